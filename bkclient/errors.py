@@ -1,0 +1,369 @@
+"""Every way a BookKeeper call can fail, one class per protocol code.
+
+BookKeeper numbers its client outcomes; the numbers are part of its public contract and appear in its logs, so each class
+here carries its number as ``code``. Inside the package outcomes travel as plain :class:`Code` values, because most of them
+(a replica that timed out, a bookie that lost its connection) never reach the application; the shells turn the one that
+does into an exception with :func:`error_for`.
+
+The tree says who is to blame and what to do:
+
+* :class:`BookKeeperError` - base of all; ``retriable`` tells whether the same call may succeed later, unchanged.
+* :class:`ArgumentError` - the caller passed something wrong; nothing was sent.
+* every other class - an outcome of the protocol, named after BookKeeper's own word for it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+__all__ = [
+    "ArgumentError",
+    "BookKeeperError",
+    "BookieNotAvailable",
+    "ClientClosed",
+    "Code",
+    "DataUnknown",
+    "DigestMismatch",
+    "DuplicateEntryId",
+    "IllegalOperation",
+    "LedgerClosed",
+    "LedgerExists",
+    "LedgerFenced",
+    "LedgerIdOverflow",
+    "LedgerRecoveryFailed",
+    "MetadataOutcomeUnknown",
+    "MetadataSerializationError",
+    "MetadataStoreError",
+    "MetadataVersionConflict",
+    "NoSuchEntry",
+    "NoSuchLedger",
+    "NoSuchLedgerOnBookie",
+    "NotEnoughBookies",
+    "ProtocolVersionError",
+    "QuorumTimeout",
+    "ReadFailed",
+    "RequestTimeout",
+    "SecurityError",
+    "TooManyRequests",
+    "UnauthorizedAccess",
+    "UnexpectedCondition",
+    "WriteFailed",
+    "WriteOnReadOnlyBookie",
+    "code_of",
+    "error_for",
+]
+
+
+class Code(IntEnum):
+    """BookKeeper's client result codes (ERR-1)."""
+
+    OK = 0
+    READ = -1
+    DIGEST_MATCH = -5
+    NOT_ENOUGH_BOOKIES = -6
+    NO_SUCH_LEDGER_ON_BOOKIE = -7
+    BOOKIE_NOT_AVAILABLE = -8
+    METADATA_STORE = -9
+    LEDGER_RECOVERY = -10
+    LEDGER_CLOSED = -11
+    WRITE = -12
+    NO_SUCH_ENTRY = -13
+    INCORRECT_PARAMETER = -14
+    PROTOCOL_VERSION = -16
+    METADATA_VERSION = -17
+    CLIENT_CLOSED = -19
+    LEDGER_EXISTS = -20
+    QUORUM_TIMEOUT = -21
+    DUPLICATE_ENTRY_ID = -22
+    TIMEOUT = -23
+    SECURITY = -24
+    NO_SUCH_LEDGER = -25
+    ILLEGAL_OPERATION = -100
+    LEDGER_FENCED = -101
+    UNAUTHORIZED = -102
+    WRITE_ON_READ_ONLY_BOOKIE = -104
+    TOO_MANY_REQUESTS = -105
+    LEDGER_ID_OVERFLOW = -106
+    METADATA_SERIALIZATION = -107
+    DATA_UNKNOWN = -108
+    UNEXPECTED_CONDITION = -999
+
+
+_CLASS_BY_CODE: dict[int, type[BookKeeperError]] = {}
+
+
+class BookKeeperError(Exception):
+    """Base of every error this package raises.
+
+    ``ledger_id``, ``entry_id`` and ``bookie_id`` are set wherever they are known; the message repeats them for people.
+    """
+
+    code: ClassVar[Code] = Code.UNEXPECTED_CONDITION
+    retriable: ClassVar[bool] = False
+    advice: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        ledger_id: int | None = None,
+        entry_id: int | None = None,
+        bookie_id: str | None = None,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.bookie_id = bookie_id
+        super().__init__(self._compose(message))
+
+    def _compose(self, message: str) -> str:
+        where = [
+            f"{name} {value}"
+            for name, value in (("ledger", self.ledger_id), ("entry", self.entry_id), ("bookie", self.bookie_id))
+            if value is not None
+        ]
+        text = message or self.__class__.__doc__ or self.__class__.__name__
+        text = text.splitlines()[0].rstrip(".")
+        if where:
+            text = f"{', '.join(where)}: {text}"
+        text = f"{text} [{self.code.name} {self.code.value}]"
+        return f"{text}. {self.advice}" if self.advice else text
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" in cls.__dict__:
+            assert cls.code not in _CLASS_BY_CODE, f"two classes for {cls.code!r}"
+            _CLASS_BY_CODE[cls.code] = cls
+
+
+class ArgumentError(BookKeeperError, ValueError):
+    """An argument is outside what the call accepts; nothing was sent."""
+
+    code = Code.INCORRECT_PARAMETER
+    advice = "Correct the argument and call again."
+
+
+class ReadFailed(BookKeeperError):
+    """The read could not be completed, or asked for an entry beyond the last add confirmed."""
+
+    code = Code.READ
+    retriable = True
+    advice = "Refresh the last add confirmed or retry."
+
+
+class DigestMismatch(BookKeeperError):
+    """An entry came back with a digest, ledger id or entry id that does not fit its content."""
+
+    code = Code.DIGEST_MATCH
+    advice = "Every replica asked was corrupt, or the digest type or password is wrong."
+
+
+class NotEnoughBookies(BookKeeperError):
+    """Too few writable bookies are registered to form or repair an ensemble."""
+
+    code = Code.NOT_ENOUGH_BOOKIES
+    retriable = True
+    advice = "Start more bookies or choose a smaller ensemble."
+
+
+class NoSuchLedgerOnBookie(BookKeeperError):
+    """The bookie asserts that it never stored anything of this ledger."""
+
+    code = Code.NO_SUCH_LEDGER_ON_BOOKIE
+
+
+class BookieNotAvailable(BookKeeperError):
+    """The bookie could not be reached, or its connection was lost with the request outstanding."""
+
+    code = Code.BOOKIE_NOT_AVAILABLE
+    retriable = True
+    advice = "Check that the bookie is up and registered; then retry."
+
+
+class MetadataStoreError(BookKeeperError):
+    """The metadata store did not carry out the operation."""
+
+    code = Code.METADATA_STORE
+    retriable = True
+    advice = "Check the metadata service; then retry."
+
+
+class LedgerRecoveryFailed(BookKeeperError):
+    """Recovery could not establish the end of the ledger, so it closed nothing."""
+
+    code = Code.LEDGER_RECOVERY
+    retriable = True
+    advice = "Open again once more bookies of the last ensemble answer; recovery can be repeated any number of times."
+
+
+class LedgerClosed(BookKeeperError):
+    """The ledger or this handle is closed; nothing can be added."""
+
+    code = Code.LEDGER_CLOSED
+    advice = "Create a new ledger to go on writing."
+
+
+class WriteFailed(BookKeeperError):
+    """The entry could not be written to an ack quorum."""
+
+    code = Code.WRITE
+    advice = "The handle is closed; the entry may or may not be part of the ledger."
+
+
+class NoSuchEntry(BookKeeperError):
+    """Every replica asked asserts that it never stored the entry."""
+
+    code = Code.NO_SUCH_ENTRY
+
+
+class ProtocolVersionError(BookKeeperError):
+    """The bookie does not accept this version of the wire protocol."""
+
+    code = Code.PROTOCOL_VERSION
+    advice = "Choose the other wire protocol version in the client configuration."
+
+
+class MetadataVersionConflict(BookKeeperError):
+    """Somebody else changed the ledger's metadata first."""
+
+    code = Code.METADATA_VERSION
+    advice = "Read the metadata again and decide anew."
+
+
+class MetadataOutcomeUnknown(MetadataStoreError):
+    """The connection to the metadata store was lost while a write was under way; it may have been applied."""
+
+    advice = "Read the metadata again to learn whether the write took effect."
+
+
+class ClientClosed(BookKeeperError):
+    """The client was closed."""
+
+    code = Code.CLIENT_CLOSED
+
+
+class LedgerExists(BookKeeperError):
+    """A ledger with this id exists already."""
+
+    code = Code.LEDGER_EXISTS
+    advice = "Choose another ledger id."
+
+
+class QuorumTimeout(BookKeeperError):
+    """The entry did not reach its ack quorum within the configured time; the handle is closed."""
+
+    code = Code.QUORUM_TIMEOUT
+
+
+class DuplicateEntryId(BookKeeperError):
+    """An entry with this id was added before."""
+
+    code = Code.DUPLICATE_ENTRY_ID
+
+
+class RequestTimeout(BookKeeperError):
+    """A bookie did not answer within the request timeout."""
+
+    code = Code.TIMEOUT
+    retriable = True
+    advice = "Retry; the outcome on the bookie is unknown."
+
+
+class SecurityError(BookKeeperError):
+    """A secure connection could not be established."""
+
+    code = Code.SECURITY
+
+
+class NoSuchLedger(BookKeeperError):
+    """The metadata store has no ledger with this id."""
+
+    code = Code.NO_SUCH_LEDGER
+    advice = "Check the id and the metadata URI; the ledger may have been deleted."
+
+
+class IllegalOperation(BookKeeperError):
+    """The operation is not possible on this handle or protocol version."""
+
+    code = Code.ILLEGAL_OPERATION
+
+
+class LedgerFenced(BookKeeperError):
+    """Another client has taken over the ledger; this writer may not add to it any more."""
+
+    code = Code.LEDGER_FENCED
+    advice = "Open the ledger to learn where it ends, and write on in a new ledger."
+
+
+class UnauthorizedAccess(BookKeeperError):
+    """The password does not match the ledger's."""
+
+    code = Code.UNAUTHORIZED
+    advice = "Open the ledger with the password it was created with."
+
+
+class WriteOnReadOnlyBookie(BookKeeperError):
+    """The bookie accepts no new entries at present."""
+
+    code = Code.WRITE_ON_READ_ONLY_BOOKIE
+    retriable = True
+
+
+class TooManyRequests(BookKeeperError):
+    """A limit on outstanding work was reached, here or on the bookie."""
+
+    code = Code.TOO_MANY_REQUESTS
+    retriable = True
+    advice = "Wait for outstanding requests to finish; then retry."
+
+
+class LedgerIdOverflow(BookKeeperError):
+    """The ledger id generator is exhausted."""
+
+    code = Code.LEDGER_ID_OVERFLOW
+
+
+class MetadataSerializationError(BookKeeperError):
+    """The stored metadata cannot be decoded, or new metadata cannot be encoded."""
+
+    code = Code.METADATA_SERIALIZATION
+
+
+class DataUnknown(BookKeeperError):
+    """The bookie lost its knowledge of the ledger and can neither confirm nor deny the entry."""
+
+    code = Code.DATA_UNKNOWN
+    retriable = True
+
+
+class UnexpectedCondition(BookKeeperError):
+    """An invariant of the protocol does not hold; this is a defect of some client."""
+
+    code = Code.UNEXPECTED_CONDITION
+    advice = "Please report it with the message above."
+
+
+def error_for(
+    code: int,
+    message: str = "",
+    *,
+    ledger_id: int | None = None,
+    entry_id: int | None = None,
+    bookie_id: str | None = None,
+) -> BookKeeperError:
+    """The exception for ``code``; an unknown number becomes :class:`UnexpectedCondition` that names it (ERR-4)."""
+    assert code != Code.OK, "OK is not an error"
+    cls = _CLASS_BY_CODE.get(code)
+    if cls is None:
+        cls, message = UnexpectedCondition, f"unknown result code {code}" + (f": {message}" if message else "")
+    return cls(message, ledger_id=ledger_id, entry_id=entry_id, bookie_id=bookie_id)
+
+
+def code_of(error: BaseException, default: Code = Code.UNEXPECTED_CONDITION) -> Code:
+    """The code of the first :class:`BookKeeperError` along the cause chain of ``error``, else ``default`` (ERR-3)."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, BookKeeperError):
+            return seen.code
+        seen = seen.__cause__ or seen.__context__
+    return default

@@ -1,0 +1,1 @@
+"""Where ledgers are registered: one seam (:mod:`bkclient.metadata.base`), several stores."""

@@ -1,0 +1,138 @@
+"""Ledger metadata: immutable values, and the pure changes the protocol makes to them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, Self
+
+__all__ = ["BookieId", "DigestType", "Ensemble", "Fragment", "LedgerMetadata", "LedgerState", "Versioned"]
+
+BookieId = str
+Ensemble = tuple[BookieId, ...]
+
+INVALID_ENTRY_ID: Final = -1
+
+
+class LedgerState(IntEnum):
+    """States of a ledger, numbered as stored."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+class DigestType(IntEnum):
+    """How entries are protected, numbered as stored in metadata."""
+
+    CRC32 = 1
+    HMAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The entries from ``first_entry_id`` up to the next fragment, or the end, are stored by ``ensemble``."""
+
+    first_entry_id: int
+    ensemble: Ensemble
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """Everything the metadata store holds about one ledger (MD-1).
+
+    ``last_entry_id`` is -1 and ``length`` (bytes of all payloads) 0 unless the state is CLOSED. ``fragments`` are in
+    ascending order of their first entry id, the first one starting at 0. Construction checks the shape (API-4) and
+    raises ``ValueError``: wrong shapes are defects of the program, never of its input.
+    """
+
+    ledger_id: int
+    ensemble_size: int
+    write_quorum_size: int
+    ack_quorum_size: int
+    fragments: tuple[Fragment, ...]
+    state: LedgerState = LedgerState.OPEN
+    last_entry_id: int = INVALID_ENTRY_ID
+    length: int = 0
+    digest_type: DigestType | None = DigestType.CRC32C
+    password: bytes = field(default=b"", repr=False)
+    has_password: bool = True
+    custom_metadata: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    format_version: int = 3
+    ctime_ms: int | None = None
+    creator_token: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1:
+            raise ValueError(
+                f"ledger {self.ledger_id}: sizes must satisfy ensemble {self.ensemble_size} >= write quorum "
+                f"{self.write_quorum_size} >= ack quorum {self.ack_quorum_size} >= 1"
+            )
+        if not self.fragments:
+            raise ValueError(f"ledger {self.ledger_id}: metadata without a fragment")
+        previous = None
+        for fragment in self.fragments:
+            if len(fragment.ensemble) != self.ensemble_size:
+                raise ValueError(
+                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} has {len(fragment.ensemble)} bookies, "
+                    f"not {self.ensemble_size}"
+                )
+            if previous is not None and fragment.first_entry_id <= previous:
+                raise ValueError(
+                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} does not start above {previous}"
+                )
+            previous = fragment.first_entry_id
+        if self.state is not LedgerState.CLOSED and (self.last_entry_id, self.length) != (INVALID_ENTRY_ID, 0):
+            raise ValueError(f"ledger {self.ledger_id}: only a closed ledger has an end, this one is {self.state.name}")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the end is final."""
+        return self.state is LedgerState.CLOSED
+
+    @property
+    def last_fragment(self) -> Fragment:
+        """The fragment new entries belong to."""
+        return self.fragments[-1]
+
+    def ensemble_at(self, entry_id: int) -> Ensemble:
+        """The ensemble that stores ``entry_id``: that of the greatest first entry id not above it."""
+        index = bisect_right(self.fragments, entry_id, key=lambda fragment: fragment.first_entry_id)
+        if index == 0:
+            raise ValueError(f"ledger {self.ledger_id}: no fragment holds entry {entry_id}")
+        return self.fragments[index - 1].ensemble
+
+    def with_ensemble(self, first_entry_id: int, ensemble: Ensemble) -> Self:
+        """Entries from ``first_entry_id`` on go to ``ensemble``: replaces the last fragment if it starts there, else appends.
+
+        ``ValueError`` if the last fragment starts above ``first_entry_id`` (W-30, REC-35).
+        """
+        last = self.last_fragment
+        if last.first_entry_id > first_entry_id:
+            raise ValueError(
+                f"ledger {self.ledger_id}: a fragment cannot start at entry {first_entry_id}, "
+                f"below the last one at {last.first_entry_id}"
+            )
+        kept = self.fragments[:-1] if last.first_entry_id == first_entry_id else self.fragments
+        return replace(self, fragments=(*kept, Fragment(first_entry_id, ensemble)))
+
+    def with_state(self, state: LedgerState) -> Self:
+        """The same ledger in another open state; use :meth:`closed` to close."""
+        return replace(self, state=state)
+
+    def closed(self, last_entry_id: int, length: int) -> Self:
+        """The same ledger, closed after ``last_entry_id`` with ``length`` bytes of payload."""
+        return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """Metadata as of one version of the store. Versions compare numerically (MD-2)."""
+
+    metadata: LedgerMetadata
+    version: int

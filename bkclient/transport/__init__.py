@@ -1,0 +1,1 @@
+"""How requests reach bookies: one seam (:mod:`bkclient.transport.base`), several transports."""

@@ -1,0 +1,44 @@
+"""The one seam between the client and its bookies.
+
+Everything above it speaks in bookie ids and typed requests; everything below it knows connections, frames and clocks, or
+simulates them. TCP and the simulated network both implement :class:`BookieTransport`, and recorders and mutants wrap it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from bkclient.wire.messages import Request, Response
+
+__all__ = ["BookieTransport", "ReplyHandler"]
+
+ReplyHandler = Callable[[str, Request, int, Response | None], None]
+"""``(bookie_id, request, code, response)``.
+
+``code`` is a :class:`bkclient.errors.Code`; ``response`` is what the bookie sent, ``None`` where the outcome arose on this
+side (timeout, lost connection, closed client) and for adds, whose answer is the code alone.
+"""
+
+
+class BookieTransport(Protocol):
+    """Carries requests to bookies and their answers back.
+
+    Guarantees that the protocol machines rely on:
+
+    * for every submitted request the handler is called **exactly once**, with ``TIMEOUT`` when the bookie does not answer
+      in time, ``BOOKIE_NOT_AVAILABLE`` when it cannot be reached or the connection is lost, ``CLIENT_CLOSED`` after
+      :meth:`aclose`;
+    * the handler is **never called from within** :meth:`submit`, so a machine is never re-entered;
+    * a request that timed out may still reach the bookie later; its late answer is dropped here.
+
+    There is no order between answers, nor between requests to different bookies.
+    """
+
+    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        """Send ``request`` to ``bookie_id``; the outcome goes to ``reply_to``. Never raises for network reasons."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent."""
+        ...

@@ -1,0 +1,184 @@
+"""The vocabulary of histories: every kind of event and the fields it carries.
+
+An event is flat: the five common fields ``seq``, ``time_us``, ``actor``, ``kind``, ``ledger``, and the fields of its kind.
+``seq`` is the total order of the run, counted from 0 without a gap; ``time_us`` is the loop's clock in microseconds since
+the start of the run; ``ledger`` is -1 where no ledger is concerned.
+
+Field names are shared between kinds and always mean the same, so that all kinds fit one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = ["COMMON_FIELDS", "FIELDS", "KINDS", "SCHEMA_VERSION", "Event", "FieldType", "Kind"]
+
+SCHEMA_VERSION: Final = 1
+
+
+class FieldType(StrEnum):
+    """How a field is stored and what column it becomes."""
+
+    LONG = "long"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    #: ``[[first_entry_id, [bookie, ...]], ...]`` in ascending order.
+    FRAGMENTS = "fragments"
+
+
+class Kind(StrEnum):
+    """What an event tells. Names follow the protocol's event vocabulary."""
+
+    # metadata store, recorded by the client that asked
+    META_CAS = "META_CAS"
+    META_READ = "META_READ"
+    # application calls and returns
+    APP_ADD = "APP_ADD"
+    APP_ACK = "APP_ACK"
+    APP_FAIL = "APP_FAIL"
+    OPEN_START = "OPEN_START"
+    OPEN_RESULT = "OPEN_RESULT"
+    CLOSE_START = "CLOSE_START"
+    CLOSE_RESULT = "CLOSE_RESULT"
+    READ_RESULT = "READ_RESULT"
+    LAC_ADV = "LAC_ADV"
+    # client to bookie, recorded at the client
+    ADD_SEND = "ADD_SEND"
+    ADD_RESP = "ADD_RESP"
+    FENCE_SEND = "FENCE_SEND"
+    FENCE_RESP = "FENCE_RESP"
+    READ_SEND = "READ_SEND"
+    READ_RESP = "READ_RESP"
+    REC_START = "REC_START"
+    REC_READ_SEND = "REC_READ_SEND"
+    REC_READ_RESP = "REC_READ_RESP"
+    REC_DECIDE = "REC_DECIDE"
+    # inside a bookie
+    BK_STORE = "BK_STORE"
+    BK_SYNC = "BK_SYNC"
+    BK_LAC = "BK_LAC"
+    FENCE_SET = "FENCE_SET"
+    BK_CRASH = "BK_CRASH"
+    BK_RESTART = "BK_RESTART"
+    BK_LOSS = "BK_LOSS"
+    BK_LIMBO = "BK_LIMBO"
+    BK_GC = "BK_GC"
+    # processes and injected faults
+    CLIENT_START = "CLIENT_START"
+    CLIENT_CRASH = "CLIENT_CRASH"
+    CLIENT_PAUSE = "CLIENT_PAUSE"
+    CLIENT_RESUME = "CLIENT_RESUME"
+    FAULT = "FAULT"
+
+
+COMMON_FIELDS: Final[tuple[str, ...]] = ("seq", "time_us", "actor", "kind", "ledger")
+
+#: Every field beyond the common ones, with its type.
+FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
+    {
+        "entry": FieldType.LONG,
+        "bookie": FieldType.STRING,
+        "incarnation": FieldType.LONG,
+        "code": FieldType.LONG,
+        "recovery": FieldType.BOOLEAN,
+        "fence": FieldType.BOOLEAN,
+        "durable": FieldType.BOOLEAN,
+        "content": FieldType.LONG,
+        "size": FieldType.LONG,
+        "lac": FieldType.LONG,
+        "length": FieldType.LONG,
+        "source": FieldType.STRING,
+        "cause": FieldType.STRING,
+        "outcome": FieldType.STRING,
+        "expected_version": FieldType.LONG,
+        "version": FieldType.LONG,
+        "state": FieldType.STRING,
+        "fragments": FieldType.FRAGMENTS,
+        "last_entry": FieldType.LONG,
+        "ensemble_size": FieldType.LONG,
+        "write_quorum_size": FieldType.LONG,
+        "ack_quorum_size": FieldType.LONG,
+        "first_entry": FieldType.LONG,
+        "bookies": FieldType.STRING,
+        "verdict": FieldType.STRING,
+        "clean": FieldType.BOOLEAN,
+        "detail": FieldType.STRING,
+    }
+)
+
+_METADATA: Final = (
+    "version",
+    "state",
+    "fragments",
+    "last_entry",
+    "length",
+    "ensemble_size",
+    "write_quorum_size",
+    "ack_quorum_size",
+)
+
+#: The fields each kind carries, in the order in which they are stored.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        # cause: create, ensemble, recover, close, rereplicate, delete; outcome: ok, conflict, unknown, error.
+        # version is the new version where outcome is ok, else -1.
+        Kind.META_CAS: ("cause", "outcome", "expected_version", *_METADATA),
+        Kind.META_READ: ("outcome", *_METADATA),
+        Kind.APP_ADD: ("incarnation", "entry", "content", "size"),
+        Kind.APP_ACK: ("incarnation", "entry", "content", "durable"),
+        Kind.APP_FAIL: ("incarnation", "entry", "code"),
+        Kind.OPEN_START: ("recovery",),
+        Kind.OPEN_RESULT: ("recovery", "code", "state", "last_entry", "length"),
+        Kind.CLOSE_START: (),
+        Kind.CLOSE_RESULT: ("code", "last_entry", "length"),
+        Kind.READ_RESULT: ("entry", "code", "content", "size", "lac", "version"),
+        Kind.LAC_ADV: ("lac", "source"),
+        Kind.ADD_SEND: ("incarnation", "entry", "bookie", "recovery", "lac", "length", "content", "size"),
+        Kind.ADD_RESP: ("incarnation", "entry", "bookie", "recovery", "code"),
+        Kind.FENCE_SEND: ("bookie",),
+        Kind.FENCE_RESP: ("bookie", "code", "lac", "entry"),
+        Kind.READ_SEND: ("entry", "bookie"),
+        Kind.READ_RESP: ("entry", "bookie", "code", "content", "lac"),
+        # first_entry and bookies describe the last fragment; bookies are joined by commas in ensemble order.
+        Kind.REC_START: ("version", "first_entry", "bookies"),
+        Kind.REC_READ_SEND: ("entry", "bookie", "fence"),
+        Kind.REC_READ_RESP: ("entry", "bookie", "fence", "code", "content"),
+        # verdict: positive, negative, unknown; bookies: those whose answers decided, joined by commas.
+        Kind.REC_DECIDE: ("entry", "verdict", "bookies"),
+        # source is the client that sent the entry.
+        Kind.BK_STORE: ("entry", "content", "recovery", "source", "lac", "length"),
+        Kind.BK_SYNC: ("entry",),
+        Kind.BK_LAC: ("lac",),
+        Kind.FENCE_SET: ("source", "durable"),
+        # clean: whether the bookie shut down in order. detail: what was lost or restored, for people.
+        Kind.BK_CRASH: ("clean", "detail"),
+        Kind.BK_RESTART: ("incarnation", "detail"),
+        Kind.BK_LOSS: ("entry", "detail"),
+        Kind.BK_LIMBO: ("verdict",),
+        Kind.BK_GC: (),
+        Kind.CLIENT_START: ("incarnation", "detail"),
+        Kind.CLIENT_CRASH: ("incarnation",),
+        Kind.CLIENT_PAUSE: (),
+        Kind.CLIENT_RESUME: (),
+        Kind.FAULT: ("cause", "detail"),
+    }
+)
+
+assert set(KINDS) == set(Kind), "every kind has its fields"
+assert all(name in FIELDS for names in KINDS.values() for name in names), "every field has its type"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One recorded event; ``fields`` holds exactly the fields of its kind, ``None`` where unknown."""
+
+    seq: int
+    time_us: int
+    actor: str
+    kind: str
+    ledger: int
+    fields: Mapping[str, Any]

@@ -1,0 +1,95 @@
+"""Writing a history: header, events, footer, and the digest over all events."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgpack
+
+from scenarios.history.schema import FIELDS, KINDS, SCHEMA_VERSION, Event
+
+__all__ = ["MAGIC", "HistoryWriter"]
+
+MAGIC: Final = "bk-history"
+
+_KIND_INDEX: Final = {kind: index for index, kind in enumerate(KINDS)}
+_FLUSH_BYTES: Final = 256 * 1024
+
+
+class HistoryWriter:
+    """Records events in order, keeps their digest, and hands each to ``listeners``.
+
+    The digest covers the packed events alone, so two runs with the same digest did the same things at the same times,
+    whatever machine or file they were recorded on.
+    """
+
+    def __init__(self, header: Mapping[str, Any], clock_us: Callable[[], int], path: Path | None = None) -> None:
+        """Start a history; with ``path`` it is also written to that file. ``header`` must be msgpack data."""
+        self.events = 0
+        self.listeners: list[Callable[[Event], None]] = []
+        self._clock_us = clock_us
+        self._hash = hashlib.sha256()
+        self._packer = msgpack.Packer(autoreset=True)
+        self._chunks: list[bytes] = []
+        self._chunk_bytes = 0
+        self._file: BinaryIO | None = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("wb")
+        self._write(self._packer.pack(self.full_header(header)))
+
+    @staticmethod
+    def full_header(header: Mapping[str, Any]) -> dict[str, Any]:
+        """``header`` with what makes the file self-describing: format name, schema version, kinds and field types."""
+        return {
+            "format": MAGIC,
+            "schema_version": SCHEMA_VERSION,
+            "kinds": [[str(kind), list(names)] for kind, names in KINDS.items()],
+            "fields": {name: str(type_) for name, type_ in FIELDS.items()},
+            **header,
+        }
+
+    def record(self, kind: str, actor: str, ledger: int = -1, **fields: Any) -> None:
+        """Append one event. Every field of the kind must be given, and no other."""
+        names = KINDS[kind]
+        if len(fields) != len(names):
+            raise TypeError(f"{kind} takes the fields {list(names)}, not {sorted(fields)}")
+        seq, now = self.events, self._clock_us()
+        packed = self._packer.pack([_KIND_INDEX[kind], seq, now, actor, ledger, *[fields[name] for name in names]])
+        self.events = seq + 1
+        self._hash.update(packed)
+        if self._file is not None:
+            self._write(packed)
+        if self.listeners:
+            event = Event(seq, now, actor, kind, ledger, fields)
+            for listener in self.listeners:
+                listener(event)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the packed events recorded so far, in hex."""
+        return self._hash.hexdigest()
+
+    def close(self) -> None:
+        """Write the footer, without which a reader takes the file for truncated. Idempotent."""
+        if self._file is None:
+            return
+        self._write(self._packer.pack({"events": self.events, "digest": self.digest}))
+        self._flush()
+        self._file.close()
+        self._file = None
+
+    def _write(self, packed: bytes) -> None:
+        self._chunks.append(packed)
+        self._chunk_bytes += len(packed)
+        if self._chunk_bytes >= _FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._file is not None:
+            self._file.write(b"".join(self._chunks))
+        self._chunks.clear()
+        self._chunk_bytes = 0
