@@ -1,8 +1,8 @@
 """The one seam between the client and the metadata service.
 
-A :class:`MetadataStore` is a linearizable register per ledger with compare-and-set, an id generator, and the registry of
-bookies. All methods raise :class:`bkclient.errors.BookKeeperError` subclasses only; exceptions of a driver's own library
-stop inside the driver.
+A :class:`MetadataStore` is a linearizable register per ledger with compare-and-set, an id generator, and the registry
+of bookies. All methods raise :class:`bkclient.errors.BookKeeperError` subclasses only; exceptions of a driver's own
+library stop inside the driver.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Protocol
 
 from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
 
-__all__ = ["BookieAddress", "BookieListener", "BookieRegistry", "BookieSets", "Cancel", "LedgerListener", "MetadataStore"]
+__all__ = [
+    "BookieAddress",
+    "BookieListener",
+    "BookieRegistry",
+    "BookieSets",
+    "Cancel",
+    "LedgerListener",
+    "MetadataStore",
+]
 
 Cancel = Callable[[], None]
 """Ends a watch. Idempotent; the listener is not called afterwards."""
@@ -49,7 +57,11 @@ class BookieRegistry(Protocol):
         ...
 
     def watch_bookies(self, listener: BookieListener) -> Cancel:
-        """Call ``listener`` after every change of the registered sets, in the event loop."""
+        """Call ``listener`` with the registered sets soon after this call, and again after every change of them (PL-1).
+
+        Calls come from the event loop, in order, never from within this call; sets that changed several times in quick
+        succession may be reported once.
+        """
         ...
 
     async def bookie_address(self, bookie_id: BookieId) -> BookieAddress:
@@ -57,7 +69,10 @@ class BookieRegistry(Protocol):
         ...
 
     async def register_bookie(self, bookie_id: BookieId, address: BookieAddress, *, read_only: bool = False) -> None:
-        """Announce a bookie for as long as this store's session lives; again with another ``read_only`` to move it."""
+        """Announce a bookie for as long as this store's session lives; again with another ``read_only`` to move it.
+
+        :class:`~bkclient.errors.MetadataStoreError` if a session of somebody else holds the id and keeps it.
+        """
         ...
 
     async def unregister_bookie(self, bookie_id: BookieId) -> None:
@@ -73,7 +88,7 @@ class MetadataStore(BookieRegistry, Protocol):
         ...
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
-        """Register a new ledger; :class:`~bkclient.errors.LedgerExists` if the id is taken (by another creator, API-6)."""
+        """Register a new ledger; :class:`~bkclient.errors.LedgerExists` if another creator has the id (API-6)."""
         ...
 
     async def read_ledger(self, ledger_id: int) -> Versioned:
@@ -83,8 +98,8 @@ class MetadataStore(BookieRegistry, Protocol):
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
         """Replace the value if its version still is ``expected_version``.
 
-        Raises :class:`~bkclient.errors.MetadataVersionConflict` if it is not, :class:`~bkclient.errors.NoSuchLedger` if the
-        ledger is gone, :class:`~bkclient.errors.MetadataOutcomeUnknown` if the connection was lost in between.
+        Raises :class:`~bkclient.errors.MetadataVersionConflict` if it is not, :class:`~bkclient.errors.NoSuchLedger`
+        if the ledger is gone, :class:`~bkclient.errors.MetadataOutcomeUnknown` if the connection was lost in between.
         """
         ...
 
@@ -97,7 +112,11 @@ class MetadataStore(BookieRegistry, Protocol):
         ...
 
     def watch_ledger(self, ledger_id: int, listener: LedgerListener) -> Cancel:
-        """Call ``listener`` in the event loop after every change of the ledger's metadata (NR-7)."""
+        """Call ``listener`` with the ledger's metadata soon after this call, and again after every change of it (NR-7).
+
+        The first call closes the gap between the caller's last read and the watch. Calls come from the event loop, in
+        order, never from within this call; changes in quick succession may be reported once, by the last of them.
+        """
         ...
 
     async def aclose(self) -> None:

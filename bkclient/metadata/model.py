@@ -47,8 +47,10 @@ class LedgerMetadata:
     """Everything the metadata store holds about one ledger (MD-1).
 
     ``last_entry_id`` is -1 and ``length`` (bytes of all payloads) 0 unless the state is CLOSED. ``fragments`` are in
-    ascending order of their first entry id, the first one starting at 0. Construction checks the shape (API-4) and
-    raises ``ValueError``: wrong shapes are defects of the program, never of its input.
+    ascending order of their first entry id, the first one starting at 0. ``ctime_ms`` is the creation time only where
+    it is part of the stored value. ``unknown_fields`` are fields of a newer writer, as encoded, kept so that a rewrite
+    does not lose them (H-15). Construction checks the shape (API-4) and raises ``ValueError``: wrong shapes are
+    defects of the program, never of its input.
     """
 
     ledger_id: int
@@ -66,6 +68,7 @@ class LedgerMetadata:
     format_version: int = 3
     ctime_ms: int | None = None
     creator_token: int = 0
+    unknown_fields: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         if not self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1:
@@ -79,8 +82,8 @@ class LedgerMetadata:
         for fragment in self.fragments:
             if len(fragment.ensemble) != self.ensemble_size:
                 raise ValueError(
-                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} has {len(fragment.ensemble)} bookies, "
-                    f"not {self.ensemble_size}"
+                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} has {len(fragment.ensemble)} "
+                    f"bookies, not {self.ensemble_size}"
                 )
             if previous is not None and fragment.first_entry_id <= previous:
                 raise ValueError(
@@ -108,7 +111,7 @@ class LedgerMetadata:
         return self.fragments[index - 1].ensemble
 
     def with_ensemble(self, first_entry_id: int, ensemble: Ensemble) -> Self:
-        """Entries from ``first_entry_id`` on go to ``ensemble``: replaces the last fragment if it starts there, else appends.
+        """Entries from ``first_entry_id`` on go to ``ensemble``; replaces the last fragment if it starts there too.
 
         ``ValueError`` if the last fragment starts above ``first_entry_id`` (W-30, REC-35).
         """
@@ -132,7 +135,12 @@ class LedgerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """Metadata as of one version of the store. Versions compare numerically (MD-2)."""
+    """Metadata as of one version of the store. Versions compare numerically (MD-2).
+
+    ``created_ms`` is the store's own record of when the ledger was registered, in milliseconds since 1970, where it has
+    one; it stands in for ``metadata.ctime_ms`` and takes no part in comparison.
+    """
 
     metadata: LedgerMetadata
     version: int
+    created_ms: int | None = field(default=None, compare=False)
