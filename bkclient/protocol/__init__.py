@@ -1,0 +1,18 @@
+"""BookKeeper's consistency protocol as synchronous state machines.
+
+Nothing in this package does I/O, reads a clock, draws a random number or logs. A machine takes inputs (an append, a
+bookie's answer, a metadata result) as method calls and acts by calling small *ports*: send this to that bookie, run this
+metadata update, confirm this entry, fail with this code. The asynchronous shells in :mod:`bkclient` own one machine each
+and turn its ports into network and metadata calls.
+
+Duties of whoever drives a machine:
+
+* inputs of one ledger arrive one at a time and are never nested: a port must not call back into its machine (W-2);
+* every request that a port sent is answered exactly once, with a code when nothing better is known;
+* a metadata update handed out by a port is driven to its end and handed back.
+
+Where to find the rules: :mod:`~bkclient.protocol.quorum` (DS), :mod:`~bkclient.protocol.pipeline` and
+:mod:`~bkclient.protocol.append` (W), :mod:`~bkclient.protocol.ensemble` (W-29..W-40), :mod:`~bkclient.protocol.update`
+(W-48), :mod:`~bkclient.protocol.lac` (R-34, REC-6..REC-10), :mod:`~bkclient.protocol.read` (R-7..R-16, REC-18),
+:mod:`~bkclient.protocol.recovery` (REC).
+"""

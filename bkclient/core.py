@@ -1,0 +1,51 @@
+"""What the handles of one client share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anyio.abc import TaskGroup
+
+from bkclient.config import ClientConfig
+from bkclient.metadata.base import MetadataStore
+from bkclient.metadata.model import DigestType, LedgerMetadata
+from bkclient.observer import RecoveryObserver
+from bkclient.placement import PlacementPolicy
+from bkclient.protocol.update import MetadataUpdate
+from bkclient.transport.base import BookieTransport
+from bkclient.updates import drive_update
+from bkclient.wire.entry import EntryCodec
+
+__all__ = ["ClientCore", "entry_codec_for"]
+
+
+@dataclass(slots=True)
+class ClientCore:
+    """The seams of a client and the task group its background work lives in."""
+
+    config: ClientConfig
+    metadata: MetadataStore
+    transport: BookieTransport
+    placement: PlacementPolicy
+    observer: RecoveryObserver | None
+    tasks: TaskGroup
+    is_closed: bool = False
+
+    def run_update(self, update: MetadataUpdate, done: Callable[[MetadataUpdate], None]) -> None:
+        """Drive ``update`` in the background, then call ``done`` with it; never from within this call."""
+
+        async def drive() -> None:
+            await drive_update(update, self.metadata)
+            done(update)
+
+        if update.action is None:
+            asyncio.get_running_loop().call_soon(done, update)
+        else:
+            self.tasks.start_soon(drive, name=f"metadata update ({update.cause})")
+
+
+def entry_codec_for(metadata: LedgerMetadata) -> EntryCodec:
+    """The codec for a ledger's entries; ledgers older than stored passwords use CRC32 and the empty password (API-7)."""
+    return EntryCodec(metadata.ledger_id, metadata.digest_type or DigestType.CRC32, metadata.password)

@@ -1,0 +1,57 @@
+"""Replacing failed bookies in an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bkclient.errors import Code, error_for
+from bkclient.metadata.model import BookieId, Ensemble
+
+__all__ = ["ReplaceBookie", "Replacement", "replace_failed"]
+
+ReplaceBookie = Callable[[Ensemble, int, frozenset[BookieId]], BookieId | None]
+"""``(ensemble, position, excluded)``: a bookie for ``position``, in neither ``excluded`` nor ``ensemble``; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The outcome of replacing bookies: the new ensemble, and the positions that could not be helped."""
+
+    ensemble: Ensemble
+    replaced: frozenset[int]
+    unreplaced: frozenset[int]
+
+
+def replace_failed(
+    ledger_id: int, ensemble: Ensemble, failures: Mapping[int, BookieId], choose: ReplaceBookie
+) -> Replacement:
+    """Replace every failed bookie that still is where it failed (W-31).
+
+    The other positions keep their bookies and their order. Replacements are never failed bookies of this change nor
+    members of the ensemble being built (PL-4). Raises :class:`~bkclient.errors.NotEnoughBookies` if not a single one
+    could be replaced; otherwise a partial result is accepted.
+    """
+    excluded = frozenset(failures.values())
+    members = list(ensemble)
+    replaced: list[int] = []
+    unreplaced: list[int] = []
+    for position, bookie_id in sorted(failures.items()):
+        if members[position] != bookie_id:
+            continue
+        candidate = choose(tuple(members), position, excluded)
+        if candidate is None:
+            unreplaced.append(position)
+            continue
+        assert candidate not in excluded, "placement offered a failed bookie"
+        assert candidate not in members, "placement offered a member of the ensemble"
+        members[position] = candidate
+        replaced.append(position)
+    if unreplaced and not replaced:
+        failed = ", ".join(sorted(excluded))
+        raise error_for(
+            Code.NOT_ENOUGH_BOOKIES,
+            f"no writable bookie is left to replace {failed} in the ensemble {', '.join(ensemble)}",
+            ledger_id=ledger_id,
+        )
+    return Replacement(tuple(members), frozenset(replaced), frozenset(unreplaced))

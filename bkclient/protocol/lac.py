@@ -1,0 +1,76 @@
+"""Asking an ensemble for the last add confirmed, with and without fencing.
+
+The question goes to all E bookies at once and is answered as soon as the bookies heard *cover* the ensemble (DS-11): then
+every ack quorum has a member that was heard, so the greatest LAC among the answers is at least as high as the LAC any
+acknowledged entry carried. With fencing, coverage also means that no ack quorum is left that would still accept an
+entry from the old writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+
+from bkclient.errors import Code
+from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
+
+__all__ = ["LacOutcome", "LacRead"]
+
+
+class LacOutcome(Enum):
+    """Whether a LAC read has been answered."""
+
+    WAITING = "waiting"
+    COVERED = "covered"
+    FAILED = "failed"
+
+
+class LacRead:
+    """One LAC read over one ensemble. Feed it every answer; it ends at most once.
+
+    ``last_add_confirmed`` is the greatest LAC seen (-1 before any) and ``length`` the cumulative length in the header of
+    the entry that carried it (REC-7). ``failure_code`` says why it failed.
+    """
+
+    __slots__ = ("_coverage", "_ensemble", "failure_code", "last_add_confirmed", "length", "outcome")
+
+    def __init__(self, sizes: QuorumSizes, ensemble: Ensemble) -> None:
+        self.outcome = LacOutcome.WAITING
+        self.last_add_confirmed = -1
+        self.length = 0
+        self.failure_code: int = Code.READ
+        self._ensemble = ensemble
+        self._coverage = CoverageSet(sizes)
+
+    @property
+    def bookies(self) -> Collection[BookieId]:
+        """Whom to ask: the whole ensemble."""
+        return self._ensemble
+
+    def on_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1, length: int = 0) -> LacOutcome:
+        """Note one answer.
+
+        An answer whose digest does not verify must be given as ``DIGEST_MATCH``: it is unknown, not an answer (R-36,
+        REC-7). UNAUTHORIZED fails at once (REC-9). Answers after the end change nothing (REC-8).
+        """
+        if self.outcome is not LacOutcome.WAITING:
+            return self.outcome
+        if code == Code.UNAUTHORIZED:
+            self.failure_code = code
+            self.outcome = LacOutcome.FAILED
+            return self.outcome
+        for position, member in enumerate(self._ensemble):
+            if member == bookie_id:
+                self._coverage.add(position, code)
+        is_valid = code == Code.OK or code in EXPLICIT_NEGATIVES
+        if code == Code.OK and last_add_confirmed > self.last_add_confirmed:
+            self.last_add_confirmed = last_add_confirmed
+            self.length = length
+        if not is_valid:
+            self.failure_code = code
+        if is_valid and self._coverage.is_covered:
+            self.outcome = LacOutcome.COVERED
+        elif self._coverage.is_exhausted:
+            self.outcome = LacOutcome.FAILED
+        return self.outcome

@@ -1,0 +1,120 @@
+"""Reading one entry from its write set.
+
+An ordinary read asks one replica after the other (R-7): the first good answer wins, and "no such entry" is reported only
+if every replica said so, because a single one proves nothing (R-14).
+
+A recovery read decides more: whether the ledger goes on with this entry or ends before it. It asks all replicas at
+once, so that one silent bookie costs nothing. One good answer makes the entry recoverable (REC-19); explicit negatives
+from ``Qw - Qa + 1`` replicas prove that no ack quorum ever had it (REC-18); anything less proves nothing, and the read
+fails rather than guess (REC-20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from bkclient.errors import Code
+from bkclient.metadata.model import BookieId
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
+
+__all__ = ["EntryRead", "ReadOutcome"]
+
+
+class ReadOutcome(Enum):
+    """What is known about the entry."""
+
+    WAITING = "waiting"
+    FOUND = "found"
+    #: Explicit negatives suffice: the entry is not there. Ordinary reads need all of them, recovery reads Qw - Qa + 1.
+    ABSENT = "absent"
+    FAILED = "failed"
+
+
+class EntryRead:
+    """One read of one entry. Ask :meth:`to_ask` after construction and after every answer.
+
+    ``code`` is the result to report once ``outcome`` is not WAITING (R-13): any specific error outranks
+    BOOKIE_NOT_AVAILABLE, which outranks explicit negatives.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_asked",
+        "_denied",
+        "_is_parallel",
+        "_negatives_to_deny",
+        "_replicas",
+        "code",
+        "entry_id",
+        "outcome",
+    )
+
+    def __init__(
+        self,
+        entry_id: int,
+        replicas: Iterable[BookieId],
+        *,
+        negatives_to_deny: int | None = None,
+        parallel: bool = False,
+    ) -> None:
+        """``replicas`` is the write set in the order of preference; ``negatives_to_deny`` makes it a recovery read."""
+        self.entry_id = entry_id
+        self.outcome = ReadOutcome.WAITING
+        self.code: int = Code.OK
+        # Old metadata may name a bookie twice; it has one answer to give.
+        self._replicas = tuple(dict.fromkeys(replicas))
+        self._negatives_to_deny = negatives_to_deny or len(self._replicas)
+        self._is_parallel = parallel
+        self._asked = 0
+        self._answered = 0
+        self._denied = 0
+
+    def to_ask(self) -> tuple[BookieId, ...]:
+        """The replicas to send the request to now; each replica is named once in the life of the read."""
+        if self.outcome is not ReadOutcome.WAITING:
+            return ()
+        first = self._asked
+        if self._is_parallel:
+            self._asked = len(self._replicas)
+        elif first == self._answered.bit_count() and first < len(self._replicas):
+            self._asked = first + 1  # R-7: one at a time, the next after an error
+        return self._replicas[first : self._asked]
+
+    @property
+    def deniers(self) -> tuple[BookieId, ...]:
+        """The replicas that sent an explicit negative."""
+        return tuple(bookie_id for i, bookie_id in enumerate(self._replicas) if self._denied >> i & 1)
+
+    def on_reply(self, bookie_id: BookieId, code: int) -> ReadOutcome:
+        """Note the answer of a replica. An answer with a wrong digest or wrong ids is given as DIGEST_MATCH (R-3).
+
+        Answers after the end, and second answers, change nothing (R-8).
+        """
+        bit = 1 << self._replicas.index(bookie_id)
+        if self.outcome is not ReadOutcome.WAITING or self._answered & bit:
+            return self.outcome
+        self._answered |= bit
+        if code == Code.OK:
+            self.code = Code.OK
+            self.outcome = ReadOutcome.FOUND
+            return self.outcome
+        self._note_error(code)
+        if code in EXPLICIT_NEGATIVES:
+            self._denied |= bit
+            if self._denied.bit_count() >= self._negatives_to_deny:
+                self.code = code
+                self.outcome = ReadOutcome.ABSENT
+                return self.outcome
+        if self._answered.bit_count() == len(self._replicas):
+            self.outcome = ReadOutcome.FAILED
+        return self.outcome
+
+    def _note_error(self, code: int) -> None:
+        current = self.code
+        if (
+            current == Code.OK
+            or current in EXPLICIT_NEGATIVES
+            or (current == Code.BOOKIE_NOT_AVAILABLE and code not in EXPLICIT_NEGATIVES)
+        ):
+            self.code = code

@@ -1,0 +1,351 @@
+"""Recovery: find where a ledger whose writer may be gone ends, make that end durable, and close it there.
+
+Four phases (REC-2):
+
+1. *Marking*: compare-and-set the state to IN_RECOVERY. From now on the writer cannot change the ensemble, so the last
+   fragment is final and can be fenced (REC-5).
+2. *Fencing*: fence the last ensemble and learn its LAC, until no unfenced ack quorum is left (REC-6..REC-9).
+3. *Reading and writing back*: read entry after entry above the LAC, every read fencing the bookie it asks (REC-17); an entry
+   found anywhere is written back to an ack quorum (REC-19, REC-23); an entry that provably never had an ack quorum ends the
+   ledger (REC-18). What can be neither found nor denied fails the recovery: it never guesses (REC-20).
+4. *Closing*: compare-and-set to CLOSED, together with the bookies replaced on the way. Until then replacements stay in
+   memory, so that a recovery that fails leaves the stored ensembles as they were and can be repeated (REC-27, REC-39).
+
+Two recoveries at once do the same work; the first to close decides and the second adopts its result (REC-37, REC-41).
+
+Where this differs from the Java client, and why it may:
+
+* Recovery reads ask the whole write set at once instead of one replica after the other, so one hung bookie costs nothing.
+* The LAC that written-back entries carry is frozen at the value recovery started from. An advancing one could let a
+  reader see, on the word of this recovery, an entry that a concurrent recovery closes the ledger without.
+* A bookie that fails a write-back and has no replacement is done without as long as an ack quorum remains.
+* When nothing was recovered, the final length is read from the entry at the LAC (REC-14 is approximate there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, Protocol
+
+from bkclient.errors import BookKeeperError, Code, NotEnoughBookies, error_for
+from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
+from bkclient.protocol.ensemble import replace_failed
+from bkclient.protocol.lac import LacOutcome, LacRead
+from bkclient.protocol.pipeline import AddPipeline, PendingAdd
+from bkclient.protocol.quorum import QuorumSizes
+from bkclient.protocol.read import EntryRead, ReadOutcome
+from bkclient.protocol.update import LocalMetadata, MetadataUpdate
+
+__all__ = ["RecoveryMachine", "RecoveryPhase", "RecoveryPorts", "Verdict", "starting_lac"]
+
+
+class RecoveryPhase(Enum):
+    """Where a recovery is."""
+
+    MARKING = "marking"
+    FENCING = "fencing"
+    READING = "reading"
+    MEASURING = "measuring"
+    CLOSING = "closing"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Verdict(Enum):
+    """What the answers of its replicas prove about an entry."""
+
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+    UNKNOWN = "unknown"
+
+
+class RecoveryPorts(Protocol):
+    """What the machine asks of its shell. None of these may call back into the machine."""
+
+    def run_update(self, update: MetadataUpdate) -> None:
+        """Drive ``update`` in the background, then call :meth:`RecoveryMachine.on_update_done`."""
+        ...
+
+    def send_fence(self, bookie_id: BookieId) -> None:
+        """Fencing read of the bookie's last entry; answer to :meth:`RecoveryMachine.on_fence_reply`."""
+        ...
+
+    def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
+        """Read one entry, with high priority; answer to :meth:`RecoveryMachine.on_read_reply`."""
+        ...
+
+    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+        """Recovery add, with high priority; answer to :meth:`RecoveryMachine.on_add_reply`."""
+        ...
+
+    def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
+        """A writable bookie for ``position``, or None."""
+        ...
+
+    def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+        """The fate of ``entry_id`` is settled by the answers of ``bookies``."""
+        ...
+
+    def recovery_finished(self, error: BookKeeperError | None) -> None:
+        """The ledger is closed, by this recovery or by somebody else; or recovery failed and closed nothing."""
+        ...
+
+
+def starting_lac(found_lac: int, first_entry_id: int) -> int:
+    """The entry id recovery may take for granted (REC-13).
+
+    Everything below the last fragment was acknowledged before that fragment was made, whatever LAC its bookies report.
+    """
+    return max(found_lac, first_entry_id - 1)
+
+
+class RecoveryMachine(AddPipeline):
+    """One recovery of one ledger. Call :meth:`start`, feed it answers; it calls ``recovery_finished`` once.
+
+    At most ``max_write_backs`` entries are being written back at a time.
+    """
+
+    def __init__(self, metadata: Versioned, ports: RecoveryPorts, *, max_write_backs: int = 256) -> None:
+        super().__init__(
+            QuorumSizes.of(metadata.metadata), metadata.metadata.last_fragment.ensemble, last_add_confirmed=-1, length=0
+        )
+        self.phase = RecoveryPhase.MARKING
+        self.local: Final = LocalMetadata(metadata)
+        self._ports = ports
+        self._max_write_backs = max_write_backs
+        self._snapshot = metadata.metadata
+        self._update: MetadataUpdate | None = None
+        self._lac_read: LacRead | None = None
+        self._read: EntryRead | None = None
+        self._frozen_lac = -1
+        self._recovered_entries = 0
+        self._end_found = False
+        self._new_ensembles: dict[int, Ensemble] = {}
+        self._given_up: set[int] = set()
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this recovery knows it; closed once the recovery succeeded."""
+        return self.local.value.metadata
+
+    # Marking -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin. A ledger that is closed already is left alone (REC-2)."""
+        self._run_update(
+            MetadataUpdate(
+                self.local,
+                "recover",
+                needs_update=lambda metadata: metadata.state is LedgerState.OPEN,  # REC-3
+                transform=lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY),
+            )
+        )
+
+    def _run_update(self, update: MetadataUpdate) -> None:
+        self._update = update
+        self._ports.run_update(update)
+
+    def on_update_done(self, update: MetadataUpdate) -> None:
+        """A metadata update that :meth:`RecoveryPorts.run_update` was given has ended."""
+        if update is not self._update or self.phase in (RecoveryPhase.DONE, RecoveryPhase.FAILED):
+            return
+        self._update = None
+        if update.error is not None:
+            self._fail(update.error.code, str(update.error))
+        elif self.metadata.is_closed:
+            self._finish()
+        else:
+            self._begin_fencing()
+
+    # Fencing -----------------------------------------------------------------------------------------------------
+
+    def _begin_fencing(self) -> None:
+        self.phase = RecoveryPhase.FENCING
+        self._snapshot = self.metadata  # REC-15
+        self._lac_read = LacRead(self.sizes, self._snapshot.last_fragment.ensemble)
+        for bookie_id in self._lac_read.bookies:
+            self._ports.send_fence(bookie_id)
+
+    def on_fence_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1, length: int = 0) -> None:
+        """A bookie answered the fencing read; OK comes with the LAC and length in its last entry's header."""
+        if self.phase is not RecoveryPhase.FENCING:
+            return  # REC-8: it has fenced its bookie all the same
+        assert self._lac_read is not None, "fencing reads the LAC"
+        outcome = self._lac_read.on_reply(bookie_id, code, last_add_confirmed, length)
+        if outcome is LacOutcome.COVERED:
+            self._begin_reading(self._lac_read)
+        elif outcome is LacOutcome.FAILED:
+            self._fail(self._lac_read.failure_code, "too few bookies of the last ensemble could be fenced")
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def _begin_reading(self, found: LacRead) -> None:
+        self.phase = RecoveryPhase.READING
+        fragment = self._snapshot.last_fragment
+        self.ensemble = fragment.ensemble
+        start = starting_lac(found.last_add_confirmed, fragment.first_entry_id)
+        self.last_add_confirmed = self.last_add_pushed = self._frozen_lac = start
+        self.length = found.length
+        self._read_next()
+
+    def _read_next(self) -> None:
+        if self.pending_count >= self._max_write_backs:
+            self._read = None  # _confirm goes on
+            return
+        entry_id = self.last_add_pushed + 1
+        # Always the last fragment as it was when recovery started: entries of earlier fragments are settled, and a
+        # bookie that replaced another one for the write-back never had the entry.
+        ensemble = self._snapshot.last_fragment.ensemble
+        self._read = EntryRead(
+            entry_id,
+            (ensemble[position] for position in self.sizes.write_set(entry_id)),
+            negatives_to_deny=self.sizes.negatives_to_deny,
+            parallel=True,
+        )
+        for bookie_id in self._read.to_ask():
+            self._ports.send_read(entry_id, bookie_id, fence=True)
+
+    def on_read_reply(
+        self, bookie_id: BookieId, entry_id: int, code: int, payload: bytes = b"", length: int = 0
+    ) -> None:
+        """A bookie answered a read; OK (digest verified) comes with the payload and the length in the header."""
+        read = self._read
+        if read is None or read.entry_id != entry_id or read.outcome is not ReadOutcome.WAITING:
+            return
+        outcome = read.on_reply(bookie_id, code)
+        if self.phase is RecoveryPhase.MEASURING:
+            self._on_measured(read, length)
+        elif self.phase is not RecoveryPhase.READING or outcome is ReadOutcome.WAITING:
+            return
+        elif outcome is ReadOutcome.FOUND:
+            self._ports.entry_decided(entry_id, Verdict.POSITIVE, (bookie_id,))
+            self._write_back(payload, length)
+        elif outcome is ReadOutcome.ABSENT:
+            self._ports.entry_decided(entry_id, Verdict.NEGATIVE, read.deniers)
+            self._end_found = True
+            self._close_if_written_back()
+        else:
+            self._ports.entry_decided(entry_id, Verdict.UNKNOWN, ())
+            self._fail(read.code, f"entry {entry_id} can be neither read nor ruled out")
+
+    # Writing back ------------------------------------------------------------------------------------------------
+
+    def _write_back(self, payload: bytes, length: int) -> None:
+        self.length = length - len(payload)  # REC-24: the add restores exactly the original header length
+        self._recovered_entries += 1
+        self._push(payload, self._frozen_lac, None)
+        if self.phase is RecoveryPhase.READING:
+            self._read_next()
+
+    def _send(self, add: PendingAdd, bookie_id: BookieId) -> None:
+        self._ports.send_add(add, bookie_id)
+
+    def _confirm(self, add: PendingAdd) -> None:  # noqa: ARG002
+        if self._read is None and self.phase is RecoveryPhase.READING:
+            self._read_next()
+        self._close_if_written_back()
+
+    def _on_late_failure(self, position: int, bookie_id: BookieId) -> None:
+        """The entry has its ack quorum; making up for the missing copy is left to re-replication."""
+
+    def _on_bookies_failed(self, failures: Mapping[int, BookieId]) -> None:
+        """Replace the failed bookies in memory, from LAC + 1 on (REC-27)."""
+        if self.phase is RecoveryPhase.FAILED:
+            return
+        try:
+            replacement = replace_failed(self.metadata.ledger_id, self.ensemble, failures, self._ports.replace_bookie)
+        except NotEnoughBookies as error:
+            self._do_without(failures, error)
+            return
+        self._new_ensembles[self.last_add_confirmed + 1] = replacement.ensemble
+        self._given_up -= replacement.replaced
+        self._switch_ensemble(replacement.ensemble, replacement.replaced)
+        if replacement.unreplaced:
+            self._do_without({p: replacement.ensemble[p] for p in replacement.unreplaced}, None)
+
+    def _do_without(self, failures: Mapping[int, BookieId], error: NotEnoughBookies | None) -> None:
+        self._given_up.update(failures)
+        for add in self._pending.values():
+            missing = sum(
+                position in self._given_up and not add.acknowledged >> position & 1
+                for position in self.sizes.write_set(add.entry_id)
+            )
+            if missing > self.sizes.write_quorum_size - self.sizes.ack_quorum_size:
+                self._fail(
+                    Code.NOT_ENOUGH_BOOKIES,
+                    str(error or f"entry {add.entry_id} cannot be written back to an ack quorum"),
+                )
+                return
+
+    def _on_fatal(self, code: int) -> None:
+        self._fail(code, "a bookie refused a recovery add")
+
+    # Closing -----------------------------------------------------------------------------------------------------
+
+    def _close_if_written_back(self) -> None:
+        if self.phase is not RecoveryPhase.READING or not self._end_found or self.pending_count:
+            return
+        if self._recovered_entries == 0 and self.last_add_confirmed >= 0:
+            self._begin_measuring()
+        else:
+            self._close()
+
+    def _begin_measuring(self) -> None:
+        self.phase = RecoveryPhase.MEASURING
+        entry_id = self.last_add_confirmed
+        ensemble = self._snapshot.ensemble_at(entry_id)
+        self._read = EntryRead(
+            entry_id, (ensemble[position] for position in self.sizes.write_set(entry_id)), parallel=True
+        )
+        for bookie_id in self._read.to_ask():
+            self._ports.send_read(entry_id, bookie_id, fence=False)
+
+    def _on_measured(self, read: EntryRead, length: int) -> None:
+        if read.outcome is ReadOutcome.WAITING:
+            return
+        if read.outcome is ReadOutcome.FOUND:
+            self.length = length
+        # Otherwise the length found with the LAC has to do: the entry is safe, only its size is not known here.
+        self._close()
+
+    def _close(self) -> None:
+        self.phase = RecoveryPhase.CLOSING
+        self._read = None
+        last_entry_id, length = self.last_add_confirmed, self.length
+
+        def needs_update(metadata: LedgerMetadata) -> bool:
+            if metadata.state is LedgerState.OPEN:
+                raise error_for(
+                    Code.UNEXPECTED_CONDITION, "the ledger is open again during recovery", ledger_id=metadata.ledger_id
+                )
+            return metadata.state is LedgerState.IN_RECOVERY  # REC-37: closed by somebody else is as good
+
+        def transform(metadata: LedgerMetadata) -> LedgerMetadata:
+            try:
+                for first_entry_id, ensemble in sorted(self._new_ensembles.items()):
+                    metadata = metadata.with_ensemble(first_entry_id, ensemble)
+            except ValueError as error:  # REC-35
+                raise error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=metadata.ledger_id) from error
+            return metadata.closed(last_entry_id, length)
+
+        self._run_update(MetadataUpdate(self.local, "close", needs_update=needs_update, transform=transform))
+
+    def _finish(self) -> None:
+        self.phase = RecoveryPhase.DONE
+        self.last_add_confirmed = self.last_add_pushed = self.metadata.last_entry_id
+        self.length = self.metadata.length
+        self._ports.recovery_finished(None)
+
+    def _fail(self, code: int, why: str) -> None:
+        """Give up without a trace in the metadata but IN_RECOVERY (REC-39); the error is reported as REC-40 says."""
+        self.phase = RecoveryPhase.FAILED
+        self._read = None
+        self._drain()
+        if code not in (Code.TIMEOUT, Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+            try:
+                why = f"{why} ({Code(code).name})"
+            except ValueError:
+                why = f"{why} (code {code})"
+            code = Code.LEDGER_RECOVERY
+        self._ports.recovery_finished(error_for(code, why, ledger_id=self.metadata.ledger_id))
