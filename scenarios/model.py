@@ -1,0 +1,75 @@
+"""What a scenario is, and what a run of one results in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scenarios.stage import Stage
+
+__all__ = ["RunResult", "Scenario", "Violation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken invariant: which, in which ledger, and how to see it. ``seqs`` are the events that show it."""
+
+    invariant: str
+    ledger: int
+    witness: str
+    seqs: tuple[int, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that commands print."""
+        return {"invariant": self.invariant, "ledger": self.ledger, "witness": self.witness}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A named story of clients, bookies and faults. ``play`` draws everything it varies from the stage's seed.
+
+    ``expected`` says what a correct implementation makes of it, for people.
+    """
+
+    name: str
+    summary: str
+    expected: str
+    play: Callable[[Stage], Awaitable[None]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What one run of one scenario came to.
+
+    ``verdict`` is ``ok`` (every invariant holds), ``violated``, or ``unknown`` (the run ended by a limit or an unexpected error,
+    named in ``problem``, so that the absence of a violation proves nothing).
+    """
+
+    scenario: str
+    seed: int
+    digest: str
+    events: int
+    simulated_seconds: float
+    wall_seconds: float
+    verdict: str
+    violations: tuple[Violation, ...] = ()
+    problem: str = ""
+    mutant: str = ""
+    path: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that ``bk-chaos run --json`` prints."""
+        shown = {
+            "scenario": self.scenario,
+            "seed": self.seed,
+            "digest": self.digest,
+            "events": self.events,
+            "simulated_seconds": round(self.simulated_seconds, 6),
+            "wall_seconds": round(self.wall_seconds, 6),
+            "verdict": self.verdict,
+            "violations": [violation.as_json() for violation in self.violations],
+        }
+        extra = {"problem": self.problem, "mutant": self.mutant, "path": self.path}
+        return shown | {key: value for key, value in extra.items() if value}
