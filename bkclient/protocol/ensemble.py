@@ -11,7 +11,7 @@ from bkclient.metadata.model import BookieId, Ensemble
 __all__ = ["ReplaceBookie", "Replacement", "replace_failed"]
 
 ReplaceBookie = Callable[[Ensemble, int, frozenset[BookieId]], BookieId | None]
-"""``(ensemble, position, excluded)``: a bookie for ``position``, in neither ``excluded`` nor ``ensemble``; None if there is none."""
+"""``(ensemble, position, excluded)``: a bookie for ``position``, in neither of the other two; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
