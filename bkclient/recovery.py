@@ -77,7 +77,7 @@ class _Recovery:
 
     def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
         fence_key = self._codec.master_key if fence else None
-        request = ReadRequest(self._ledger_id, entry_id, fence_key=fence_key, high_priority=True)
+        request = ReadRequest(self._ledger_id, entry_id, fence_key=fence_key, high_priority=fence)
         self._submit(bookie_id, request, self._on_read_reply)
 
     def _on_read_reply(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:

@@ -1,0 +1,373 @@
+"""Recorders: wrappers around the seams that write down what passes through them.
+
+The code under test is not instrumented. What a client says to bookies is seen at its transport, what it does to metadata at
+its store, what a bookie does by its observer, what an application experiences by the wrapped writer and reader below.
+
+Each event is recorded when it happens, seen from its actor: a request when it is handed to the transport, an answer when it
+reaches the client, a metadata write when the store applies it, an acknowledgement when the application learns of it. An
+application on a crashed or paused host learns nothing, so nothing is recorded for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from bkclient import BookKeeper, Entry, LedgerReader, LedgerWriter
+from bkclient.errors import BookKeeperError, Code, code_of
+from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
+from bkclient.protocol.recovery import Verdict
+from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.wire.digest import DIGEST_SIZES
+from bkclient.wire.entry import ENTRY_HEADER_SIZE
+from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
+from scenarios.history import HistoryWriter, Kind
+
+__all__ = [
+    "BookieRecorder",
+    "RecordedClient",
+    "RecordedReader",
+    "RecordedWriter",
+    "Recorder",
+    "RecordingTransport",
+    "fingerprint",
+    "metadata_fields",
+]
+
+_HEADER: Final = struct.Struct(">qqqq")
+
+
+def fingerprint(payload: bytes) -> int:
+    """What histories record instead of a payload: 63 bits of its hash."""
+    return int.from_bytes(hashlib.blake2b(payload, digest_size=8).digest(), "big") >> 1
+
+
+def metadata_fields(metadata: LedgerMetadata, version: int) -> dict[str, Any]:
+    """Ledger metadata as the fields of META_CAS and META_READ."""
+    return {
+        "version": version,
+        "state": metadata.state.name,
+        "fragments": [[fragment.first_entry_id, list(fragment.ensemble)] for fragment in metadata.fragments],
+        "last_entry": metadata.last_entry_id,
+        "length": metadata.length,
+        "ensemble_size": metadata.ensemble_size,
+        "write_quorum_size": metadata.write_quorum_size,
+        "ack_quorum_size": metadata.ack_quorum_size,
+    }
+
+
+class Recorder:
+    """The history of a run, and what is needed to read entries on their way."""
+
+    def __init__(self, history: HistoryWriter) -> None:
+        self.history = history
+        self.record = history.record
+        self._overhead: dict[int, int] = {}
+
+    def learn(self, metadata: LedgerMetadata) -> None:
+        """Note how large the digest of the ledger's entries is."""
+        digest_type = metadata.digest_type or DigestType.CRC32
+        self._overhead[metadata.ledger_id] = ENTRY_HEADER_SIZE + DIGEST_SIZES[digest_type]
+
+    def parse(self, ledger_id: int, body: bytes) -> tuple[int, int, int, bytes]:
+        """``(entry_id, lac, length, payload)`` of a body, unverified: this is a witness, not a client."""
+        _, entry_id, lac, length = _HEADER.unpack_from(body)
+        return entry_id, lac, length, body[self._overhead.get(ledger_id, ENTRY_HEADER_SIZE) :]
+
+
+class RecordingTransport:
+    """Records what one client and its bookies tell each other."""
+
+    def __init__(self, inner: BookieTransport, recorder: Recorder, actor: str, incarnation: int) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._actor = actor
+        self._incarnation = incarnation
+
+    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        """Record the request, and its answer on the way to ``reply_to``."""
+        if isinstance(request, AddRequest):
+            self._inner.submit(bookie_id, request, self._record_add(bookie_id, request, reply_to))
+        elif isinstance(request, ReadRequest):
+            self._inner.submit(bookie_id, request, self._record_read(bookie_id, request, reply_to))
+        else:
+            self._inner.submit(bookie_id, request, reply_to)
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._inner.aclose()
+
+    def _record_add(self, bookie_id: str, request: AddRequest, reply_to: ReplyHandler) -> ReplyHandler:
+        ledger_id, entry_id, lac, length = _HEADER.unpack_from(request.header)
+        common = {
+            "incarnation": self._incarnation,
+            "entry": entry_id,
+            "bookie": bookie_id,
+            "recovery": request.recovery,
+        }
+        content, size = fingerprint(request.payload), len(request.payload)
+        record, actor = self._recorder.record, self._actor
+        record(Kind.ADD_SEND, actor, ledger_id, **common, lac=lac, length=length, content=content, size=size)
+
+        def on_reply(bookie: str, answered: Request, code: int, response: Response | None) -> None:
+            record(Kind.ADD_RESP, actor, ledger_id, **common, code=int(code))
+            reply_to(bookie, answered, code, response)
+
+        return on_reply
+
+    def _record_read(self, bookie_id: str, request: ReadRequest, reply_to: ReplyHandler) -> ReplyHandler:
+        record, actor, ledger_id, entry_id = self._recorder.record, self._actor, request.ledger_id, request.entry_id
+        fence = request.fence_key is not None
+        is_fencing_lac_read = entry_id == LAST_ENTRY and fence
+        is_recovery_read = request.high_priority and not is_fencing_lac_read
+        if is_fencing_lac_read:
+            record(Kind.FENCE_SEND, actor, ledger_id, bookie=bookie_id)
+        elif is_recovery_read:
+            record(Kind.REC_READ_SEND, actor, ledger_id, entry=entry_id, bookie=bookie_id, fence=fence)
+        else:
+            record(Kind.READ_SEND, actor, ledger_id, entry=entry_id, bookie=bookie_id)
+
+        def on_reply(bookie: str, answered: Request, code: int, response: Response | None) -> None:
+            body = response.body if isinstance(response, ReadResponse) else None
+            content: int | None = None
+            found_entry, lac = -1, -1
+            if body is not None:
+                found_entry, lac, _, payload = self._recorder.parse(ledger_id, body)
+                content = fingerprint(payload)
+            result = {"bookie": bookie_id, "code": int(code)}
+            if is_fencing_lac_read:
+                record(Kind.FENCE_RESP, actor, ledger_id, **result, lac=lac, entry=found_entry)
+            elif is_recovery_read:
+                record(Kind.REC_READ_RESP, actor, ledger_id, **result, entry=entry_id, fence=fence, content=content)
+            else:
+                known = response.max_lac if isinstance(response, ReadResponse) else None
+                record(Kind.READ_RESP, actor, ledger_id, **result, entry=entry_id, content=content, lac=known)
+            reply_to(bookie, answered, code, response)
+
+        return on_reply
+
+
+class RecoveryRecorder:
+    """Records what the recoveries of one client concluded (a :class:`bkclient.observer.RecoveryObserver`)."""
+
+    def __init__(self, recorder: Recorder, actor: str) -> None:
+        self._recorder = recorder
+        self._actor = actor
+
+    def recovery_started(self, metadata: Versioned) -> None:
+        """Record REC_START."""
+        fragment = metadata.metadata.last_fragment
+        self._recorder.record(
+            Kind.REC_START,
+            self._actor,
+            metadata.metadata.ledger_id,
+            version=metadata.version,
+            first_entry=fragment.first_entry_id,
+            bookies=",".join(fragment.ensemble),
+        )
+
+    def entry_decided(self, ledger_id: int, entry_id: int, verdict: Verdict, bookies: tuple[str, ...]) -> None:
+        """Record REC_DECIDE."""
+        self._recorder.record(
+            Kind.REC_DECIDE,
+            self._actor,
+            ledger_id,
+            entry=entry_id,
+            verdict=verdict.value,
+            bookies=",".join(bookies),
+        )
+
+
+class BookieRecorder:
+    """Records what happens inside one bookie (a :class:`simbookie.observer.BookieObserver`)."""
+
+    def __init__(self, recorder: Recorder, bookie_id: str) -> None:
+        self._recorder = recorder
+        self._actor = bookie_id
+
+    def entry_stored(self, ledger_id: int, entry_id: int, body: bytes, recovery: bool, source: str) -> None:  # noqa: FBT001
+        """Record BK_STORE."""
+        _, lac, length, payload = self._recorder.parse(ledger_id, body)
+        self._recorder.record(
+            Kind.BK_STORE,
+            self._actor,
+            ledger_id,
+            entry=entry_id,
+            content=fingerprint(payload),
+            recovery=recovery,
+            source=source,
+            lac=lac,
+            length=length,
+        )
+
+    def entry_synced(self, ledger_id: int, entry_id: int) -> None:
+        """Record BK_SYNC."""
+        self._recorder.record(Kind.BK_SYNC, self._actor, ledger_id, entry=entry_id)
+
+    def lac_advanced(self, ledger_id: int, lac: int) -> None:
+        """Record BK_LAC."""
+        self._recorder.record(Kind.BK_LAC, self._actor, ledger_id, lac=lac)
+
+    def fence_set(self, ledger_id: int, source: str, durable: bool) -> None:  # noqa: FBT001
+        """Record FENCE_SET."""
+        self._recorder.record(Kind.FENCE_SET, self._actor, ledger_id, source=source, durable=durable)
+
+    def limbo_changed(self, ledger_id: int, in_limbo: bool) -> None:  # noqa: FBT001
+        """Record BK_LIMBO."""
+        self._recorder.record(Kind.BK_LIMBO, self._actor, ledger_id, verdict="on" if in_limbo else "off")
+
+    def ledger_deleted(self, ledger_id: int) -> None:
+        """Record BK_GC."""
+        self._recorder.record(Kind.BK_GC, self._actor, ledger_id)
+
+    def entry_lost(self, ledger_id: int, entry_id: int, detail: str) -> None:
+        """Record BK_LOSS."""
+        self._recorder.record(Kind.BK_LOSS, self._actor, ledger_id, entry=entry_id, detail=detail)
+
+    def crashed(self, clean: bool, detail: str) -> None:  # noqa: FBT001
+        """Record BK_CRASH."""
+        self._recorder.record(Kind.BK_CRASH, self._actor, clean=clean, detail=detail)
+
+    def restarted(self, incarnation: int, detail: str) -> None:
+        """Record BK_RESTART."""
+        self._recorder.record(Kind.BK_RESTART, self._actor, incarnation=incarnation, detail=detail)
+
+
+class RecordedWriter:
+    """A writer whose application writes down what it asked for and what it was told."""
+
+    def __init__(self, writer: LedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
+        self.inner = writer
+        self._recorder = recorder
+        self._actor = actor
+        self._incarnation = incarnation
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger being written."""
+        return self.inner.ledger_id
+
+    def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
+        """Append; records APP_ADD now and APP_ACK or APP_FAIL when the application learns of it."""
+        future = self.inner.append_nowait(payload)
+        entry_id = self.inner.last_add_pushed
+        content = fingerprint(payload)
+        common = {"incarnation": self._incarnation, "entry": entry_id}
+        record, actor, ledger_id = self._recorder.record, self._actor, self.ledger_id
+        record(Kind.APP_ADD, actor, ledger_id, **common, content=content, size=len(payload))
+
+        def on_done(done: asyncio.Future[int]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is None:
+                record(Kind.APP_ACK, actor, ledger_id, **common, content=content, durable=True)
+            else:
+                record(Kind.APP_FAIL, actor, ledger_id, **common, code=int(code_of(error)))
+
+        future.add_done_callback(on_done)
+        return future
+
+    async def append(self, payload: bytes) -> int:
+        """Append and wait for the outcome."""
+        await self.inner.wait_for_room()
+        return await self.append_nowait(payload)
+
+    async def close(self) -> None:
+        """Close; records CLOSE_START and CLOSE_RESULT."""
+        record, actor, ledger_id = self._recorder.record, self._actor, self.ledger_id
+        record(Kind.CLOSE_START, actor, ledger_id)
+        code = Code.OK
+        try:
+            await self.inner.close()
+        except BookKeeperError as error:
+            code = error.code
+            raise
+        finally:
+            metadata = self.inner.metadata
+            end = metadata.last_entry_id if metadata.is_closed else -1
+            record(Kind.CLOSE_RESULT, actor, ledger_id, code=int(code), last_entry=end, length=metadata.length)
+
+
+class RecordedReader:
+    """A reader whose application writes down what it read."""
+
+    def __init__(self, reader: LedgerReader, recorder: Recorder, actor: str) -> None:
+        self.inner = reader
+        self._recorder = recorder
+        self._actor = actor
+
+    async def read(self, entry_id: int) -> Entry:
+        """Read one entry; records READ_RESULT."""
+        lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
+        try:
+            entry = await self.inner.read(entry_id)
+        except BookKeeperError as error:
+            self._record(entry_id, error.code, None, lac, version)
+            raise
+        self._record(entry_id, Code.OK, entry.payload, lac, version)
+        return entry
+
+    async def read_all(self) -> AsyncIterator[Entry]:
+        """Everything up to the last add confirmed, one entry after the other."""
+        for entry_id in range(self.inner.last_add_confirmed + 1):
+            yield await self.read(entry_id)
+
+    async def advance(self) -> int:
+        """Ask the bookies how far the ledger is confirmed; records LAC_ADV."""
+        lac = await self.inner.read_last_add_confirmed()
+        self._recorder.record(Kind.LAC_ADV, self._actor, self.inner.ledger_id, lac=lac, source="read-lac")
+        return lac
+
+    def _record(self, entry_id: int, code: Code, payload: bytes | None, lac: int, version: int) -> None:
+        self._recorder.record(
+            Kind.READ_RESULT,
+            self._actor,
+            self.inner.ledger_id,
+            entry=entry_id,
+            code=int(code),
+            content=None if payload is None else fingerprint(payload),
+            size=0 if payload is None else len(payload),
+            lac=lac,
+            version=version,
+        )
+
+
+class RecordedClient:
+    """A client whose application writes down its calls; made by the stage, one per client process."""
+
+    def __init__(self, client: BookKeeper, recorder: Recorder, actor: str, incarnation: int) -> None:
+        self.inner = client
+        self._recorder = recorder
+        self._actor = actor
+        self._incarnation = incarnation
+
+    async def create_ledger(self, **options: Any) -> RecordedWriter:
+        """See :meth:`bkclient.BookKeeper.create_ledger`."""
+        writer = await self.inner.create_ledger(**options)
+        return RecordedWriter(writer, self._recorder, self._actor, self._incarnation)
+
+    async def open_ledger(self, ledger_id: int, *, recover: bool = True) -> RecordedReader:
+        """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and what the reader starts with."""
+        record, actor = self._recorder.record, self._actor
+        record(Kind.OPEN_START, actor, ledger_id, recovery=recover)
+        try:
+            reader = await self.inner.open_ledger(ledger_id, recover=recover)
+        except BookKeeperError as error:
+            result = {"code": int(error.code), "state": None, "last_entry": -1, "length": 0}
+            record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
+            raise
+        metadata = reader.metadata
+        result = {
+            "code": int(Code.OK),
+            "state": metadata.state.name,
+            "last_entry": metadata.last_entry_id,
+            "length": metadata.length,
+        }
+        record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
+        if not metadata.is_closed:
+            record(Kind.LAC_ADV, actor, ledger_id, lac=reader.last_add_confirmed, source="open")
+        return RecordedReader(reader, self._recorder, actor)

@@ -1,0 +1,149 @@
+"""Recording what is done to metadata, at the moment it takes effect."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict
+from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener, MetadataStore
+from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
+from scenarios.history import Kind
+from scenarios.recording import Recorder, metadata_fields
+
+__all__ = ["AppliedStore", "LearnedStore"]
+
+_CAUSE_BY_STATE: Final = {
+    LedgerState.OPEN: "ensemble",
+    LedgerState.IN_RECOVERY: "recover",
+    LedgerState.CLOSED: "close",
+}
+
+
+class _Forwarding:
+    """A store that hands every call on."""
+
+    def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._actor = actor
+
+    async def bookies(self) -> BookieSets:
+        """Forwarded."""
+        return await self._inner.bookies()
+
+    def watch_bookies(self, listener: BookieListener) -> Cancel:
+        """Forwarded."""
+        return self._inner.watch_bookies(listener)
+
+    async def bookie_address(self, bookie_id: BookieId) -> BookieAddress:
+        """Forwarded."""
+        return await self._inner.bookie_address(bookie_id)
+
+    async def register_bookie(self, bookie_id: BookieId, address: BookieAddress, *, read_only: bool = False) -> None:
+        """Forwarded."""
+        await self._inner.register_bookie(bookie_id, address, read_only=read_only)
+
+    async def unregister_bookie(self, bookie_id: BookieId) -> None:
+        """Forwarded."""
+        await self._inner.unregister_bookie(bookie_id)
+
+    async def generate_ledger_id(self) -> int:
+        """Forwarded."""
+        return await self._inner.generate_ledger_id()
+
+    async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
+        """Forwarded."""
+        return await self._inner.create_ledger(metadata)
+
+    async def read_ledger(self, ledger_id: int) -> Versioned:
+        """Forwarded."""
+        return await self._inner.read_ledger(ledger_id)
+
+    async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
+        """Forwarded."""
+        return await self._inner.write_ledger(metadata, expected_version)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Forwarded."""
+        await self._inner.delete_ledger(ledger_id)
+
+    def list_ledgers(self) -> AsyncIterator[int]:
+        """Forwarded."""
+        return self._inner.list_ledgers()
+
+    def watch_ledger(self, ledger_id: int, listener: LedgerListener) -> Cancel:
+        """Forwarded."""
+        return self._inner.watch_ledger(ledger_id, listener)
+
+    async def aclose(self) -> None:
+        """Forwarded."""
+        await self._inner.aclose()
+
+    def _record_cas(
+        self, metadata: LedgerMetadata, cause: str, outcome: str, *, expected_version: int, version: int = -1
+    ) -> None:
+        self._recorder.record(
+            Kind.META_CAS,
+            self._actor,
+            metadata.ledger_id,
+            cause=cause,
+            outcome=outcome,
+            expected_version=expected_version,
+            **metadata_fields(metadata, version),
+        )
+
+
+class AppliedStore(_Forwarding):
+    """Sits at the service, below all delays and faults: records what was applied or refused, when it was.
+
+    So the order of successful META_CAS events is the order in which the metadata changed, whatever order the clients
+    learned of it in.
+    """
+
+    async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
+        """Record META_CAS, cause create."""
+        created = await self._inner.create_ledger(metadata)
+        self._recorder.learn(created.metadata)
+        self._record_cas(created.metadata, "create", "ok", expected_version=-1, version=created.version)
+        return created
+
+    async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
+        """Record META_CAS."""
+        cause = _CAUSE_BY_STATE[metadata.state]
+        try:
+            written = await self._inner.write_ledger(metadata, expected_version)
+        except MetadataVersionConflict:
+            self._record_cas(metadata, cause, "conflict", expected_version=expected_version)
+            raise
+        except BookKeeperError:
+            self._record_cas(metadata, cause, "error", expected_version=expected_version)
+            raise
+        self._record_cas(metadata, cause, "ok", expected_version=expected_version, version=written.version)
+        return written
+
+    async def read_ledger(self, ledger_id: int) -> Versioned:
+        """Record META_READ."""
+        value = await self._inner.read_ledger(ledger_id)
+        fields = metadata_fields(value.metadata, value.version)
+        self._recorder.record(Kind.META_READ, self._actor, ledger_id, outcome="ok", **fields)
+        return value
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Record META_CAS, cause delete, with the metadata that is deleted."""
+        value = await self._inner.read_ledger(ledger_id)
+        await self._inner.delete_ledger(ledger_id)
+        self._record_cas(value.metadata, "delete", "ok", expected_version=-1, version=value.version)
+
+
+class LearnedStore(_Forwarding):
+    """Sits at the client, above all delays and faults: records that it does not know what came of a write."""
+
+    async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
+        """Record META_CAS with outcome unknown when the client learns just that."""
+        try:
+            return await self._inner.write_ledger(metadata, expected_version)
+        except MetadataOutcomeUnknown:
+            cause = _CAUSE_BY_STATE[metadata.state]
+            self._record_cas(metadata, cause, "unknown", expected_version=expected_version)
+            raise
