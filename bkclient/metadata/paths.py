@@ -25,6 +25,7 @@ __all__ = [
     "SHORT_LEDGER_ID_LIMIT",
     "LedgerManager",
     "check_bookie_id",
+    "check_ledger_id",
     "is_valid_bookie_id",
     "ledger_path",
     "parse_ledger_path",
@@ -68,6 +69,13 @@ class LedgerManager(Enum):
         return self in {LedgerManager.HIERARCHICAL, LedgerManager.LONG_HIERARCHICAL}
 
 
+def check_ledger_id(ledger_id: int) -> int:
+    """``ledger_id`` itself; :class:`~bkclient.errors.ArgumentError` if no ledger can have it."""
+    if not 0 <= ledger_id <= LEDGER_ID_MAX:
+        raise ArgumentError(f"ledger ids go from 0 to {LEDGER_ID_MAX}", ledger_id=ledger_id)
+    return ledger_id
+
+
 def ledger_path(root: str, manager: LedgerManager, ledger_id: int) -> str:
     """The znode of ``ledger_id`` below ``root``.
 
@@ -109,9 +117,7 @@ def is_digits(name: str, width: int) -> bool:
 
 def under_replicated_ledger_path(root: str, ledger_id: int) -> str:
     """The znode that marks ``ledger_id`` as under-replicated."""
-    if not 0 <= ledger_id <= LEDGER_ID_MAX:
-        raise ArgumentError(f"ledger ids go from 0 to {LEDGER_ID_MAX}", ledger_id=ledger_id)
-    digits = f"{ledger_id:016x}"
+    digits = f"{check_ledger_id(ledger_id):016x}"
     directory = "/".join(digits[start : start + 4] for start in range(0, 16, 4))
     return f"{root}/underreplication/ledgers/{directory}/urL{ledger_id:010d}"
 

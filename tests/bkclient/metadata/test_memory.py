@@ -1,0 +1,163 @@
+"""What is particular to the store inside the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from bkclient.errors import ClientClosed, LedgerIdOverflow, MetadataSerializationError, MetadataStoreError
+from bkclient.metadata.base import BookieAddress
+from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
+from bkclient.metadata.model import Fragment, LedgerMetadata
+from bkclient.metadata.paths import LEDGER_ID_MAX
+from bkclient.metadata.uri import open_store
+
+ADDRESS = BookieAddress("127.0.0.1", 3181)
+
+
+def ledger(ledger_id: int) -> LedgerMetadata:
+    return LedgerMetadata(ledger_id, 1, 1, 1, (Fragment(0, ("b:1",)),))
+
+
+async def first_id(store: MemoryMetadataStore) -> int:
+    async for ledger_id in store.list_ledgers():
+        return ledger_id
+    return -1
+
+
+OPERATIONS: list[Callable[[MemoryMetadataStore], Coroutine[Any, Any, object]]] = [
+    lambda store: store.generate_ledger_id(),
+    lambda store: store.create_ledger(ledger(2)),
+    lambda store: store.read_ledger(1),
+    lambda store: store.write_ledger(ledger(1), 0),
+    lambda store: store.delete_ledger(1),
+    first_id,
+    lambda store: store.bookies(),
+    lambda store: store.bookie_address("b:1"),
+    lambda store: store.register_bookie("b:1", ADDRESS),
+    lambda store: store.unregister_bookie("b:1"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OPERATIONS)))
+async def test_every_operation_passes_control_to_the_loop_before_it_takes_effect(number: int) -> None:
+    store = MemoryMetadataService().session(rng=Random(7))
+    await store.create_ledger(ledger(1))
+    await store.register_bookie("b:1", ADDRESS)
+    order: list[str] = []
+    asyncio.get_running_loop().call_soon(order.append, "loop")
+    await OPERATIONS[number](store)
+    assert order == ["loop"]
+
+
+@pytest.mark.parametrize("number", range(len(OPERATIONS)))
+async def test_every_operation_of_a_closed_session_fails(number: int) -> None:
+    store = MemoryMetadataService().session(rng=Random(7))
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(ClientClosed):
+        await OPERATIONS[number](store)
+    with pytest.raises(ClientClosed):
+        store.watch_ledger(1, print)
+    with pytest.raises(ClientClosed):
+        store.watch_bookies(print)
+
+
+async def test_a_session_that_is_closed_meanwhile_takes_no_effect_any_more() -> None:
+    service = MemoryMetadataService()
+    store = service.session(rng=Random(7))
+    creation = asyncio.ensure_future(store.create_ledger(ledger(1)))
+    await asyncio.sleep(0)
+    await store.aclose()
+    with pytest.raises(ClientClosed, match="ledger 1"):
+        await creation
+    assert not service.has_ledger(1)
+
+
+async def test_a_cancelled_operation_leaves_nothing_behind() -> None:
+    service = MemoryMetadataService()
+    creation = asyncio.ensure_future(service.session(rng=Random(7)).create_ledger(ledger(1)))
+    await asyncio.sleep(0)
+    creation.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creation
+    assert not service.has_ledger(1)
+
+
+@pytest.mark.rule("MD-3")
+async def test_what_zookeeper_could_not_keep_is_refused_here_too() -> None:
+    service = MemoryMetadataService()
+    with pytest.raises(MetadataSerializationError, match="ledger 1"):
+        await service.session(rng=Random(7)).create_ledger(
+            LedgerMetadata(1, 1, 1, 1, (Fragment(0, ("no/bookie",)),)),
+        )
+    assert not service.has_ledger(1)
+
+
+async def test_ids_end_at_the_greatest_that_64_bits_hold() -> None:
+    store = MemoryMetadataService(first_ledger_id=LEDGER_ID_MAX).session(rng=Random(7))
+    assert await store.generate_ledger_id() == LEDGER_ID_MAX
+    with pytest.raises(LedgerIdOverflow):
+        await store.generate_ledger_id()
+
+
+async def test_two_stores_of_one_name_meet_until_the_name_is_forgotten() -> None:
+    try:
+        one, two = [await open_store("mem://meeting", rng=Random(seed)) for seed in (1, 2)]
+        await one.create_ledger(ledger(1))
+        assert (await two.read_ledger(1)).metadata.ledger_id == 1
+        other = await open_store("mem://elsewhere", rng=Random(3))
+        assert [ledger_id async for ledger_id in other.list_ledgers()] == []
+        MemoryMetadataService.forget("meeting")
+        MemoryMetadataService.forget("meeting")
+        three = await open_store("mem://meeting", rng=Random(4))
+        assert [ledger_id async for ledger_id in three.list_ledgers()] == []
+        assert [ledger_id async for ledger_id in two.list_ledgers()] == [1]
+    finally:
+        MemoryMetadataService.forget("meeting")
+        MemoryMetadataService.forget("elsewhere")
+
+
+async def test_an_id_that_another_session_holds_is_refused_at_once() -> None:
+    service = MemoryMetadataService()
+    one, two = service.session(rng=Random(1)), service.session(rng=Random(2))
+    await one.register_bookie("b:1", ADDRESS)
+    with pytest.raises(MetadataStoreError, match="bookie b:1"):
+        await two.register_bookie("b:1", ADDRESS)
+    await two.unregister_bookie("b:1")
+    assert (await two.bookies()).writable == ("b:1",)
+    await one.aclose()
+    await two.register_bookie("b:1", ADDRESS)
+
+
+def test_listeners_of_a_loop_that_is_gone_are_not_called() -> None:
+    service = MemoryMetadataService()
+    heard: list[object] = []
+
+    async def watch() -> None:
+        store = service.session(rng=Random(7))
+        store.watch_ledger(1, heard.append)
+        store.watch_bookies(heard.append)
+
+    async def change() -> None:
+        store = service.session(rng=Random(7))
+        await store.create_ledger(ledger(1))
+        await store.register_bookie("b:1", ADDRESS)
+        await asyncio.sleep(0)
+
+    asyncio.run(watch())
+    heard.clear()
+    asyncio.run(change())
+    assert heard == []
+
+
+def test_creator_tokens_depend_on_the_random_source_alone() -> None:
+    async def token(seed: int) -> int:
+        async with MemoryMetadataService().session(rng=Random(seed)) as store:
+            return (await store.create_ledger(ledger(1))).metadata.creator_token
+
+    assert asyncio.run(token(1)) == asyncio.run(token(1)) != asyncio.run(token(2))
