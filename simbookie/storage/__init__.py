@@ -1,0 +1,1 @@
+"""What bookies keep, and how it survives crashes."""

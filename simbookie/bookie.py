@@ -1,0 +1,459 @@
+"""One bookie: who may do what, in which order, and when the answer goes out.
+
+A :class:`Bookie` takes typed requests from any door (a TCP server, the simulated network) and answers each through the
+callback that came with it. It executes a request when it gets it; what may take time (a journal sync, a long poll) is waited
+for on the running loop's clock, so the bookie runs the same in real and in virtual time. Answers may come in any order, and
+may come before :meth:`Bookie.submit` returns.
+
+Life: NEW, ``start``, RUNNING, ``shutdown``, STOPPING, STOPPED; ``crash`` leads from anywhere but NEW to STOPPED. A stopped bookie
+can be started again, over the same storage object, which has kept what survived. A request that arrives while the bookie is not
+running is dropped like a packet to a dead process; one that waits when it crashes is never answered; an orderly shutdown
+answers everything first.
+
+Where this differs from BookKeeper's own bookie, on purpose: reading an explicit LAC of a ledger without entries succeeds (there
+it is an I/O error); a key mismatch is always unauthorized (there, after a restart, an I/O error); negative entry ids are
+refused (there they collide with journal records).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, Final
+
+from bkclient.wire.availability import encode_availability
+from bkclient.wire.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    AddResponse,
+    AuthMessage,
+    BatchReadRequest,
+    BookieInfoRequest,
+    BookieInfoResponse,
+    EntryListRequest,
+    EntryListResponse,
+    ErrorResponse,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    Request,
+    StartTlsRequest,
+    Status,
+    WriteFlags,
+    WriteLacRequest,
+    WriteLacResponse,
+)
+from simbookie.config import BookieConfig
+from simbookie.ledgers import LedgerHandle, LedgerTable, status_of
+from simbookie.long_poll import LongPollDesk
+from simbookie.observer import BookieObserver
+from simbookie.reads import ReadDesk, Respond
+from simbookie.storage.base import CrashMode, LedgerStorage, StorageError
+
+__all__ = ["Bookie", "BookieState", "Respond"]
+
+_ENTRY_IDS: Final = Struct(">qqq")
+_LAC_IDS: Final = Struct(">qq")
+_LEDGER_ID: Final = Struct(">q")
+
+#: The plugin name BookKeeper answers with where authentication is disabled, whatever the client asked for.
+_AUTH_DISABLED: Final = "AuthDisabledPlugin"
+
+_DEFERRED_SYNC: Final = int(WriteFlags.DEFERRED_SYNC)
+
+_INFO_TOTAL: Final = 1
+_INFO_FREE: Final = 2
+
+ReadOnlyListener = Callable[[bool], None]
+Handler = Callable[[Any, Respond, str], None]
+
+
+class BookieState(Enum):
+    """Where a bookie is in its life."""
+
+    NEW = auto()
+    STARTING = auto()
+    RUNNING = auto()
+    STOPPING = auto()
+    STOPPED = auto()
+
+
+class Bookie:
+    """Request semantics of one bookie over ``storage``.
+
+    ``wall_clock`` gives seconds since the epoch, for the one timestamp that answers carry; without it the loop's clock is used.
+    """
+
+    def __init__(
+        self,
+        bookie_id: str,
+        storage: LedgerStorage,
+        config: BookieConfig | None = None,
+        observer: BookieObserver | None = None,
+        *,
+        wall_clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.bookie_id = bookie_id
+        self.storage = storage
+        self.config = config if config is not None else BookieConfig()
+        self.state = BookieState.NEW
+        #: Counts the starts of this object.
+        self.incarnation = 0
+        self._observer = observer
+        self._wall_clock = wall_clock
+        self._accepts = False
+        self._is_full = False
+        self._is_read_only_by_hand = False
+        self._read_only = False
+        self._read_only_listeners: dict[ReadOnlyListener, None] = {}
+        self._pending_adds = 0
+        self._table: LedgerTable | None = None
+        self._reads: ReadDesk | None = None
+        self._polls: LongPollDesk | None = None
+        self._handlers: dict[type, Handler] = {
+            AddRequest: self._add,
+            ReadRequest: self._read,
+            BatchReadRequest: self._batch_read,
+            WriteLacRequest: self._write_lac,
+            ReadLacRequest: self._read_lac,
+            ForceLedgerRequest: self._force,
+            BookieInfoRequest: self._info,
+            EntryListRequest: self._entry_list,
+            AuthMessage: self._auth,
+            StartTlsRequest: self._start_tls,
+        }
+
+    def __repr__(self) -> str:
+        return f"<Bookie {self.bookie_id} {self.state.name} incarnation {self.incarnation}>"
+
+    # ---------------------------------------------------------------------------------------------------------- life
+
+    def start(self, on_started: Callable[[], None] | None = None) -> None:
+        """Open the storage and serve; ``on_started`` is called (possibly before this returns) when it does."""
+        assert self.state in (BookieState.NEW, BookieState.STOPPED), f"{self} cannot be started"
+        self.state = BookieState.STARTING
+        self._is_full = False
+        loop = asyncio.get_running_loop()
+        wall_clock = self._wall_clock if self._wall_clock is not None else loop.time
+        table = LedgerTable(self.storage, self.config, self._observer)
+        reads = ReadDesk(table, self.storage, self.config)
+        polls = LongPollDesk(table, self.storage, self.config, lambda: int(wall_clock() * 1000))
+        table.on_wake(polls.wake)
+
+        def serve() -> None:
+            self._table, self._reads, self._polls = table, reads, polls
+            self._pending_adds = 0
+            self.state = BookieState.RUNNING
+            self._accepts = True
+            self.incarnation += 1
+            if self._observer is not None and self.incarnation > 1:
+                self._observer.restarted(self.incarnation, f"{len(self.storage.ledger_ids())} ledgers restored")
+            if on_started is not None:
+                on_started()
+
+        self.storage.open(serve, self._space_changed)
+
+    def shutdown(self, on_stopped: Callable[[], None] | None = None) -> None:
+        """Stop accepting requests, answer those that wait, save everything, then call ``on_stopped``."""
+        assert self.state is BookieState.RUNNING, f"{self} is not running"
+        assert self._polls is not None
+        self.state = BookieState.STOPPING
+        self._accepts = False
+        self._polls.finish_all()
+        if self.state is not BookieState.STOPPING:
+            return  # answering crashed the bookie
+
+        def stopped() -> None:
+            self._forget()
+            if self._observer is not None:
+                self._observer.crashed(True, "orderly shutdown")  # noqa: FBT003
+            if on_stopped is not None:
+                on_stopped()
+
+        self.storage.shutdown(stopped)
+
+    def crash(self, mode: CrashMode = CrashMode.PROCESS) -> None:
+        """Die at once: nothing that waits is answered, and the storage keeps what survives this kind of crash."""
+        assert self.state not in (BookieState.NEW, BookieState.STOPPED), f"{self} is not alive"
+        self._forget()
+        report = self.storage.crash(mode)
+        if self._observer is not None:
+            for ledger_id, entry_id in report.entries_lost:
+                self._observer.entry_lost(ledger_id, entry_id, "not durable at the crash")
+            self._observer.crashed(False, f"{mode.name.lower()}: {report}")  # noqa: FBT003
+
+    def _forget(self) -> None:
+        self._accepts = False
+        self.state = BookieState.STOPPED
+        if self._polls is not None:
+            self._polls.crash()
+        if self._table is not None:
+            self._table.is_alive = False
+        self._table = self._reads = self._polls = None
+
+    # ----------------------------------------------------------------------------------------------------- operators
+
+    @property
+    def read_only(self) -> bool:
+        """Whether ordinary writes are refused at present."""
+        return self._read_only
+
+    def set_read_only(self, read_only: bool) -> None:  # noqa: FBT001  the value is the meaning
+        """Switch read-only mode by hand; it stays until switched back, even where there is space."""
+        self._is_read_only_by_hand = read_only
+        self._update_read_only()
+
+    def watch_read_only(self, listener: ReadOnlyListener) -> Callable[[], None]:
+        """Call ``listener`` after every change of :attr:`read_only`; returns what ends that."""
+        self._read_only_listeners[listener] = None
+        return lambda: self._read_only_listeners.pop(listener, None)
+
+    def _space_changed(self, is_full: bool) -> None:  # noqa: FBT001  a callback
+        self._is_full = is_full
+        self._update_read_only()
+
+    def _update_read_only(self) -> None:
+        read_only = self._is_full or self._is_read_only_by_hand
+        if read_only != self._read_only:
+            self._read_only = read_only
+            for listener in list(self._read_only_listeners):
+                listener(read_only)
+
+    def delete_ledger(self, ledger_id: int) -> bool:
+        """Remove a ledger, as garbage collection does once its metadata is gone; false if there is nothing to remove.
+
+        A fenced ledger is remembered: late adds to it are still refused as fenced.
+        """
+        return self._running().delete(ledger_id)
+
+    def ledger_ids(self) -> list[int]:
+        """The ledgers this bookie stores something of, ascending."""
+        self._running()
+        return self.storage.ledger_ids()
+
+    def set_limbo(self, ledger_id: int, *, in_limbo: bool, fence: bool = True) -> None:
+        """Say whether this bookie may have lost entries of the ledger, as after an unclean start without a journal.
+
+        In limbo the bookie never denies an entry: what it does not have, it knows nothing about. ``fence`` fences the ledger as
+        well when it enters limbo, without which an acknowledged add could follow a denial (M45, M46).
+        """
+        table = self._running()
+        handle = table.set_limbo(ledger_id, in_limbo=in_limbo)
+        if in_limbo and fence:
+            table.fence(handle, "")
+
+    @property
+    def pending_adds(self) -> int:
+        """Adds, explicit LACs and forces not answered yet."""
+        return self._pending_adds
+
+    @property
+    def waiting_polls(self) -> int:
+        """Long polls not answered yet."""
+        return self._polls.waiting if self._polls is not None else 0
+
+    def _running(self) -> LedgerTable:
+        assert self._table is not None, f"{self} is not running"
+        return self._table
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    def submit(self, request: Request, respond: Respond, *, source: str = "") -> None:
+        """Execute ``request``; ``respond`` gets its answer exactly once, unless the bookie stops in between.
+
+        ``source`` names the client for the observer.
+        """
+        if not self._accepts:
+            return
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            respond(ErrorResponse(request.operation, Status.BAD_REQUEST))
+        else:
+            handler(request, respond, source)
+
+    def _add(self, request: AddRequest, respond: Respond, source: str) -> None:
+        table = self._table
+        assert table is not None
+        if self._pending_adds >= self.config.pending_adds_max and not request.high_priority:
+            respond(AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
+            return
+        if self._read_only and not (request.high_priority and self.config.high_priority_adds_when_read_only):
+            respond(AddResponse(Status.READ_ONLY, request.ledger_id, request.entry_id))
+            return
+        # the ids in the body decide, those of the request are only echoed
+        body = request.header + request.payload
+        try:
+            ledger_id, entry_id, lac = _ENTRY_IDS.unpack_from(body)
+        except struct_error:
+            respond(AddResponse(self._status_of_short_add(request, body), request.ledger_id, request.entry_id))
+            return
+        handle = table.open(ledger_id, request.master_key)
+        if not isinstance(handle, LedgerHandle):
+            status: Status = Status.FENCED if handle is Status.NO_LEDGER else handle
+        else:
+            status = self._refusal(request, handle, entry_id)
+            if status is Status.OK:
+                status = self._store(request, respond, ledger_id, entry_id, body)
+            if status is Status.OK:
+                if self._observer is not None:
+                    self._observer.entry_stored(ledger_id, entry_id, body, request.recovery, source)
+                if lac > handle.lac:
+                    table.advance_lac(handle, lac)
+                return
+        respond(AddResponse(status, request.ledger_id, request.entry_id))
+
+    def _refusal(self, request: AddRequest, handle: LedgerHandle, entry_id: int) -> Status:
+        if handle.fenced and not request.recovery:
+            return Status.FENCED
+        if handle.in_limbo:
+            return Status.UNAUTHORIZED
+        return Status.BAD_REQUEST if entry_id < 0 else Status.OK
+
+    def _status_of_short_add(self, request: AddRequest, body: bytes) -> Status:
+        # an intruder or a fenced writer is told so first, but a ledger is not created for garbage
+        if len(body) >= _LEDGER_ID.size:
+            handle = self._running().find(_LEDGER_ID.unpack_from(body)[0])
+            if handle is not None:
+                if handle.master_key not in (None, request.master_key):
+                    return Status.UNAUTHORIZED
+                return self._refusal(request, handle, LAST_ENTRY)
+        return Status.BAD_REQUEST
+
+    def _store(self, request: AddRequest, respond: Respond, ledger_id: int, entry_id: int, body: bytes) -> Status:
+        """Hand the entry to the storage; the answer follows when it is safe, unless the status is an error."""
+        token = (respond, request, ledger_id, entry_id)
+        is_observed = self._observer is not None and self.storage.acks_are_durable
+        try:
+            if request.write_flags & _DEFERRED_SYNC:
+                on_durable = self._deferred_entry_synced if is_observed else None
+                self.storage.add_entry(ledger_id, entry_id, body, on_durable, token, self._added)
+            else:
+                on_durable = self._added_and_synced if is_observed else self._added
+                self.storage.add_entry(ledger_id, entry_id, body, on_durable, token)
+        except StorageError as error:
+            return status_of(error)
+        if not request.high_priority:
+            self._pending_adds += 1
+        return Status.OK
+
+    def _added(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:
+        respond, request, _, _ = token
+        if not request.high_priority:
+            self._pending_adds -= 1
+        status = Status.OK if error is None else status_of(error)
+        respond(AddResponse(status, request.ledger_id, request.entry_id))
+
+    def _added_and_synced(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:
+        self._deferred_entry_synced(token, error)
+        self._added(token, error)
+
+    def _deferred_entry_synced(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:
+        if error is None and self._observer is not None:
+            self._observer.entry_synced(token[2], token[3])
+
+    def _read(self, request: ReadRequest, respond: Respond, source: str) -> None:
+        assert self._reads is not None
+        assert self._polls is not None
+        if request.long_poll is not None and request.fence_key is None:
+            self._polls.read(request, request.long_poll, respond)
+        else:
+            self._reads.read(request, respond, source)
+
+    def _batch_read(self, request: BatchReadRequest, respond: Respond, source: str) -> None:
+        assert self._reads is not None
+        self._reads.batch_read(request, respond, source)
+
+    def _write_lac(self, request: WriteLacRequest, respond: Respond, _source: str) -> None:
+        table = self._running()
+        status = self._refuse_write_lac(request)
+        if status is Status.OK:
+            ledger_id, lac = _LAC_IDS.unpack_from(request.body)
+            handle = table.open(ledger_id, request.master_key)
+            if isinstance(handle, LedgerHandle):
+                try:
+                    self.storage.set_explicit_lac(ledger_id, lac, request.body, self._lac_written, (respond, request))
+                except StorageError as error:
+                    status = status_of(error)
+                else:
+                    self._pending_adds += 1
+                    table.advance_lac(handle, lac)
+                    return
+            else:
+                status = handle
+        respond(WriteLacResponse(status, request.ledger_id))
+
+    def _refuse_write_lac(self, request: WriteLacRequest) -> Status:
+        if self._pending_adds >= self.config.pending_adds_max:
+            return Status.TOO_MANY_REQUESTS
+        if self._read_only:
+            return Status.READ_ONLY
+        return Status.OK if len(request.body) >= _LAC_IDS.size else Status.BAD_REQUEST
+
+    def _lac_written(self, token: tuple[Respond, WriteLacRequest], error: StorageError | None) -> None:
+        self._pending_adds -= 1
+        respond, request = token
+        respond(WriteLacResponse(Status.OK if error is None else status_of(error), request.ledger_id))
+
+    def _read_lac(self, request: ReadLacRequest, respond: Respond, _source: str) -> None:
+        handle = self._running().find(request.ledger_id)
+        if handle is None or handle.in_limbo:
+            respond(ReadLacResponse(Status.NO_ENTRY, request.ledger_id))
+        else:
+            self.storage.read_entry(request.ledger_id, LAST_ENTRY, self._last_entry_read, (respond, request))
+
+    def _last_entry_read(
+        self, token: tuple[Respond, ReadLacRequest], body: bytes | None, error: StorageError | None
+    ) -> None:
+        respond, request = token
+        lac_body = None
+        if self.storage.ledger(request.ledger_id) is not None:
+            lac_body = self.storage.explicit_lac(request.ledger_id)
+        status = Status.OK
+        if error is not None:
+            status = status_of(error)
+        elif body is None and lac_body is None:
+            status = Status.NO_ENTRY
+        respond(ReadLacResponse(status, request.ledger_id, lac_body, body))
+
+    def _force(self, request: ForceLedgerRequest, respond: Respond, _source: str) -> None:
+        if self._pending_adds >= self.config.pending_adds_max:
+            respond(ForceLedgerResponse(Status.TOO_MANY_REQUESTS, request.ledger_id))
+            return
+        self._pending_adds += 1
+        self.storage.force(request.ledger_id, self._forced, (respond, request))
+
+    def _forced(self, token: tuple[Respond, ForceLedgerRequest], error: StorageError | None) -> None:
+        self._pending_adds -= 1
+        respond, request = token
+        respond(ForceLedgerResponse(Status.OK if error is None else status_of(error), request.ledger_id))
+
+    def _info(self, request: BookieInfoRequest, respond: Respond, _source: str) -> None:
+        capacity = self.storage.capacity()
+        respond(
+            BookieInfoResponse(
+                Status.OK,
+                capacity.total if request.requested & _INFO_TOTAL else None,
+                capacity.free if request.requested & _INFO_FREE else None,
+            )
+        )
+
+    def _entry_list(self, request: EntryListRequest, respond: Respond, _source: str) -> None:
+        handle = self._running().find(request.ledger_id)
+        if handle is None:
+            respond(EntryListResponse(Status.NO_LEDGER, request.ledger_id))
+        elif handle.in_limbo:
+            respond(EntryListResponse(Status.UNKNOWN_LEDGER_STATE, request.ledger_id))
+        else:
+            availability = encode_availability(self.storage.entry_ids(request.ledger_id))
+            respond(EntryListResponse(Status.OK, request.ledger_id, availability))
+
+    def _auth(self, _request: AuthMessage, respond: Respond, _source: str) -> None:
+        respond(AuthMessage(_AUTH_DISABLED))
+
+    def _start_tls(self, request: StartTlsRequest, respond: Respond, _source: str) -> None:
+        respond(ErrorResponse(request.operation, Status.BAD_REQUEST))

@@ -1,0 +1,145 @@
+"""Long polls: reads that wait until a bookie's LAC passes the one they name.
+
+A poll waits until the known LAC is higher, the ledger is fenced or deleted, or its time is up, and is then answered from
+what is there; its time being up is no error. With *piggyback* the answer carries the entry after the LAC named, where this
+bookie has it; otherwise the poll ends in an ordinary read. A poll without a timeout does not wait.
+
+Unlike BookKeeper's own, a poll that an update below its LAC wakes goes on waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bkclient.wire.messages import LAST_ENTRY, LongPoll, ReadRequest, ReadResponse, Status
+from simbookie.config import BookieConfig
+from simbookie.ledgers import LedgerHandle, LedgerTable
+from simbookie.reads import Respond, status_of_read
+from simbookie.storage.base import LedgerStorage, StorageError
+
+__all__ = ["LongPollDesk"]
+
+
+class _Poll:
+    """One long poll; ``updated_at_ms`` is set when a higher LAC woke it."""
+
+    __slots__ = ("handle", "poll", "request", "respond", "timer", "updated_at_ms")
+
+    def __init__(self, request: ReadRequest, poll: LongPoll, respond: Respond, handle: LedgerHandle) -> None:
+        self.request = request
+        self.poll = poll
+        self.respond = respond
+        self.handle = handle
+        self.timer: asyncio.TimerHandle | None = None
+        self.updated_at_ms: int | None = None
+
+
+class LongPollDesk:
+    """Answers the long polls of one run of a bookie. ``wall_clock_ms`` gives the update time that answers carry."""
+
+    def __init__(
+        self,
+        table: LedgerTable,
+        storage: LedgerStorage,
+        config: BookieConfig,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._config = config
+        self._wall_clock_ms = wall_clock_ms
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[_Poll, None] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many polls wait."""
+        return len(self._waiting)
+
+    def read(self, request: ReadRequest, poll: LongPoll, respond: Respond) -> None:
+        """Answer at once if there is something to tell, else when there is or when the time is up."""
+        handle = self._table.find(request.ledger_id)
+        status = self._refusal(request, poll, handle)
+        if status is not None:
+            respond(ReadResponse(status, request.ledger_id, request.entry_id))
+            return
+        assert handle is not None
+        waiting = _Poll(request, poll, respond, handle)
+        if poll.timeout_ms is None or handle.lac > poll.previous_lac:
+            self._answer(waiting)
+        elif len(self._waiting) >= self._config.long_polls_max:
+            respond(ReadResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
+        else:
+            waiting.timer = self._loop.call_later(max(0, poll.timeout_ms) / 1000, self._finish, waiting)
+            self._waiting[waiting] = None
+            handle.polls[waiting] = None
+
+    def _refusal(self, request: ReadRequest, poll: LongPoll, handle: LedgerHandle | None) -> Status | None:
+        if handle is None:
+            return Status.NO_LEDGER
+        if poll.piggyback and request.entry_id != LAST_ENTRY:
+            return Status.BAD_REQUEST
+        if handle.in_limbo:
+            return Status.UNKNOWN_LEDGER_STATE
+        return None
+
+    def wake(self, handle: LedgerHandle, everyone: bool) -> None:  # noqa: FBT001  a callback
+        """Answer the polls of a ledger whose LAC rose, or all of them because it was fenced or deleted."""
+        for waiting in list(handle.polls):
+            if not self._table.is_alive:  # answering one of them crashed the bookie
+                return
+            if handle.lac > waiting.poll.previous_lac:
+                waiting.updated_at_ms = self._wall_clock_ms()
+            elif not everyone:
+                continue
+            self._finish(waiting)
+
+    def finish_all(self) -> None:
+        """Answer every poll from what is there now."""
+        for waiting in list(self._waiting):
+            if self._table.is_alive:
+                self._finish(waiting)
+
+    def crash(self) -> None:
+        """Drop every poll unanswered."""
+        for waiting in self._waiting:
+            if waiting.timer is not None:
+                waiting.timer.cancel()
+        self._waiting.clear()
+
+    def _finish(self, waiting: _Poll) -> None:
+        if waiting not in self._waiting:
+            return  # answered meanwhile, by what answering another one caused
+        assert waiting.timer is not None
+        waiting.timer.cancel()
+        del self._waiting[waiting]
+        del waiting.handle.polls[waiting]
+        self._answer(waiting)
+
+    def _answer(self, waiting: _Poll) -> None:
+        request, poll, handle = waiting.request, waiting.poll, waiting.handle
+        if self._table.handles.get(handle.ledger_id) is not handle:
+            waiting.respond(ReadResponse(Status.NO_LEDGER, request.ledger_id, request.entry_id))
+        elif not poll.piggyback:
+            self._storage.read_entry(request.ledger_id, request.entry_id, self._entry_read, waiting)
+        elif handle.lac > poll.previous_lac >= LAST_ENTRY:
+            self._storage.read_entry(request.ledger_id, poll.previous_lac + 1, self._next_entry_read, waiting)
+        else:
+            self._next_entry_read(waiting, None, None)
+
+    def _entry_read(self, waiting: _Poll, body: bytes | None, error: StorageError | None) -> None:
+        request, handle = waiting.request, waiting.handle
+        status = status_of_read(handle, body, error)
+        if status is Status.OK:
+            waiting.respond(ReadResponse(status, request.ledger_id, request.entry_id, body, handle.lac))
+        else:
+            waiting.respond(ReadResponse(status, request.ledger_id, request.entry_id))
+
+    def _next_entry_read(self, waiting: _Poll, body: bytes | None, error: StorageError | None) -> None:
+        request, handle = waiting.request, waiting.handle
+        if error is not None:
+            waiting.respond(ReadResponse(status_of_read(handle, None, error), request.ledger_id, request.entry_id))
+            return
+        entry_id = LAST_ENTRY if body is None else waiting.poll.previous_lac + 1
+        waiting.respond(ReadResponse(Status.OK, request.ledger_id, entry_id, body, handle.lac, waiting.updated_at_ms))

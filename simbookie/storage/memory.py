@@ -1,0 +1,384 @@
+"""A ledger storage in memory with an honest journal.
+
+Entries are readable at once and acknowledged when their journal group is synced (:mod:`simbookie.storage.group_commit`). What
+survives a crash is a :class:`MemoryDisk`, the log of the records written and synced so far: a crash drops the rest, opening
+replays it. Without a disk the timing is the same and nothing survives.
+
+Not modelled: files, caches, indexes, checkpoints, the cost of reading. The log is cleaned when most of it belongs to deleted
+ledgers. A duplicate add replaces the stored copy, as BookKeeper's DbLedgerStorage does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from bkclient.wire.messages import LAST_ENTRY
+from simbookie.storage.base import (
+    Capacity,
+    CrashMode,
+    CrashReport,
+    DurableCallback,
+    LedgerInfo,
+    NoSpace,
+    ReadCallback,
+    SpaceListener,
+)
+from simbookie.storage.group_commit import GroupCommit, JournalConfig
+
+__all__ = ["MemoryDisk", "MemoryStorage", "MemoryStorageConfig"]
+
+_LAC_OF_ENTRY: Final = Struct(">16xq")
+
+
+class _Kind(IntEnum):
+    ENTRY = 0
+    KEY = 1
+    FENCE = 2
+    EXPLICIT_LAC = 3
+    LIMBO = 4
+    DELETE = 5
+
+
+_ENTRY: Final = int(_Kind.ENTRY)
+
+#: ``(kind, ledger_id, number, body)``: the number is the entry id, the LAC or the limbo bit; the body is the entry, the LAC
+#: packet or the key. A plain tuple, because one is made for every entry.
+_Record = tuple[int, int, int, bytes]
+
+
+#: Bytes a record costs in the journal beyond its body: length and ids.
+_RECORD_OVERHEAD: Final = 20
+
+
+class MemoryDisk:
+    """The log that outlives a bookie: a synced prefix and a written tail, addressed by positions that only grow."""
+
+    __slots__ = ("_base", "_records", "_synced")
+
+    def __init__(self) -> None:
+        self._base = 0
+        self._records: list[_Record] = []
+        self._synced = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def position(self) -> int:
+        """Where the log ends."""
+        return self._base + len(self._records)
+
+    def write(self, records: list[_Record]) -> int:
+        """Append ``records``; returns the position after them."""
+        self._records += records
+        return self.position
+
+    def sync(self, position: int) -> None:
+        """Make everything before ``position`` survive a power loss."""
+        assert position <= self.position, "cannot sync what was not written"
+        self._synced = max(self._synced, position)
+
+    def crash(self, mode: CrashMode) -> list[_Record]:
+        """Drop what does not survive and return it."""
+        if mode is CrashMode.PROCESS:
+            return []
+        keep = self._synced - self._base
+        lost = self._records[keep:]
+        del self._records[keep:]
+        return lost
+
+    def replay(self) -> tuple[_Record, ...]:
+        """Everything that is on the disk, now synced."""
+        self._synced = self.position
+        return tuple(self._records)
+
+    def wipe(self) -> None:
+        """Lose everything, as a replaced disk does. Only while no storage has it open."""
+        self._base = self._synced = self.position
+        self._records.clear()
+
+    def clean(self) -> None:
+        """Drop the records of deleted ledgers from the synced part; nothing readable changes."""
+        synced = self._synced - self._base
+        deleted: dict[int, None] = {}
+        kept: list[_Record] = []
+        for record in reversed(self._records[:synced]):
+            if record[0] == _Kind.DELETE:
+                deleted[record[1]] = None
+            elif record[1] not in deleted:
+                kept.append(record)
+        kept.reverse()
+        self._base += synced - len(kept)
+        self._records[:synced] = kept
+
+    def entries(self) -> Iterable[tuple[int, int]]:
+        """The (ledger, entry) of every entry record."""
+        return ((ledger_id, number) for kind, ledger_id, number, _ in self._records if kind == _Kind.ENTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStorageConfig:
+    """Limits and timing of a :class:`MemoryStorage`."""
+
+    journal: JournalConfig = field(default_factory=JournalConfig)
+    #: Bytes of entry bodies that fit.
+    capacity_bytes: int = 1 << 30
+    #: Above this share of the capacity the bookie turns read-only.
+    full_above: float = 0.95
+    #: At or below this share it turns writable again.
+    writable_below: float = 0.90
+
+    def __post_init__(self) -> None:
+        if self.capacity_bytes < 0:
+            raise ValueError(f"storage: capacity_bytes must not be negative, is {self.capacity_bytes}")
+        if not 0 < self.writable_below <= self.full_above <= 1:
+            raise ValueError(
+                f"storage: shares must satisfy 0 < writable_below {self.writable_below} <= full_above {self.full_above} <= 1"
+            )
+
+
+@dataclass(slots=True, eq=False)
+class _Ledger:
+    master_key: bytes | None = None
+    fenced: bool = False
+    in_limbo: bool = False
+    explicit_lac: bytes | None = None
+    entries: dict[int, bytes] = field(default_factory=dict)
+    last_entry_id: int = LAST_ENTRY
+    #: Highest LAC of what was replayed; the running bookie keeps its own.
+    lac: int = -1
+
+
+class MemoryStorage:
+    """Implements :class:`simbookie.storage.base.LedgerStorage`; see there for the meaning of the methods."""
+
+    def __init__(self, config: MemoryStorageConfig | None = None, disk: MemoryDisk | None = None) -> None:
+        self.config = config if config is not None else MemoryStorageConfig()
+        self.disk = disk
+        self._capacity = self.config.capacity_bytes
+        self._full_bytes = int(self._capacity * self.config.full_above)
+        self._writable_bytes = int(self._capacity * self.config.writable_below)
+        self._journals_entries = self.config.journal.entries_enabled
+        self._journal: GroupCommit[_Record] | None = None
+        self._instant: GroupCommit[_Record] | None = None
+        self._on_space: SpaceListener | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._ledgers: dict[int, _Ledger] = {}
+        self._used = 0
+        self._is_full = False
+        self._unjournalled: list[_Record] = []
+        self._dead_records = 0
+
+    @property
+    def acks_are_durable(self) -> bool:
+        """See :class:`LedgerStorage`; a storage without a disk promises what its journal would."""
+        return self.config.journal.entries_enabled and self.config.journal.sync_enabled
+
+    # ------------------------------------------------------------------------------------------------ life and death
+
+    def open(self, on_open: Callable[[], None], on_space: SpaceListener) -> None:
+        """Replay the disk."""
+        assert self._journal is None, "already open"
+        self._reset()
+        position = 0
+        if self.disk is not None:
+            self.disk.clean()
+            for record in self.disk.replay():
+                self._replay(record)
+            position = self.disk.position
+        self._journal = GroupCommit(self.disk, self.config.journal, position)
+        self._instant = GroupCommit(None, JournalConfig())
+        self._on_space = on_space
+        on_open()
+        self._check_space()
+
+    def shutdown(self, on_closed: Callable[[], None]) -> None:
+        """Flush and sync the journal; entries that bypassed it are saved too."""
+        journal, instant = self._opened(), self._instant
+        assert instant is not None
+
+        def close() -> None:
+            self._journal = self._instant = None
+            on_closed()
+
+        for record in self._unjournalled:
+            journal.append(record, len(record[3]) + _RECORD_OVERHEAD, None, None)
+        self._unjournalled.clear()
+        instant.close(lambda: journal.close(close))
+
+    def crash(self, mode: CrashMode) -> CrashReport:
+        """Drop the memory and everything the disk does not keep in this kind of crash."""
+        journal, instant = self._opened(), self._instant
+        assert instant is not None
+        instant.crash(mode)
+        lost = [*journal.crash(mode), *self._unjournalled]
+        if self.disk is None:
+            entries = [
+                (ledger_id, entry_id) for ledger_id in self.ledger_ids() for entry_id in self.entry_ids(ledger_id)
+            ]
+            fences = [ledger_id for ledger_id in self.ledger_ids() if self._ledgers[ledger_id].fenced]
+        else:
+            missing = {(ledger_id, number): None for kind, ledger_id, number, _ in lost if kind == _Kind.ENTRY}
+            if missing:
+                for key in self.disk.entries():
+                    missing.pop(key, None)
+            entries = list(missing)
+            fences = [ledger_id for kind, ledger_id, _, _ in lost if kind == _Kind.FENCE]
+        self._journal = self._instant = None
+        self._reset()
+        return CrashReport(tuple(entries), tuple(fences))
+
+    def _opened(self) -> GroupCommit[_Record]:
+        assert self._journal is not None, "the storage is not open"
+        return self._journal
+
+    def _replay(self, record: _Record) -> None:
+        kind, ledger_id, number, body = record
+        if kind == _Kind.DELETE:
+            self._drop(ledger_id)
+            return
+        ledger = self._ledgers.setdefault(ledger_id, _Ledger())
+        if kind == _Kind.ENTRY:
+            self._put(ledger, number, body)
+            ledger.lac = max(ledger.lac, _LAC_OF_ENTRY.unpack_from(body)[0])
+        elif kind == _Kind.KEY:
+            ledger.master_key = body
+        elif kind == _Kind.FENCE:
+            ledger.fenced = True
+        elif kind == _Kind.EXPLICIT_LAC:
+            ledger.explicit_lac = body
+            ledger.lac = max(ledger.lac, number)
+        else:
+            ledger.in_limbo = bool(number)
+
+    # ---------------------------------------------------------------------------------------------------- the ledger
+
+    def ledger(self, ledger_id: int) -> LedgerInfo | None:
+        """What is known of a ledger."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return None
+        return LedgerInfo(ledger.master_key, ledger.fenced, ledger.in_limbo, ledger.lac)
+
+    def set_master_key(self, ledger_id: int, master_key: bytes) -> None:
+        """Create the ledger, or give it its key."""
+        ledger = self._ledgers.setdefault(ledger_id, _Ledger())
+        assert ledger.master_key is None, f"ledger {ledger_id} has a key"
+        ledger.master_key = master_key
+        self._log((_Kind.KEY, ledger_id, 0, master_key))
+
+    def fence(self, ledger_id: int, on_durable: DurableCallback, token: object) -> None:
+        """Fence the ledger."""
+        self._ledgers[ledger_id].fenced = True
+        self._log((_Kind.FENCE, ledger_id, 0, b""), on_durable, token)
+
+    def set_limbo(self, ledger_id: int, *, in_limbo: bool) -> None:
+        """Note whether the ledger's content is uncertain."""
+        self._ledgers.setdefault(ledger_id, _Ledger()).in_limbo = in_limbo
+        self._log((_Kind.LIMBO, ledger_id, int(in_limbo), b""))
+
+    def set_explicit_lac(
+        self, ledger_id: int, lac: int, body: bytes, on_durable: DurableCallback, token: object
+    ) -> None:
+        """Keep the packet."""
+        self._ledgers[ledger_id].explicit_lac = body
+        self._log((_Kind.EXPLICIT_LAC, ledger_id, lac, body), on_durable, token)
+
+    def explicit_lac(self, ledger_id: int) -> bytes | None:
+        """The packet kept last."""
+        return self._ledgers[ledger_id].explicit_lac
+
+    def force(self, ledger_id: int, on_durable: DurableCallback, token: object) -> None:  # noqa: ARG002  one journal
+        """Wait for the journal."""
+        self._opened().mark(on_durable, token)
+
+    def ledger_ids(self) -> list[int]:
+        """All ledgers, ascending."""
+        return sorted(self._ledgers)
+
+    def delete_ledger(self, ledger_id: int) -> None:
+        """Forget the ledger, and clean the log once that is durable and worth the work."""
+        self._unjournalled = [record for record in self._unjournalled if record[1] != ledger_id]
+        dead = len(self._ledgers[ledger_id].entries)
+        self._drop(ledger_id)
+        self._log((_Kind.DELETE, ledger_id, 0, b""), self._delete_is_durable, dead)
+        self._check_space()
+
+    def _delete_is_durable(self, dead_records: int, _error: object) -> None:
+        self._dead_records += dead_records
+        if self.disk is not None and 2 * self._dead_records > len(self.disk):
+            self.disk.clean()
+            self._dead_records = 0
+
+    def _drop(self, ledger_id: int) -> None:
+        ledger = self._ledgers.pop(ledger_id, None)
+        if ledger is not None:
+            self._used -= sum(map(len, ledger.entries.values()))
+
+    def _log(self, record: _Record, on_durable: DurableCallback | None = None, token: object = None) -> None:
+        self._opened().append(record, len(record[3]) + _RECORD_OVERHEAD, on_durable, token)
+
+    # ------------------------------------------------------------------------------------------------------- entries
+
+    def add_entry(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        body: bytes,
+        on_durable: DurableCallback | None,
+        token: object,
+        on_written: DurableCallback | None = None,
+    ) -> None:
+        """Store and journal an entry; :class:`NoSpace` beyond the capacity."""
+        journal = self._journal
+        assert journal is not None, "the storage is not open"
+        size = len(body)
+        if self._used + size > self._capacity:
+            raise NoSpace(f"{size} bytes do not fit: {self._used} of {self._capacity} are in use")
+        self._put(self._ledgers[ledger_id], entry_id, body)
+        record = (_ENTRY, ledger_id, entry_id, body)
+        if self._journals_entries:
+            journal.append(record, size + _RECORD_OVERHEAD, on_durable, token, on_written)
+        else:
+            assert self._instant is not None
+            self._unjournalled.append(record)
+            self._instant.append(record, 0, on_durable, token, on_written)
+        if self._used > self._full_bytes and not self._is_full:
+            self._check_space()
+
+    def _put(self, ledger: _Ledger, entry_id: int, body: bytes) -> None:
+        entries = ledger.entries
+        if entry_id > ledger.last_entry_id:
+            ledger.last_entry_id = entry_id
+        elif entry_id in entries:
+            self._used -= len(entries[entry_id])
+        entries[entry_id] = body
+        self._used += len(body)
+
+    def read_entry(self, ledger_id: int, entry_id: int, on_read: ReadCallback, token: object) -> None:
+        """Look up an entry; calls back at once."""
+        ledger = self._ledgers[ledger_id]
+        if entry_id == LAST_ENTRY:
+            entry_id = ledger.last_entry_id
+        on_read(token, ledger.entries.get(entry_id), None)
+
+    def entry_ids(self, ledger_id: int) -> list[int]:
+        """The ids of the stored entries, ascending."""
+        return sorted(self._ledgers[ledger_id].entries)
+
+    def capacity(self) -> Capacity:
+        """The configured capacity and what is left of it."""
+        return Capacity(self._capacity, max(0, self._capacity - self._used))
+
+    def _check_space(self) -> None:
+        is_full = self._used > (self._writable_bytes if self._is_full else self._full_bytes)
+        if is_full != self._is_full:
+            self._is_full = is_full
+            if self._on_space is not None:
+                self._on_space(is_full)

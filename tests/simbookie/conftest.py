@@ -1,0 +1,158 @@
+"""What tests of bookies share: a loop in virtual time, a bookie with a client's view of it, an observer that writes down."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from bkclient.wire.messages import AddRequest, ReadRequest, Request, Response, Status
+from simbookie.bookie import Bookie
+from simbookie.config import BookieConfig
+from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+
+KEY = b"k" * 20
+OTHER_KEY = b"o" * 20
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock jumps to the next timer whenever nothing is ready."""
+
+    def __init__(self) -> None:
+        self._timer_cancelled_count = 0
+        super().__init__()
+        self._now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        while scheduled and scheduled[0].cancelled():
+            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
+            self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
+        if not self._ready and scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, scheduled[0].when())
+        super()._run_once()  # type: ignore[misc]
+
+
+class Answers(list[Response]):
+    """Collects answers; ``times`` holds the loop time of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    def __call__(self, response: Response) -> None:
+        self.append(response)
+        self.times.append(asyncio.get_running_loop().time())
+
+    @property
+    def statuses(self) -> list[Status]:
+        return [response.status for response in self]
+
+
+def entry_body(ledger_id: int, entry_id: int, lac: int = -1, payload: bytes = b"payload", length: int = 0) -> bytes:
+    return struct.pack(">qqqq", ledger_id, entry_id, lac, length) + payload
+
+
+def add(ledger_id: int, entry_id: int, lac: int = -1, payload: bytes = b"payload", **fields: Any) -> AddRequest:
+    body = entry_body(ledger_id, entry_id, lac, payload)
+    master_key = fields.pop("master_key", KEY)
+    return AddRequest(ledger_id, entry_id, master_key, body[:32], body[32:], **fields)
+
+
+def fencing_read(ledger_id: int, entry_id: int = -1, key: bytes = KEY) -> ReadRequest:
+    return ReadRequest(ledger_id, entry_id, fence_key=key, high_priority=True)
+
+
+class Notebook:
+    """A bookie observer that writes everything down, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments: self.events.append((name, *arguments))
+
+    def of(self, *names: str) -> list[tuple[Any, ...]]:
+        return [event for event in self.events if event[0] in names]
+
+
+async def settle() -> None:
+    """Let everything happen that needs no time."""
+    for _ in range(6):
+        await asyncio.sleep(0)
+
+
+class Bench:
+    """A running bookie over a disk, driven from within a running loop."""
+
+    def __init__(
+        self,
+        config: BookieConfig | None = None,
+        journal: JournalConfig | None = None,
+        *,
+        capacity_bytes: int = 1 << 20,
+        observer: Any = None,
+        disk: MemoryDisk | None = None,
+        wall_clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.disk = disk if disk is not None else MemoryDisk()
+        storage_config = MemoryStorageConfig(journal=journal or JournalConfig(), capacity_bytes=capacity_bytes)
+        self.storage = MemoryStorage(storage_config, self.disk)
+        self.bookie = Bookie("b0", self.storage, config, observer, wall_clock=wall_clock)
+        self.bookie.start()
+
+    def submit(self, *requests: Request) -> Answers:
+        answers = Answers()
+        for request in requests:
+            self.bookie.submit(request, answers)
+        return answers
+
+    async def ask(self, *requests: Request) -> Answers:
+        answers = self.submit(*requests)
+        await settle()
+        return answers
+
+    async def status(self, request: Request) -> Status:
+        answers = await self.ask(request)
+        assert len(answers) == 1, f"{request} was answered {len(answers)} times"
+        return answers[0].status
+
+
+class Kit:
+    """The names above, for tests to use without importing from a conftest."""
+
+    KEY = KEY
+    OTHER_KEY = OTHER_KEY
+    Answers = Answers
+    Bench = Bench
+    Notebook = Notebook
+    add = staticmethod(add)
+    entry_body = staticmethod(entry_body)
+    fencing_read = staticmethod(fencing_read)
+    settle = staticmethod(settle)
+
+
+@pytest.fixture
+def kit() -> type[Kit]:
+    return Kit
+
+
+@pytest.fixture(scope="session")
+def virtually() -> Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]:
+    """Runs an async function on a loop in virtual time."""
+
+    def run(story: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(story())
+
+    return run
