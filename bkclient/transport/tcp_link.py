@@ -1,0 +1,312 @@
+"""One bookie over TCP: connecting, backing off, sending, timing out, losing the connection.
+
+A :class:`BookieLink` lives as long as the transport and is always in one of three conditions:
+
+* *idle*: no connection. The next request starts one, unless the link is backing off: then requests fail at once.
+* *connecting*: one task resolves and connects; requests wait, and fail together if it fails (W-47).
+* *connected*: a :class:`_Stream` sends requests and receives answers. When it ends, for whatever reason, all that was
+  outstanding on it fails and the link is idle.
+
+A connection counts as working once its first answer has arrived: a bookie that is starting up accepts connections and closes
+them, and has to be backed off from as one that refuses them.
+
+Per request there is no task, no lock and no timer. Frames submitted during one turn of the event loop leave in one call to
+the socket at its end, and one periodic timer per connection looks for requests that have waited too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from bkclient.errors import BookKeeperError, Code, IllegalOperation
+from bkclient.metadata.base import BookieAddress
+from bkclient.transport.base import ReplyHandler
+from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire.connection import ClientConnection
+from bkclient.wire.errors import FrameTooLarge, WireError
+from bkclient.wire.messages import AddRequest, Operation, Request, Response, Status, code_for_status
+
+__all__ = ["BookieLink", "FailLater", "deliver"]
+
+FailLater = Callable[[ReplyHandler, str, Request, Code], None]
+"""Arranges for a handler to be called with a code, soon but not now."""
+
+#: How often per timeout outstanding requests are looked through.
+_SCANS_PER_TIMEOUT: Final = 20
+_LARGEST_EXPONENT: Final = 30
+
+
+def deliver(
+    reply_to: ReplyHandler, bookie_id: str, request: Request, code: Code, response: Response | None = None
+) -> None:
+    """Call a handler; what it raises is reported to the event loop and costs nobody else their outcome."""
+    try:
+        reply_to(bookie_id, request, code, response)
+    except Exception as error:  # noqa: BLE001 - handlers belong to callers, and may fail in any way
+        context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+
+class BookieLink:
+    """The way to one bookie in one protocol version."""
+
+    def __init__(
+        self,
+        bookie_id: str,
+        protocol_version: int,
+        config: TcpTransportConfig,
+        resolve: Callable[[str], Awaitable[BookieAddress]],
+        rng: random.Random,
+        *,
+        txn_ids: Iterator[int],
+        fail: FailLater,
+    ) -> None:
+        self.bookie_id = bookie_id
+        self.protocol_version = protocol_version
+        self.config = config
+        self.txn_ids = txn_ids
+        self.fail = fail
+        self._resolve = resolve
+        self._rng = rng
+        self._stream: _Stream | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: list[tuple[Request, ReplyHandler]] = []
+        self._waiting_bytes = 0
+        self._failures = 0
+        self._retry_at = 0.0
+        self._ends: dict[_Stream, asyncio.Future[None]] = {}
+        self._is_closed = False
+
+    def submit(self, request: Request, reply_to: ReplyHandler) -> None:
+        """Send ``request``, now or once connected; the handler is called later in any case."""
+        stream = self._stream
+        if stream is not None:
+            stream.submit(request, reply_to)
+            return
+        loop = asyncio.get_running_loop()
+        if self._connecting is None:
+            if loop.time() < self._retry_at:
+                self.fail(reply_to, self.bookie_id, request, Code.BOOKIE_NOT_AVAILABLE)
+                return
+            self._connecting = loop.create_task(self._connect(), name=f"connect to bookie {self.bookie_id}")
+        size = len(request.header) + len(request.payload) if isinstance(request, AddRequest) else 0
+        if (
+            len(self._waiting) >= self.config.max_outstanding_requests
+            or self._waiting_bytes >= self.config.max_outstanding_bytes
+        ):
+            self.fail(reply_to, self.bookie_id, request, Code.TOO_MANY_REQUESTS)
+            return
+        self._waiting.append((request, reply_to))
+        self._waiting_bytes += size
+
+    def close(self) -> None:
+        """Fail everything with ``CLIENT_CLOSED`` and end the connection; :meth:`wait_closed` tells when that is done."""
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._stream is not None:
+            self._stream.abort(Code.CLIENT_CLOSED)
+        self._fail_waiting(Code.CLIENT_CLOSED)
+
+    async def wait_closed(self) -> None:
+        """Return when no task and no socket is left."""
+        if self._connecting is not None:
+            await asyncio.wait([self._connecting])
+        if self._ends:
+            await asyncio.wait(list(self._ends.values()))
+
+    # Called by the streams.
+
+    def connected(self, stream: _Stream) -> None:
+        """A connection stands: hand over what waited for it."""
+        self._ends[stream] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            stream.abort(Code.CLIENT_CLOSED)
+            return
+        self._stream = stream
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        for request, reply_to in waiting:
+            stream.submit(request, reply_to)
+
+    def answered(self) -> None:
+        """The bookie answers, so the connection is a success."""
+        self._failures = 0
+
+    def detach(self, stream: _Stream, *, was_working: bool) -> None:
+        """The connection is of no more use."""
+        if self._stream is stream:
+            self._stream = None
+            if not was_working:
+                self._back_off()
+
+    def ended(self, stream: _Stream) -> None:
+        """The connection's socket is closed."""
+        self._ends.pop(stream).set_result(None)
+
+    # Connecting.
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.config.connect_timeout_s):
+                address = await self._resolve(self.bookie_id)
+                await loop.create_connection(lambda: _Stream(self), address.host, address.port)
+        except (OSError, BookKeeperError):
+            self._connect_failed()
+        except Exception as error:  # noqa: BLE001 - requests wait for this task, whatever the resolver raises
+            self._connect_failed()
+            loop.call_exception_handler({"message": f"connecting to bookie {self.bookie_id}", "exception": error})
+        finally:
+            self._connecting = None
+
+    def _connect_failed(self) -> None:
+        if self._stream is None:
+            self._back_off()
+        self._fail_waiting(Code.BOOKIE_NOT_AVAILABLE)
+
+    def _back_off(self) -> None:
+        config = self.config
+        delay = min(config.backoff_initial_s * 2 ** min(self._failures, _LARGEST_EXPONENT), config.backoff_max_s)
+        self._failures += 1
+        self._retry_at = asyncio.get_running_loop().time() + delay * self._rng.uniform(0.5, 1.0)
+
+    def _fail_waiting(self, code: Code) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        for request, reply_to in waiting:
+            deliver(reply_to, self.bookie_id, request, code)
+
+
+class _Stream(asyncio.BufferedProtocol):
+    """One established connection: the event loop's end of a :class:`~bkclient.wire.connection.ClientConnection`."""
+
+    def __init__(self, link: BookieLink) -> None:
+        config = link.config
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+        self._connection: ClientConnection[ReplyHandler] = ClientConnection(
+            link.protocol_version, config.max_frame_size_bytes, link.txn_ids
+        )
+        self._add_timeout_s = config.add_timeout_s
+        self._read_timeout_s = config.read_timeout_s
+        self._scan_interval_s = min(config.add_timeout_s, config.read_timeout_s) / _SCANS_PER_TIMEOUT
+        self._max_requests = config.max_outstanding_requests
+        self._max_bytes = config.max_outstanding_bytes
+        self._transport: asyncio.Transport | None = None
+        self._buffers: list[bytes] = []
+        self._now = 0.0
+        self._scan: asyncio.TimerHandle | None = None
+        self._is_working = False
+        self._is_paused = False
+        self._is_detached = False
+
+    def submit(self, request: Request, reply_to: ReplyHandler) -> None:
+        """Encode ``request`` for the flush at the end of this turn of the loop."""
+        connection = self._connection
+        if (
+            connection.outstanding_requests >= self._max_requests
+            or connection.outstanding_bytes >= self._max_bytes
+            or (self._is_paused and self._unsent_bytes() >= self._max_bytes)
+        ):
+            self._fail(request, reply_to, Code.TOO_MANY_REQUESTS)
+            return
+        if not self._buffers:
+            self._now = self._loop.time()
+        timeout_s = self._add_timeout_s if request.operation is Operation.ADD_ENTRY else self._read_timeout_s
+        try:
+            buffers = connection.send(request, reply_to, self._now + timeout_s)
+        except (IllegalOperation, FrameTooLarge):
+            self._fail(request, reply_to, Code.ILLEGAL_OPERATION)
+            return
+        if not self._buffers:
+            self._loop.call_soon(self._flush)
+            if self._scan is None:
+                self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
+        self._buffers += buffers
+
+    def abort(self, code: Code) -> None:
+        """Give the connection up now; what was outstanding ends with ``code``."""
+        self._detach(code)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._link.connected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the frame buffer knows better
+        """See :class:`asyncio.BufferedProtocol`."""
+        return self._connection.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See :class:`asyncio.BufferedProtocol`."""
+        bookie_id = self._link.bookie_id
+        try:
+            for request, reply_to, status, response in self._connection.buffer_updated(nbytes):
+                if not self._is_working:
+                    self._is_working = True
+                    self._link.answered()
+                code = Code.OK if status is Status.OK else code_for_status(status, request.operation)
+                try:
+                    reply_to(bookie_id, request, code, response)
+                except Exception as error:  # noqa: BLE001 - as in deliver(), whose call would cost every answer
+                    context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
+                    self._loop.call_exception_handler(context)
+        except WireError:
+            self.abort(Code.BOOKIE_NOT_AVAILABLE)
+
+    def eof_received(self) -> None:
+        """See :class:`asyncio.BufferedProtocol`. A bookie that closed its side will not answer any more."""
+        self.abort(Code.BOOKIE_NOT_AVAILABLE)
+
+    def pause_writing(self) -> None:
+        """See :class:`asyncio.BaseProtocol`. Frames go on to the transport; what piles up there is bounded by submit."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        self._is_paused = False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the outcome is the same for every reason
+        """See :class:`asyncio.BaseProtocol`."""
+        self._detach(Code.BOOKIE_NOT_AVAILABLE)
+        self._link.ended(self)
+
+    # Inside.
+
+    def _flush(self) -> None:
+        buffers, self._buffers = self._buffers, []
+        if self._transport is not None and not self._is_detached:
+            self._transport.writelines(buffers)
+
+    def _expire(self) -> None:
+        self._scan = None
+        expired = self._connection.expire(self._loop.time())
+        if self._connection.outstanding_requests:
+            self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
+        for request, reply_to in expired:
+            deliver(reply_to, self._link.bookie_id, request, Code.TIMEOUT)
+
+    def _detach(self, code: Code) -> None:
+        if self._is_detached:
+            return
+        self._is_detached = True
+        if self._scan is not None:
+            self._scan.cancel()
+            self._scan = None
+        self._link.detach(self, was_working=self._is_working)
+        for request, reply_to in self._connection.abandon():
+            deliver(reply_to, self._link.bookie_id, request, code)
+
+    def _unsent_bytes(self) -> int:
+        waiting = sum(map(len, self._buffers))
+        return waiting + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    def _fail(self, request: Request, reply_to: ReplyHandler, code: Code) -> None:
+        self._link.fail(reply_to, self._link.bookie_id, request, code)

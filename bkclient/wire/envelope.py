@@ -1,0 +1,59 @@
+"""What surrounds a message on the wire: how a client recognises the answer, how a bookie knows what it is answering.
+
+The two protocol versions match answers to requests by different means: version 3 by a transaction id, version 2 by the ids
+that the answer repeats. Both reduce to *match bytes*: an answer's match bytes equal those of its request. Taking them
+raw from the frame saves decoding the answers that matter most, the acknowledgements of adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from bkclient.wire.messages import Request
+
+__all__ = ["HIGH_PRIORITY", "EncodedRequest", "ReceivedRequest"]
+
+#: What version 3 carries as priority of a high-priority request; bookies test for "above zero".
+HIGH_PRIORITY: Final = 100
+
+
+@dataclass(slots=True, eq=False)
+class EncodedRequest:
+    """A request ready to be sent, as often as needed.
+
+    ``buffers`` are the frame in pieces, ``size`` its bytes in all. ``match`` are its match bytes, and ``acknowledgement``,
+    for adds only, is what the frame of a successful answer holds beside them.
+    """
+
+    txn_id: int
+    match: bytes
+    buffers: tuple[bytes, ...]
+    size: int
+    acknowledgement: bytes | None = None
+    #: Whose transaction ids these are; an encoding is only good for connections that share them.
+    source: object = None
+
+
+@dataclass(slots=True, eq=False)
+class ReceivedRequest:
+    """A request as a bookie received it, with what its answer has to repeat.
+
+    ``request`` is ``None`` for an operation that has a number and no message; the answer is a refusal. ``packet_version`` is
+    what the client claims to speak and has to be checked by the bookie, which answers ``BAD_VERSION`` where
+    :attr:`is_version_supported` is false.
+    """
+
+    protocol_version: int
+    packet_version: int
+    operation: int
+    txn_id: int
+    priority: int
+    request: Request | None
+
+    @property
+    def is_version_supported(self) -> bool:
+        """Whether a bookie may carry the request out."""
+        if self.protocol_version == 3:
+            return self.packet_version == 3
+        return 0 <= self.packet_version <= 2

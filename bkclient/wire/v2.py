@@ -1,0 +1,360 @@
+"""Protocol version 2: fixed binary layouts for adds, reads, batch reads and authentication; nothing else exists in it.
+
+Everything here is a pure function over :mod:`bkclient.wire.messages`. Encoders return complete frames, decoders take the
+content of one. All integers are big-endian, ids signed.
+
+A packet starts with one byte version, one byte operation, two bytes flags. Responses repeat the ids of their request, and
+that is all a client has to tell them apart; only a batch read has an id of its own. So two reads of one entry that are
+under way together cannot be told apart, and need not be.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from bkclient.errors import IllegalOperation
+from bkclient.wire import bookkeeper_pb2 as pb
+from bkclient.wire.digest import KEY_SIZE
+from bkclient.wire.envelope import EncodedRequest, ReceivedRequest
+from bkclient.wire.errors import MalformedMessage
+from bkclient.wire.framing import PREFIX_SIZE, frame
+from bkclient.wire.messages import (
+    AddRequest,
+    AddResponse,
+    AuthMessage,
+    BatchReadRequest,
+    BatchReadResponse,
+    ErrorResponse,
+    Operation,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    Status,
+)
+
+__all__ = ["decode_request", "decode_response", "encode_refusal", "encode_request", "encode_response", "split_answer"]
+
+_VERSION: Final = 2
+
+_ADD: Final = 1
+_READ: Final = 2
+_AUTH: Final = 3
+_BATCH_READ: Final = 7
+_OPERATIONS: Final = {
+    _ADD: Operation.ADD_ENTRY,
+    _READ: Operation.READ_ENTRY,
+    _AUTH: Operation.AUTH,
+    _BATCH_READ: Operation.BATCH_READ_ENTRY,
+}
+_OPCODES: Final = {operation: opcode for opcode, operation in _OPERATIONS.items()}
+
+_FENCE: Final = 0x0001
+_RECOVERY: Final = 0x0002
+_HIGH_PRIORITY: Final = 0x0004
+
+_NUMBER_BY_STATUS: Final = {
+    Status.OK: 0,
+    Status.NO_LEDGER: 1,
+    Status.NO_ENTRY: 2,
+    Status.BAD_REQUEST: 100,
+    Status.IO_ERROR: 101,
+    Status.UNAUTHORIZED: 102,
+    Status.BAD_VERSION: 103,
+    Status.FENCED: 104,
+    Status.READ_ONLY: 105,
+    Status.TOO_MANY_REQUESTS: 106,
+    Status.UNKNOWN_LEDGER_STATE: 107,
+}
+_STATUS_BY_NUMBER: Final = {number: status for status, number in _NUMBER_BY_STATUS.items()}
+
+_HEADER: Final = struct.Struct(">BBH")
+_ADD_START: Final = struct.Struct(">IBBH")
+_IDS: Final = struct.Struct(">qq")
+_READ_REQUEST: Final = struct.Struct(">BBHqq")
+_BATCH_REQUEST: Final = struct.Struct(">BBHqqqiq")
+_RESPONSE: Final = struct.Struct(">BBHiqq")
+_BATCH_RESPONSE: Final = struct.Struct(">BBHiqqq")
+_LENGTH: Final = struct.Struct(">i")
+
+#: What precedes the ids in the answer to a successful add.
+_ADDED: Final = struct.pack(">BBHi", _VERSION, _ADD, 0, 0)
+
+
+# Requests, on the client's side.
+
+
+def encode_request(request: Request, txn_id: int) -> EncodedRequest:
+    """The frame of ``request``; raises :class:`~bkclient.errors.IllegalOperation` for what version 2 cannot express.
+
+    ``txn_id`` is used by batch reads only.
+    """
+    match request:
+        case AddRequest():
+            return _encode_add(request, txn_id)
+        case ReadRequest():
+            content = _read_content(request)
+            match_bytes = bytes((_READ,)) + content[4:20]
+        case BatchReadRequest():
+            content = _batch_content(request, txn_id)
+            match_bytes = bytes((_BATCH_READ,)) + content[20:28]
+        case AuthMessage():
+            content = _HEADER.pack(_VERSION, _AUTH, 0) + _auth_body(request)
+            match_bytes = bytes((_AUTH,))
+        case _:
+            raise IllegalOperation(f"protocol version 2 has no {request.operation.name}")
+    data = frame(content)
+    return EncodedRequest(txn_id, match_bytes, (data,), len(data))
+
+
+def _encode_add(request: AddRequest, txn_id: int) -> EncodedRequest:
+    if request.write_flags:
+        raise _illegal(request, "protocol version 2 has no write flags")
+    _check_key(request, request.master_key)
+    flags = (_RECOVERY if request.recovery else 0) | (_HIGH_PRIORITY if request.high_priority else 0)
+    head, payload = request.header, request.payload
+    content_size = 4 + KEY_SIZE + len(head) + len(payload)
+    start = _ADD_START.pack(content_size, _VERSION, _ADD, flags) + request.master_key + head
+    ids = _IDS.pack(request.ledger_id, request.entry_id)
+    return EncodedRequest(txn_id, b"\x01" + ids, (start, payload), PREFIX_SIZE + content_size, _ADDED)
+
+
+def _read_content(request: ReadRequest) -> bytes:
+    if request.long_poll is not None:
+        raise _illegal(request, "protocol version 2 has no long poll")
+    key, flags = _key_and_flags(request)
+    return _READ_REQUEST.pack(_VERSION, _READ, flags, request.ledger_id, request.entry_id) + key
+
+
+def _batch_content(request: BatchReadRequest, txn_id: int) -> bytes:
+    key, flags = _key_and_flags(request)
+    fixed = _BATCH_REQUEST.pack(
+        _VERSION,
+        _BATCH_READ,
+        flags,
+        request.ledger_id,
+        request.entry_id,
+        txn_id,
+        request.max_count,
+        request.max_size,
+    )
+    return fixed + key
+
+
+def _key_and_flags(request: ReadRequest | BatchReadRequest) -> tuple[bytes, int]:
+    flags = _HIGH_PRIORITY if request.high_priority else 0
+    if request.fence_key is None:
+        return b"", flags
+    _check_key(request, request.fence_key)
+    return request.fence_key, flags | _FENCE
+
+
+def _check_key(request: AddRequest | ReadRequest | BatchReadRequest, key: bytes) -> None:
+    if len(key) != KEY_SIZE:
+        raise _illegal(request, f"a master key of {len(key)} bytes; protocol version 2 has room for {KEY_SIZE}")
+
+
+def _illegal(request: AddRequest | ReadRequest | BatchReadRequest, message: str) -> IllegalOperation:
+    return IllegalOperation(message, ledger_id=request.ledger_id, entry_id=request.entry_id)
+
+
+# Requests, on the bookie's side.
+
+
+def decode_request(content: bytes) -> ReceivedRequest:
+    """The request in a frame; :class:`~bkclient.wire.errors.MalformedMessage` if it is none of version 2 or older.
+
+    The ids of an add are those of its body, which is in ``header`` as a whole, with an empty ``payload``.
+    """
+    if len(content) < _HEADER.size:
+        raise MalformedMessage(f"a version 2 packet of {len(content)} bytes")
+    version, opcode, flags = _HEADER.unpack_from(content)
+    if version == 0:
+        # The oldest version has no flags: all that follows is the operation.
+        opcode, flags = opcode << 16 | flags, 0
+    request: Request
+    txn_id = 0
+    if opcode == _ADD:
+        request = _decode_add(content, flags)
+    elif opcode == _READ:
+        request = _decode_read(content, flags, version)
+    elif opcode == _BATCH_READ:
+        request, txn_id = _decode_batch(content, flags, version)
+    elif opcode == _AUTH:
+        request = _decode_auth(content)
+    else:
+        raise MalformedMessage(f"a version {version} packet with the unknown operation {opcode}")
+    return ReceivedRequest(_VERSION, version, int(_OPERATIONS[opcode]), txn_id, 0, request)
+
+
+def _decode_add(content: bytes, flags: int) -> AddRequest:
+    body_at = _HEADER.size + KEY_SIZE
+    if len(content) < body_at + _IDS.size:
+        raise MalformedMessage(f"a version 2 add of {len(content)} bytes, too few for a key and ids")
+    ledger_id, entry_id = _IDS.unpack_from(content, body_at)
+    return AddRequest(
+        ledger_id,
+        entry_id,
+        content[_HEADER.size : body_at],
+        header=content[body_at:],
+        payload=b"",
+        recovery=bool(flags & _RECOVERY),
+        high_priority=bool(flags & _HIGH_PRIORITY),
+    )
+
+
+def _decode_read(content: bytes, flags: int, version: int) -> ReadRequest:
+    if len(content) < _READ_REQUEST.size:
+        raise MalformedMessage(f"a version 2 read of {len(content)} bytes")
+    ledger_id, entry_id = _IDS.unpack_from(content, _HEADER.size)
+    key = _fence_key(content, _READ_REQUEST.size, flags, version)
+    return ReadRequest(ledger_id, entry_id, key, high_priority=bool(flags & _HIGH_PRIORITY))
+
+
+def _decode_batch(content: bytes, flags: int, version: int) -> tuple[BatchReadRequest, int]:
+    if len(content) < _BATCH_REQUEST.size:
+        raise MalformedMessage(f"a version 2 batch read of {len(content)} bytes")
+    _, _, _, ledger_id, entry_id, request_id, max_count, max_size = _BATCH_REQUEST.unpack_from(content)
+    key = _fence_key(content, _BATCH_REQUEST.size, flags, version)
+    high_priority = bool(flags & _HIGH_PRIORITY)
+    return BatchReadRequest(ledger_id, entry_id, max_count, max_size, key, high_priority), request_id
+
+
+def _fence_key(content: bytes, offset: int, flags: int, version: int) -> bytes | None:
+    if not flags & _FENCE:
+        return None
+    if version < _VERSION:
+        # Older versions carry no key; a fencing read without one has to fail for it, as no ledger has an empty key.
+        return b""
+    if len(content) < offset + KEY_SIZE:
+        raise MalformedMessage("a version 2 fencing read without a master key")
+    return content[offset : offset + KEY_SIZE]
+
+
+# Responses, on the bookie's side.
+
+
+def encode_response(received: ReceivedRequest, response: Response) -> bytes:
+    """The frame of an answer to ``received``; ``IllegalOperation`` for what version 2 cannot express."""
+    version = received.packet_version
+    match response:
+        case AddResponse():
+            number = _NUMBER_BY_STATUS[response.status]
+            content = _RESPONSE.pack(version, _ADD, 0, number, response.ledger_id, response.entry_id)
+        case ReadResponse():
+            number = _NUMBER_BY_STATUS[response.status]
+            content = _RESPONSE.pack(version, _READ, 0, number, response.ledger_id, response.entry_id)
+            if response.status is Status.OK:
+                content += response.body or b""
+        case BatchReadResponse():
+            number = _NUMBER_BY_STATUS[response.status]
+            content = _BATCH_RESPONSE.pack(
+                version, _BATCH_READ, 0, number, response.ledger_id, response.entry_id, received.txn_id
+            )
+            if response.status is Status.OK:
+                content += b"".join(_LENGTH.pack(len(body)) + body for body in response.bodies)
+        case AuthMessage(status=Status.OK):
+            content = _HEADER.pack(version, _AUTH, 0) + _auth_body(response)
+        case ErrorResponse():
+            return encode_refusal(received, response.status)
+        case _:
+            raise IllegalOperation(f"protocol version 2 has no such answer to {response.operation.name}")
+    return frame(content)
+
+
+def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:
+    """The frame of an answer that repeats the ids of ``received`` with a status.
+
+    Raises ``IllegalOperation`` where version 2 has no answer but closing the connection, which is for AUTH.
+    """
+    request = received.request
+    response: Response
+    match request:
+        case AddRequest():
+            response = AddResponse(status, request.ledger_id, request.entry_id)
+        case ReadRequest():
+            response = ReadResponse(status, request.ledger_id, request.entry_id)
+        case BatchReadRequest():
+            response = BatchReadResponse(status, request.ledger_id, request.entry_id)
+        case _:
+            raise IllegalOperation("protocol version 2 refuses this by closing the connection")
+    return encode_response(received, response)
+
+
+# Responses, on the client's side.
+
+
+def split_answer(content: bytes) -> tuple[bytes, bytes]:
+    """What are the match bytes if this is the answer to an add, and the rest; nothing is checked."""
+    return content[1:2] + content[8:], content[:8]
+
+
+def decode_response(content: bytes) -> tuple[bytes, Response]:
+    """The response in a frame with the match bytes of its request; :class:`MalformedMessage` if it is none.
+
+    An error number this version does not know reads as ``IO_ERROR``, whose meaning is that of the operation (R-17).
+    """
+    if len(content) < _HEADER.size:
+        raise MalformedMessage(f"a version 2 response of {len(content)} bytes")
+    opcode = content[1]
+    if opcode == _AUTH:
+        return bytes((_AUTH,)), _decode_auth(content)
+    if opcode == _BATCH_READ:
+        return _decode_batch_response(content)
+    if opcode not in {_ADD, _READ}:
+        raise MalformedMessage(f"a version 2 response to the unknown operation {opcode}")
+    if len(content) < _RESPONSE.size:
+        raise MalformedMessage(f"a version 2 response of {len(content)} bytes")
+    _, _, _, number, ledger_id, entry_id = _RESPONSE.unpack_from(content)
+    status = _STATUS_BY_NUMBER.get(number, Status.IO_ERROR)
+    match_bytes = content[1:2] + content[8:24]
+    if opcode == _READ and status is Status.OK:
+        return match_bytes, ReadResponse(status, ledger_id, entry_id, content[_RESPONSE.size :])
+    if len(content) != _RESPONSE.size:
+        raise MalformedMessage(f"a version 2 response of {len(content)} bytes, {_RESPONSE.size} expected")
+    if opcode == _READ:
+        return match_bytes, ReadResponse(status, ledger_id, entry_id)
+    return match_bytes, AddResponse(status, ledger_id, entry_id)
+
+
+def _decode_batch_response(content: bytes) -> tuple[bytes, BatchReadResponse]:
+    size = len(content)
+    if size < _BATCH_RESPONSE.size:
+        raise MalformedMessage(f"a version 2 batch read response of {size} bytes")
+    _, _, _, number, ledger_id, entry_id, _ = _BATCH_RESPONSE.unpack_from(content)
+    status = _STATUS_BY_NUMBER.get(number, Status.IO_ERROR)
+    bodies: list[bytes] = []
+    position = _BATCH_RESPONSE.size
+    while position < size:
+        if status is not Status.OK:
+            raise MalformedMessage("a failed version 2 batch read with entries")
+        if size - position < _LENGTH.size:
+            raise MalformedMessage("a version 2 batch read response with an incomplete entry length")
+        start = position + _LENGTH.size
+        (length,) = _LENGTH.unpack_from(content, position)
+        position = start + length
+        if length < 0 or position > size:
+            raise MalformedMessage(f"a version 2 batch read response with an entry of {length} bytes")
+        bodies.append(content[start:position])
+    return b"\x07" + content[24:32], BatchReadResponse(status, ledger_id, entry_id, tuple(bodies))
+
+
+# Both sides.
+
+
+def _auth_body(message: AuthMessage) -> bytes:
+    return pb.AuthMessage(authPluginName=message.plugin_name, payload=message.payload).SerializeToString()
+
+
+def _decode_auth(content: bytes) -> AuthMessage:
+    message = pb.AuthMessage()
+    try:
+        message.ParseFromString(content[_HEADER.size :])
+    except DecodeError as error:
+        raise MalformedMessage(f"a version 2 authentication packet that cannot be parsed: {error}") from None
+    if not message.IsInitialized() or not isinstance(message.authPluginName, str):
+        raise MalformedMessage("a version 2 authentication packet without plugin name or payload")
+    return AuthMessage(message.authPluginName, message.payload)
