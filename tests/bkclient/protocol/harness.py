@@ -1,0 +1,278 @@
+"""A stage for the protocol machines: ports that record, a metadata register, and words to play a schedule by hand.
+
+Bookies have one letter as their name. Who was asked what, and who answers what, is written down in short cues: ``"0a 0b"``
+means entry 0 at bookies a and b. A stage never answers of its own accord; the test is the director.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from bkclient.errors import BookKeeperError, Code, NoSuchLedger
+from bkclient.metadata.model import BookieId, DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
+from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.pipeline import PendingAdd
+from bkclient.protocol.recovery import RecoveryMachine, Verdict
+from bkclient.protocol.update import MetadataUpdate, ReadMetadata
+
+LEDGER_ID = 7
+
+
+def ledger(
+    sizes: tuple[int, int, int],
+    ensembles: str | Mapping[int, str],
+    *,
+    state: LedgerState = LedgerState.OPEN,
+    version: int = 0,
+) -> Versioned:
+    """A ledger that is not closed. ``ensembles`` is one ensemble, or one for each first entry id of a fragment."""
+    fragments = {0: ensembles} if isinstance(ensembles, str) else ensembles
+    return Versioned(
+        LedgerMetadata(
+            LEDGER_ID,
+            *sizes,
+            fragments=tuple(Fragment(first, tuple(ensemble)) for first, ensemble in sorted(fragments.items())),
+            state=state,
+            digest_type=DigestType.DUMMY,
+        ),
+        version,
+    )
+
+
+def ensembles_of(metadata: LedgerMetadata) -> dict[int, str]:
+    """The fragments, in the notation of :func:`ledger`."""
+    return {fragment.first_entry_id: "".join(fragment.ensemble) for fragment in metadata.fragments}
+
+
+def cues(text: str) -> Iterator[tuple[int, BookieId]]:
+    """``"0a 12b"`` as pairs of entry id and bookie."""
+    for cue in text.split():
+        yield int(cue[:-1]), cue[-1]
+
+
+class Store:
+    """The metadata of one ledger: a register with compare-and-set that remembers what was written and tried."""
+
+    def __init__(self, value: Versioned) -> None:
+        self.value = value
+        self.writes = 0
+        self.attempts = 0
+        self.is_deleted = False
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        return self.value.metadata
+
+    @property
+    def ensembles(self) -> dict[int, str]:
+        return ensembles_of(self.metadata)
+
+    def write(self, metadata: LedgerMetadata, expected_version: int) -> Versioned | None:
+        """The new value, or None for a conflict."""
+        self.attempts += 1
+        if self.value.version != expected_version:
+            return None
+        self.writes += 1
+        self.value = Versioned(metadata, expected_version + 1)
+        return self.value
+
+    def edit(self, change: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
+        """Somebody else changes the metadata."""
+        self.value = Versioned(change(self.metadata), self.value.version + 1)
+
+    def carry_out(self, update: MetadataUpdate, *, lose_answer: bool = False) -> None:
+        """The next action of ``update``; a write whose answer is lost has taken effect all the same."""
+        action = update.action
+        assert action is not None, "the update has ended"
+        if self.is_deleted:
+            update.on_error(NoSuchLedger(ledger_id=LEDGER_ID))
+        elif isinstance(action, ReadMetadata):
+            update.on_read(self.value)
+        else:
+            written = self.write(action.metadata, action.expected_version)
+            if written is None or lose_answer:
+                update.on_conflict()
+            else:
+                update.on_written(written)
+
+    def finish(self, update: MetadataUpdate) -> None:
+        while update.action is not None:
+            self.carry_out(update)
+
+
+class Stage:
+    """What writers and recoveries have in common: a store, spare bookies, and a list of what was sent."""
+
+    def __init__(self, value: Versioned, *, spares: str, store: Store | None = None) -> None:
+        self.store = store or Store(value)
+        #: Writable bookies that may replace others, in the order in which they are offered.
+        self.spares = spares
+        #: Updates that are under way; the test decides when they get on.
+        self.updates: list[MetadataUpdate] = []
+        self.adds: dict[int, PendingAdd] = {}
+        self._sent: list[str] = []
+
+    def sent(self) -> str:
+        """Everything sent since the last call, in order."""
+        sent, self._sent = " ".join(self._sent), []
+        return sent
+
+    def run_update(self, update: MetadataUpdate) -> None:
+        self.updates.append(update)
+
+    def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
+        return next((spare for spare in self.spares if spare not in excluded and spare not in ensemble), None)
+
+    def _note_add(self, add: PendingAdd, cue: str) -> None:
+        known = self.adds.setdefault(add.entry_id, add)
+        assert known is add, "one add per entry"
+        self._sent.append(cue)
+
+
+class Writer(Stage):
+    """A writer and its ports."""
+
+    def __init__(
+        self,
+        sizes: tuple[int, int, int] = (3, 3, 2),
+        ensemble: str = "abc",
+        *,
+        spares: str = "",
+        max_ensemble_changes: int = 1000,
+        store: Store | None = None,
+    ) -> None:
+        value = ledger(sizes, ensemble) if store is None else store.value
+        super().__init__(value, spares=spares, store=store)
+        #: What the application was told, in order.
+        self.acked: list[int] = []
+        self.failed: list[tuple[int, Code]] = []
+        self.errors: list[BookKeeperError] = []
+        self.closed: list[Code | None] = []
+        self.machine = AppendMachine(self.store.value, self, max_ensemble_changes=max_ensemble_changes)
+
+    # What the test does
+
+    def append(self, *payloads: bytes) -> None:
+        for payload in payloads or (b"x",):
+            self.machine.append(payload)
+
+    def ok(self, answers: str) -> None:
+        self.answer(answers, Code.OK)
+
+    def timeout(self, answers: str) -> None:
+        self.answer(answers, Code.TIMEOUT)
+
+    def answer(self, answers: str, code: int) -> None:
+        for entry_id, bookie_id in cues(answers):
+            self.machine.on_add_reply(bookie_id, entry_id, code)
+
+    def close(self) -> None:
+        self.machine.close()
+
+    def metadata_arrives(self) -> None:
+        """The oldest update under way runs to its end."""
+        update = self.updates.pop(0)
+        self.store.finish(update)
+        self.machine.on_update_done(update)
+
+    # Ports
+
+    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+        self._note_add(add, f"{add.entry_id}{bookie_id}")
+
+    def confirm_add(self, add: PendingAdd) -> None:
+        self.acked.append(add.entry_id)
+
+    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
+        self.failed.append((add.entry_id, error.code))
+        self.errors.append(error)
+
+    def close_finished(self, error: BookKeeperError | None) -> None:
+        self.closed.append(error.code if error else None)
+        if error is not None:
+            self.errors.append(error)
+
+
+class Recovery(Stage):
+    """A recovery and its ports.
+
+    What was sent reads ``F.a`` for a fence, ``R0a`` for a fencing read, ``r0a`` for a plain one, ``W0a`` for an add.
+    """
+
+    def __init__(
+        self,
+        sizes: tuple[int, int, int] = (3, 3, 2),
+        ensembles: str | Mapping[int, str] = "abc",
+        *,
+        spares: str = "",
+        max_write_backs: int = 256,
+        store: Store | None = None,
+    ) -> None:
+        value = ledger(sizes, ensembles) if store is None else store.value
+        super().__init__(value, spares=spares, store=store)
+        self.decided: list[tuple[int, Verdict, str]] = []
+        self.finished: list[Code | None] = []
+        self.errors: list[BookKeeperError] = []
+        self.machine = RecoveryMachine(self.store.value, self, max_write_backs=max_write_backs)
+
+    # What the test does
+
+    def start(self) -> None:
+        """Mark the ledger and send the fences."""
+        self.machine.start()
+        self.metadata_arrives()
+
+    def metadata_arrives(self) -> None:
+        """The oldest update under way runs to its end."""
+        update = self.updates.pop(0)
+        self.store.finish(update)
+        self.machine.on_update_done(update)
+
+    def fenced(self, bookies: str, *, lac: int | None = None, length: int = 0, code: int | None = None) -> None:
+        """Bookies answer the fence: with their LAC, with ``code``, or by default that they have no entry."""
+        if code is None:
+            code = Code.NO_SUCH_ENTRY if lac is None else Code.OK
+        for bookie_id in bookies:
+            if lac is None:
+                self.machine.on_fence_reply(bookie_id, code)
+            else:
+                self.machine.on_fence_reply(bookie_id, code, lac, length)
+
+    def found(self, answers: str, *, payload: bytes = b"x", length: int | None = None) -> None:
+        """Bookies return the entry; the ledger's length with it is by default that of one-byte entries."""
+        for entry_id, bookie_id in cues(answers):
+            total = entry_id + 1 if length is None else length
+            self.machine.on_read_reply(bookie_id, entry_id, Code.OK, payload, total)
+
+    def denied(self, answers: str, code: int = Code.NO_SUCH_ENTRY) -> None:
+        for entry_id, bookie_id in cues(answers):
+            self.machine.on_read_reply(bookie_id, entry_id, code)
+
+    def unknown(self, answers: str, code: int = Code.TIMEOUT) -> None:
+        self.denied(answers, code)
+
+    def written(self, answers: str, code: int = Code.OK) -> None:
+        for entry_id, bookie_id in cues(answers):
+            self.machine.on_add_reply(bookie_id, entry_id, code)
+
+    def not_written(self, answers: str, code: int = Code.TIMEOUT) -> None:
+        self.written(answers, code)
+
+    # Ports
+
+    def send_fence(self, bookie_id: BookieId) -> None:
+        self._sent.append(f"F.{bookie_id}")
+
+    def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
+        self._sent.append(f"{'R' if fence else 'r'}{entry_id}{bookie_id}")
+
+    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+        self._note_add(add, f"W{add.entry_id}{bookie_id}")
+
+    def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+        self.decided.append((entry_id, verdict, "".join(bookies)))
+
+    def recovery_finished(self, error: BookKeeperError | None) -> None:
+        self.finished.append(error.code if error else None)
+        if error is not None:
+            self.errors.append(error)
