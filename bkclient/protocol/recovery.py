@@ -322,11 +322,8 @@ class RecoveryMachine(AddPipeline):
             return metadata.state is LedgerState.IN_RECOVERY  # REC-37: closed by somebody else is as good
 
         def transform(metadata: LedgerMetadata) -> LedgerMetadata:
-            try:
-                for first_entry_id, ensemble in sorted(self._new_ensembles.items()):
-                    metadata = metadata.with_ensemble(first_entry_id, ensemble)
-            except ValueError as error:  # REC-35
-                raise error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=metadata.ledger_id) from error
+            for first_entry_id, ensemble in sorted(self._new_ensembles.items()):
+                metadata = metadata.with_ensemble(first_entry_id, ensemble)  # REC-35: never below a stored one
             return metadata.closed(last_entry_id, length)
 
         self._run_update(MetadataUpdate(self.local, "close", needs_update=needs_update, transform=transform))

@@ -54,9 +54,13 @@ class LocalMetadata:
 class MetadataUpdate:
     """One run of the loop. Drive it: carry out :attr:`action`, report what came of it, until :attr:`action` is None.
 
+    After that :attr:`error` says whether it failed; if it did not, the local value is what the update wanted.
+
     ``cause`` names the update for observers: ``ensemble``, ``close`` or ``recover``. ``needs_update`` and ``transform`` may raise
-    :class:`~bkclient.errors.BookKeeperError`; the update then fails with it. Conflicts are retried ``max_attempts`` times,
-    far more than any number of clients can cause by accident, and then fail as METADATA_VERSION.
+    :class:`~bkclient.errors.BookKeeperError`; the update then fails with it. Metadata that cannot take the shape that
+    ``transform`` asks for was changed by somebody who may not change it, and fails the update as UNEXPECTED_CONDITION (W-30,
+    REC-35). Conflicts are retried ``max_attempts`` times, far more than any number of clients can cause by accident, and
+    then fail as METADATA_VERSION.
     """
 
     def __init__(
@@ -77,13 +81,6 @@ class MetadataUpdate:
         self._attempts_left = max_attempts
         self._basis = local.value
         self._evaluate()
-
-    @property
-    def result(self) -> Versioned:
-        """The local value after a successful run."""
-        assert self.action is None, "the update is still running"
-        assert self.error is None, "the update failed"
-        return self._local.value
 
     def on_written(self, written: Versioned) -> None:
         """The conditional write succeeded."""
@@ -127,6 +124,8 @@ class MetadataUpdate:
             self.action = WriteMetadata(self._transform(self._basis.metadata), self._basis.version)
         except BookKeeperError as error:
             self._fail(error)
+        except ValueError as error:
+            self._fail(error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=self._basis.metadata.ledger_id))
 
     def _fail(self, error: BookKeeperError) -> None:
         self.error = error

@@ -1,0 +1,320 @@
+"""The metadata update loop: conflicts, unknown outcomes, stale reads, several loops at once, limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bkclient.errors import Code, IllegalOperation, MetadataStoreError, NoSuchLedger
+from bkclient.metadata.model import LedgerMetadata, LedgerState, Versioned
+from bkclient.protocol.update import LocalMetadata, MetadataUpdate, ReadMetadata, WriteMetadata
+from tests.bkclient.protocol.harness import LEDGER_ID, Store, ledger
+
+OPEN = ledger((3, 2, 2), "abc")
+
+
+def seat(position: int, bookie_id: str, local: LocalMetadata, *, max_attempts: int = 1000) -> MetadataUpdate:
+    """An update that puts a bookie at a position of the only ensemble."""
+
+    def needs_update(metadata: LedgerMetadata) -> bool:
+        return metadata.last_fragment.ensemble[position] != bookie_id
+
+    def transform(metadata: LedgerMetadata) -> LedgerMetadata:
+        members = list(metadata.last_fragment.ensemble)
+        members[position] = bookie_id
+        return metadata.with_ensemble(0, tuple(members))
+
+    return MetadataUpdate(local, "ensemble", needs_update=needs_update, transform=transform, max_attempts=max_attempts)
+
+
+@pytest.mark.rule("W-48")
+@pytest.mark.rule("T-210")
+def test_a_simple_update_is_stored_and_becomes_the_local_value() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+
+    store.finish(update)
+
+    assert store.ensembles == {0: "dbc"}
+    assert local.value is store.value
+    assert update.error is None
+
+
+@pytest.mark.rule("W-48")
+def test_an_update_that_is_not_needed_writes_nothing() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+
+    update = seat(0, "a", local)
+
+    assert update.action is None
+    assert update.error is None
+    assert store.attempts == 0
+
+
+@pytest.mark.rule("W-48")
+def test_a_write_is_conditional_on_the_version_it_was_computed_from() -> None:
+    value = replace(OPEN, version=41)
+
+    update = seat(0, "d", LocalMetadata(value))
+
+    assert update.action == WriteMetadata(value.metadata.with_ensemble(0, ("d", "b", "c")), expected_version=41)
+
+
+@pytest.mark.rule("W-48")
+@pytest.mark.rule("T-211")
+def test_two_loops_with_different_changes_conflict_and_both_succeed_with_three_writes() -> None:
+    store = Store(OPEN)
+    ours, theirs = LocalMetadata(OPEN), LocalMetadata(OPEN)
+    first, second = seat(0, "d", ours), seat(1, "e", theirs)
+
+    store.carry_out(first)
+    store.carry_out(second)
+    assert second.action == ReadMetadata(LEDGER_ID)
+    store.finish(second)
+
+    assert store.ensembles == {0: "dec"}
+    assert store.attempts == 3
+    assert theirs.value is store.value
+
+
+@pytest.mark.rule("W-48")
+@pytest.mark.rule("T-212")
+def test_the_second_of_two_loops_that_want_the_same_finds_nothing_left_to_do() -> None:
+    store = Store(OPEN)
+    ours, theirs = LocalMetadata(OPEN), LocalMetadata(OPEN)
+    first, second = seat(0, "d", ours), seat(0, "d", theirs)
+
+    store.finish(first)
+    store.finish(second)
+
+    assert store.ensembles == {0: "dbc"}
+    assert store.attempts == 2
+    assert store.writes == 1
+    assert second.error is None
+
+
+@pytest.mark.rule("W-48")
+@pytest.mark.rule("T-213")
+def test_a_loop_whose_local_value_changed_under_its_write_merges_with_what_it_finds() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    first, second = seat(0, "d", local), seat(1, "e", local)
+    action = first.action
+    assert isinstance(action, WriteMetadata)
+    written = store.write(action.metadata, action.expected_version)
+    assert written is not None
+
+    # The answer to the first write is under way while the second loop conflicts, reads, and writes.
+    store.finish(second)
+    assert local.value is store.value
+    first.on_written(written)
+
+    assert first.action is None
+    assert local.value is store.value
+    assert store.ensembles == {0: "dec"}
+    assert store.writes == 2
+
+
+@pytest.mark.rule("W-48")
+@pytest.mark.rule("T-213")
+def test_a_write_that_succeeds_while_the_local_value_changes_is_followed_by_another_if_it_is_still_needed() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+    action = update.action
+    assert isinstance(action, WriteMetadata)
+    written = store.write(action.metadata, action.expected_version)
+    assert written is not None
+
+    store.edit(lambda metadata: metadata.with_ensemble(0, ("a", "e", "c")))
+    local.value = store.value
+    update.on_written(written)
+    store.finish(update)
+
+    assert store.ensembles == {0: "dec"}
+    assert local.value is store.value
+
+
+@pytest.mark.rule("W-48")
+@pytest.mark.rule("T-214")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_hundred_loops_that_share_a_local_value_all_get_their_change_in(seed: int) -> None:
+    rng = Random(seed)
+    size = 100
+    old = Versioned(
+        replace(
+            OPEN.metadata,
+            ensemble_size=size,
+            fragments=(replace(OPEN.metadata.fragments[0], ensemble=tuple(f"old{i}" for i in range(size))),),
+        ),
+        0,
+    )
+    store, local = Store(old), LocalMetadata(old)
+    running = [seat(position, f"new{position}", local) for position in range(size)]
+
+    while running:
+        update = rng.choice(running)
+        store.carry_out(update)
+        if update.action is None:
+            assert update.error is None
+            running.remove(update)
+
+    assert store.metadata.last_fragment.ensemble == tuple(f"new{i}" for i in range(size))
+    assert local.value is store.value
+
+
+@pytest.mark.rule("W-48")
+@pytest.mark.rule("T-215")
+def test_a_newer_value_that_is_read_counts_even_if_the_local_value_changed_meanwhile() -> None:
+    store, local = Store(replace(OPEN, version=3)), LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+    store.carry_out(update)
+
+    local.value = replace(OPEN, version=1)
+    store.carry_out(update)
+
+    assert local.value is store.value
+
+
+@pytest.mark.rule("W-48")
+def test_a_read_that_is_older_than_the_local_value_is_not_believed() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    store.edit(lambda metadata: metadata.with_ensemble(0, ("a", "b", "e")))
+    fresh = local.value = store.value
+    update = seat(0, "d", local)
+
+    update.on_conflict()
+    update.on_read(OPEN)  # a replica of the store that lags behind
+
+    assert local.value is fresh
+    assert update.action == WriteMetadata(fresh.metadata.with_ensemble(0, ("d", "b", "e")), expected_version=1)
+
+
+@pytest.mark.rule("W-48")
+def test_a_read_of_the_same_version_keeps_the_local_value_and_tries_again() -> None:
+    local = LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+
+    update.on_conflict()
+    update.on_read(replace(OPEN))
+
+    assert local.value is OPEN
+    assert isinstance(update.action, WriteMetadata)
+
+
+@pytest.mark.rule("M31")
+def test_a_write_of_unknown_outcome_that_took_effect_is_found_again_and_not_repeated() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+
+    store.carry_out(update, lose_answer=True)
+    store.finish(update)
+
+    assert update.error is None
+    assert store.writes == 1
+    assert local.value is store.value
+
+
+@pytest.mark.rule("M31")
+def test_a_write_of_unknown_outcome_that_took_no_effect_is_repeated() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+
+    update.on_conflict()
+    store.finish(update)
+
+    assert store.ensembles == {0: "dbc"}
+    assert store.writes == 1
+
+
+@pytest.mark.rule("M30")
+def test_after_a_conflict_the_change_is_computed_anew_from_what_was_read() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+    store.edit(lambda metadata: metadata.with_ensemble(0, ("a", "e", "c")).with_state(LedgerState.IN_RECOVERY))
+
+    store.carry_out(update)
+    store.carry_out(update)
+
+    assert update.action == WriteMetadata(store.metadata.with_ensemble(0, ("d", "e", "c")), store.value.version)
+
+
+@pytest.mark.rule("W-48")
+def test_conflicts_are_retried_as_often_as_allowed_and_then_reported() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update = seat(0, "d", local, max_attempts=3)
+
+    while update.action is not None:
+        store.edit(lambda metadata: metadata)
+        store.carry_out(update)
+
+    assert store.attempts == 3
+    assert store.writes == 0
+    assert update.error is not None
+    assert update.error.code is Code.METADATA_VERSION
+    assert update.error.ledger_id == LEDGER_ID
+    assert "ensemble" in str(update.error)
+
+
+@pytest.mark.rule("W-49")
+@pytest.mark.parametrize("error", [MetadataStoreError("down"), NoSuchLedger(ledger_id=LEDGER_ID)])
+def test_an_error_of_the_store_ends_the_update(error: MetadataStoreError | NoSuchLedger) -> None:
+    local = LocalMetadata(OPEN)
+    update = seat(0, "d", local)
+
+    update.on_error(error)
+
+    assert update.action is None
+    assert update.error is error
+    assert local.value is OPEN
+
+
+@pytest.mark.rule("W-48")
+def test_an_error_of_the_predicate_ends_the_update_before_anything_is_written() -> None:
+    def refuse(metadata: LedgerMetadata) -> bool:
+        raise IllegalOperation(ledger_id=metadata.ledger_id)
+
+    update = MetadataUpdate(LocalMetadata(OPEN), "close", needs_update=refuse, transform=lambda metadata: metadata)
+
+    assert update.action is None
+    assert isinstance(update.error, IllegalOperation)
+
+
+@pytest.mark.rule("W-48")
+def test_an_error_of_the_transformation_ends_the_update() -> None:
+    def refuse(metadata: LedgerMetadata) -> LedgerMetadata:
+        raise IllegalOperation(ledger_id=metadata.ledger_id)
+
+    update = MetadataUpdate(LocalMetadata(OPEN), "close", needs_update=lambda _: True, transform=refuse)
+
+    assert update.action is None
+    assert isinstance(update.error, IllegalOperation)
+
+
+@pytest.mark.rule("W-30")
+@pytest.mark.rule("REC-35")
+def test_a_transformation_that_would_break_the_metadata_fails_the_update_as_a_defect() -> None:
+    value = ledger((3, 2, 2), {0: "abc", 5: "abd"})
+
+    update = MetadataUpdate(
+        LocalMetadata(value),
+        "ensemble",
+        needs_update=lambda _: True,
+        transform=lambda metadata: metadata.with_ensemble(3, ("a", "b", "e")),
+    )
+
+    assert update.action is None
+    assert update.error is not None
+    assert update.error.code is Code.UNEXPECTED_CONDITION
+    assert update.error.ledger_id == LEDGER_ID
+    assert "below the last one at 5" in str(update.error)
+
+
+def test_a_local_value_is_replaced_only_where_it_was_last_seen() -> None:
+    local = LocalMetadata(OPEN)
+    closed = Versioned(OPEN.metadata.closed(-1, 0), 1)
+
+    assert not local.replace(closed, closed)
+    assert local.value is OPEN
+    assert local.replace(OPEN, closed)
+    assert local.value.metadata.state is LedgerState.CLOSED
