@@ -142,7 +142,7 @@ class Kit:
     settle = staticmethod(settle)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kit() -> type[Kit]:
     return Kit
 
