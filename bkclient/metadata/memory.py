@@ -20,11 +20,11 @@ It is not thread-safe: all sessions of a service belong to one event loop at a t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import ClassVar, Final, Generic, Self, TypeVar
+from typing import ClassVar, Final, Self
 
 from bkclient.errors import (
     BookieNotAvailable,
@@ -38,12 +38,11 @@ from bkclient.errors import (
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.creator_token import is_created_by, with_creator_token
+from bkclient.metadata.listeners import Listener
 from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.paths import LEDGER_ID_MAX, check_bookie_id, check_ledger_id
 
 __all__ = ["MemoryMetadataService", "MemoryMetadataStore"]
-
-T = TypeVar("T")
 
 _LEDGERS_PER_RANGE: Final = 1000
 """How many ids a listing takes from the service at a time; between ranges it passes control to the loop."""
@@ -69,24 +68,6 @@ class _Registration:
     read_only: bool
 
 
-@dataclass(eq=False, slots=True)
-class _Watch(Generic[T]):
-    """One listener. Calls that are scheduled already are dropped once it is cancelled."""
-
-    listener: Callable[[T], None]
-    loop: asyncio.AbstractEventLoop
-    is_cancelled: bool = field(default=False)
-
-    def notify(self, value: T) -> None:
-        # A listener of a loop that is gone, with a service that outlives it by name, has nobody to call.
-        if not self.loop.is_closed():
-            self.loop.call_soon(self._deliver, value)
-
-    def _deliver(self, value: T) -> None:
-        if not self.is_cancelled:
-            self.listener(value)
-
-
 class MemoryMetadataService:
     """The state that sessions share: ledgers, their versions, the id counter and the registered bookies."""
 
@@ -97,8 +78,8 @@ class MemoryMetadataService:
         self._next_ledger_id = first_ledger_id
         self._registrations: dict[BookieId, _Registration] = {}
         self._last_addresses: dict[BookieId, BookieAddress] = {}
-        self._ledger_watches: dict[int, dict[_Watch[Versioned | None], None]] = {}
-        self._bookie_watches: dict[_Watch[BookieSets], None] = {}
+        self._ledger_watches: dict[int, dict[Listener[Versioned | None], None]] = {}
+        self._bookie_watches: dict[Listener[BookieSets], None] = {}
 
     @classmethod
     def named(cls, name: str) -> MemoryMetadataService:
@@ -165,7 +146,7 @@ class MemoryMetadataService:
         """Whether the ledger is registered."""
         return ledger_id in self._ledgers
 
-    def watch_ledger(self, ledger_id: int, watch: _Watch[Versioned | None]) -> Cancel:
+    def watch_ledger(self, ledger_id: int, watch: Listener[Versioned | None]) -> Cancel:
         """Report the present value and every later one to ``watch``."""
         watches = self._ledger_watches.setdefault(ledger_id, {})
         watches[watch] = None
@@ -173,20 +154,20 @@ class MemoryMetadataService:
         watch.notify(None if stored is None else stored.decode(ledger_id))
 
         def cancel() -> None:
-            watch.is_cancelled = True
+            watch.cancel()
             watches.pop(watch, None)
             if not watches and self._ledger_watches.get(ledger_id) is watches:
                 del self._ledger_watches[ledger_id]
 
         return cancel
 
-    def watch_bookies(self, watch: _Watch[BookieSets]) -> Cancel:
+    def watch_bookies(self, watch: Listener[BookieSets]) -> Cancel:
         """Report the present sets and every later ones to ``watch``."""
         self._bookie_watches[watch] = None
         watch.notify(self.bookies())
 
         def cancel() -> None:
-            watch.is_cancelled = True
+            watch.cancel()
             self._bookie_watches.pop(watch, None)
 
         return cancel
@@ -308,7 +289,7 @@ class MemoryMetadataStore:
     def watch_ledger(self, ledger_id: int, listener: LedgerListener) -> Cancel:
         """Call ``listener`` with the value soon, and after every change (NR-7)."""
         self._check_open(ledger_id)
-        return self._until_closed(self._service.watch_ledger(ledger_id, _Watch(listener, asyncio.get_running_loop())))
+        return self._until_closed(self._service.watch_ledger(ledger_id, Listener(listener)))
 
     async def bookies(self) -> BookieSets:
         """The bookies registered now, by all sessions."""
@@ -318,7 +299,7 @@ class MemoryMetadataStore:
     def watch_bookies(self, listener: BookieListener) -> Cancel:
         """Call ``listener`` with the registered sets soon, and after every change (PL-1)."""
         self._check_open()
-        return self._until_closed(self._service.watch_bookies(_Watch(listener, asyncio.get_running_loop())))
+        return self._until_closed(self._service.watch_bookies(Listener(listener)))
 
     async def bookie_address(self, bookie_id: BookieId) -> BookieAddress:
         """Where the bookie listens, or last did; :class:`~bkclient.errors.BookieNotAvailable` if never registered."""

@@ -101,14 +101,14 @@ async def open_store(
 ) -> MetadataStore:
     """Open a session with the metadata service at ``uri``; whoever opens it closes it with ``aclose()``.
 
-    ``rng`` supplies creator tokens (API-6). ``session_timeout_s`` is how long the service waits for a silent client before
-    it forgets the bookies it registered; ``connect_timeout_s``, by default the same, bounds this call.
-    With ``initialise`` a cluster that does not exist yet is made; without it a client that was given a wrong root learns
-    so instead of finding an empty cluster. Both mean nothing to ``mem://``.
+    ``rng`` supplies creator tokens (API-6). ``session_timeout_s`` is how long the service waits for a silent client
+    before it forgets the bookies it registered; ``connect_timeout_s``, by default the same, bounds this call. With
+    ``initialise`` a cluster that does not exist yet is made; without it a client that was given a wrong root learns so
+    instead of finding an empty cluster. Both mean nothing to ``mem://``.
 
     :class:`~bkclient.errors.ArgumentError` for a URI that is malformed or disagrees with the cluster's LAYOUT,
-    :class:`~bkclient.errors.MetadataStoreError` if the service cannot be reached, holds no cluster at the root, or if its
-    driver is not installed.
+    :class:`~bkclient.errors.MetadataStoreError` if the service cannot be reached, holds no cluster at the root, or if
+    its driver is not installed.
     """
     target = parse_metadata_uri(uri)
     if isinstance(target, MemoryUri):

@@ -1,27 +1,34 @@
-"""One fixture for both stores: a cluster that any number of sessions may be opened with."""
+"""One fixture for all stores: a cluster that any number of sessions may be opened with."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
+from typing import Any
 
 import pytest
 
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.metadata.uri import open_store
+from simbookie.zookeeper import ZooKeeperServer
 
 OpenSession = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture
-async def open_session() -> AsyncIterator[OpenSession]:
-    """Opens sessions with one fresh cluster; all are closed after the test."""
+@pytest.fixture(params=["mem", pytest.param("zk", marks=pytest.mark.zookeeper)])
+async def open_session(request: pytest.FixtureRequest) -> AsyncIterator[OpenSession]:
+    """Opens sessions with one fresh cluster, in memory or in ZooKeeper; all are closed after the test."""
     service = MemoryMetadataService()
-    rng = Random(7)
-    sessions = []
+    sessions: list[MetadataStore] = []
+    options: dict[str, Any] = {"rng": Random(7)}
+    if request.param == "zk":
+        server: ZooKeeperServer = request.getfixturevalue("zookeeper_server")
+        uri = server.metadata_uri(request.getfixturevalue("zookeeper_root"))
+        options |= {"session_timeout_s": 5.0, "connect_timeout_s": 20.0, "initialise": True}
 
     async def open_one() -> MetadataStore:
-        session = service.session(rng=rng)
+        session = await open_store(uri, **options) if request.param == "zk" else service.session(**options)
         sessions.append(session)
         return session
 
