@@ -1,0 +1,425 @@
+"""The client's end of a connection: matching, sharing of encodings, expiry, damage."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bkclient.errors import IllegalOperation
+from bkclient.metadata.model import DigestType
+from bkclient.wire.connection import ClientConnection
+from bkclient.wire.entry import EntryCodec
+from bkclient.wire.envelope import EncodedRequest, ReceivedRequest
+from bkclient.wire.errors import FrameTooLarge, MalformedMessage, WireError
+from bkclient.wire.framing import frame
+from bkclient.wire.messages import (
+    AddRequest,
+    AddResponse,
+    AuthMessage,
+    BatchReadRequest,
+    BatchReadResponse,
+    BookieInfoRequest,
+    BookieInfoResponse,
+    EntryListRequest,
+    EntryListResponse,
+    ErrorResponse,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
+    LongPoll,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    StartTlsRequest,
+    StartTlsResponse,
+    Status,
+    WriteLacRequest,
+    WriteLacResponse,
+)
+from bkclient.wire.server_connection import ServerConnection
+
+CODEC = EntryCodec(1, DigestType.CRC32C, b"")
+KEY = CODEC.master_key
+
+
+def add(entry_id: int, payload: bytes = b"payload", *, recovery: bool = False) -> AddRequest:
+    header = CODEC.encode_header(entry_id, entry_id - 1, 0, payload)
+    return AddRequest(1, entry_id, KEY, header, payload, recovery=recovery)
+
+
+def received(data: bytes) -> list[ReceivedRequest]:
+    return list(ServerConnection().receive(data))
+
+
+def send(connection: ClientConnection[str], request: Request, token: str, deadline: float = 10.0) -> ReceivedRequest:
+    """Send a request and give what a bookie receives."""
+    (request_received,) = received(b"".join(connection.send(request, token, deadline)))
+    return request_received
+
+
+def reply(to: ReceivedRequest, response: Response) -> bytes:
+    return ServerConnection().encode_response(to, response)
+
+
+def added(to: ReceivedRequest, status: Status = Status.OK) -> bytes:
+    assert isinstance(to.request, AddRequest)
+    return reply(to, AddResponse(status, to.request.ledger_id, to.request.entry_id))
+
+
+def tokens(answers: Iterable[tuple[Request, str, Status, Response | None]]) -> list[tuple[str, Status]]:
+    return [(token, status) for _, token, status, _ in answers]
+
+
+EXCHANGES_V3: list[tuple[Request, Response]] = [
+    (ReadRequest(1, 0), ReadResponse(Status.OK, 1, 0, b"body", 5)),
+    (ReadRequest(1, -1, fence_key=KEY, high_priority=True), ReadResponse(Status.NO_ENTRY, 1, -1)),
+    (ReadRequest(1, -1, long_poll=LongPoll(4, 10, piggyback=True)), ReadResponse(Status.OK, 1, 5, b"body", 5, 99)),
+    (WriteLacRequest(1, 0, KEY, b"packet"), WriteLacResponse(Status.OK, 1)),
+    (ReadLacRequest(1), ReadLacResponse(Status.OK, 1, b"lac", b"entry")),
+    (ForceLedgerRequest(1), ForceLedgerResponse(Status.IO_ERROR, 1)),
+    (BookieInfoRequest(2), BookieInfoResponse(Status.OK, None, 5)),
+    (EntryListRequest(1), EntryListResponse(Status.OK, 1, bytes(64))),
+    (StartTlsRequest(), StartTlsResponse(Status.OK)),
+    (AuthMessage("plugin", b"?"), AuthMessage("plugin", b"!")),
+]
+EXCHANGES_V2: list[tuple[Request, Response]] = [
+    (ReadRequest(1, 0), ReadResponse(Status.OK, 1, 0, b"body")),
+    (ReadRequest(1, -1, fence_key=KEY), ReadResponse(Status.NO_ENTRY, 1, -1)),
+    (BatchReadRequest(1, 3, 2, 100), BatchReadResponse(Status.OK, 1, 3, (b"one", b"two"))),
+    (AuthMessage("plugin", b"?"), AuthMessage("plugin", b"!")),
+]
+EXCHANGES = [(3, *exchange) for exchange in EXCHANGES_V3] + [(2, *exchange) for exchange in EXCHANGES_V2]
+
+
+@pytest.mark.parametrize(("version", "request_", "response"), EXCHANGES)
+def test_every_request_gets_its_answer_and_is_outstanding_until_then(
+    version: int, request_: Request, response: Response
+) -> None:
+    connection: ClientConnection[str] = ClientConnection(version)
+    at_bookie = send(connection, request_, "token")
+    assert connection.outstanding_requests == 1
+    assert connection.outstanding_bytes > 0
+    ((request_back, token, status, response_back),) = connection.receive(reply(at_bookie, response))
+    assert (request_back, token, status) == (request_, "token", response.status)
+    if isinstance(response, AuthMessage):
+        assert isinstance(response_back, AuthMessage)
+        assert response_back.payload == b"!"
+    else:
+        assert response_back == response
+    assert (connection.outstanding_requests, connection.outstanding_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("status", list(Status))
+def test_the_answer_to_an_add_is_its_status(version: int, status: Status) -> None:
+    connection: ClientConnection[str] = ClientConnection(version)
+    request = add(5)
+    at_bookie = send(connection, request, "token")
+    assert list(connection.receive(added(at_bookie, status))) == [(request, "token", status, None)]
+    assert connection.outstanding_requests == 0
+
+
+@pytest.mark.rule("ERR-2")
+def test_a_refusal_without_ids_belongs_to_the_request_with_its_transaction_id() -> None:
+    connection: ClientConnection[str] = ClientConnection()
+    first, second = send(connection, add(0), "first"), send(connection, ReadRequest(1, 0, high_priority=True), "second")
+    server = ServerConnection()
+    data = server.refuse(second, Status.UNAUTHORIZED) + server.refuse(first, Status.UNAUTHORIZED)
+    answers = list(connection.receive(data))
+    assert tokens(answers) == [("second", Status.UNAUTHORIZED), ("first", Status.UNAUTHORIZED)]
+    assert isinstance(answers[0][3], ErrorResponse)
+    assert answers[1][3] is None
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_answers_may_come_in_any_order(version: int) -> None:
+    connection: ClientConnection[str] = ClientConnection(version)
+    sent = [send(connection, add(entry_id), str(entry_id)) for entry_id in range(3)]
+    order = [2, 0, 1]
+    data = b"".join(added(sent[index]) for index in order)
+    assert tokens(connection.receive(data)) == [(str(index), Status.OK) for index in order]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_answer_to_nothing_outstanding_is_ignored_and_so_is_a_second_one(version: int) -> None:
+    connection: ClientConnection[str] = ClientConnection(version)
+    at_bookie = send(connection, add(0), "token")
+    stranger = send(ClientConnection(version, txn_ids=itertools.count(77)), add(9), "other")
+    data = added(stranger) + added(at_bookie) + added(at_bookie)
+    assert tokens(connection.receive(data)) == [("token", Status.OK)]
+    assert connection.unmatched_answers == 2
+
+
+def test_the_operation_is_part_of_what_is_matched() -> None:
+    connection: ClientConnection[str] = ClientConnection()
+    send(connection, add(0), "add")
+    read = send(ClientConnection(), ReadRequest(1, 0), "read")
+    assert list(connection.receive(reply(read, ReadResponse(Status.OK, 1, 0, b"body")))) == []
+    assert (connection.outstanding_requests, connection.unmatched_answers) == (1, 1)
+
+
+def test_an_acknowledgement_with_fields_in_another_order_is_recognised_too() -> None:
+    connection: ClientConnection[str] = ClientConnection()
+    send(connection, add(7), "token")
+    message = b"\x18\x07\x10\x01\x08\x00"
+    content = b"\xaa\x06\x06" + message + b"\x10\x00" + b"\x0a\x06\x18\x01\x10\x02\x08\x03"
+    assert tokens(connection.receive(frame(content))) == [("token", Status.OK)]
+
+
+# Sharing the encoding of an add.
+
+
+def encoding_of(request: AddRequest) -> EncodedRequest:
+    assert isinstance(request.frame, EncodedRequest)
+    return request.frame
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_add_is_encoded_once_for_all_connections_with_the_same_transaction_ids(version: int) -> None:
+    txn_ids = itertools.count(1)
+    connections: list[ClientConnection[str]] = [ClientConnection(version, txn_ids=txn_ids) for _ in range(3)]
+    request = add(0)
+    sent = [connection.send(request, "token") for connection in connections]
+    assert sent[0] is sent[1] is sent[2] is encoding_of(request).buffers
+    for connection in connections:
+        (at_bookie,) = received(b"".join(sent[0]))
+        assert tokens(connection.receive(added(at_bookie))) == [("token", Status.OK)]
+
+
+def test_another_source_of_transaction_ids_or_another_version_encodes_anew() -> None:
+    request = add(0)
+    one: ClientConnection[str] = ClientConnection(3)
+    other: ClientConnection[str] = ClientConnection(3)
+    assert one.send(request, "token") is not other.send(request, "token")
+    txn_ids = itertools.count(1)
+    old: ClientConnection[str] = ClientConnection(2, txn_ids=txn_ids)
+    new: ClientConnection[str] = ClientConnection(3, txn_ids=txn_ids)
+    assert b"".join(old.send(request, "token")) != b"".join(new.send(request, "token"))
+
+
+def test_transaction_ids_ascend_on_a_connection_even_for_a_request_sent_twice() -> None:
+    connection: ClientConnection[str] = ClientConnection()
+    request = add(0)
+    first, second = send(connection, request, "first"), send(connection, request, "second")
+    assert first.txn_id < second.txn_id
+    data = added(second, Status.FENCED) + added(first)
+    assert tokens(connection.receive(data)) == [("second", Status.FENCED), ("first", Status.OK)]
+
+
+def test_an_add_encoded_for_others_before_is_encoded_anew_once_later_ids_were_sent_here() -> None:
+    txn_ids = itertools.count(1)
+    busy: ClientConnection[str] = ClientConnection(txn_ids=txn_ids)
+    idle: ClientConnection[str] = ClientConnection(txn_ids=txn_ids)
+    request = add(0)
+    idle.send(request, "idle")
+    send(busy, add(1), "later")
+    before = encoding_of(request).txn_id
+    assert send(busy, request, "busy").txn_id > before
+
+
+def test_a_late_answer_to_an_expired_add_is_not_taken_for_the_answer_to_its_repetition() -> None:
+    connection: ClientConnection[str] = ClientConnection()
+    request = add(0)
+    first = send(connection, request, "first", deadline=1.0)
+    assert connection.expire(1.0) == [(request, "first")]
+    second = send(connection, request, "second")
+    assert list(connection.receive(added(first, Status.FENCED))) == []
+    assert tokens(connection.receive(added(second))) == [("second", Status.OK)]
+
+
+# Duplicates in version 2.
+
+
+def test_version_2_reads_of_one_entry_may_overlap_and_are_answered_in_order() -> None:
+    connection: ClientConnection[str] = ClientConnection(2)
+    sent = [send(connection, ReadRequest(1, 0), name) for name in ("a", "b", "c")]
+    assert connection.outstanding_requests == 3
+    answer = reply(sent[0], ReadResponse(Status.OK, 1, 0, b"body"))
+    got = [tokens(connection.receive(answer)) for _ in range(4)]
+    assert got == [[("a", Status.OK)], [("b", Status.OK)], [("c", Status.OK)], []]
+    assert (connection.outstanding_requests, connection.outstanding_bytes, connection.unmatched_answers) == (0, 0, 1)
+
+
+def test_version_2_adds_of_one_entry_may_overlap_too() -> None:
+    connection: ClientConnection[str] = ClientConnection(2)
+    one, other = send(connection, add(0), "one"), send(connection, add(0, b"x", recovery=True), "other")
+    assert tokens(connection.receive(added(one) + added(other, Status.FENCED))) == [
+        ("one", Status.OK),
+        ("other", Status.FENCED),
+    ]
+
+
+@pytest.mark.parametrize("late", [("a",), ("b",), ("c",), ("a", "b"), ("b", "c"), ("a", "c"), ("a", "b", "c")])
+def test_of_overlapping_version_2_reads_exactly_those_that_are_due_expire(late: tuple[str, ...]) -> None:
+    connection: ClientConnection[str] = ClientConnection(2)
+    sent = [
+        send(connection, ReadRequest(1, 0), name, deadline=1.0 if name in late else 5.0) for name in ("a", "b", "c")
+    ]
+    assert [token for _, token in connection.expire(2.0)] == list(late)
+    kept = [name for name in ("a", "b", "c") if name not in late]
+    assert connection.outstanding_requests == len(kept)
+    answer = reply(sent[0], ReadResponse(Status.NO_ENTRY, 1, 0))
+    assert [token for _ in range(3) for _, token, _, _ in connection.receive(answer)] == kept
+    assert (connection.outstanding_requests, connection.outstanding_bytes) == (0, 0)
+
+
+# Expiry and the end.
+
+
+@pytest.mark.rule("W-45")
+@pytest.mark.parametrize("version", [2, 3])
+def test_requests_expire_at_their_deadline_and_their_late_answers_are_ignored(version: int) -> None:
+    connection: ClientConnection[str] = ClientConnection(version)
+    slow = send(connection, add(0), "slow", deadline=3.0)
+    send(connection, ReadRequest(1, 0), "read", deadline=2.0)
+    send(connection, add(1), "patient", deadline=4.0)
+    assert connection.expire(1.999) == []
+    assert [token for _, token in connection.expire(2.0)] == ["read"]
+    assert [token for _, token in connection.expire(3.5)] == ["slow"]
+    assert list(connection.receive(added(slow))) == []
+    assert connection.outstanding_requests == 1
+
+
+def test_abandoning_gives_every_outstanding_request_back_once_and_in_order() -> None:
+    connection: ClientConnection[str] = ClientConnection(2)
+    for name in ("a", "b"):
+        connection.send(ReadRequest(1, 0), name)
+    connection.send(add(0), "c")
+    assert [token for _, token in connection.abandon()] == ["a", "b", "c"]
+    assert connection.abandon() == []
+    assert (connection.outstanding_requests, connection.outstanding_bytes) == (0, 0)
+
+
+# Limits and damage.
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_request_over_the_frame_limit_is_refused_here_and_nothing_is_outstanding(version: int) -> None:
+    connection: ClientConnection[str] = ClientConnection(version, max_frame_size=2000)
+    size = sum(map(len, connection.send(add(0, b"x" * 1000), "fits")))
+    exact = add(1, b"x" * (1000 + 2000 - size))
+    connection.send(exact, "fits exactly")
+    with pytest.raises(FrameTooLarge):
+        connection.send(add(2, exact.payload + b"x"), "too large")
+    assert connection.outstanding_requests == 2
+
+
+def test_what_the_version_cannot_express_is_refused_and_nothing_is_outstanding() -> None:
+    for version, request in ((2, ReadLacRequest(1)), (3, BatchReadRequest(1, 0, 1, 1))):
+        connection: ClientConnection[str] = ClientConnection(version)
+        with pytest.raises(IllegalOperation):
+            connection.send(request, "token")
+        assert connection.outstanding_requests == 0
+
+
+def test_there_are_only_versions_2_and_3() -> None:
+    with pytest.raises(ValueError, match="protocol version 1"):
+        ClientConnection(1)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_answers_before_a_malformed_frame_count_and_the_error_stays(version: int) -> None:
+    connection: ClientConnection[str] = ClientConnection(version)
+    good = added(send(connection, add(0), "good"))
+    send(connection, add(1), "outstanding")
+    got: list[tuple[Request, str, Status, Response | None]] = []
+    with pytest.raises(MalformedMessage):
+        got.extend(connection.receive(good + frame(b"\xff") + good))
+    assert tokens(got) == [("good", Status.OK)]
+    for data in (b"", good):
+        with pytest.raises(WireError):
+            list(connection.receive(data))
+    assert [token for _, token in connection.abandon()] == ["outstanding"]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_oversized_answer_is_refused_on_its_prefix(version: int) -> None:
+    connection: ClientConnection[str] = ClientConnection(version, max_frame_size=1024)
+    with pytest.raises(FrameTooLarge):
+        list(connection.receive((1021).to_bytes(4, "big")))
+
+
+def conversation(version: int) -> tuple[Callable[[], ClientConnection[str]], bytes, list[tuple[str, Status]]]:
+    """A way to make a connection with requests outstanding, all answers to them, and what it shall make of those."""
+    requests: list[tuple[Request, Response]] = [
+        (add(0), AddResponse(Status.OK, 1, 0)),
+        (ReadRequest(1, 0), ReadResponse(Status.OK, 1, 0, b"body" * 20)),
+        (add(300), AddResponse(Status.TOO_MANY_REQUESTS, 1, 300)),
+        *((BatchReadRequest(1, 0, 5, 99), BatchReadResponse(Status.OK, 1, 0, (b"a", b""))),) * (version == 2),
+        *((ReadLacRequest(1), ReadLacResponse(Status.NO_ENTRY, 1)),) * (version == 3),
+        (ReadRequest(1, 9), ReadResponse(Status.NO_ENTRY, 1, 9)),
+    ]
+
+    def make() -> ClientConnection[str]:
+        connection: ClientConnection[str] = ClientConnection(version)
+        for index, (request, _) in enumerate(requests):
+            connection.send(request, str(index))
+        return connection
+
+    fresh: ClientConnection[str] = ClientConnection(version)
+    data = b"".join(reply(send(fresh, request, ""), response) for request, response in requests)
+    return make, data, [(str(index), response.status) for index, (_, response) in enumerate(requests)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_answers_may_be_split_at_every_byte(version: int) -> None:
+    make, data, expected = conversation(version)
+    for cut in range(len(data) + 1):
+        connection = make()
+        assert tokens([*connection.receive(data[:cut]), *connection.receive(data[cut:])]) == expected
+        assert connection.outstanding_requests == 0
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_answers_may_be_written_in_place(version: int) -> None:
+    make, data, expected = conversation(version)
+    connection = make()
+    got: list[tuple[str, Status]] = []
+    for start in range(0, len(data), 7):
+        chunk = data[start : start + 7]
+        connection.get_buffer()[: len(chunk)] = chunk
+        got += tokens(connection.buffer_updated(len(chunk)))
+    assert got == expected
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@given(data=st.data())
+def test_damaged_streams_give_every_request_back_exactly_once(version: int, data: st.DataObject) -> None:
+    make, stream, expected = conversation(version)
+    damaged = bytearray(stream)
+    for position in data.draw(st.lists(st.integers(0, len(stream) * 8 - 1), min_size=1, max_size=6)):
+        damaged[position // 8] ^= 1 << (position % 8)
+    connection = make()
+    given_back: list[str] = []
+    with suppress(WireError):
+        for start in range(0, len(damaged), 50):
+            for _, token, _, _ in connection.receive(bytes(damaged[start : start + 50])):
+                given_back.append(token)
+    given_back += [token for _, token in connection.abandon()]
+    assert sorted(given_back) == sorted(token for token, _ in expected)
+    assert (connection.outstanding_requests, connection.outstanding_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@given(data=st.binary(max_size=300))
+def test_random_bytes_answer_nothing(version: int, data: bytes) -> None:
+    make, _, expected = conversation(version)
+    connection = make()
+    with suppress(WireError):
+        assert list(connection.receive(data)) == []
+    assert connection.outstanding_requests == len(expected)
+
+
+def test_a_request_may_be_sent_while_answers_are_being_taken() -> None:
+    connection: ClientConnection[str] = ClientConnection()
+    data = b"".join(added(send(connection, add(entry_id), str(entry_id))) for entry_id in range(3))
+    for _, token, _, _ in connection.receive(data):
+        send(connection, add(10 + int(token)), "again " + token)
+    assert [token for _, token in connection.abandon()] == ["again 0", "again 1", "again 2"]

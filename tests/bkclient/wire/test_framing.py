@@ -1,0 +1,149 @@
+"""Frames out of a stream: any cut of it gives the same frames, within bounded memory and linear time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bkclient.wire.errors import FrameTooLarge, WireError
+from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, FrameBuffer, frame
+
+KIB = 1024
+CONTENTS = st.binary(max_size=60) | st.integers(0, 9000).map(bytes)
+
+
+def chunks(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    position = 0
+    for cut in [*sorted(cut % (len(data) + 1) for cut in cuts), len(data)]:
+        yield data[position:cut]
+        position = cut
+
+
+def test_a_frame_is_its_length_in_four_bytes_and_its_content() -> None:
+    assert frame(b"abc") == b"\0\0\0\3abc"
+    assert frame(b"") == b"\0\0\0\0"
+
+
+def test_a_stream_cut_at_every_byte_gives_the_same_frames() -> None:
+    contents = [b"", b"one", b"x" * 5000, b"", b"y" * 4092, b"last"]
+    stream = b"".join(map(frame, contents))
+    for cut in range(len(stream) + 1):
+        buffer = FrameBuffer()
+        assert [*buffer.feed(stream[:cut]), *buffer.feed(stream[cut:])] == contents
+        assert len(buffer) == 0
+
+
+def test_a_stream_that_arrives_byte_by_byte_gives_the_same_frames() -> None:
+    contents = [b"", b"one", b"z" * 300]
+    buffer = FrameBuffer()
+    got = [content for byte in b"".join(map(frame, contents)) for content in buffer.feed(bytes((byte,)))]
+    assert got == contents
+
+
+@settings(deadline=None)
+@given(contents=st.lists(CONTENTS, max_size=12), cuts=st.lists(st.integers(0, 200_000), max_size=12))
+def test_any_cuts_give_the_same_frames_fed_or_written_in_place(contents: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(map(frame, contents))
+    fed, written = FrameBuffer(), FrameBuffer()
+    got_fed: list[bytes] = []
+    got_written: list[bytes] = []
+    for chunk in chunks(stream, cuts):
+        got_fed += fed.feed(chunk)
+        while chunk:
+            free = written.get_buffer()
+            assert len(free) > 0
+            count = min(len(free), len(chunk))
+            free[:count] = chunk[:count]
+            free.release()
+            written.commit(count)
+            got_written += written.frames()
+            chunk = chunk[count:]  # noqa: PLW2901 - the rest of it
+    assert got_fed == got_written == contents
+
+
+def test_the_limit_counts_the_prefix_and_is_inclusive() -> None:
+    buffer = FrameBuffer(max_frame_size=100)
+    assert list(buffer.feed(frame(b"x" * 96))) == [b"x" * 96]
+    with pytest.raises(FrameTooLarge, match=r"101 bytes.*100") as caught:
+        list(buffer.feed(frame(b"x" * 97)))
+    assert (caught.value.size, caught.value.limit) == (101, 100)
+    assert isinstance(caught.value, WireError)
+
+
+def test_the_default_limit_is_five_mebibytes() -> None:
+    assert DEFAULT_MAX_FRAME_SIZE == 5_242_880
+    content = bytes(DEFAULT_MAX_FRAME_SIZE - 4)
+    buffer = FrameBuffer()
+    assert list(buffer.feed(frame(content))) == [content]
+    with pytest.raises(FrameTooLarge):
+        list(buffer.feed((DEFAULT_MAX_FRAME_SIZE - 3).to_bytes(4, "big")))
+
+
+@pytest.mark.parametrize("limit", [100, 5000, 100 * KIB])
+def test_a_frame_over_the_limit_is_refused_on_its_prefix_after_the_frames_before_it(limit: int) -> None:
+    buffer = FrameBuffer(limit)
+    got: list[bytes] = []
+    with pytest.raises(FrameTooLarge):
+        got.extend(buffer.feed(frame(b"before") + frame(b"") + (limit - 3).to_bytes(4, "big")))
+    assert got == [b"before", b""]
+    for _ in range(2):
+        with pytest.raises(FrameTooLarge):
+            list(buffer.frames())
+
+
+@pytest.mark.parametrize("prefix", ["ffffffff", "80000000", "7fffffff"])
+def test_a_huge_length_costs_no_memory(prefix: str) -> None:
+    buffer = FrameBuffer()
+    with pytest.raises(FrameTooLarge):
+        list(buffer.feed(bytes.fromhex(prefix)))
+    assert buffer.capacity == 64 * KIB
+
+
+def test_memory_is_64_kib_or_one_larger_frame_and_is_given_back() -> None:
+    buffer = FrameBuffer()
+    large = frame(bytes(1000 * KIB))
+    stream = frame(b"small") * 10_000 + large + frame(b"small") * 10_000 + large
+    count = 0
+    for start in range(0, len(stream), 10 * KIB):
+        for _ in buffer.feed(stream[start : start + 10 * KIB]):
+            count += 1
+        assert buffer.capacity <= len(large)
+        assert len(buffer) <= buffer.capacity
+    assert count == 20_002
+    buffer.get_buffer()
+    assert buffer.capacity == 64 * KIB
+
+
+def test_bytes_are_moved_a_constant_number_of_times_however_small_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = 0
+    for name in ("_move_to_front", "_replace"):
+        original = getattr(FrameBuffer, name)
+
+        def counting(self: FrameBuffer, *arguments: int, original: object = original) -> None:
+            nonlocal moved
+            moved += len(self)
+            original(self, *arguments)  # type: ignore[operator]
+
+        monkeypatch.setattr(FrameBuffer, name, counting)
+    buffer = FrameBuffer()
+    stream = (frame(bytes(300 * KIB)) + frame(b"x" * 99) * 3000) * 3
+    for start in range(0, len(stream), 500):
+        for _ in buffer.feed(stream[start : start + 500]):
+            pass
+    assert 0 < moved < len(stream)
+
+
+def test_a_limit_below_the_prefix_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_frame_size 4"):
+        FrameBuffer(4)
+
+
+def test_a_view_handed_out_survives_the_growth_of_the_buffer() -> None:
+    buffer = FrameBuffer()
+    view = buffer.get_buffer()
+    assert list(buffer.feed(frame(bytes(200 * KIB)))) == [bytes(200 * KIB)]
+    view[0] = 1
+    assert len(buffer) == 0
