@@ -7,7 +7,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.wire.availability import EntryAvailability, EntryGroup, decode_availability, encode_availability
@@ -39,6 +39,7 @@ def test_no_entries_are_a_header_alone() -> None:
     assert 0 not in decode_availability(bytes(64))
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 60) | st.integers(2**62, 2**62 + 20)))
 def test_what_was_encoded_is_contained_and_nothing_else(ids: set[int]) -> None:
     decoded = decode_availability(encode_availability(sorted(ids)))
@@ -89,6 +90,7 @@ def test_damaged_lists_are_malformed(data: bytes) -> None:
         decode_availability(data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=160))
 def test_random_bytes_decode_or_are_malformed(data: bytes) -> None:
     with suppress(MalformedMessage):

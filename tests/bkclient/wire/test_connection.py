@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import IllegalOperation
@@ -390,6 +390,7 @@ def test_answers_may_be_written_in_place(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@settings(deadline=None)
 @given(data=st.data())
 def test_damaged_streams_give_every_request_back_exactly_once(version: int, data: st.DataObject) -> None:
     make, stream, expected = conversation(version)
@@ -408,6 +409,7 @@ def test_damaged_streams_give_every_request_back_exactly_once(version: int, data
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@settings(deadline=None)
 @given(data=st.binary(max_size=300))
 def test_random_bytes_answer_nothing(version: int, data: bytes) -> None:
     make, _, expected = conversation(version)

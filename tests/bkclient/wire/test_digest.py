@@ -7,7 +7,7 @@ import hmac
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.metadata.model import DigestType
@@ -40,6 +40,7 @@ def test_crc32_is_widened_to_eight_bytes() -> None:
     assert digest_function(DigestType.CRC32, b"")(b"1234", b"56789").hex() == "00000000cbf43926"
 
 
+@settings(deadline=None)
 @given(head=st.binary(max_size=64), tail=st.binary(max_size=64), password=st.binary(max_size=16))
 def test_a_digest_covers_head_then_tail_as_one_stream(head: bytes, tail: bytes, password: bytes) -> None:
     whole = head + tail

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import DigestMismatch
@@ -69,6 +69,7 @@ def test_explicit_lac_packets_match_the_protocols_vectors(digest_type: DigestTyp
 
 
 @pytest.mark.parametrize("digest_type", list(DigestType))
+@settings(deadline=None)
 @given(
     entry=st.builds(DecodedEntry, ID, ID, st.integers(-1, 2**63 - 1), ID, st.binary(max_size=200)),
     password=st.binary(max_size=20),
@@ -160,6 +161,7 @@ def test_an_explicit_lac_is_verified_like_an_entry() -> None:
         codec.decode_lac(EntryCodec(2, DigestType.CRC32C, b"").encode_lac(41))
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=120))
 def test_arbitrary_bytes_decode_to_an_entry_of_this_ledger_or_to_a_digest_mismatch(data: bytes) -> None:
     for digest_type in DigestType:

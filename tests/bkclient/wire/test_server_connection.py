@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import IllegalOperation
@@ -169,6 +169,7 @@ def test_after_a_malformed_frame_the_error_stays() -> None:
             list(server.receive(data))
 
 
+@settings(deadline=None)
 @given(data=st.lists(st.sampled_from(ALL_FRAMES), max_size=4).map(b"".join), flips=st.lists(st.integers(0), max_size=5))
 def test_damaged_streams_give_requests_or_a_wire_error(data: bytes, flips: list[int]) -> None:
     damaged = bytearray(data)
@@ -181,6 +182,7 @@ def test_damaged_streams_give_requests_or_a_wire_error(data: bytes, flips: list[
             server.answer_all(bytes(damaged[start : start + 40]))
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=300) | st.binary(max_size=80).map(frame))
 def test_random_bytes_give_requests_or_a_wire_error(data: bytes) -> None:
     with suppress(WireError):

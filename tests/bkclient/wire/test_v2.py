@@ -6,7 +6,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import Code, IllegalOperation
@@ -337,11 +337,13 @@ def test_responses_of_a_wrong_size_are_malformed(content: bytes) -> None:
 VALID = [bytes.fromhex(case[-1])[4:] for case in (*REQUESTS, *RESPONSES)]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100) | st.binary(max_size=100).map(lambda data: b"\x02" + data))
 def test_random_bytes_decode_or_are_malformed(content: bytes) -> None:
     attempt(content)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(VALID), st.data())
 def test_truncated_and_bit_flipped_packets_decode_or_are_malformed(content: bytes, data: st.DataObject) -> None:
     damaged = bytearray(content[: data.draw(st.integers(0, len(content)))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import Code, IllegalOperation
@@ -215,6 +215,7 @@ def test_a_fencing_read_may_have_its_flag_first() -> None:
     assert plain(request) == plain(ReadRequest(1, LAST_ENTRY, fence_key=KEY))
 
 
+@settings(deadline=None)
 @given(
     ids=st.tuples(st.integers(-1, 2**63 - 1), st.integers(-1, 2**63 - 1)),
     txn_id=st.integers(0, 2**64 - 1),
@@ -252,6 +253,7 @@ def test_the_hand_made_add_is_byte_for_byte_what_protobuf_writes(
     assert any(buffer is payload for buffer in encoded.buffers), "the payload was copied"
 
 
+@settings(deadline=None)
 @given(
     ids=st.tuples(st.integers(-1, 2**63 - 1), st.integers(-1, 2**63 - 1)),
     txn_id=st.integers(0, 2**64 - 1),
@@ -273,6 +275,7 @@ def test_the_hand_made_add_response_is_byte_for_byte_what_protobuf_writes(
     assert (v3.split_answer(content) == (encoded.match, encoded.acknowledgement)) == (status is Status.OK)
 
 
+@settings(deadline=None)
 @given(value=st.integers(-(2**63), 2**64 - 1))
 def test_varints_are_those_of_protobuf(value: int) -> None:
     expected = bytearray()
@@ -450,11 +453,13 @@ def test_high_priority_reads_carry_it_in_the_header_but_not_in_what_is_matched()
 VALID = [bytes.fromhex(case[3])[4:] for case in (*REQUESTS, *RESPONSES)]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_decode_or_are_malformed(content: bytes) -> None:
     attempt(content)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(VALID), st.data())
 def test_truncated_and_bit_flipped_messages_decode_or_are_malformed(content: bytes, data: st.DataObject) -> None:
     damaged = bytearray(content[: data.draw(st.integers(0, len(content)))])
