@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from bkclient.errors import BookKeeperError, Code, error_for
-from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
-from bkclient.protocol.ensemble import Replacement, replace_failed
+from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
+from bkclient.protocol.ensemble import replace_failed
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
@@ -51,9 +51,7 @@ class AppendPorts(Protocol):
         """Drive ``update`` in the background, then call :meth:`AppendMachine.on_update_done`."""
         ...
 
-    def replace_bookie(
-        self, ensemble: tuple[BookieId, ...], position: int, excluded: frozenset[BookieId]
-    ) -> BookieId | None:
+    def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         """A writable bookie for ``position``, or None."""
         ...
 
@@ -155,7 +153,7 @@ class AppendMachine(AddPipeline):
             return
         self._ports.run_update(self._change.begin_pass(self, dict(failures)))
 
-    def choose_ensemble(self, metadata: LedgerMetadata, failures: Mapping[int, BookieId]) -> Replacement:
+    def choose_ensemble(self, metadata: LedgerMetadata, failures: Mapping[int, BookieId]) -> Ensemble:
         """The last ensemble of ``metadata`` without ``failures``."""
         return replace_failed(metadata.ledger_id, metadata.last_fragment.ensemble, failures, self._ports.replace_bookie)
 
@@ -186,7 +184,6 @@ class AppendMachine(AddPipeline):
             self._end_pass(change)
 
     def _end_pass(self, change: _EnsembleChange) -> None:
-        change.end_pass()
         # When a bookie dies, everything outstanding on it fails; only those that are still members need another pass.
         ensemble = self.metadata.last_fragment.ensemble
         failures = {p: bookie_id for p, bookie_id in self._late_failures.items() if ensemble[p] == bookie_id}
@@ -196,7 +193,9 @@ class AppendMachine(AddPipeline):
             return
         self._change = None
         self.state = WriterState.OPEN
-        self._switch_ensemble(self.metadata.last_fragment.ensemble, change.positions)
+        # Compared with what adds were sent to, not with what was planned: whoever replaced a bookie, its answers are void.
+        replaced = {p for p, bookie_id in enumerate(self.ensemble) if ensemble[p] != bookie_id}
+        self._switch_ensemble(ensemble, change.positions | replaced)
 
     # The end -----------------------------------------------------------------------------------------------------
 
@@ -271,17 +270,16 @@ class AppendMachine(AddPipeline):
 class _EnsembleChange:
     """One ensemble change, of one pass or, if more bookies fail meanwhile, of several.
 
-    Remembers every position that failed or was replaced in any pass. Pending adds are sent there again when the change
-    ends: to the new bookie, even if the last pass brought the first one back; and to a failed bookie that could not be
-    replaced, because an add that waits for it must either get there now or fail again.
+    Remembers every position that failed in any pass. Pending adds are sent there again when the change ends: to the new
+    bookie; and to a failed bookie that could not be replaced, because an add that waits for it must either get there
+    now or fail again.
     """
 
-    __slots__ = ("_pass", "positions", "update")
+    __slots__ = ("positions", "update")
 
     def __init__(self) -> None:
         self.positions: set[int] = set()
         self.update: MetadataUpdate | None = None
-        self._pass: Replacement | None = None
 
     def begin_pass(self, machine: AppendMachine, failures: Mapping[int, BookieId]) -> MetadataUpdate:
         """The update that replaces ``failures`` from LAC + 1 on (W-30)."""
@@ -294,16 +292,8 @@ class _EnsembleChange:
             )
 
         def transform(metadata: LedgerMetadata) -> LedgerMetadata:
-            self._pass = machine.choose_ensemble(metadata, failures)
-            return metadata.with_ensemble(first_entry_id, self._pass.ensemble)
+            return metadata.with_ensemble(first_entry_id, machine.choose_ensemble(metadata, failures))
 
-        # Whatever becomes of the pass, adds that failed there are sent there again.
         self.positions.update(failures)
         self.update = MetadataUpdate(machine.local, "ensemble", needs_update=needs_update, transform=transform)
         return self.update
-
-    def end_pass(self) -> None:
-        """The pass is stored."""
-        if self._pass is not None:
-            self.positions |= self._pass.replaced
-            self._pass = None

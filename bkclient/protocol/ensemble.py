@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from bkclient.errors import Code, error_for
 from bkclient.metadata.model import BookieId, Ensemble
 
-__all__ = ["ReplaceBookie", "Replacement", "replace_failed"]
+__all__ = ["ReplaceBookie", "replace_failed"]
 
 ReplaceBookie = Callable[[Ensemble, int, frozenset[BookieId]], BookieId | None]
 """``(ensemble, position, excluded)``: a bookie for ``position``, in neither of the other two; None if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """The outcome of replacing bookies: the new ensemble, and the positions that could not be helped."""
-
-    ensemble: Ensemble
-    replaced: frozenset[int]
-    unreplaced: frozenset[int]
-
-
 def replace_failed(
     ledger_id: int, ensemble: Ensemble, failures: Mapping[int, BookieId], choose: ReplaceBookie
-) -> Replacement:
-    """Replace every failed bookie that still is where it failed (W-31).
+) -> Ensemble:
+    """The ensemble with a replacement for every failed bookie that still is where it failed (W-31).
 
     The other positions keep their bookies and their order. Replacements are never failed bookies of this change nor
     members of the ensemble being built (PL-4). Raises :class:`~bkclient.errors.NotEnoughBookies` if not a single one
@@ -34,19 +24,18 @@ def replace_failed(
     """
     excluded = frozenset(failures.values())
     members = list(ensemble)
-    replaced: list[int] = []
-    unreplaced: list[int] = []
+    replaced = unreplaced = 0
     for position, bookie_id in sorted(failures.items()):
         if members[position] != bookie_id:
             continue
         candidate = choose(tuple(members), position, excluded)
         if candidate is None:
-            unreplaced.append(position)
+            unreplaced += 1
             continue
         assert candidate not in excluded, "placement offered a failed bookie"
         assert candidate not in members, "placement offered a member of the ensemble"
         members[position] = candidate
-        replaced.append(position)
+        replaced += 1
     if unreplaced and not replaced:
         failed = ", ".join(sorted(excluded))
         raise error_for(
@@ -54,4 +43,4 @@ def replace_failed(
             f"no writable bookie is left to replace {failed} in the ensemble {', '.join(ensemble)}",
             ledger_id=ledger_id,
         )
-    return Replacement(tuple(members), frozenset(replaced), frozenset(unreplaced))
+    return tuple(members)

@@ -235,8 +235,7 @@ class RecoveryMachine(AddPipeline):
         self.length = length - len(payload)  # REC-24: the add restores exactly the original header length
         self._recovered_entries += 1
         self._push(payload, self._frozen_lac, None)
-        if self.phase is RecoveryPhase.READING:
-            self._read_next()
+        self._read_next()
 
     def _send(self, add: PendingAdd, bookie_id: BookieId) -> None:
         self._ports.send_add(add, bookie_id)
@@ -251,20 +250,16 @@ class RecoveryMachine(AddPipeline):
 
     def _on_bookies_failed(self, failures: Mapping[int, BookieId]) -> None:
         """Replace the failed bookies in memory, from LAC + 1 on (REC-27)."""
-        if self.phase is RecoveryPhase.FAILED:
-            return
         try:
-            replacement = replace_failed(self.metadata.ledger_id, self.ensemble, failures, self._ports.replace_bookie)
+            ensemble = replace_failed(self.metadata.ledger_id, self.ensemble, failures, self._ports.replace_bookie)
         except NotEnoughBookies as error:
             self._do_without(failures, error)
             return
-        self._new_ensembles[self.last_add_confirmed + 1] = replacement.ensemble
-        self._given_up -= replacement.replaced
-        self._switch_ensemble(replacement.ensemble, replacement.replaced)
-        if replacement.unreplaced:
-            self._do_without({p: replacement.ensemble[p] for p in replacement.unreplaced}, None)
+        self._new_ensembles[self.last_add_confirmed + 1] = ensemble
+        self._given_up -= failures.keys()
+        self._switch_ensemble(ensemble, failures)
 
-    def _do_without(self, failures: Mapping[int, BookieId], error: NotEnoughBookies | None) -> None:
+    def _do_without(self, failures: Mapping[int, BookieId], error: NotEnoughBookies) -> None:
         self._given_up.update(failures)
         for add in self._pending.values():
             missing = sum(
@@ -272,10 +267,7 @@ class RecoveryMachine(AddPipeline):
                 for position in self.sizes.write_set(add.entry_id)
             )
             if missing > self.sizes.write_quorum_size - self.sizes.ack_quorum_size:
-                self._fail(
-                    Code.NOT_ENOUGH_BOOKIES,
-                    str(error or f"entry {add.entry_id} cannot be written back to an ack quorum"),
-                )
+                self._fail(error.code, f"entry {add.entry_id} cannot be written back to an ack quorum: {error}")
                 return
 
     def _on_fatal(self, code: int) -> None:

@@ -150,6 +150,10 @@ class Writer(Stage):
         self.closed: list[Code | None] = []
         self.machine = AppendMachine(self.store.value, self, max_ensemble_changes=max_ensemble_changes)
 
+    @property
+    def state(self) -> str:
+        return self.machine.state.value
+
     # What the test does
 
     def append(self, *payloads: bytes) -> None:
@@ -214,6 +218,10 @@ class Recovery(Stage):
         self.finished: list[Code | None] = []
         self.errors: list[BookKeeperError] = []
         self.machine = RecoveryMachine(self.store.value, self, max_write_backs=max_write_backs)
+
+    @property
+    def phase(self) -> str:
+        return self.machine.phase.value
 
     # What the test does
 
