@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from typing import Final, cast
 
 from bkclient.errors import BookKeeperError, Code, IllegalOperation
 from bkclient.metadata.base import BookieAddress
@@ -208,7 +208,7 @@ class _Stream(asyncio.BufferedProtocol):
         if (
             connection.outstanding_requests >= self._max_requests
             or connection.outstanding_bytes >= self._max_bytes
-            or (self._is_paused and self._unsent_bytes() >= self._max_bytes)
+            or (self._is_paused and self._unsent_bytes() >= self._max_bytes)  # of requests that have timed out
         ):
             self._fail(request, reply_to, Code.TOO_MANY_REQUESTS)
             return
@@ -236,8 +236,8 @@ class _Stream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.BaseProtocol`."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop has transports of its own, which are no subclasses of asyncio's
+        self._transport = cast("asyncio.Transport", transport)
         self._link.connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the frame buffer knows better
@@ -305,8 +305,8 @@ class _Stream(asyncio.BufferedProtocol):
             deliver(reply_to, self._link.bookie_id, request, code)
 
     def _unsent_bytes(self) -> int:
-        waiting = sum(map(len, self._buffers))
-        return waiting + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        # Without those of this turn, all of which are outstanding and so bounded already.
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _fail(self, request: Request, reply_to: ReplyHandler, code: Code) -> None:
         self._link.fail(reply_to, self._link.bookie_id, request, code)

@@ -288,7 +288,9 @@ def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:
 
 
 def split_answer(content: bytes) -> tuple[bytes, bytes]:
-    """What are the match bytes if this is the answer to an add, and the rest; nothing is checked."""
+    """What are the match bytes if this acknowledges an add, and the rest; nothing is checked but the size."""
+    if len(content) != _RESPONSE.size:
+        return b"", b""
     return content[1:2] + content[8:], content[:8]
 
 

@@ -22,7 +22,7 @@ from bkclient.errors import IllegalOperation
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.envelope import HIGH_PRIORITY, EncodedRequest, ReceivedRequest
 from bkclient.wire.errors import MalformedMessage
-from bkclient.wire.framing import frame
+from bkclient.wire.framing import PREFIX_SIZE, frame
 from bkclient.wire.messages import (
     AddRequest,
     AddResponse,
@@ -53,6 +53,7 @@ from bkclient.wire.v3_add import encode_add_request, encode_add_response, header
 __all__ = ["decode_request", "decode_response", "encode_refusal", "encode_request", "encode_response", "split_answer"]
 
 _VERSION: Final = 3
+_LARGEST_ACKNOWLEDGEMENT: Final = 64  # with the longest ids it takes 46 bytes
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
 _STATUSES: Final = {int(status): status for status in Status}
 
@@ -73,7 +74,7 @@ def encode_request(request: Request, txn_id: int) -> EncodedRequest:
     header = match
     if isinstance(request, ReadRequest) and request.high_priority:
         header = _with_priority(match, HIGH_PRIORITY)
-    data = frame(header + _sub_message(_FIELDS[request.operation][0], message))
+    data = _frame_with_message(header, _FIELDS[request.operation][0], message)
     return EncodedRequest(txn_id, match, (data,), len(data))
 
 
@@ -198,11 +199,11 @@ def encode_response(received: ReceivedRequest, response: Response) -> bytes:
         return encode_refusal(received, response.status)
     if isinstance(response, AddResponse):
         return encode_add_response(received.txn_id, response)
-    message = _sub_message(_FIELDS[response.operation][0], _response_message(response))
     header = header_field(response.operation, received.txn_id)
     if isinstance(response, AuthMessage):
         header = _copied_header(received)
-    return frame(b"%b\x10%b%b" % (header, varint(response.status), message))
+    start = b"%b\x10%b" % (header, varint(response.status))
+    return _frame_with_message(start, _FIELDS[response.operation][0], _response_message(response))
 
 
 def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:
@@ -258,11 +259,13 @@ def _response_message(response: Response) -> Message:
 
 
 def split_answer(content: bytes) -> tuple[bytes, bytes]:
-    """What may be the match bytes of a response, and the rest; nothing is checked.
+    """What are the match bytes if this acknowledges an add, and the rest; nothing is checked but the size.
 
     Match bytes are unique to one request, so comparing them with those of an outstanding one is check enough.
     """
-    end = 2 + content[1] if len(content) > 1 else 0
+    if not 2 <= len(content) <= _LARGEST_ACKNOWLEDGEMENT:
+        return b"", b""
+    end = 2 + content[1]
     return content[:end], content[end:]
 
 
@@ -412,9 +415,11 @@ def _forgive_unknown_statuses(message: pb.Response) -> None:
             part.status = pb.EIO  # type: ignore[attr-defined]
 
 
-def _sub_message(number: int, message: Message) -> bytes:
+def _frame_with_message(start: bytes, number: int, message: Message) -> bytes:
+    """A frame of the fields in ``start`` and ``message`` as field ``number``; entries may be large: one copy."""
     data = message.SerializeToString()
-    return b"%b%b%b" % (varint(number << 3 | 2), varint(len(data)), data)
+    start = b"%b%b%b" % (start, varint(number << 3 | 2), varint(len(data)))
+    return b"".join(((len(start) + len(data)).to_bytes(PREFIX_SIZE, "big"), start, data))
 
 
 def _with_priority(header: bytes, priority: int) -> bytes:
