@@ -13,7 +13,7 @@ from typing import Final
 
 from bkclient.metadata.model import LedgerMetadata
 
-__all__ = ["is_created_by", "with_creator_token"]
+__all__ = ["carries_creator_token", "is_created_by", "with_creator_token"]
 
 _FORMAT_VERSION_WITH_TOKEN: Final = 3
 _TOKEN_BITS: Final = 63
@@ -30,10 +30,11 @@ def with_creator_token(metadata: LedgerMetadata, rng: Random) -> LedgerMetadata:
     return replace(metadata, creator_token=rng.getrandbits(_TOKEN_BITS) or 1)
 
 
+def carries_creator_token(metadata: LedgerMetadata) -> bool:
+    """Whether a creation of ``metadata`` can be recognised, and so be sent again without harm."""
+    return metadata.format_version == _FORMAT_VERSION_WITH_TOKEN and metadata.creator_token != 0
+
+
 def is_created_by(stored: LedgerMetadata, attempted: LedgerMetadata) -> bool:
     """Whether ``stored`` goes back to the creation that ``attempted`` was."""
-    return (
-        attempted.format_version == _FORMAT_VERSION_WITH_TOKEN
-        and attempted.creator_token != 0
-        and stored.creator_token == attempted.creator_token
-    )
+    return carries_creator_token(attempted) and stored.creator_token == attempted.creator_token

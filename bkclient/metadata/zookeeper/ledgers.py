@@ -17,7 +17,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from bkclient.errors import LedgerExists, MetadataStoreError, MetadataVersionConflict, NoSuchLedger
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
-from bkclient.metadata.creator_token import is_created_by, with_creator_token
+from bkclient.metadata.creator_token import carries_creator_token, is_created_by, with_creator_token
 from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.metadata.paths import LedgerManager, is_digits, ledger_path, parse_ledger_path
 from bkclient.metadata.zookeeper.session import ZooKeeperSession
@@ -60,7 +60,7 @@ class Ledgers:
                 _, stat = await self._session.request(
                     lambda client: client.create_async(path, data, include_data=True),
                     is_write=True,
-                    is_repeatable=is_created_by(metadata, metadata),
+                    is_repeatable=carries_creator_token(metadata),
                     ledger_id=ledger_id,
                 )
             except NoNodeError:
@@ -136,8 +136,16 @@ class Ledgers:
         if self._manager.has_long_tree:
             trees.append(_LONG_WIDTHS)
         for widths in trees:
-            async for path in self._leaves(self._root, widths):
-                yield parse_ledger_path(self._root, path)
+            directories = [(self._root, 0)]
+            while directories:
+                directory, depth = directories.pop()
+                names = await self._names(directory)
+                paths = [f"{directory}/{name}" for name in names if _is_level(name, widths, depth)]
+                if depth < len(widths) - 1:
+                    directories += [(path, depth + 1) for path in reversed(paths)]
+                    continue
+                for path in paths:
+                    yield parse_ledger_path(self._root, path)
 
     async def _read_or_none(self, ledger_id: int) -> Versioned | None:
         try:
@@ -177,19 +185,18 @@ class Ledgers:
         names = path.removeprefix(f"{self._root}/").split("/")[:-1]
         return ["/".join((self._root, *names[:depth])) for depth in range(len(names), 0, -1)]
 
-    async def _leaves(self, directory: str, widths: tuple[int, ...]) -> AsyncIterator[str]:
+    async def _names(self, directory: str) -> list[str]:
         try:
-            names = await self._session.children(directory)
+            return await self._session.children(directory)
         except NoNodeError:
-            return
-        width, *rest = widths
-        for name in names:
-            if not rest:
-                if name.startswith("L") and is_digits(name[1:], width):
-                    yield f"{directory}/{name}"
-            elif is_digits(name, width):
-                async for path in self._leaves(f"{directory}/{name}", tuple(rest)):
-                    yield path
+            return []
+
+
+def _is_level(name: str, widths: tuple[int, ...], depth: int) -> bool:
+    """Whether ``name`` belongs into a tree of ledgers at this depth; the last level is that of the ledgers."""
+    if depth < len(widths) - 1:
+        return is_digits(name, widths[depth])
+    return name.startswith("L") and is_digits(name[1:], widths[depth])
 
 
 def _versioned(ledger_id: int, data: bytes, stat: ZnodeStat) -> Versioned:

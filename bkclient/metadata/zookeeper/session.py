@@ -31,7 +31,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
-    KazooException,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -178,7 +177,7 @@ class ZooKeeperSession:
                 if not is_repeatable or self._loop.time() >= deadline:
                     kind = MetadataOutcomeUnknown if is_write else MetadataStoreError
                     raise kind(f"{self.name} did not answer: {type(error).__name__}", ledger_id=ledger_id) from error
-            except KazooException as error:
+            except Exception as error:  # whatever the library's threads hand over stops here
                 raise MetadataStoreError(
                     f"{self.name} refused the request: {type(error).__name__} {error}", ledger_id=ledger_id
                 ) from error

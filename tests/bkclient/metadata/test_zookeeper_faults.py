@@ -1,0 +1,419 @@
+"""Lost connections, expired sessions and silent servers: a real server is stopped, paused and robbed of sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+from kazoo.security import make_acl
+
+from bkclient.errors import (
+    ClientClosed,
+    LedgerExists,
+    MetadataOutcomeUnknown,
+    MetadataStoreError,
+    NoSuchLedger,
+)
+from bkclient.metadata.base import BookieAddress, BookieSets
+from bkclient.metadata.model import Fragment, LedgerMetadata, LedgerState, Versioned
+from bkclient.metadata.uri import ZooKeeperUri, open_store
+from bkclient.metadata.zookeeper import ZooKeeperMetadataStore, connect_zookeeper
+from simbookie.java import JavaRuntime
+from simbookie.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.zookeeper
+
+Connect = Callable[..., Awaitable[ZooKeeperMetadataStore]]
+
+SESSION_TIMEOUT_S = 1.2
+PATIENCE_S = 20
+ADDRESS = BookieAddress("127.0.0.1", 3181)
+LEDGER = LedgerMetadata(5, 1, 1, 1, (Fragment(0, ("b:1",)),))
+
+
+@pytest.fixture(scope="module")
+def module_server(java: JavaRuntime) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(java=java, tick_time_ms=200) as server:
+        yield server
+
+
+@pytest.fixture
+def server(module_server: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
+    """A server that the test may pause or stop."""
+    yield module_server
+    if module_server.is_running:
+        module_server.resume()
+    module_server.start()
+
+
+@pytest.fixture
+async def connect(server: ZooKeeperServer, zookeeper_root: str) -> AsyncIterator[Connect]:
+    stores: list[ZooKeeperMetadataStore] = []
+
+    async def open_one(**options: Any) -> ZooKeeperMetadataStore:
+        options = {"session_timeout_s": SESSION_TIMEOUT_S, "operation_timeout_s": PATIENCE_S, **options}
+        target = ZooKeeperUri((server.address,), zookeeper_root)
+        store = await connect_zookeeper(target, rng=Random(7), connect_timeout_s=20, initialise=True, **options)
+        stores.append(store)
+        return store
+
+    yield open_one
+    for store in stores:
+        await store.aclose()
+
+
+@pytest.fixture
+def zk(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    client = KazooClient(server.address)
+    client.start(timeout=20)
+    yield client
+    client.stop()
+    client.close()
+
+
+async def expire(store: ZooKeeperMetadataStore) -> None:
+    """End the store's session behind its back, as the service does with a client it has not heard of for too long."""
+    session = store._session
+    identity, renewed = session._client.client_id, asyncio.Event()
+    session.on_renewal(renewed.set)
+    ((host, port),) = session._client.hosts
+    thief = KazooClient(f"{host}:{port}", client_id=identity)
+    await asyncio.to_thread(thief.start)
+    await asyncio.to_thread(thief.stop)
+    thief.close()
+    async with asyncio.timeout(PATIENCE_S):
+        await renewed.wait()
+
+
+async def until_equal(expected: object, read: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await read() != expected:  # noqa: ASYNC110 - nothing in the service tells a test when it may look
+            await asyncio.sleep(0.02)
+
+
+def threads_of_the_driver() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+
+
+class TestOpeningAndClosing:
+    """A session has a beginning and an end, and leaves nothing behind."""
+
+    async def test_a_service_that_does_not_answer_is_given_up_and_named(self) -> None:
+        before = threads_of_the_driver()
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            uri = f"zk+hierarchical://127.0.0.1:{silent.getsockname()[1]}/ledgers"
+            with pytest.raises(MetadataStoreError, match=r"answered within 0\.3 s") as caught:
+                await open_store(uri, rng=Random(7), connect_timeout_s=0.3)
+        assert uri in str(caught.value)
+        assert threads_of_the_driver() == before
+
+    async def test_opening_can_be_cancelled(self) -> None:
+        before = threads_of_the_driver()
+        opening = asyncio.ensure_future(open_store("zk://127.0.0.1:1", rng=Random(7)))
+        await asyncio.sleep(0.05)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert threads_of_the_driver() == before
+
+    async def test_closing_ends_the_threads_and_the_session(self, connect: Connect, zk: KazooClient) -> None:
+        before = threads_of_the_driver()
+        store = await connect()
+        await store.register_bookie("b:1", ADDRESS)
+        store.watch_ledger(5, print)
+        store.watch_bookies(print)
+        cancel = store.watch_ledger(6, print)
+        cancel()
+        assert len(threads_of_the_driver()) > len(before)
+        await store.aclose()
+        await store.aclose()
+        assert threads_of_the_driver() == before
+        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+    async def test_every_operation_of_a_closed_session_fails(self, connect: Connect) -> None:
+        store = await connect()
+        await store.aclose()
+        for attempt in (
+            store.generate_ledger_id(),
+            store.create_ledger(LEDGER),
+            store.read_ledger(5),
+            store.write_ledger(LEDGER, 0),
+            store.delete_ledger(5),
+            store.bookies(),
+            store.bookie_address("b:1"),
+            store.register_bookie("b:1", ADDRESS),
+            store.unregister_bookie("b:1"),
+            anext(aiter(store.list_ledgers())),
+        ):
+            with pytest.raises(ClientClosed):
+                await attempt
+        with pytest.raises(ClientClosed):
+            store.watch_ledger(5, print)
+        with pytest.raises(ClientClosed):
+            store.watch_bookies(print)
+
+    async def test_operations_under_way_end_when_the_session_is_closed(
+        self, connect: Connect, server: ZooKeeperServer
+    ) -> None:
+        store = await connect()
+        server.pause()
+        in_flight = asyncio.ensure_future(store.read_ledger(5))
+        await asyncio.sleep(0.01)
+        closing = asyncio.ensure_future(store.aclose())
+        with pytest.raises(ClientClosed, match="ledger 5"):
+            await in_flight
+        await closing
+
+    async def test_what_the_threads_say_after_the_loop_was_closed_is_dropped(
+        self, server: ZooKeeperServer, zookeeper_root: str
+    ) -> None:
+        target = ZooKeeperUri((server.address,), zookeeper_root)
+        kept: list[ZooKeeperMetadataStore] = []
+
+        async def abandon() -> None:
+            kept.append(
+                await connect_zookeeper(
+                    target, rng=Random(7), session_timeout_s=5, connect_timeout_s=20, initialise=True
+                )
+            )
+            kept[0].watch_bookies(print)
+            await kept[0].bookies()
+
+        await asyncio.to_thread(asyncio.run, abandon())
+        client = kept[0]._session._client
+        await asyncio.to_thread(client.create, f"{zookeeper_root}/available/b:1", b"", ephemeral=True)
+        await asyncio.to_thread(client.stop)
+        client.close()
+
+
+class TestLostConnections:
+    """A request that was in flight may or may not have been carried out."""
+
+    @pytest.mark.rule("W-49")
+    async def test_a_write_that_was_in_flight_has_an_unknown_outcome(
+        self, connect: Connect, server: ZooKeeperServer
+    ) -> None:
+        store = await connect()
+        created = await store.create_ledger(LEDGER)
+        server.pause()
+        with pytest.raises(MetadataOutcomeUnknown, match="ledger 5") as caught:
+            await store.write_ledger(created.metadata.closed(1, 1), created.version)
+        assert caught.value.retriable
+        server.resume()
+        # Whatever became of it, the next reader and the next writer agree on it.
+        present = await store.read_ledger(5)
+        assert (present.version, present.metadata.is_closed) in {(0, False), (1, True)}
+        assert (await store.write_ledger(present.metadata, present.version)).version == present.version + 1
+
+    async def test_a_write_that_was_never_sent_is_known_not_to_have_happened(
+        self, connect: Connect, server: ZooKeeperServer
+    ) -> None:
+        store = await connect(operation_timeout_s=0.4)
+        created = await store.create_ledger(LEDGER)
+        server.stop()
+        await until_equal(False, is_connected(store))
+        for attempt in (store.write_ledger(created.metadata.closed(1, 1), 0), store.delete_ledger(5)):
+            with pytest.raises(MetadataStoreError, match=r"no connection with zk://.* for 0\.4 s") as caught:
+                await attempt
+            assert not isinstance(caught.value, MetadataOutcomeUnknown)
+        server.start()
+        await until_equal(True, is_connected(store))
+        await asyncio.sleep(0.1)
+        assert await store.read_ledger(5) == created
+
+    async def test_reads_wait_for_the_connection_to_return(self, connect: Connect, server: ZooKeeperServer) -> None:
+        store = await connect(session_timeout_s=10)
+        created = await store.create_ledger(LEDGER)
+        server.stop()
+        reading = asyncio.ensure_future(store.read_ledger(5))
+        await asyncio.sleep(0.05)
+        assert not reading.done()
+        server.start()
+        assert await reading == created
+
+    @pytest.mark.rule("API-6")
+    @pytest.mark.parametrize("was_carried_out", [True, False])
+    async def test_a_creation_that_was_in_flight_is_repeated_and_recognised(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch, *, was_carried_out: bool
+    ) -> None:
+        store = await connect()
+        calls = lose_first_answer(store, "create_async", monkeypatch, was_carried_out=was_carried_out)
+        await store.create_ledger(replace(LEDGER, ledger_id=6))
+        calls.clear()
+        created = await store.create_ledger(LEDGER)
+        assert (calls, created.version) == (["lost", "answered"], 0)
+        assert await store.read_ledger(5) == created
+
+    @pytest.mark.rule("API-6")
+    async def test_without_a_token_a_creation_that_was_in_flight_has_an_unknown_outcome(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await connect()
+        old = replace(LEDGER, format_version=2)
+        await store.create_ledger(replace(old, ledger_id=6))
+        lose_first_answer(store, "create_async", monkeypatch, was_carried_out=True)
+        with pytest.raises(MetadataOutcomeUnknown, match="ledger 5"):
+            await store.create_ledger(old)
+        with pytest.raises(LedgerExists):
+            await store.create_ledger(old)
+
+    @pytest.mark.rule("DEL-2")
+    @pytest.mark.parametrize("was_carried_out", [True, False])
+    async def test_a_deletion_that_was_in_flight_is_repeated(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch, *, was_carried_out: bool
+    ) -> None:
+        store = await connect()
+        await store.create_ledger(LEDGER)
+        calls = lose_first_answer(store, "delete_async", monkeypatch, was_carried_out=was_carried_out)
+        await store.delete_ledger(5)
+        assert calls[:2] == ["lost", "answered"]
+        with pytest.raises(NoSuchLedger):
+            await store.read_ledger(5)
+
+    async def test_a_repeated_write_that_never_gets_an_answer_has_an_unknown_outcome_in_the_end(
+        self, connect: Connect, server: ZooKeeperServer
+    ) -> None:
+        store = await connect(operation_timeout_s=0.3)
+        await store.create_ledger(LEDGER)
+        server.pause()
+        with pytest.raises(MetadataOutcomeUnknown, match="ledger 5"):
+            await store.delete_ledger(5)
+        with pytest.raises(MetadataStoreError, match="ledger 5") as caught:
+            await store.read_ledger(5)
+        assert not isinstance(caught.value, MetadataOutcomeUnknown)
+
+    async def test_what_the_service_refuses_is_an_error_of_the_store(self, connect: Connect, zk: KazooClient) -> None:
+        store = await connect()
+        await store.create_ledger(LEDGER)
+        await asyncio.to_thread(forbid, zk, store._ledgers.path(5))
+        with pytest.raises(MetadataStoreError, match=r"ledger 5: zk://.* refused the request: NoAuthError"):
+            await store.read_ledger(5)
+
+    @pytest.mark.rule("NR-7")
+    async def test_watches_outlive_a_restart_of_the_service(
+        self, connect: Connect, server: ZooKeeperServer, zookeeper_root: str
+    ) -> None:
+        store = await connect(session_timeout_s=10)
+        created = await store.create_ledger(LEDGER)
+        heard: asyncio.Queue[Versioned | None] = asyncio.Queue()
+        store.watch_ledger(5, heard.put_nowait)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await heard.get() == created
+            server.stop()
+            await until_equal(False, is_connected(store))
+            server.start()
+            writer = await connect()
+            changed = await writer.write_ledger(created.metadata.with_state(LedgerState.IN_RECOVERY), created.version)
+            assert await heard.get() == changed
+            closed = await writer.write_ledger(changed.metadata.closed(1, 1), changed.version)
+            assert await heard.get() == closed
+
+
+class TestExpiredSessions:
+    """The service forgot this client, which opens a new session and makes good what was lost."""
+
+    async def test_bookies_are_registered_again_in_the_new_session(self, connect: Connect) -> None:
+        store, client = await connect(), await connect()
+        await store.register_bookie("a:1", ADDRESS)
+        await store.register_bookie("b:1", ADDRESS, read_only=True)
+        await store.register_bookie("c:1", ADDRESS)
+        await store.unregister_bookie("c:1")
+        expected = await client.bookies()
+        assert expected == BookieSets(("a:1",), ("b:1",))
+        before = store._session.session_id
+        for _ in range(2):
+            await expire(store)
+            await until_equal(expected, client.bookies)
+        assert store._session.session_id != before
+        await store.register_bookie("a:1", ADDRESS, read_only=True)
+        await store.unregister_bookie("b:1")
+        assert await client.bookies() == BookieSets((), ("a:1",))
+
+    @pytest.mark.rule("NR-7")
+    async def test_watched_ledgers_are_read_again(self, connect: Connect) -> None:
+        reader, writer = await connect(), await connect()
+        created = await writer.create_ledger(LEDGER)
+        heard: asyncio.Queue[Versioned | None] = asyncio.Queue()
+        reader.watch_ledger(5, heard.put_nowait)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await heard.get() == created
+            await expire(reader)
+            changed = await writer.write_ledger(created.metadata.with_state(LedgerState.IN_RECOVERY), created.version)
+            assert await heard.get() == changed
+            await writer.delete_ledger(5)
+            assert await heard.get() is None
+
+    @pytest.mark.rule("PL-1")
+    async def test_the_bookies_are_followed_on(self, connect: Connect) -> None:
+        reader, bookies = await connect(), await connect()
+        heard: asyncio.Queue[BookieSets] = asyncio.Queue()
+        reader.watch_bookies(heard.put_nowait)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await heard.get() == BookieSets()
+            await expire(reader)
+            await bookies.register_bookie("a:1", ADDRESS)
+            assert await heard.get() == BookieSets(("a:1",), ())
+
+    async def test_an_id_whose_session_is_still_known_is_waited_for(self, connect: Connect) -> None:
+        old, new = await connect(session_timeout_s=10), await connect(session_timeout_s=10)
+        await old.register_bookie("a:1", ADDRESS)
+        registering = asyncio.ensure_future(new.register_bookie("a:1", BookieAddress("elsewhere", 1)))
+        await new.bookies()
+        assert not registering.done()
+        await old.aclose()
+        await registering
+        assert await new.bookie_address("a:1") == BookieAddress("elsewhere", 1)
+
+    async def test_an_id_that_another_session_keeps_is_refused_in_the_end(self, connect: Connect) -> None:
+        old, new = await connect(), await connect(session_timeout_s=0.4)
+        await old.register_bookie("a:1", ADDRESS)
+        with pytest.raises(MetadataStoreError, match=r"bookie a:1: another session .* kept it for 0\.5 s"):
+            await new.register_bookie("a:1", ADDRESS)
+        await new.unregister_bookie("a:1")
+        assert await new.bookies() == BookieSets(("a:1",), ())
+        await new.register_bookie("b:1", ADDRESS)
+
+
+def is_connected(store: ZooKeeperMetadataStore) -> Callable[[], Awaitable[bool]]:
+    async def ask() -> bool:
+        return store._session._connected.is_set()
+
+    return ask
+
+
+def forbid(zk: KazooClient, path: str) -> None:
+    """Take away everybody's right to read a znode."""
+    zk.set_acls(path, [make_acl("world", "anyone", admin=True)])
+
+
+def lose_first_answer(
+    store: ZooKeeperMetadataStore, name: str, monkeypatch: pytest.MonkeyPatch, *, was_carried_out: bool
+) -> list[str]:
+    """Lose the answer, or the request itself, of every first of two requests of one kind."""
+    client = store._session._client
+    real = getattr(client, name)
+    calls: list[str] = []
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        if len(calls) % 2:
+            calls.append("answered")
+            return real(*arguments, **options)
+        calls.append("lost")
+        lost = client.handler.async_result()
+        if was_carried_out:
+            real(*arguments, **options).rawlink(lambda _: lost.set_exception(ConnectionLoss()))
+        else:
+            lost.set_exception(ConnectionLoss())
+        return lost
+
+    monkeypatch.setattr(client, name, start)
+    return calls
