@@ -54,6 +54,8 @@ class ServerConfig:
     write_low_water: int = 393_216
     #: How long an orderly stop waits for clients to take their last answers.
     close_timeout_s: float = 1.0
+    #: How long it waits for the registry to withdraw the announcement before it stops all the same.
+    unregister_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.write_low_water <= self.write_high_water:
@@ -356,6 +358,7 @@ class BookieServer:
             await asyncio.gather(registrar, return_exceptions=True)
         if self._registry is not None:
             try:
-                await self._registry.unregister_bookie(self.bookie.bookie_id)
-            except BookKeeperError as error:
+                async with asyncio.timeout(self.config.unregister_timeout_s):
+                    await self._registry.unregister_bookie(self.bookie.bookie_id)
+            except (BookKeeperError, TimeoutError) as error:
                 _log.warning("bookie %s cannot be unregistered: %s", self.bookie.bookie_id, error)

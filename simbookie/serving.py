@@ -1,0 +1,130 @@
+"""What a bookie process does: open the metadata store, serve one bookie until told to stop.
+
+The one place besides the command line that knows the real clock, real chance, and signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from bkclient.metadata.uri import open_store
+from simbookie.bookie import Bookie
+from simbookie.config import BookieConfig
+from simbookie.garbage import GarbageCollector
+from simbookie.server import BookieServer, ServerConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
+
+__all__ = ["BookieOptions", "run", "serve_bookie", "stop_signal", "uvloop_is_installed"]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class BookieOptions:
+    """Everything a bookie process is told; times in seconds. ``bookie_id`` defaults to ``host:port``."""
+
+    metadata_uri: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    bookie_id: str | None = None
+    advertised_host: str | None = None
+    session_timeout_s: float = 10.0
+    garbage_interval_s: float = 60.0
+    exit_with_stdin: bool = False
+    storage: MemoryStorageConfig = field(default_factory=MemoryStorageConfig)
+    bookie: BookieConfig = field(default_factory=BookieConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+
+
+def uvloop_is_installed() -> bool:
+    """Whether the faster event loop can be used."""
+    return importlib.util.find_spec("uvloop") is not None
+
+
+def run(main: Coroutine[Any, Any, Result], *, uvloop: bool) -> Result:
+    """Run ``main`` to its end on a fresh event loop, on uvloop's if wanted."""
+    if not uvloop:
+        with asyncio.Runner() as runner:
+            return runner.run(main)
+    import uvloop as uvloop_module  # noqa: PLC0415  optional
+
+    with asyncio.Runner(loop_factory=uvloop_module.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def stop_signal() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set from now on, instead of what they did."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer], None]) -> None:
+    """Serve until SIGINT or SIGTERM, then stop in order. ``on_ready`` is called once the bookie is registered.
+
+    Raises ``OSError`` if the address cannot be used and :class:`~bkclient.errors.BookKeeperError` if the metadata service
+    cannot.
+    """
+    stop = stop_signal()
+    if options.exit_with_stdin:
+        _stop_with_stdin(stop)
+    host = options.host
+    sock = socket.create_server((host, options.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    with sock:
+        port: int = sock.getsockname()[1]
+        advertised_host = options.advertised_host or host
+        bookie_id = options.bookie_id or f"{advertised_host}:{port}"
+        # no disk: this process is the machine, and nothing of it is left when it dies
+        bookie = Bookie(bookie_id, MemoryStorage(options.storage), options.bookie, wall_clock=time.time)
+        metadata = await open_store(
+            options.metadata_uri,
+            rng=random.SystemRandom(),
+            session_timeout_s=options.session_timeout_s,
+            initialise=True,
+        )
+        server = BookieServer(
+            bookie,
+            host,
+            port,
+            registry=metadata,
+            advertised_host=advertised_host,
+            config=options.server,
+            sock=sock,
+        )
+        collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage_interval_s).run())
+        try:
+            async with server:
+                on_ready(server)
+                await stop.wait()
+        finally:
+            collector.cancel()
+            await asyncio.gather(collector, return_exceptions=True)
+            await metadata.aclose()
+
+
+def _stop_with_stdin(stop: asyncio.Event) -> None:
+    """Set ``stop`` when standard input ends, that is when the process that holds its other end is gone."""
+    loop = asyncio.get_running_loop()
+    stdin = sys.stdin.fileno()
+
+    def read() -> None:
+        data = b""
+        with suppress(OSError):
+            data = os.read(stdin, 4096)
+        if not data:
+            loop.remove_reader(stdin)
+            stop.set()
+
+    loop.add_reader(stdin, read)

@@ -1,0 +1,134 @@
+"""The command line: help, wrong usage, what is printed, and how a command ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from simbookie.cli import app
+
+COMMANDS = ("bookie", "zookeeper", "cluster")
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_examples_and_exit_codes(command: str) -> None:
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert f"  bk-sim {command} --" in result.stdout
+    assert "Exit codes: 0 " in result.stdout
+    assert "--json" in result.stdout
+
+
+def test_help_says_that_nothing_is_durable() -> None:
+    assert "nothing is on disk" in invoke("bookie", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["bookie"], "--metadata"),
+        (["bookie", "--metadata", "etcd://x"], "none of the known schemes"),
+        (["bookie", "--metadata", "mem://", "--port", "70000"], "--port"),
+        (["bookie", "--metadata", "mem://", "--journal-sync-ms", "-1"], "--journal-sync-ms"),
+        (["bookie", "--metadata", "mem://", "--log-level", "loud"], "--log-level"),
+        (["cluster", "--bookies", "0"], "--bookies"),
+        (["zookeeper", "--port", "0"], "--port"),
+        (["no-such-command"], "no-such-command"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_names_the_mistake(arguments: list[str], complaint: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert result.stdout == ""
+
+
+def test_uvloop_must_be_installed_to_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simbookie.cli.uvloop_is_installed", lambda: False)
+    result = invoke("bookie", "--metadata", "mem://", "--uvloop")
+    assert result.exit_code == 2
+    assert "bkclient[fast]" in result.stderr
+
+
+def test_a_failure_is_exit_code_1_with_one_json_object() -> None:
+    result = invoke("bookie", "--metadata", "mem://", "--host", "203.0.113.1", "--json", "--no-uvloop")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert set(json.loads(result.stdout)["error"]) == {"type", "message"}
+
+
+@pytest.mark.parametrize("loop", ["--uvloop", "--no-uvloop"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_bookie_announces_itself_and_stops_in_order(loop: str, number: signal.Signals) -> None:
+    if loop == "--uvloop":
+        pytest.importorskip("uvloop")
+    command = [sys.executable, "-m", "simbookie.cli", "bookie", "--metadata", "mem://", "--id", "b7", "--json", loop]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            assert facts["port"] > 0
+            facts.pop("port")
+            assert facts == {
+                "bookie_id": "b7",
+                "host": "127.0.0.1",
+                "metadata": "mem://",
+                "pid": process.pid,
+                "durable": False,
+            }
+            process.send_signal(number)
+            rest, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (process.returncode, rest, errors) == (0, b"", b"")
+
+
+@pytest.mark.zookeeper
+@pytest.mark.usefixtures("java")
+def test_a_cluster_announces_itself_reports_a_dead_bookie_and_stops_everything() -> None:
+    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "2", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            facts = json.loads(process.stdout.readline())
+            assert set(facts) == {"metadata", "zookeeper", "log_dir", "bookies"}
+            assert [set(bookie) for bookie in facts["bookies"]] == [{"bookie_id", "host", "port", "pid", "log"}] * 2
+            victim = facts["bookies"][0]
+            subprocess.run(["kill", "-9", str(victim["pid"])], check=True)
+            assert f"bookie {victim['bookie_id']} died" in process.stderr.readline().decode()
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, rest, errors) == (0, b"", b"")
+
+
+@pytest.mark.zookeeper
+@pytest.mark.usefixtures("java")
+def test_zookeeper_announces_itself_and_stops() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "simbookie.cli", "zookeeper", "--port", str(port), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            assert facts["address"] == f"127.0.0.1:{port}"
+            assert facts["metadata"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
+            process.send_signal(signal.SIGTERM)
+            rest, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, rest) == (0, b"")
