@@ -65,10 +65,7 @@ class FrameBuffer:
                 self._replace(_BUFFER_SIZE)
         needed = self._size_of_next()
         if self._start + needed > len(self._data):
-            if needed > len(self._data):
-                self._replace(needed)
-            else:
-                self._move_to_front()
+            self._replace(needed)
         return self._view[self._end :]
 
     def commit(self, size: int) -> None:
@@ -122,13 +119,8 @@ class FrameBuffer:
             raise FrameTooLarge(size, self.max_frame_size)
         return size
 
-    def _move_to_front(self) -> None:
-        kept = self._end - self._start
-        self._data[:kept] = self._data[self._start : self._end]
-        self._start, self._end = 0, kept
-
     def _replace(self, capacity: int) -> None:
-        """Go on with a new buffer: one that has been handed out must not be resized."""
+        """Go on in a new buffer, at its front: one that has been handed out must not change under its user."""
         data = bytearray(max(capacity, _BUFFER_SIZE))
         kept = self._end - self._start
         if kept:

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.model import DigestType
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
+from bkclient.transport.tcp_link import _Stream
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import (
@@ -348,9 +350,56 @@ async def test_closing_while_connecting_leaves_no_task() -> None:
     outcomes.submit(add(1), "other")
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == len(before) + 2
-    await transport.aclose()
+    async with asyncio.timeout(5):
+        await transport.aclose()
     assert outcomes.codes == [Code.CLIENT_CLOSED] * 2
     assert asyncio.all_tasks() == before
+
+
+async def test_a_connection_made_after_closing_is_given_up() -> None:
+    transport = TcpTransport(AsyncMock(), rng=random.Random(1))
+    outcomes = Outcomes(transport)
+    outcomes.submit(add(0))
+    link = transport._links[3]["b"]
+    await transport.aclose()
+    stream, late = _Stream(link), Mock(spec=asyncio.Transport)
+    stream.connection_made(late)
+    late.abort.assert_called_once_with()
+    stream.connection_lost(None)
+    assert outcomes.codes == [Code.CLIENT_CLOSED]
+
+
+async def test_closing_waits_until_the_sockets_are_closed() -> None:
+    async with running() as bookie, transport_to(bookie) as outcomes:
+        outcomes.submit(add(0))
+        await outcomes.wait()
+        assert isinstance(outcomes.transport, TcpTransport)
+        (socket_end,) = outcomes.transport._links[3]["b"]._ends.values()
+        await outcomes.transport.aclose()
+        assert socket_end.done()
+
+
+async def test_there_is_one_timer_per_connection_however_many_requests_and_none_after_closing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running(keep_silent) as bookie, transport_to(bookie) as outcomes:
+        outcomes.submit(add(0))
+        await until(lambda: len(bookie.received) == 1)
+        loop = asyncio.get_running_loop()
+        timers = [timer for timer in timers_of(loop) if not timer.cancelled()]
+        for entry_id in range(1, 5):
+            outcomes.submit(add(entry_id))
+            await until(lambda: len(bookie.received) == entry_id + 1)  # noqa: B023 - awaited here
+        assert [timer for timer in timers_of(loop) if not timer.cancelled()] == timers
+        assert len(timers) == 1
+        await outcomes.transport.aclose()
+        assert timers[0].cancelled()
+
+
+def timers_of(loop: asyncio.AbstractEventLoop) -> list[asyncio.TimerHandle]:
+    """The timers that belong to streams, not those of the tests' own sleeping."""
+    scheduled: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]
+    return [timer for timer in scheduled if "_Stream" in repr(timer)]
 
 
 async def test_closing_before_the_connection_attempt_began_leaves_no_task() -> None:

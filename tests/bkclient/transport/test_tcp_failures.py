@@ -112,6 +112,16 @@ async def test_a_bookie_that_closes_its_side_only_is_given_up_too() -> None:
         await until(lambda: bookie.open == 0)
 
 
+async def test_a_bookie_that_closed_its_side_is_given_up_although_it_has_not_taken_everything() -> None:
+    async with running() as bookie, transport_to(bookie) as outcomes:
+        bookie.deaf = True
+        for entry_id in range(5):
+            outcomes.submit(add(entry_id, bytes(5_000_000)))
+        await until(lambda: len(bookie.connections) == 1)
+        bookie.connections[0].transport.write_eof()
+        assert await outcomes.wait(5) == [Code.BOOKIE_NOT_AVAILABLE] * 5
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [b"\x00\x00\x00\x02\xff\xff", (5 * 1024 * 1024 - 3).to_bytes(4, "big"), b"HTTP/1.1 400 Bad Request\r\n\r\n"],

@@ -82,6 +82,13 @@ def test_the_default_limit_is_five_mebibytes() -> None:
         list(buffer.feed((DEFAULT_MAX_FRAME_SIZE - 3).to_bytes(4, "big")))
 
 
+def test_a_whole_frame_over_a_small_limit_is_refused_also_behind_another_frame() -> None:
+    got: list[bytes] = []
+    with pytest.raises(FrameTooLarge):
+        got.extend(FrameBuffer(100).feed(frame(b"before") + frame(b"x" * 97)))
+    assert got == [b"before"]
+
+
 @pytest.mark.parametrize("limit", [100, 5000, 100 * KIB])
 def test_a_frame_over_the_limit_is_refused_on_its_prefix_after_the_frames_before_it(limit: int) -> None:
     buffer = FrameBuffer(limit)
@@ -119,15 +126,14 @@ def test_memory_is_64_kib_or_one_larger_frame_and_is_given_back() -> None:
 
 def test_bytes_are_moved_a_constant_number_of_times_however_small_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = 0
-    for name in ("_move_to_front", "_replace"):
-        original = getattr(FrameBuffer, name)
+    original = FrameBuffer._replace
 
-        def counting(self: FrameBuffer, *arguments: int, original: object = original) -> None:
-            nonlocal moved
-            moved += len(self)
-            original(self, *arguments)  # type: ignore[operator]
+    def counting(self: FrameBuffer, capacity: int) -> None:
+        nonlocal moved
+        moved += len(self)
+        original(self, capacity)
 
-        monkeypatch.setattr(FrameBuffer, name, counting)
+    monkeypatch.setattr(FrameBuffer, "_replace", counting)
     buffer = FrameBuffer()
     stream = (frame(bytes(300 * KIB)) + frame(b"x" * 99) * 3000) * 3
     for start in range(0, len(stream), 500):

@@ -174,6 +174,11 @@ def test_different_requests_have_different_match_bytes(one: Request, other: Requ
     assert v2.encode_request(one, 1).match != v2.encode_request(other, 1).match
 
 
+def test_answers_larger_than_an_acknowledgement_are_not_copied_to_look_for_one() -> None:
+    content = v2.encode_response(received_for(None), ReadResponse(Status.OK, 1, 0, E0))[4:]
+    assert v2.split_answer(content) == (b"", b"")
+
+
 def test_batch_reads_are_matched_by_their_request_id_alone() -> None:
     request = BatchReadRequest(1, 0, 2, 100)
     assert v2.encode_request(request, 1).match != v2.encode_request(request, 2).match
@@ -326,6 +331,7 @@ def test_requests_that_are_too_short_or_damaged_are_malformed(content: bytes) ->
         b"\x02\x07\x00\x00" + bytes(28) + b"\x00\x00\x00",
         b"\x02\x07\x00\x00" + bytes(28) + b"\x00\x00\x00\x02x",
         b"\x02\x07\x00\x00" + bytes(28) + b"\xff\xff\xff\xff",
+        b"\x02\x07\x00\x00" + bytes(28) + b"\xff\xff\xff\xfc",
         b"\x02\x07\x00\x00\x00\x00\x00\x01" + bytes(24) + b"\x00\x00\x00\x00",
     ],
 )

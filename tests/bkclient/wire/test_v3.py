@@ -351,7 +351,9 @@ def test_an_unknown_status_number_means_the_general_failure_of_the_operation(
         assert code_for_status(response.status, response.operation) is code
 
 
-def test_a_missing_status_is_malformed_not_unknown() -> None:
+def test_a_missing_status_or_one_that_is_no_number_is_malformed_not_unknown() -> None:
+    with pytest.raises(MalformedMessage):
+        v3.decode_response(header_field(Operation.ADD_ENTRY, 1) + b"\x12\x01x")
     with pytest.raises(MalformedMessage):
         v3.decode_response(header_field(Operation.ADD_ENTRY, 1))
     with pytest.raises(MalformedMessage):
