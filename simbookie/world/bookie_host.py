@@ -1,0 +1,136 @@
+"""A bookie on a host of the simulated world.
+
+The same :class:`simbookie.bookie.Bookie` that a TCP server serves. Its host gives it a process, a listener on the network and a
+registration in the metadata service, and takes them away again: a crash loses what the storage had not made safe and leaves the
+registration behind until its session times out; a restart replays the storage and registers anew once the old session has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bkclient.errors import BookKeeperError, ClientClosed
+from bkclient.metadata.base import BookieAddress
+from bkclient.wire.messages import Response
+from simbookie.bookie import Bookie, BookieState
+from simbookie.config import BookieConfig
+from simbookie.observer import BookieObserver
+from simbookie.storage.base import CrashMode, LedgerStorage
+from simbookie.storage.memory import MemoryDisk, MemoryStorage
+from simbookie.world.calls import RequestMessage, ResponseMessage
+from simbookie.world.errors import WorldError
+from simbookie.world.hosts import Host, World
+from simbookie.world.metadata import OpenSession, SimulatedMetadataStore
+from simbookie.world.network import ConnectionEnd
+
+__all__ = ["BookieHost"]
+
+#: The port in the registrations; nobody connects to it.
+_PORT = 3181
+
+
+class BookieHost(Host):
+    """A host with a bookie of the same name, started with the world and again by :meth:`restart`.
+
+    ``storage`` outlives crashes and is the bookie's for ever; without one, entries are kept in memory over a disk of their own.
+    ``open_session`` is what :class:`~simbookie.world.metadata.SimulatedMetadataStore` takes.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        *,
+        storage: LedgerStorage | None = None,
+        config: BookieConfig | None = None,
+        observer: BookieObserver | None = None,
+        open_session: OpenSession | None = None,
+    ) -> None:
+        super().__init__(world, name)
+        if storage is None:
+            storage = MemoryStorage(disk=MemoryDisk())
+        self.bookie = Bookie(name, storage, config, observer)
+        self.store: SimulatedMetadataStore | None = None
+        self._open_session = open_session
+        self._registered = asyncio.Event()
+        self._registration_changed = asyncio.Event()
+        self.bookie.watch_read_only(lambda _: self._registration_changed.set())
+        self._boot()
+
+    @property
+    def storage(self) -> LedgerStorage:
+        """Where the bookie keeps its entries."""
+        return self.bookie.storage
+
+    async def registered(self) -> None:
+        """Wait until the bookie serves and the metadata service knows it."""
+        await self._registered.wait()
+
+    def crash(self, mode: CrashMode = CrashMode.PROCESS) -> None:
+        """Kill the bookie; its storage keeps what survives this kind of crash. Idempotent."""
+        if not self.is_alive:
+            return
+        super().crash(mode)
+        self.store = None
+        self._registered.clear()
+        if self.bookie.state not in (BookieState.NEW, BookieState.STOPPED):
+            self.bookie.crash(mode)
+
+    def restart(self) -> None:
+        """Start the bookie again after a crash, with what its storage has kept."""
+        super().restart()
+        self._boot()
+
+    async def stop(self) -> None:
+        """Shut the bookie down in order: everything is saved and answered, the registration withdrawn, the process ends."""
+        if self.bookie.state is not BookieState.RUNNING or self.store is None:
+            raise WorldError(f"{self!r} is not running")
+        await self.world.join(self.spawn(self._stop, self.store))
+        self.crash()
+
+    async def _stop(self, store: SimulatedMetadataStore) -> None:
+        stopped = asyncio.Event()
+        self.bookie.shutdown(stopped.set)
+        await stopped.wait()
+        await store.aclose()
+
+    def _boot(self) -> None:
+        self._registration_changed = asyncio.Event()
+        self.world.loop.call_soon(self._start, context=self.process.context())
+
+    def _start(self) -> None:
+        self.bookie.start(self._serve)
+
+    def _serve(self) -> None:
+        world, process = self.world, self.process
+        world.network.listen(process, self._accept)
+        self.store = SimulatedMetadataStore(world, self, self._open_session)
+        world.loop.create_task(
+            self._keep_registered(self.store), name=f"registration of {self.name}", context=process.context()
+        )
+
+    async def _keep_registered(self, store: SimulatedMetadataStore) -> None:
+        address = BookieAddress(self.name, _PORT)
+        while True:
+            self._registration_changed.clear()
+            try:
+                await store.register_bookie(self.name, address, read_only=self.bookie.read_only)
+            except ClientClosed:
+                return
+            except BookKeeperError:
+                continue  # it took its time to fail
+            self._registered.set()
+            await self._registration_changed.wait()
+
+    def _accept(self, end: ConnectionEnd) -> None:
+        bookie, source = self.bookie, end.peer_name
+
+        def execute(message: RequestMessage) -> None:
+            request, call_id = message.request, message.call_id
+
+            def respond(response: Response) -> None:
+                end.send(ResponseMessage(call_id, request, response))
+
+            bookie.submit(request, respond, source=source)
+
+        end.on_message = execute

@@ -1,0 +1,114 @@
+"""What a virtual-time loop schedules: callbacks, timers, futures and tasks that know whose they are and have definite hashes.
+
+asyncio keeps tasks and futures in sets, which are walked through in the order of the hashes. An ordinary hash is an address and
+differs from run to run, so here it is a number that the loop counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Handle, TimerHandle
+from collections.abc import Coroutine
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from simbookie.world.process import Process, current_process
+
+__all__ = ["NumberedFuture", "NumberedTask", "OwnedHandle", "OwnedTimer"]
+
+T = TypeVar("T")
+
+
+class OwnedHandle(Handle):
+    """A callback, and whose it is."""
+
+    __slots__ = ("process",)
+
+    process: Process | None
+    _context: Context
+    _callback: Any
+    _args: Any
+
+    def __init__(
+        self, callback: object, args: tuple[Any, ...], loop: asyncio.AbstractEventLoop, context: Context | None
+    ) -> None:
+        # The fields of the base, without its questions: one of these is made for every callback.
+        if context is None:
+            context = copy_context()
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self.process = context.get(current_process)
+
+
+class OwnedTimer(TimerHandle):
+    """A callback at a time."""
+
+    __slots__ = ("process",)
+
+    process: Process | None
+    _context: Context
+    _callback: Any
+    _args: Any
+    _scheduled: bool
+
+    def __init__(
+        self,
+        when: float,
+        callback: object,
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        if context is None:
+            context = copy_context()
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+        self.process = context.get(current_process)
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class NumberedFuture(asyncio.Future[T]):
+    """A future that hashes to the number its loop gave it."""
+
+    __slots__ = ("number",)
+
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class NumberedTask(asyncio.Task[T]):
+    """A task that hashes to its number, and whose it is."""
+
+    __slots__ = ("number", "process")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        number: int,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        context: Context,
+    ) -> None:
+        self.number = number  # asyncio asks for the hash while it makes the task
+        self.process = context.get(current_process)
+        super().__init__(coroutine, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self.number

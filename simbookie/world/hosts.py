@@ -1,0 +1,248 @@
+"""Hosts, and the world they live in.
+
+::
+
+    with World(seed=7) as world:
+        writer = Host(world, "writer")
+
+        async def main() -> None:
+            task = writer.spawn(program)
+            await asyncio.sleep(3)
+            writer.crash()
+
+        world.run(main)
+
+``main`` is the director: it belongs to no host, injects faults and watches. Everything random comes from the seed, split by name
+(:meth:`World.rng`), and time is the loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
+
+from simbookie.storage.base import CrashMode
+from simbookie.world.errors import UnhandledErrors, WorldClosed, WorldError
+from simbookie.world.links import NetworkConfig
+from simbookie.world.loop import LoopLimits, VirtualTimeLoop
+from simbookie.world.metadata_service import METADATA_HOST, MetadataConfig, SimulatedMetadataService
+from simbookie.world.network import Network
+from simbookie.world.process import Process, ProcessState
+from simbookie.world.rng import split
+
+__all__ = ["Host", "World"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class World:
+    """One simulated run: loop, network, metadata service and hosts, all decided by ``seed``. A context manager.
+
+    Hosts may be added before and during :meth:`run`. After :meth:`close` nothing happens any more.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        network: NetworkConfig | None = None,
+        metadata: MetadataConfig | None = None,
+        limits: LoopLimits | None = None,
+    ) -> None:
+        self.seed = seed
+        self.loop = VirtualTimeLoop(limits)
+        self.network = Network(self.loop, seed, network)
+        self.metadata = SimulatedMetadataService(self.loop, seed, metadata)
+        self.hosts: dict[str, Host] = {}
+        self._context = Context()
+        self._tasks: dict[asyncio.Task[Any], Process] = {}
+        self._ends: dict[Process, asyncio.Future[None]] = {}
+        self._is_closing = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def rng(self, name: str) -> Random:
+        """The stream of chance that belongs to ``name``; a new generator at its start with every call."""
+        return split(self.seed, name)
+
+    def clock_us(self) -> int:
+        """Microseconds of virtual time since the start of the run.
+
+        Raises :class:`~simbookie.world.errors.WorldClosed` while the world is torn down: nothing that happens then is part of the
+        run, and nothing must be recorded.
+        """
+        if self._is_closing:
+            raise WorldClosed("the run is over")
+        return round(self.loop.time() * 1e6)
+
+    # ----------------------------------------------------------------------------------------------------------- run
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run ``main`` as the director and return its result; the run ends with it, whatever hosts are still doing.
+
+        Raises what ``main`` raises, and :class:`~simbookie.world.errors.WorldError` where the run itself failed: nothing can
+        happen any more (``Deadlock``), a limit was reached, or a callback or task failed and nobody took notice
+        (``UnhandledErrors``). May be called again to go on with the same world.
+        """
+        task = self.loop.create_task(main(), name="main", context=self._context)
+        result = self.loop.run_until_complete(task)
+        self._raise_unretrieved()
+        return result
+
+    def spawn(
+        self,
+        host: Host | str,
+        function: Callable[[Unpack[Ts]], Coroutine[Any, Any, T]],
+        *args: *Ts,
+        name: str | None = None,
+    ) -> asyncio.Task[T]:
+        """Run ``function`` on ``host``, in its present life. See :meth:`join` for how to wait for it."""
+        process = self._host(host).process
+        if not process.is_alive:
+            raise WorldError(f"{process} cannot run anything")
+        shown = name if name is not None else getattr(function, "__qualname__", "task")
+        task = self.loop.create_task(function(*args), name=shown, context=process.context())
+        self._tasks[task] = process
+        return task
+
+    async def join(self, *tasks: asyncio.Task[Any]) -> None:
+        """Wait until each of the spawned ``tasks`` has ended or its process has; raises what the first failed one raised."""
+        for task in tasks:
+            process = self._tasks[task]
+            if process.is_alive and not task.done():
+                end = self._ends.get(process)
+                if end is None:
+                    end = self._ends[process] = self.loop.create_future()
+                await asyncio.wait((task, end), return_when=asyncio.FIRST_COMPLETED)
+            if task.done() and not task.cancelled():
+                task.result()
+
+    def close(self) -> None:
+        """End the world. Idempotent. Whatever is suspended is unwound without an effect."""
+        self._is_closing = True
+        try:
+            self.loop.close()
+        finally:
+            self._is_closing = False
+
+    def _raise_unretrieved(self) -> None:
+        errors, self.loop.unretrieved = self.loop.unretrieved, []
+        for task, process in self._tasks.items():
+            # asyncio's own note that nobody has asked for the exception yet
+            if task.done() and getattr(task, "_log_traceback", False):
+                error = task.exception()
+                assert error is not None
+                errors.append((f"{process.host_name}: {task.get_name()}", error))
+        if errors:
+            raise UnhandledErrors(errors) from errors[0][1]
+
+    # --------------------------------------------------------------------------------------------------------- hosts
+
+    def crash(self, host: Host | str, mode: CrashMode = CrashMode.PROCESS) -> None:
+        """See :meth:`Host.crash`."""
+        self._host(host).crash(mode)
+
+    def pause(self, host: Host | str) -> None:
+        """See :meth:`Host.pause`."""
+        self._host(host).pause()
+
+    def resume(self, host: Host | str) -> None:
+        """See :meth:`Host.resume`."""
+        self._host(host).resume()
+
+    def restart(self, host: Host | str) -> None:
+        """See :meth:`Host.restart`."""
+        self._host(host).restart()
+
+    def _host(self, host: Host | str) -> Host:
+        return self.hosts[host] if isinstance(host, str) else host
+
+    def process_ended(self, process: Process) -> None:
+        """Wake those who wait for ``process``; called by its host."""
+        end = self._ends.pop(process, None)
+        if end is not None and not end.done():
+            end.set_result(None)
+
+
+class Host:
+    """A machine of the world, named uniquely, on which one process lives at a time."""
+
+    def __init__(self, world: World, name: str) -> None:
+        if name in world.hosts or name == METADATA_HOST:
+            raise WorldError(f"there is a host {name!r} already")
+        self.world = world
+        self.name = name
+        self.process = Process(name)
+        self._crash_listeners: dict[Callable[[], None], None] = {}
+        world.hosts[name] = self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.process.state.name}, incarnation {self.incarnation}>"
+
+    @property
+    def incarnation(self) -> int:
+        """Counts the lives of the host from 1."""
+        return self.process.incarnation
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process lives here, even if it is paused."""
+        return self.process.is_alive
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is paused."""
+        return self.process.state is ProcessState.PAUSED
+
+    def spawn(
+        self, function: Callable[[Unpack[Ts]], Coroutine[Any, Any, T]], *args: *Ts, name: str | None = None
+    ) -> asyncio.Task[T]:
+        """See :meth:`World.spawn`."""
+        return self.world.spawn(self, function, *args, name=name)
+
+    def crash(self, mode: CrashMode = CrashMode.PROCESS) -> None:
+        """Kill the process: nothing of it executes from now on, not even a ``finally`` block. Idempotent.
+
+        ``PROCESS``: the machine lives on and resets the connections. ``POWER_LOSS``: the machine falls silent until
+        :meth:`restart`.
+        """
+        process = self.process
+        if not process.is_alive:
+            return
+        self.world.loop.kill(process)
+        self.world.network.process_killed(process, power_loss=mode is CrashMode.POWER_LOSS)
+        listeners, self._crash_listeners = self._crash_listeners, {}
+        for listener in listeners:
+            listener()
+        self.world.process_ended(process)
+
+    def pause(self) -> None:
+        """Let the process execute nothing until :meth:`resume`: no timer, no reply. What comes due is deferred."""
+        self.world.loop.pause(self.process)
+
+    def resume(self) -> None:
+        """Let the paused process go on, first with everything that came due meanwhile, in order."""
+        self.world.loop.resume(self.process)
+
+    def restart(self) -> None:
+        """Begin a new life after a crash; what runs in it has to be spawned anew."""
+        if self.process.is_alive:
+            raise WorldError(f"{self!r} lives; crash it first")
+        self.process = Process(self.name, self.incarnation + 1)
+        self.world.network.power_on(self.name)
+
+    def on_crash(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` when the present life ends in a crash, as code of the world; returns what undoes this."""
+        self._crash_listeners[listener] = None
+        return lambda: self._crash_listeners.pop(listener, None)

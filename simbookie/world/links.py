@@ -1,0 +1,81 @@
+"""The ways between hosts: their chances, what blocks them, and the count of what became of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simbookie.world.rng import split
+
+__all__ = ["Link", "NetworkConfig", "NetworkCounters"]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """The chances of a link. Times in seconds, probabilities from 0 to 1."""
+
+    #: What every message takes at least.
+    latency_s: float = 0.000_3
+    #: A message takes up to this much more, evenly distributed.
+    jitter_s: float = 0.000_4
+    #: How likely a message is one of the slow ones, which take up to ``slow_s`` more.
+    slow_probability: float = 0.0
+    slow_s: float = 0.2
+    loss_probability: float = 0.0
+    duplicate_probability: float = 0.0
+    #: Whether messages arrive in the order in which they were sent.
+    fifo: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("latency_s", "jitter_s", "slow_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"network: {name} must not be negative, is {getattr(self, name)}")
+        for name in ("slow_probability", "loss_probability", "duplicate_probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"network: {name} must be from 0 to 1, is {getattr(self, name)}")
+
+
+@dataclass(slots=True)
+class NetworkCounters:
+    """What became of the messages of a run; control traffic of connections is not counted."""
+
+    sent: int = 0
+    #: Arrived at a living process, copies included.
+    delivered: int = 0
+    #: Copies made, by chance or on purpose.
+    duplicated: int = 0
+    #: Lost by chance.
+    lost: int = 0
+    #: Lost on purpose.
+    dropped: int = 0
+    delayed: int = 0
+    held: int = 0
+    #: Stopped by a blocked link.
+    blocked: int = 0
+    #: Arrived where nobody is any more: a dead process, a closed or reset connection, a machine without power.
+    discarded: int = 0
+    #: Connections established, refused, and broken while in use.
+    connected: int = 0
+    refused: int = 0
+    broken: int = 0
+
+
+class Link:
+    """The way from one host to another. ``config`` overrides the network's, while it is set."""
+
+    __slots__ = ("blocked", "config", "destination", "keep", "last_arrival", "random", "source", "waiters")
+
+    def __init__(self, source: str, destination: str, seed: int) -> None:
+        self.source = source
+        self.destination = destination
+        self.config: NetworkConfig | None = None
+        self.blocked = False
+        #: Whether messages that it stops arrive later instead of never.
+        self.keep = False
+        #: Who waits for it to be unblocked.
+        self.waiters: list[Callable[[], None]] = []
+        self.last_arrival = 0.0
+        self.random = split(seed, f"link {source}->{destination}").random
+
+    def __repr__(self) -> str:
+        return f"<Link {self.source}->{self.destination}{' blocked' if self.blocked else ''}>"

@@ -1,0 +1,380 @@
+"""An asyncio event loop in virtual time.
+
+The clock stands still while anything is ready to run, and jumps to the next timer when nothing is. So a simulated hour takes as
+long as what happens in it, and time depends on the program alone. The loop runs ordinary asyncio and anyio code. What it promises
+beyond asyncio's own contract:
+
+* **Order.** Ready callbacks run first in, first out; timers by their time, those of the same time in the order in which they
+  were set.
+* **Hashes.** Tasks and futures hash to a number counted per loop, so sets of them have a definite order.
+* **Ownership.** Every callback belongs to the process in whose context it was scheduled (:mod:`simbookie.world.process`); those
+  of killed processes are dropped, those of paused ones deferred.
+* **An end.** When nothing can happen any more the run fails with :class:`~simbookie.world.errors.Deadlock`; limits on callbacks
+  and on virtual time end runs that would go on for ever. A callback that raises ends the run.
+* **Isolation.** Sockets, threads, signals, subprocesses and executors are refused.
+
+A killed process must not run its ``finally`` blocks, but Python runs them when it destroys a suspended coroutine. So everything
+that a killed process left behind is kept until :meth:`VirtualTimeLoop.close`, when the run is over. There it is unwound, with
+whatever it does failing in the closed world, and silently.
+
+Not modelled: clocks of single hosts that are off or drift (:meth:`VirtualTimeLoop.time` is the place), callbacks that take time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+import math
+import warnings
+from asyncio import Handle, TimerHandle
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer
+from simbookie.world.determinism import deterministic_anyio
+from simbookie.world.errors import (
+    Deadlock,
+    RealWorldRefused,
+    StepLimitReached,
+    TimeLimitReached,
+    UnhandledErrors,
+    WorldError,
+)
+from simbookie.world.process import Process, ProcessState, current_process
+from simbookie.world.teardown import dead_silence, unwind
+
+__all__ = ["LoopLimits", "VirtualTimeLoop"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_RUNNING: Final = ProcessState.RUNNING
+_PAUSED: Final = ProcessState.PAUSED
+_KILLED: Final = ProcessState.KILLED
+
+#: Cancelled timers are swept out when there are more than this and they are the majority.
+_CANCELLED_TIMERS_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """When a run is given up: callbacks executed, and seconds of virtual time."""
+
+    steps: int = 50_000_000
+    seconds: float = 30 * 86_400.0
+
+    def __post_init__(self) -> None:
+        if not (self.steps > 0 and self.seconds > 0):
+            raise ValueError(f"limits must be positive, are {self.steps} steps and {self.seconds} s")
+
+
+class VirtualTimeLoop(asyncio.BaseEventLoop):
+    """The event loop of one simulated run. Runs in one thread, with no other loop running there."""
+
+    #: Tells patches of other libraries that real threads have no place here.
+    is_virtual: Final = True
+
+    _closed: bool
+    _stopping: bool
+    _check_closed: Callable[[], None]
+
+    def __init__(self, limits: LoopLimits | None = None) -> None:
+        super().__init__()
+        self.set_debug(False)  # the environment must not decide how a run goes
+        self.limits = limits if limits is not None else LoopLimits()
+        #: Callbacks executed so far.
+        self.steps = 0
+        #: What tasks raised that nobody ever looked at: ``(whose and which, what)``.
+        self.unretrieved: list[tuple[str, BaseException]] = []
+        self._failures: list[tuple[str, BaseException]] = []
+        self._now = 0.0
+        self._numbers = count(1)
+        self._task_numbers = count(1)
+        self._ready: deque[OwnedHandle | OwnedTimer] = deque()
+        self._timers: list[tuple[float, int, OwnedTimer]] = []
+        self._cancelled_timers = 0
+        self._graveyard: list[object] = []
+        self._asyncgen_owners: dict[int, Process | None] = {}
+
+    # --------------------------------------------------------------------------------------------------------- clock
+
+    def time(self) -> float:
+        """Seconds of virtual time since the loop was made."""
+        return self._now
+
+    # ----------------------------------------------------------------------------------------------------- schedule
+
+    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Handle:
+        """Run ``callback`` after everything that is ready now."""
+        if self._closed:
+            self._check_closed()
+        handle = OwnedHandle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> TimerHandle:
+        """Run ``callback`` at ``when`` on the loop's clock."""
+        if self._closed:
+            self._check_closed()
+        timer = OwnedTimer(when, callback, args, self, context)
+        if when < math.inf:
+            heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        elif when == math.inf:
+            timer._scheduled = False  # noqa: SLF001  it will never be due
+        else:
+            raise ValueError(f"a timer needs a time, not {when}")
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> TimerHandle:
+        """Run ``callback`` in ``delay`` seconds."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, timer: TimerHandle) -> None:
+        if timer._scheduled:  # type: ignore[attr-defined]  # noqa: SLF001
+            self._cancelled_timers += 1
+            if self._cancelled_timers > _CANCELLED_TIMERS_MAX and 2 * self._cancelled_timers > len(self._timers):
+                # the timer that is being cancelled does not say so yet
+                self._timers = [item for item in self._timers if not (item[2]._cancelled or item[2] is timer)]  # noqa: SLF001
+                heapq.heapify(self._timers)
+                self._cancelled_timers = 0
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future with a deterministic hash."""
+        future: NumberedFuture[Any] = NumberedFuture(loop=self)
+        future.number = next(self._numbers)
+        return future
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """A task with a deterministic hash, and name unless it is given one; task factories are not supported."""
+        self._check_closed()
+        if context is None:
+            context = copy_context()
+        shown = f"task-{next(self._task_numbers)}" if name is None else str(name)
+        return NumberedTask(coro, next(self._numbers), loop=self, name=shown, context=context)  # type: ignore[arg-type]
+
+    # ----------------------------------------------------------------------------------------------------- processes
+
+    def enter(self, process: Process, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """Call ``callback`` as code of ``process``: at once if it is running, at its resumption if it is paused.
+
+        For the world's own callbacks, when something arrives at a process. Nothing happens if the process was killed.
+        """
+        if process.state is _RUNNING:
+            process.context().run(callback, *args)
+        elif process.state is _PAUSED:
+            process.deferred.append(OwnedHandle(callback, args, self, process.context()))
+
+    def pause(self, process: Process) -> None:
+        """Let ``process`` execute nothing until :meth:`resume`."""
+        if process.state is not _RUNNING:
+            raise WorldError(f"{process} cannot be paused")
+        process.state = _PAUSED
+
+    def resume(self, process: Process) -> None:
+        """Let a paused process go on, first with what came due meanwhile, in that order."""
+        if process.state is not _PAUSED:
+            raise WorldError(f"{process} is not paused")
+        process.state = _RUNNING
+        # in front, because whatever of this process is ready now came due later
+        self._ready.extendleft(reversed(process.deferred))  # type: ignore[arg-type]
+        process.deferred.clear()
+
+    def kill(self, process: Process) -> None:
+        """End ``process``: nothing of it executes from now on. Idempotent."""
+        if process.state is _KILLED:
+            return
+        process.state = _KILLED
+        self._graveyard += process.deferred
+        process.deferred.clear()
+        # a task that nothing refers to any more would be destroyed, and its coroutine unwound
+        self._graveyard += [task for task in self._pending_tasks() if task.process is process]
+
+    def pending_tasks(self) -> list[str]:
+        """A description of each unfinished task of a living process, in the order of creation."""
+        return [_describe(task) for task in self._pending_tasks() if task.process is None or task.process.is_alive]
+
+    def _pending_tasks(self) -> list[NumberedTask[Any]]:
+        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, NumberedTask)]
+        return sorted(tasks, key=lambda task: task.number)
+
+    # ----------------------------------------------------------------------------------------------------------- run
+
+    def run_forever(self) -> None:
+        """Run until stopped, without the cyclic garbage collector: it comes at moments that depend on all of the process."""
+        was_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            with deterministic_anyio():
+                super().run_forever()
+        finally:
+            if was_collecting:
+                gc.enable()
+
+    def _run_once(self) -> None:
+        """Run what is ready; if nothing is, first jump to the next timer."""
+        ready = self._ready
+        if not ready and not self._stopping:
+            self._advance()
+        timers, now = self._timers, self._now
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False  # noqa: SLF001
+            if timer._cancelled:  # noqa: SLF001
+                self._cancelled_timers -= 1
+            else:
+                ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:  # noqa: SLF001
+                continue
+            process = handle.process
+            if process is not None and process.state is not _RUNNING:
+                (process.deferred if process.state is _PAUSED else self._graveyard).append(handle)
+                continue
+            self.steps += 1
+            try:
+                handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001  as asyncio's own handles do
+                self._callback_failed(handle, error)
+        if self._failures:
+            failures, self._failures = self._failures, []
+            raise UnhandledErrors(failures) from failures[0][1]
+        if self.steps > self.limits.steps:
+            raise StepLimitReached(f"{self.steps} callbacks ran within {self._now:.6f} s", self.pending_tasks())
+
+    def _advance(self) -> None:
+        """Move the clock to the next timer of anyone alive."""
+        timers = self._timers
+        while timers:
+            timer = timers[0][2]
+            if timer._cancelled:  # noqa: SLF001
+                self._cancelled_timers -= 1
+            elif timer.process is not None and timer.process.state is _KILLED:
+                self._graveyard.append(timer)
+            else:
+                break
+            timer._scheduled = False  # noqa: SLF001
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock(f"nothing can happen any more at {self._now:.6f} s", self.pending_tasks())
+        when = timers[0][0]
+        if when > self.limits.seconds:
+            raise TimeLimitReached(
+                f"nothing happens before {when:.6f} s, the limit is {self.limits.seconds} s", self.pending_tasks()
+            )
+        self._now = max(self._now, when)
+
+    def _callback_failed(self, handle: OwnedHandle | OwnedTimer, error: BaseException) -> None:
+        name = getattr(handle._callback, "__qualname__", type(handle._callback).__name__)  # noqa: SLF001
+        self._failures.append((f"{_owner(handle.process)}: {name}", error))
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Take note of an error: one that was reported here on purpose ends the run, as one that a callback raised does.
+
+        What a task raised and nobody ever looked at goes to :attr:`unretrieved`. Plain futures may fail unseen.
+        """
+        future, error = context.get("future"), context.get("exception")
+        if self._closed or not isinstance(error, BaseException):
+            return
+        if future is None:
+            self._failures.append((f"{_owner(current_process.get())}: {context.get('message')}", error))
+        elif isinstance(future, NumberedTask):
+            self.unretrieved.append((f"{_owner(future.process)}: {future.get_name()}", error))
+
+    # ---------------------------------------------------------------------------------------------- async generators
+
+    def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        self._asyncgen_owners[id(agen)] = current_process.get()
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        owner = self._asyncgen_owners.pop(id(agen), None)
+        if self._closed:
+            return  # a generator that is not closed here is destroyed without being unwound
+        if owner is not None and not owner.is_alive:
+            self._graveyard.append(agen)
+        else:
+            context = owner.context() if owner is not None else Context()
+            self.call_soon(self._close_asyncgen, agen, context=context)
+
+    def _close_asyncgen(self, agen: AsyncGenerator[Any, Any]) -> None:
+        self.create_task(agen.aclose(), name="close of an abandoned generator")
+
+    # ----------------------------------------------------------------------------------------------------------- end
+
+    def close(self) -> None:
+        """End the world: forget everything that was to come and unwind what is left. Idempotent.
+
+        Suspended coroutines, of killed processes too, are unwound here, because Python cannot destroy them otherwise. What
+        they do meanwhile cannot schedule anything, and what they raise is dropped.
+        """
+        if self._closed or self.is_running():
+            super().close()
+            return
+        tasks = self._pending_tasks()
+        handles: list[object] = [*self._ready, *(timer for _, _, timer in self._timers)]
+        super().close()
+        self._timers.clear()
+        with dead_silence():
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+                unwind(task.get_coro())
+            self._graveyard.clear()
+            del handles, tasks
+
+    def __del__(self) -> None:
+        if not self._closed:
+            warnings.warn(f"unclosed simulated world {self!r}", ResourceWarning, source=self, stacklevel=1)
+
+
+def _owner(process: Process | None) -> str:
+    if process is None:
+        return "world"
+    return f"{process.host_name} (paused)" if process.state is _PAUSED else process.host_name
+
+
+def _describe(task: NumberedTask[Any]) -> str:
+    """Whose task it is, its name, and where it waits."""
+    place: Any = task.get_coro()
+    program = getattr(place, "__qualname__", type(place).__name__)
+    frame = None
+    while place is not None:
+        frame = getattr(place, "cr_frame", None) or getattr(place, "gi_frame", None) or frame
+        place = getattr(place, "cr_await", None) or getattr(place, "gi_yieldfrom", None)
+    where = f" at {frame.f_code.co_qualname}, line {frame.f_lineno}" if frame is not None else ""
+    return f"{_owner(task.process)}: {task.get_name()} ({program}){where}"
+
+
+def _refuse(name: str) -> Any:
+    def refused(_self: VirtualTimeLoop, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise RealWorldRefused(f"loop.{name}")
+
+    return refused
+
+
+for _name in (
+    *("add_reader", "add_signal_handler", "add_writer", "call_soon_threadsafe", "connect_accepted_socket"),
+    *("connect_read_pipe", "connect_write_pipe", "create_connection", "create_datagram_endpoint", "create_server"),
+    *("create_unix_connection", "create_unix_server", "getaddrinfo", "getnameinfo", "remove_reader"),
+    *("remove_signal_handler", "remove_writer", "run_in_executor", "sendfile", "set_default_executor"),
+    *("set_task_factory", "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom"),
+    *("sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto", "start_tls", "subprocess_exec"),
+    "subprocess_shell",
+):
+    setattr(VirtualTimeLoop, _name, _refuse(_name))

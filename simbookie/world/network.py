@@ -1,0 +1,438 @@
+"""A network between named hosts, with everything that goes wrong in one.
+
+Processes *connect* to hosts on which another process *listens* and exchange messages over the connection. Messages are Python
+objects; they are not copied, so nobody may change one that was sent.
+
+Each ordered pair of hosts is a :class:`Link` with its own chance: latency with jitter and an occasional slow tail, loss,
+duplication. On a FIFO link (the default, as with TCP) messages arrive in the order in which they were sent; on others each
+travels on its own. A blocked link carries nothing, in one direction only: silently, so that those who wait for an answer run
+into their timeouts. Single messages are picked by :meth:`Network.intercept`.
+
+Connections die as those of TCP do. A process that is killed while its machine lives takes its connections along: the other ends
+hear of it after the time a message takes, unless the way is blocked. A machine without power says nothing; its old connections
+are found dead when something arrives on them after it is back. What was sent before the sender died may arrive at any time; what
+arrives for a process that is dead does not reach its successor.
+
+A message takes four random numbers from its link, whatever becomes of it. So adding or removing a fault shifts the chances of the
+later messages of a link by nothing, and those of other links never.
+
+Not modelled: bandwidth, congestion, partial messages, and the retransmission of lost data, only that of connection attempts.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Final
+
+from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Match
+from simbookie.world.links import Link, NetworkConfig, NetworkCounters
+from simbookie.world.loop import VirtualTimeLoop
+from simbookie.world.process import Process
+
+__all__ = ["Accept", "ConnectionEnd", "Network"]
+
+#: When an attempt to connect is repeated: after this time, then after twice as much, and so on.
+_CONNECT_RETRY_S: Final = 1.0
+
+Accept = Callable[["ConnectionEnd"], None]
+_Parcel = tuple[Link, "ConnectionEnd", object]
+
+
+class ConnectionEnd:
+    """One end of a connection, in the hands of ``process``.
+
+    Whoever holds it sets ``on_message`` and, to learn that the connection broke, ``on_lost``; both are called as code of the
+    process. ``peer_name`` is the host at the other end.
+    """
+
+    __slots__ = ("_link", "_network", "is_closed", "is_cut", "on_lost", "on_message", "peer", "peer_name", "process")
+
+    def __init__(self, network: Network, process: Process, peer_name: str) -> None:
+        self.process = process
+        self.peer_name = peer_name
+        self.on_message: Callable[[Any], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
+        self.peer: ConnectionEnd | None = None
+        #: Nothing goes out here any more. What the other end sent before it closed may still come in.
+        self.is_closed = False
+        #: The connection was reset on its way: what is under way to this end never arrives.
+        self.is_cut = False
+        self._network = network
+        self._link = network.link(process.host_name, peer_name)
+
+    def __repr__(self) -> str:
+        return f"<ConnectionEnd {self.process.host_name} to {self.peer_name}{' closed' if self.is_closed else ''}>"
+
+    def send(self, message: object) -> None:
+        """Send ``message`` to the other end. Does nothing on a closed connection, nor for a killed process."""
+        process = self.process
+        if self.is_closed or not process.is_alive:
+            return
+        if process.is_running:
+            peer = self.peer
+            assert peer is not None, "a connection is used once it is established"
+            self._network.transmit(self._link, peer, message)
+        else:
+            self._network.loop.enter(process, self.send, message)
+
+    def close(self) -> None:
+        """Give the connection up: nothing arrives here any more, the other end hears of it, ``on_lost`` is not called."""
+        self.on_message = None
+        if not self.is_closed:
+            self._network.close_end(self)
+
+    def take(self, message: object) -> None:
+        """Hand ``message`` to whoever holds this end; called by the network."""
+        if self.on_message is not None:
+            self.on_message(message)
+
+
+class _Attempt:
+    """An attempt to connect, until it succeeds, is refused or given up."""
+
+    def __init__(
+        self,
+        network: Network,
+        process: Process,
+        host: str,
+        on_open: Callable[[ConnectionEnd], None],
+        on_refused: Callable[[], None],
+    ) -> None:
+        self.process = process
+        self.host = host
+        #: Both ends, once somebody has accepted.
+        self.ends: tuple[ConnectionEnd, ConnectionEnd] | None = None
+        self.is_over = False
+        self._is_open = False
+        self._network = network
+        self._on_open = on_open
+        self._on_refused = on_refused
+        self._retry: TimerHandle | None = None
+
+    def knock(self, retry_s: float) -> None:
+        """Ask for a connection, and again after ``retry_s`` without an answer."""
+        if self.is_over or not self.process.is_alive:
+            return
+        network = self._network
+        network.signal(network.link(self.process.host_name, self.host), network.establish, self)
+        self._retry = network.loop.call_later(retry_s, self.knock, 2 * retry_s, context=network.context)
+
+    def opened(self, end: ConnectionEnd) -> None:
+        """The other side has accepted."""
+        if self._is_open:
+            return  # it said so before
+        if end.is_closed:
+            self.refused()
+        elif self.is_over or not self.process.is_alive:
+            self._network.close_end(end)
+        else:
+            self._is_open = True
+            self.give_up()
+            self._network.opened(end)
+            self._network.loop.enter(self.process, self._on_open, end)
+
+    def refused(self) -> None:
+        """The other side has refused."""
+        if not self.is_over:
+            self.give_up()
+            self._network.counters.refused += 1
+            self._network.loop.enter(self.process, self._on_refused)
+
+    def give_up(self) -> None:
+        """Try no more and call nobody. Idempotent."""
+        self.is_over = True
+        if self._retry is not None:
+            self._retry.cancel()
+
+
+class Network:
+    """All links, connections and listeners of a world. Its chances come from ``seed``, split per link."""
+
+    def __init__(self, loop: VirtualTimeLoop, seed: int, config: NetworkConfig | None = None) -> None:
+        self.loop = loop
+        #: The chances of all links that have none of their own; may be replaced at any time.
+        self.config = config if config is not None else NetworkConfig()
+        self.counters = NetworkCounters()
+        self._seed = seed
+        #: That of no process: what the network does is done by the world.
+        self.context = Context()
+        self._links: dict[tuple[str, str], Link] = {}
+        self._listeners: dict[str, tuple[Process, Accept]] = {}
+        self._powered_off: dict[str, None] = {}
+        self._ends: dict[Process, dict[ConnectionEnd, None]] = {}
+        self._at_departure: list[Interception[Action]] = []
+        self._at_arrival: list[Interception[Action]] = []
+
+    def link(self, source: str, destination: str) -> Link:
+        """The way from ``source`` to ``destination``."""
+        link = self._links.get((source, destination))
+        if link is None:
+            link = self._links[source, destination] = Link(source, destination, self._seed)
+        return link
+
+    # -------------------------------------------------------------------------------------------------------- faults
+
+    def block(self, source: str, destination: str, *, keep: bool = False) -> None:
+        """Let nothing through from ``source`` to ``destination``, neither what is sent from now on nor what is under way.
+
+        With ``keep`` it arrives after :meth:`unblock` instead of being lost, as TCP's retransmissions see to.
+        """
+        link = self.link(source, destination)
+        link.blocked = True
+        link.keep = keep
+
+    def unblock(self, source: str, destination: str) -> None:
+        """Let messages through again. Idempotent."""
+        link = self.link(source, destination)
+        link.blocked = link.keep = False
+        waiters, link.waiters = link.waiters, []
+        for waiter in waiters:
+            self.loop.call_soon(waiter, context=self.context)
+
+    def partition(self, *groups: tuple[str, ...], keep: bool = False) -> None:
+        """Block every link between hosts of different ``groups``, both ways. Hosts in no group are not affected."""
+        for index, group in enumerate(groups):
+            others = [name for other in (*groups[:index], *groups[index + 1 :]) for name in other]
+            for source in group:
+                for destination in others:
+                    self.block(source, destination, keep=keep)
+
+    def heal(self) -> None:
+        """Unblock all links."""
+        for link in list(self._links.values()):
+            if link.blocked:
+                self.unblock(link.source, link.destination)
+
+    def intercept(
+        self, match: Match, action: Action, *, limit: int | None = None, at_arrival: bool = False
+    ) -> Interception[Action]:
+        """Do ``action`` to the messages that ``match``, the first ``limit`` ones if there is a limit.
+
+        Looked at when a message is sent, or ``at_arrival`` right before it is delivered. Of several interceptions that match,
+        the one made first acts.
+        """
+        interception = Interception(match, action, limit)
+        interceptions = self._at_arrival if at_arrival else self._at_departure
+        interceptions[:] = [other for other in interceptions if not other.is_removed]
+        interceptions.append(interception)
+        return interception
+
+    def reset_connections(self, host: str, other: str) -> int:
+        """Break all connections between two hosts, as a firewall does: both ends hear of it, what is under way is lost.
+
+        Returns how many there were.
+        """
+        broken = 0
+        for process, ends in list(self._ends.items()):
+            for end in list(ends) if process.host_name == host else ():
+                peer = end.peer
+                if end.peer_name != other or peer is None:
+                    continue
+                broken += 1
+                for side in (end, peer):
+                    side.is_cut = True
+                    self.signal(self.link(side.peer_name, side.process.host_name), self._break, side)
+        return broken
+
+    # --------------------------------------------------------------------------------------------------- connections
+
+    def listen(self, process: Process, accept: Accept) -> None:
+        """Accept connections to the host of ``process``: ``accept`` is called with each, as code of the process."""
+        self._listeners[process.host_name] = (process, accept)
+
+    def connect(
+        self,
+        process: Process,
+        host: str,
+        on_open: Callable[[ConnectionEnd], None],
+        on_refused: Callable[[], None],
+    ) -> Callable[[], None]:
+        """Connect ``process`` to whoever listens on ``host``; returns what gives the attempt up.
+
+        ``on_open`` gets the established connection. ``on_refused`` is called where nobody listens. Where the network or the
+        machine is silent neither is called, though the attempt is repeated: the caller sets the limit.
+        """
+        attempt = _Attempt(self, process, host, on_open, on_refused)
+        attempt.knock(_CONNECT_RETRY_S)
+        return attempt.give_up
+
+    def establish(self, attempt: _Attempt) -> None:
+        """Answer an attempt to connect that has arrived; called by the attempt."""
+        listener = self._listeners.get(attempt.host)
+        if attempt.host in self._powered_off or attempt.is_over:
+            return
+        back = self.link(attempt.host, attempt.process.host_name)
+        if listener is None or not listener[0].is_alive:
+            self.signal(back, attempt.refused)
+            return
+        process, accept = listener
+        if attempt.ends is None or attempt.ends[0].process is not process:
+            server = ConnectionEnd(self, process, attempt.process.host_name)
+            client = ConnectionEnd(self, attempt.process, attempt.host)
+            server.peer, client.peer = client, server
+            attempt.ends = (server, client)
+            self._ends.setdefault(process, {})[server] = None
+            self.loop.enter(process, accept, server)
+        self.signal(back, attempt.opened, attempt.ends[1])
+
+    def opened(self, end: ConnectionEnd) -> None:
+        """Note that the client's side of a connection stands; called by the attempt."""
+        self.counters.connected += 1
+        self._ends.setdefault(end.process, {})[end] = None
+
+    def close_end(self, end: ConnectionEnd) -> None:
+        """Close one end and tell the other."""
+        self._forget(end)
+        if end.peer is not None:
+            self.signal(self.link(end.process.host_name, end.peer_name), self._break, end.peer)
+
+    def process_killed(self, process: Process, *, power_loss: bool = False) -> None:
+        """Break the connections of a process that was killed; with ``power_loss`` nobody is told."""
+        listener = self._listeners.get(process.host_name)
+        if listener is not None and listener[0] is process:
+            del self._listeners[process.host_name]
+        if power_loss:
+            self._powered_off[process.host_name] = None
+        for end in list(self._ends.pop(process, ())):
+            end.is_closed = True
+            if end.peer is not None and not power_loss:
+                self.signal(self.link(process.host_name, end.peer_name), self._break, end.peer)
+
+    def power_on(self, host: str) -> None:
+        """Let the machine answer again. Idempotent."""
+        self._powered_off.pop(host, None)
+
+    def _break(self, end: ConnectionEnd) -> None:
+        """The news that a connection is dead arrive at ``end``."""
+        if end.is_closed or not end.process.is_alive:
+            return
+        self._forget(end)
+        self.counters.broken += 1
+        if end.on_lost is not None:
+            self.loop.enter(end.process, end.on_lost)
+
+    def _forget(self, end: ConnectionEnd) -> None:
+        end.is_closed = True
+        ends = self._ends.get(end.process)
+        if ends is not None:
+            ends.pop(end, None)
+
+    # ------------------------------------------------------------------------------------------------------ messages
+
+    def transmit(self, link: Link, end: ConnectionEnd, message: object) -> None:
+        """Send ``message`` over ``link`` to ``end``; called by the end that sends."""
+        counters, random = self.counters, link.random
+        counters.sent += 1
+        config = link.config or self.config
+        latency = config.latency_s + config.jitter_s * random()
+        slow, luck, copy_latency = random(), random(), config.latency_s + config.jitter_s * random()
+        if slow < config.slow_probability:
+            latency += config.slow_s * (slow / config.slow_probability)
+        action: Action | None = None
+        if self._at_departure:
+            action = self._intercepted(self._at_departure, link, end, message, latency)
+            if action in (Fate.DROP, Fate.HOLD):
+                return
+        if link.blocked:
+            self._stop(link, end, message, latency)
+            return
+        copies = 0
+        if action is None:
+            if luck < config.loss_probability:
+                counters.lost += 1
+                return
+            copies = int(luck >= 1 - config.duplicate_probability)
+        elif isinstance(action, Duplicate):
+            copies = action.copies
+        if isinstance(action, Delay):
+            counters.delayed += 1
+            self.loop.call_later(latency + action.seconds, self._arrive, link, end, message, context=self.context)
+        else:
+            self._schedule(latency, self._arrive, link, end, message)
+        for number in range(1, copies + 1):
+            counters.duplicated += 1
+            self.loop.call_later(
+                latency + number * copy_latency, self._arrive, link, end, message, context=self.context
+            )
+
+    def _schedule(
+        self, latency: float, arrive: Callable[[Link, ConnectionEnd, object], None], *parcel: *_Parcel
+    ) -> None:
+        """Call ``arrive`` after ``latency``; on a FIFO link, not before what was sent before."""
+        link = parcel[0]
+        when = self.loop.time() + latency
+        if (link.config or self.config).fifo:
+            when = link.last_arrival = max(when, link.last_arrival)
+        self.loop.call_at(when, arrive, *parcel, context=self.context)
+
+    def _intercepted(
+        self, interceptions: list[Interception[Action]], link: Link, end: ConnectionEnd, message: object, latency: float
+    ) -> Action | None:
+        """The action for a message, if one is meant for it. What is dropped or held is dealt with here."""
+        for interception in interceptions:
+            if interception.matches(link.source, link.destination, message):
+                action = interception.action
+                if action is Fate.DROP:
+                    self.counters.dropped += 1
+                elif action is Fate.HOLD:
+                    self.counters.held += 1
+                    interception.hold(lambda: self._send_on(link, end, message, latency))
+                return action
+        return None
+
+    def _send_on(self, link: Link, end: ConnectionEnd, message: object, latency: float) -> None:
+        """Let a message that was stopped travel on, past every interception and chance."""
+        if link.blocked:
+            self._stop(link, end, message, latency)
+        else:
+            self._schedule(latency, self._deliver, link, end, message)
+
+    def _stop(self, link: Link, end: ConnectionEnd, message: object, latency: float) -> None:
+        self.counters.blocked += 1
+        if link.keep:
+            link.waiters.append(lambda: self._send_on(link, end, message, latency))
+
+    def _arrive(self, link: Link, end: ConnectionEnd, message: object) -> None:
+        if self._at_arrival:
+            action = self._intercepted(self._at_arrival, link, end, message, 0.0)
+            if action in (Fate.DROP, Fate.HOLD):
+                return
+            if isinstance(action, Delay):
+                self.counters.delayed += 1
+                self.loop.call_later(action.seconds, self._deliver, link, end, message, context=self.context)
+                return
+            if isinstance(action, Duplicate):
+                self.counters.duplicated += action.copies
+                for _ in range(action.copies):
+                    self._deliver(link, end, message)
+        self._deliver(link, end, message)
+
+    def _deliver(self, link: Link, end: ConnectionEnd, message: object) -> None:
+        if link.blocked:
+            self._stop(link, end, message, 0.0)
+            return
+        process = end.process
+        if process.is_alive and not end.is_cut:
+            self.counters.delivered += 1
+            self.loop.enter(process, end.take, message)
+            return
+        self.counters.discarded += 1
+        if end.peer is not None and process.host_name not in self._powered_off:
+            self.signal(self.link(process.host_name, end.peer_name), self._break, end.peer)
+
+    def signal(self, link: Link, callback: Callable[..., None], *args: object) -> None:
+        """Send what keeps connections going: like a message, but unaffected by chance, and lost on a blocked link."""
+        if link.blocked:
+            return
+        config = link.config or self.config
+        when = self.loop.time() + config.latency_s + config.jitter_s / 2
+        if config.fifo:
+            when = link.last_arrival = max(when, link.last_arrival)
+
+        def arrive() -> None:
+            if not link.blocked:
+                callback(*args)
+
+        self.loop.call_at(when, arrive, context=self.context)

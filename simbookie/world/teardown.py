@@ -1,0 +1,47 @@
+"""Getting rid of suspended coroutines once their world has ended.
+
+Python cannot destroy a suspended coroutine without unwinding it: ``finally`` blocks run, whatever they do. During a run that
+would be the revival of a killed process, so the loop keeps what is suspended until the end. Then it is unwound here, silently.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+__all__ = ["dead_silence", "unwind"]
+
+#: How often an unwinding coroutine may wait for something before it is abandoned.
+_UNWINDING_AWAITS_MAX: Final = 100
+
+
+def unwind(coroutine: Any) -> None:
+    """Close ``coroutine``, whatever it raises and however often it tries to wait for something on its way."""
+    for _ in range(_UNWINDING_AWAITS_MAX):
+        try:
+            coroutine.close()
+        except RuntimeError as error:
+            if "ignored GeneratorExit" in str(error):
+                continue  # it waits for something once more
+        except BaseException:  # noqa: BLE001, S110  nobody is left who could be told
+            pass
+        return
+
+
+@contextmanager
+def dead_silence() -> Iterator[None]:
+    """No running event loop, for what is unwound must not find that of whoever closes the world; no warning, no complaint."""
+    running = _get_running_loop()
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    _set_running_loop(None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        _set_running_loop(running)
+        sys.unraisablehook = hook
