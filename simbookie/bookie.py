@@ -148,6 +148,7 @@ class Bookie:
         def serve() -> None:
             self._table, self._reads, self._polls = table, reads, polls
             self._pending_adds = 0
+            self._update_read_only()
             self.state = BookieState.RUNNING
             self._accepts = True
             self.incarnation += 1

@@ -118,7 +118,10 @@ class LedgerStorage(Protocol):
         ...
 
     def open(self, on_open: Callable[[], None], on_space: SpaceListener) -> None:
-        """Load what survived, then call ``on_open`` (possibly before returning). Everything loaded counts as durable."""
+        """Load what survived, then call ``on_open`` (possibly before returning). Everything loaded counts as durable.
+
+        ``on_space`` is called after every change of whether there is space, beginning with there being some.
+        """
         ...
 
     def shutdown(self, on_closed: Callable[[], None]) -> None:

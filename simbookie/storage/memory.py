@@ -195,8 +195,8 @@ class MemoryStorage:
         self._journal = GroupCommit(self.disk, self.config.journal, position)
         self._instant = GroupCommit(None, JournalConfig())
         self._on_space = on_space
-        on_open()
         self._check_space()
+        on_open()
 
     def shutdown(self, on_closed: Callable[[], None]) -> None:
         """Flush and sync the journal; entries that bypassed it are saved too."""

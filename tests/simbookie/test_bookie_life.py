@@ -187,6 +187,20 @@ async def test_a_full_disk_is_read_only_from_the_start(kit: Any) -> None:
     assert not bench.bookie.read_only
 
 
+def test_a_bookie_that_lost_what_filled_its_disk_is_writable_again(kit: Any, virtually: Virtually) -> None:
+    async def story() -> None:
+        bench = kit.Bench(capacity_bytes=100, journal=SLOW)
+        modes: list[bool] = []
+        bench.bookie.watch_read_only(modes.append)
+        bench.submit(kit.add(1, 0, payload=bytes(66)))
+        bench.bookie.crash()
+        bench.bookie.start()
+        assert modes == [True, False]
+        assert not bench.bookie.read_only
+
+    virtually(story)
+
+
 # --------------------------------------------------------------------------------------------------------------- observer
 
 
