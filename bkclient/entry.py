@@ -90,7 +90,10 @@ class _EntryCall:
             machine = self._machine
             self.future.set_exception(
                 error_for(
-                    machine.code, ledger_id=self._request.ledger_id, entry_id=machine.entry_id, bookie_id=bookie_id
+                    machine.code,
+                    ledger_id=self._request.ledger_id,
+                    entry_id=machine.entry_id,
+                    bookie_id=machine.code_from,
                 )
             )
 

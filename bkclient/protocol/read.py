@@ -35,7 +35,7 @@ class EntryRead:
     """One read of one entry. Ask :meth:`to_ask` after construction and after every answer.
 
     ``code`` is the result to report once ``outcome`` is not WAITING (R-13): any specific error outranks
-    BOOKIE_NOT_AVAILABLE, which outranks explicit negatives.
+    BOOKIE_NOT_AVAILABLE, which outranks explicit negatives. ``code_from`` is the replica that gave it.
     """
 
     __slots__ = (
@@ -46,6 +46,7 @@ class EntryRead:
         "_negatives_to_deny",
         "_replicas",
         "code",
+        "code_from",
         "entry_id",
         "outcome",
     )
@@ -62,9 +63,10 @@ class EntryRead:
         self.entry_id = entry_id
         self.outcome = ReadOutcome.WAITING
         self.code: int = Code.OK
+        self.code_from: BookieId | None = None
         # Old metadata may name a bookie twice; it has one answer to give.
         self._replicas = tuple(dict.fromkeys(replicas))
-        self._negatives_to_deny = negatives_to_deny or len(self._replicas)
+        self._negatives_to_deny = min(negatives_to_deny or len(self._replicas), len(self._replicas))
         self._is_parallel = parallel
         self._asked = 0
         self._answered = 0
@@ -96,25 +98,25 @@ class EntryRead:
             return self.outcome
         self._answered |= bit
         if code == Code.OK:
-            self.code = Code.OK
+            self.code, self.code_from = code, bookie_id
             self.outcome = ReadOutcome.FOUND
             return self.outcome
-        self._note_error(code)
+        self._note_error(code, bookie_id)
         if code in EXPLICIT_NEGATIVES:
             self._denied |= bit
             if self._denied.bit_count() >= self._negatives_to_deny:
-                self.code = code
+                self.code, self.code_from = code, bookie_id
                 self.outcome = ReadOutcome.ABSENT
                 return self.outcome
         if self._answered.bit_count() == len(self._replicas):
             self.outcome = ReadOutcome.FAILED
         return self.outcome
 
-    def _note_error(self, code: int) -> None:
+    def _note_error(self, code: int, bookie_id: BookieId) -> None:
         current = self.code
         if (
             current == Code.OK
             or current in EXPLICIT_NEGATIVES
             or (current == Code.BOOKIE_NOT_AVAILABLE and code not in EXPLICIT_NEGATIVES)
         ):
-            self.code = code
+            self.code, self.code_from = code, bookie_id
