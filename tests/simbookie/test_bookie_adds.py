@@ -113,6 +113,7 @@ async def test_force_needs_neither_a_ledger_nor_a_key(kit: Any) -> None:
 # -------------------------------------------------------------------------------------------------------------- fencing
 
 
+@pytest.mark.rule("BK-4")
 @pytest.mark.rule("D1")
 @pytest.mark.rule("D13")
 async def test_a_fenced_ledger_refuses_adds_and_takes_recovery_adds(kit: Any) -> None:
