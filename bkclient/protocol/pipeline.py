@@ -124,7 +124,7 @@ class AddPipeline(ABC):
             if code != Code.OK:
                 self._on_failure_after_completion(bookie_id, entry_id)
             return
-        position = self._position_of(bookie_id, entry_id, add.ensemble)
+        position = self._position_of(bookie_id, entry_id, add.ensemble, add.acknowledged)
         if position is None:
             return  # W-14: it was replaced meanwhile, so its answer counts for nothing.
         if code == Code.OK:
@@ -142,15 +142,18 @@ class AddPipeline(ABC):
     def _on_failure_after_completion(self, bookie_id: BookieId, entry_id: int) -> None:
         if entry_id > self.last_add_confirmed:
             return  # The add was drained: nobody needs the bookie for it any more.
-        position = self._position_of(bookie_id, entry_id, self.ensemble)
+        position = self._position_of(bookie_id, entry_id, self.ensemble, 0)
         if position is not None:
             self._on_late_failure(position, bookie_id)
 
-    def _position_of(self, bookie_id: BookieId, entry_id: int, ensemble: Ensemble) -> int | None:
+    def _position_of(self, bookie_id: BookieId, entry_id: int, ensemble: Ensemble, acknowledged: int) -> int | None:
+        found = None
         for position in self.sizes.write_set(entry_id):
             if ensemble[position] == bookie_id:
-                return position
-        return None
+                found = position
+                if not acknowledged >> position & 1:
+                    break  # else look on: old metadata may name a bookie twice, and it answers once for each place
+        return found
 
     # Completion --------------------------------------------------------------------------------------------------
 

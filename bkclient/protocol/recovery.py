@@ -18,7 +18,8 @@ Where this differs from the Java client, and why it may:
 * Recovery reads ask the whole write set at once instead of one replica after the other, so one hung bookie costs nothing.
 * The LAC that written-back entries carry is frozen at the value recovery started from. An advancing one could let a
   reader see, on the word of this recovery, an entry that a concurrent recovery closes the ledger without.
-* A bookie that fails a write-back and has no replacement is done without as long as an ack quorum remains.
+* A bookie that fails a write-back and has no replacement is done without as long as an ack quorum remains; and it is
+  not offered another place in the same recovery, so there are at most as many replacements as bookies.
 * When nothing was recovered, the final length is read from the entry at the LAC (REC-14 is approximate there).
 """
 
@@ -123,6 +124,7 @@ class RecoveryMachine(AddPipeline):
         self._end_found = False
         self._new_ensembles: dict[int, Ensemble] = {}
         self._given_up: set[int] = set()
+        self._failed_bookies: set[BookieId] = set()
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -148,7 +150,7 @@ class RecoveryMachine(AddPipeline):
 
     def on_update_done(self, update: MetadataUpdate) -> None:
         """A metadata update that :meth:`RecoveryPorts.run_update` was given has ended."""
-        if update is not self._update or self.phase in (RecoveryPhase.DONE, RecoveryPhase.FAILED):
+        if update is not self._update:
             return
         self._update = None
         if update.error is not None:
@@ -216,8 +218,6 @@ class RecoveryMachine(AddPipeline):
         outcome = read.on_reply(bookie_id, code)
         if self.phase is RecoveryPhase.MEASURING:
             self._on_measured(read, length)
-        elif self.phase is not RecoveryPhase.READING or outcome is ReadOutcome.WAITING:
-            return
         elif outcome is ReadOutcome.FOUND:
             self._ports.entry_decided(entry_id, Verdict.POSITIVE, (bookie_id,))
             self._write_back(payload, length)
@@ -225,7 +225,7 @@ class RecoveryMachine(AddPipeline):
             self._ports.entry_decided(entry_id, Verdict.NEGATIVE, read.deniers)
             self._end_found = True
             self._close_if_written_back()
-        else:
+        elif outcome is ReadOutcome.FAILED:
             self._ports.entry_decided(entry_id, Verdict.UNKNOWN, ())
             self._fail(read.code, f"entry {entry_id} can be neither read nor ruled out")
 
@@ -241,7 +241,7 @@ class RecoveryMachine(AddPipeline):
         self._ports.send_add(add, bookie_id)
 
     def _confirm(self, add: PendingAdd) -> None:  # noqa: ARG002
-        if self._read is None and self.phase is RecoveryPhase.READING:
+        if self._read is None:  # the limit was reached
             self._read_next()
         self._close_if_written_back()
 
@@ -250,8 +250,15 @@ class RecoveryMachine(AddPipeline):
 
     def _on_bookies_failed(self, failures: Mapping[int, BookieId]) -> None:
         """Replace the failed bookies in memory, from LAC + 1 on (REC-27)."""
+        self._failed_bookies.update(failures.values())
         try:
-            ensemble = replace_failed(self.metadata.ledger_id, self.ensemble, failures, self._ports.replace_bookie)
+            ensemble = replace_failed(
+                self.metadata.ledger_id,
+                self.ensemble,
+                failures,
+                self._ports.replace_bookie,
+                failed_before=self._failed_bookies,
+            )
         except NotEnoughBookies as error:
             self._do_without(failures, error)
             return
@@ -276,7 +283,7 @@ class RecoveryMachine(AddPipeline):
     # Closing -----------------------------------------------------------------------------------------------------
 
     def _close_if_written_back(self) -> None:
-        if self.phase is not RecoveryPhase.READING or not self._end_found or self.pending_count:
+        if not self._end_found or self.pending_count:
             return
         if self._recovered_entries == 0 and self.last_add_confirmed >= 0:
             self._begin_measuring()
