@@ -1,0 +1,85 @@
+"""An acknowledgement rests on an ack quorum of the bookies that the store names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from scenarios.checker.base import Family, Handler
+from scenarios.checker.facts import SYNCED
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["AckHasQuorum"]
+
+
+class AckHasQuorum(Family):
+    """An acknowledgement rests on an ack quorum (A2) that had the entry on disk (D7).
+
+    A2: at every APP_ACK of ``e``, Qa distinct bookies of ``ws(e, M)`` had answered OK to that writer, ``M`` being the
+    metadata *stored* at that moment. One latitude makes this sound: other clients may change what is stored between the
+    answer and the moment the application hears of it (a recovery that closes, with bookies it replaced; a
+    re-replicator), so anything stored since this writer's own last change is as good. The writer's own changes are
+    never excused.
+
+    D7: Qa of these bookies had the entry durable, if the acknowledgement says durable. Only bookies that were seen to
+    make entries durable at all are held to it, since a bookie without a journal never says so.
+    """
+
+    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "A2": (
+            "AckHasQuorum",
+            "an acknowledged entry has Qa good answers from its write set under the stored metadata",
+        ),
+        "D7": ("DurableBeforeAck", "the bookies an acknowledgement rests on had made the entry durable before"),
+    }
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Acknowledgements; the answers are kept by the facts."""
+        return {Kind.APP_ACK: self.on_ack}
+
+    def on_ack(self, event: Event) -> None:
+        """Count the answers the acknowledgement rests on."""
+        stored = self.facts.stored
+        if stored is None:
+            return
+        entry = event.fields["entry"]
+        stream = self.facts.writers.get((event.actor, event.fields["incarnation"]))
+        answers = stream.answers.get(entry, {}) if stream is not None else {}
+        self.checked["A2"] += 1
+        write_set = stored.write_set(entry)
+        quorum = [bookie for bookie in write_set if bookie in answers]
+        if len(quorum) < stored.ack_quorum_size:
+            for older in self.facts.metadata.writer_versions(event.actor):
+                if older.is_sound:
+                    quorum = [bookie for bookie in older.write_set(entry) if bookie in answers]
+                    if len(quorum) >= older.ack_quorum_size:
+                        break
+            else:
+                self.broken(
+                    "A2",
+                    f"entry {entry} was acknowledged to the application of {event.actor} with good answers from "
+                    f"{', '.join(sorted(answers)) or 'nobody'}; its write set is {', '.join(write_set)}, of which "
+                    f"{stored.ack_quorum_size} must have stored it",
+                    stored.seq,
+                    event.seq,
+                    *answers.values(),
+                )
+                return
+        if event.fields["durable"]:
+            self._check_durable(event, entry, quorum, stored.ack_quorum_size, answers)
+
+    def _check_durable(
+        self, event: Event, entry: int, quorum: list[str], ack_quorum_size: int, answers: Mapping[str, int]
+    ) -> None:
+        copies = self.facts.copies.get(entry, {})
+        syncing = self.facts.syncing
+        unsafe = [bookie for bookie in quorum if bookie in syncing and not copies.get(bookie, 0) & SYNCED]
+        self.checked["D7"] += 1
+        if len(quorum) - len(unsafe) < ack_quorum_size:
+            self.broken(
+                "D7",
+                f"entry {entry} was acknowledged to the application of {event.actor} as durable, but "
+                f"{', '.join(unsafe)} answered before the entry was on disk",
+                event.seq,
+                *(answers[bookie] for bookie in unsafe),
+            )

@@ -1,0 +1,287 @@
+"""What several invariant families need to know about one ledger, kept once.
+
+Everything here follows from the events alone. Where it is used to accuse, it errs towards the accused: a bookie that ever
+lost an entry counts as lost for good, an answer counts for its bookie whatever became of the ensemble since, and a recovery
+that cannot be told from another one of the same client is not judged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scenarios.checker import codes
+from scenarios.checker.metadata import Metadata, MetadataTimeline
+from scenarios.history.schema import Event
+
+__all__ = ["LOST", "STORED", "SYNCED", "Ack", "AddStream", "LedgerFacts", "RecoveryRun"]
+
+#: What is known of the copy of one entry on one bookie: there now; made durable at some time; lost at some time.
+STORED: Final = 1
+SYNCED: Final = 2
+LOST: Final = 4
+
+
+class Ack:
+    """An acknowledgement that an application got."""
+
+    __slots__ = ("actor", "content", "is_durable", "seq")
+
+    def __init__(self, seq: int, actor: str, content: int | None, *, is_durable: bool) -> None:
+        self.seq = seq
+        self.actor = actor
+        self.content = content
+        self.is_durable = is_durable
+
+
+class AddStream:
+    """The good answers to the adds of one writer incarnation, or of one recovery.
+
+    ``confirmed`` is the highest entry such that it and everything above ``base`` have Qa answers from distinct bookies: no
+    client may take more than that for confirmed.
+    """
+
+    __slots__ = ("answers", "base", "confirmed")
+
+    def __init__(self, base: int = -1) -> None:
+        self.answers: dict[int, dict[str, int]] = {}
+        self.base = base
+        self.confirmed = base
+
+    def on_answer(self, entry: int, bookie: str, seq: int, ack_quorum_size: int) -> None:
+        """``bookie`` stored ``entry``."""
+        answers = self.answers.get(entry)
+        if answers is None:
+            answers = self.answers[entry] = {}
+        answers.setdefault(bookie, seq)
+        if entry == self.confirmed + 1 and len(answers) >= ack_quorum_size:
+            following: dict[str, int] | None = answers
+            while following is not None and len(following) >= ack_quorum_size:
+                self.confirmed += 1
+                following = self.answers.get(self.confirmed + 1)
+
+    def rebase(self, base: int) -> None:
+        """The stream turns out to start after ``base``."""
+        self.base = self.confirmed = base
+
+
+class RecoveryRun:
+    """One recovery by one client, from the beginning of its fencing on."""
+
+    __slots__ = (
+        "adds",
+        "ensemble",
+        "fence_lac",
+        "fenced",
+        "first_entry",
+        "first_read",
+        "first_read_seq",
+        "frozen_lac",
+        "negative",
+        "negative_seq",
+        "seq",
+        "unknown_seq",
+        "version",
+    )
+
+    def __init__(self, event: Event) -> None:
+        fields = event.fields
+        self.seq = event.seq
+        self.version: int = fields["version"]
+        self.first_entry: int = fields["first_entry"]
+        #: The last fragment's ensemble: whom to fence, and whom to ask.
+        self.ensemble = tuple(fields["bookies"].split(","))
+        #: Bookies whose answer to a fencing read proves them fenced, with the event.
+        self.fenced: dict[str, int] = {}
+        self.fence_lac = -1
+        self.first_read: int | None = None
+        self.first_read_seq = -1
+        self.negative: int | None = None
+        self.negative_seq = -1
+        self.unknown_seq = -1
+        self.frozen_lac: int | None = None
+        self.adds = AddStream()
+
+
+class LedgerFacts:
+    """The shared state of one ledger.
+
+    ``metadata`` is what the store holds. ``copies[entry][bookie]`` combines :data:`STORED`, :data:`SYNCED` and :data:`LOST`.
+    ``confirmed`` is the highest entry that anybody may take for confirmed. ``syncing`` names bookies that were seen to make
+    entries durable, in whatever ledger.
+    """
+
+    def __init__(self, ledger: int, syncing: set[str]) -> None:
+        self.ledger = ledger
+        self.metadata = MetadataTimeline()
+        self.acked: dict[int, Ack] = {}
+        self.max_acked = -1
+        self.confirmed = -1
+        self.copies: dict[int, dict[str, int]] = {}
+        self.writers: dict[tuple[str, int], AddStream] = {}
+        self.syncing = syncing
+        self._runs: dict[str, RecoveryRun] = {}
+        self._open_recoveries: dict[str, int] = {}
+        self._ambiguous: set[str] = set()
+
+    @property
+    def stored(self) -> Metadata | None:
+        """The metadata stored now, if it is known and quorums can be reckoned from it."""
+        current = self.metadata.current
+        return current if current is not None and current.is_sound else None
+
+    def run_of(self, actor: str) -> RecoveryRun | None:
+        """The recovery ``actor`` is at; None if there is none, or if several cannot be told apart."""
+        return None if actor in self._ambiguous else self._runs.get(actor)
+
+    def copies_in(self, entry: int, write_set: tuple[str, ...]) -> int:
+        """How many bookies of ``write_set`` hold ``entry`` now."""
+        copies = self.copies.get(entry)
+        return sum(copies.get(bookie, 0) & STORED for bookie in write_set) if copies else 0
+
+    def losses_of(self, entry: int) -> int:
+        """How many bookies ever lost ``entry``, wherever they are in the metadata now."""
+        return sum(1 for state in self.copies.get(entry, {}).values() if state & LOST)
+
+    def is_conclusive_denial(self, entry: int, version: int) -> bool:
+        """Whether it breaks a promise that the whole write set of ``entry``, under metadata ``version``, denied it.
+
+        It does if that metadata names the same ensemble as what is stored now, and fewer than Qa bookies ever lost the entry.
+        """
+        stored, used = self.stored, self.metadata.versions.get(version)
+        return (
+            stored is not None
+            and used is not None
+            and used.ensemble_at(entry) == stored.ensemble_at(entry)
+            and self.losses_of(entry) < stored.ack_quorum_size
+        )
+
+    # Events ------------------------------------------------------------------------------------------------------
+
+    def on_cas(self, event: Event) -> None:
+        """META_CAS: the store may hold something new."""
+        self.metadata.on_cas(event)
+        self._raise_to_end()
+
+    def on_read(self, event: Event) -> None:
+        """META_READ: the store may turn out to hold something new."""
+        self.metadata.on_read(event)
+        self._raise_to_end()
+
+    def _raise_to_end(self) -> None:
+        current = self.metadata.current
+        if current is not None and current.state == "CLOSED":
+            self.confirmed = max(self.confirmed, current.last_entry)
+
+    def on_ack(self, event: Event) -> None:
+        """APP_ACK: an application was promised an entry."""
+        fields = event.fields
+        entry: int = fields["entry"]
+        if entry not in self.acked:
+            self.acked[entry] = Ack(event.seq, event.actor, fields["content"], is_durable=fields["durable"])
+        self.max_acked = max(self.max_acked, entry)
+        self.confirmed = max(self.confirmed, entry)
+
+    def on_add_answer(self, event: Event) -> None:
+        """ADD_RESP: a bookie stored an entry, or did not."""
+        fields = event.fields
+        stored = self.metadata.current
+        if fields["code"] != codes.OK or stored is None:
+            return
+        if fields["recovery"]:
+            run = self._runs.get(event.actor)
+            if run is None:
+                return
+            stream = run.adds
+        else:
+            key = (event.actor, fields["incarnation"])
+            known = self.writers.get(key)
+            stream = known if known is not None else self.writers.setdefault(key, AddStream())
+        stream.on_answer(fields["entry"], fields["bookie"], event.seq, stored.ack_quorum_size)
+        if stream.confirmed > self.confirmed and stream.base <= self.confirmed:
+            self.confirmed = stream.confirmed
+
+    def on_store(self, event: Event) -> None:
+        """BK_STORE: a bookie has the entry."""
+        self._mark(event, STORED)
+
+    def on_sync(self, event: Event) -> None:
+        """BK_SYNC: the entry survives a power loss there."""
+        self.syncing.add(event.actor)
+        self._mark(event, SYNCED)
+
+    def _mark(self, event: Event, state: int) -> None:
+        entry, bookie = event.fields["entry"], event.actor
+        copies = self.copies.get(entry)
+        if copies is None:
+            self.copies[entry] = {bookie: state}
+        else:
+            copies[bookie] = copies.get(bookie, 0) | state
+
+    def on_loss(self, event: Event) -> None:
+        """BK_LOSS: the bookie has the entry no more, for whatever reason."""
+        copies = self.copies.setdefault(event.fields["entry"], {})
+        copies[event.actor] = copies.get(event.actor, 0) & ~STORED | LOST
+
+    def on_gc(self, event: Event) -> None:
+        """BK_GC: the bookie dropped the ledger; no loss that would excuse anything."""
+        for copies in self.copies.values():
+            if event.actor in copies:
+                copies[event.actor] &= ~STORED
+
+    # Recoveries --------------------------------------------------------------------------------------------------
+
+    def on_open_start(self, event: Event) -> None:
+        """OPEN_START: if the same client is recovering already, what follows may belong to either."""
+        if event.fields["recovery"]:
+            count = self._open_recoveries.get(event.actor, 0) + 1
+            self._open_recoveries[event.actor] = count
+            if count > 1:
+                self._ambiguous.add(event.actor)
+
+    def on_open_result(self, event: Event) -> None:
+        """OPEN_RESULT: the recovery is over."""
+        if event.fields["recovery"]:
+            count = self._open_recoveries.get(event.actor, 0) - 1
+            self._open_recoveries[event.actor] = max(count, 0)
+            if count <= 0:
+                self._ambiguous.discard(event.actor)
+                self._runs.pop(event.actor, None)
+
+    def on_client_crash(self, event: Event) -> None:
+        """CLIENT_CRASH: whatever the client was at, it is not any more."""
+        self._open_recoveries.pop(event.actor, None)
+        self._ambiguous.discard(event.actor)
+        self._runs.pop(event.actor, None)
+
+    def on_recovery_start(self, event: Event) -> None:
+        """REC_START: fencing begins."""
+        self._runs[event.actor] = RecoveryRun(event)
+
+    def on_fence_answer(self, event: Event) -> None:
+        """FENCE_RESP: a good answer or a denial proves the bookie fenced; a good one brings a LAC."""
+        fields = event.fields
+        run = self._runs.get(event.actor)
+        if run is None:
+            return
+        if fields["code"] == codes.OK:
+            run.fenced.setdefault(fields["bookie"], event.seq)
+            run.fence_lac = max(run.fence_lac, fields["lac"])
+        elif fields["code"] in codes.NEGATIVES:
+            run.fenced.setdefault(fields["bookie"], event.seq)
+
+    def on_recovery_read(self, event: Event) -> None:
+        """REC_READ_SEND: the first one tells what the recovery takes for granted."""
+        run = self._runs.get(event.actor)
+        if run is not None and run.first_read is None:
+            run.first_read, run.first_read_seq = event.fields["entry"], event.seq
+            run.adds.rebase(event.fields["entry"] - 1)
+
+    def on_decision(self, event: Event) -> None:
+        """REC_DECIDE: the fate of an entry, as the recovery sees it."""
+        run = self._runs.get(event.actor)
+        if run is None:
+            return
+        if event.fields["verdict"] == "negative":
+            run.negative, run.negative_seq = event.fields["entry"], event.seq
+        elif event.fields["verdict"] == "unknown":
+            run.unknown_seq = event.seq

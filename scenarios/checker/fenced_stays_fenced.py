@@ -1,0 +1,162 @@
+"""A fence holds: the bookie refuses the old writer for ever, and says "fenced" only when it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from scenarios.checker import codes
+from scenarios.checker.base import Family, Handler, Report
+from scenarios.checker.facts import LedgerFacts
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["FencedStaysFenced"]
+
+
+class _Fence:
+    """What is known of the fence on one bookie; ``memory_seq`` is that of a fence that a crash may have wiped out."""
+
+    __slots__ = ("crashed", "durable_seq", "memory_seq")
+
+    def __init__(self) -> None:
+        self.memory_seq = -1
+        self.durable_seq = -1
+        self.crashed = False
+
+
+class FencedStaysFenced(Family):
+    """Fences hold, and are what bookies say they are (D1, D2, D3, E5).
+
+    D1: after FENCE_SET a bookie stores no entry that is not part of a recovery. A durable fence holds for ever,
+    restarts included; one that is not durable yet may go with a crash.
+
+    D2: an OK to a fencing read means that the fence is durable. A fence set before a crash may have become durable
+    without an event that tells; then nothing is concluded.
+
+    D3: a bookie whose denial a recovery counts is fenced, durably or not: BookKeeper's own bookie does not wait with
+    errors. A bookie that collected the ledger may deny without a fence.
+
+    E5: once a recovery has ruled an entry out, the bookies whose denials decided it never store it for the old writer.
+    Given D1 and D3 this fails only where a fence was lost before it was durable, which is how BookKeeper's default can
+    lose data.
+    """
+
+    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "D1": ("FencedStaysFenced", "a fenced bookie stores nothing but recovery adds"),
+        "D2": ("FencedStaysFenced", "a bookie answers a fencing read with OK only when its fence is durable"),
+        "D3": (
+            "FencedStaysFenced",
+            "a bookie that denies an entry to a fencing read is fenced; recovery reads always fence",
+        ),
+        "E5": ("NegativeStays", "a bookie that denied an entry to a recovery never stores it for the old writer"),
+    }
+
+    def __init__(self, facts: LedgerFacts, report: Report) -> None:
+        super().__init__(facts, report)
+        self._fences: dict[str, _Fence] = {}
+        self._collected: set[str] = set()
+        self._absent: dict[int, dict[str, int]] = {}
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Fences, what is stored in spite of them, and what is claimed about them."""
+        return {
+            Kind.FENCE_SET: self.on_fence,
+            Kind.BK_STORE: self.on_store,
+            Kind.BK_CRASH: self.on_crash,
+            Kind.BK_GC: self.on_gc,
+            Kind.FENCE_RESP: self.on_fence_answer,
+            Kind.REC_READ_RESP: self.on_read_answer,
+            Kind.REC_DECIDE: self.on_decision,
+        }
+
+    def on_fence(self, event: Event) -> None:
+        """The bookie fenced the ledger, or made that durable."""
+        fence = self._fences.setdefault(event.actor, _Fence())
+        fence.crashed = False
+        if not event.fields["durable"]:
+            fence.memory_seq = event.seq
+        elif fence.durable_seq < 0:
+            fence.durable_seq = event.seq
+
+    def on_crash(self, event: Event) -> None:
+        """Only what is durable outlives the process for certain."""
+        fence = self._fences.get(event.actor)
+        if fence is not None:
+            fence.memory_seq = -1
+            fence.crashed = True
+
+    def on_gc(self, event: Event) -> None:
+        """The bookie may now say that it knows no such ledger."""
+        self._collected.add(event.actor)
+
+    def on_store(self, event: Event) -> None:
+        """May the bookie take this add."""
+        if event.fields["recovery"]:
+            return
+        if self._fences:
+            fence = self._fences.get(event.actor)
+            if fence is not None:
+                self.checked["D1"] += 1
+                fenced_seq = fence.durable_seq if fence.durable_seq >= 0 else fence.memory_seq
+                if fenced_seq >= 0:
+                    self.broken(
+                        "D1",
+                        f"{event.actor} stored entry {event.fields['entry']} of {event.fields['source']} after it was fenced",
+                        fenced_seq,
+                        event.seq,
+                    )
+        if self._absent:
+            deniers = self._absent.get(event.fields["entry"])
+            if deniers is not None:
+                self.checked["E5"] += 1
+                if event.actor in deniers:
+                    self.broken(
+                        "E5",
+                        f"{event.actor} stored entry {event.fields['entry']} of {event.fields['source']} after a recovery had "
+                        "ruled the entry out on its word",
+                        deniers[event.actor],
+                        event.seq,
+                    )
+
+    def on_fence_answer(self, event: Event) -> None:
+        """An answer to the fencing read of the last entry."""
+        fields = event.fields
+        self._check_answer(event, fields["bookie"], fields["code"], is_fencing=True)
+
+    def on_read_answer(self, event: Event) -> None:
+        """An answer to a recovery read of one entry."""
+        fields = event.fields
+        run = self.facts.run_of(event.actor)
+        # The read that measures the last entry of a ledger without a tail is an ordinary one, below where recovery began.
+        is_deciding = run is not None and run.first_read is not None and fields["entry"] >= run.first_read
+        if fields["fence"] or is_deciding:
+            self._check_answer(event, fields["bookie"], fields["code"], is_fencing=fields["fence"])
+
+    def _check_answer(self, event: Event, bookie: str, code: int, *, is_fencing: bool) -> None:
+        fence = self._fences.get(bookie)
+        if code == codes.OK and is_fencing:
+            self.checked["D2"] += 1
+            if fence is None or (fence.durable_seq < 0 and not fence.crashed):
+                self.broken(
+                    "D2",
+                    f"{bookie} answered a fencing read of {event.actor} before its fence was durable",
+                    fence.memory_seq if fence is not None and fence.memory_seq >= 0 else event.seq,
+                    event.seq,
+                )
+        elif code in codes.NEGATIVES:
+            self.checked["D3"] += 1
+            if fence is None and bookie not in self._collected:
+                self.broken(
+                    "D3",
+                    f"{bookie} denied {event.actor} an entry without being fenced"
+                    + ("" if is_fencing else ": the read did not ask for it"),
+                    event.seq,
+                )
+
+    def on_decision(self, event: Event) -> None:
+        """Hold the bookies that decided an absence to it."""
+        fields = event.fields
+        if fields["verdict"] == "negative":
+            deniers = self._absent.setdefault(fields["entry"], {})
+            for bookie in fields["bookies"].split(","):
+                deniers.setdefault(bookie, event.seq)

@@ -1,0 +1,71 @@
+"""No LAC truncation: the one promise everything else serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from scenarios.checker.base import Family, Handler
+from scenarios.checker.metadata import CLOSED
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["NoLacTruncation"]
+
+
+class NoLacTruncation(Family):
+    """A closed ledger holds every entry ever acknowledged as durable: ``max(acked) <= LE`` (A1).
+
+    It does not matter which comes first: a close may cut off what was acknowledged, and a writer that does not know of
+    the close may acknowledge beyond it. Sound without any assumption: an acknowledgement is a promise for ever. A
+    ledger that is closed again (which other invariants forbid) is judged again.
+    """
+
+    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "A1": ("NoLacTruncation", "no acknowledged durable entry is above the last entry of the closed ledger"),
+    }
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Acknowledgements and whatever shows what is stored."""
+        return {Kind.APP_ACK: self.on_ack, Kind.META_CAS: self.on_metadata, Kind.META_READ: self.on_metadata}
+
+    def on_ack(self, event: Event) -> None:
+        """Nothing may be acknowledged above the end of a closed ledger."""
+        stored = self.facts.metadata.current
+        if not event.fields["durable"]:
+            return
+        self.checked["A1"] += 1
+        if stored is not None and stored.state == CLOSED and event.fields["entry"] > stored.last_entry:
+            entry = event.fields["entry"]
+            self.broken(
+                "A1",
+                f"entry {entry} was acknowledged to the application of {event.actor} although the ledger had been closed "
+                f"{_by(stored.author)}at entry {stored.last_entry}",
+                stored.seq,
+                event.seq,
+            )
+
+    def on_metadata(self, event: Event) -> None:
+        """Nothing acknowledged may be above the end of the ledger when it is closed."""
+        stored = self.facts.metadata.current
+        if stored is None or stored.seq != event.seq or stored.state != CLOSED:
+            return
+        self.checked["A1"] += 1
+        end = stored.last_entry
+        if self.facts.max_acked <= end:
+            return
+        lost = sorted(entry for entry, ack in self.facts.acked.items() if entry > end and ack.is_durable)
+        if not lost:
+            return
+        first = self.facts.acked[lost[0]]
+        entries = f"entry {lost[0]} was" if len(lost) == 1 else f"entries {lost[0]} to {lost[-1]} were"
+        self.broken(
+            "A1",
+            f"{entries} acknowledged to the application of {first.actor}, but the ledger was closed "
+            f"{_by(stored.author)}at entry {end}",
+            stored.seq,
+            *(self.facts.acked[entry].seq for entry in lost[:8]),
+        )
+
+
+def _by(author: str) -> str:
+    return f"by {author} " if author else ""

@@ -1,0 +1,233 @@
+"""The checker that looks on while a history is made, or read back.
+
+It hands every event first to the facts of its ledger and then to the families that asked for its kind, so what an event costs
+is what the interested families do with it. Ledgers are judged apart from each other; events without a ledger (a bookie's
+crash, a client's) go to all of them.
+
+An event whose essential fields are unknown is passed over and counted in ``skipped``: it cannot be judged, and must not stop the
+judging of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Final
+
+from scenarios.checker.ack_has_quorum import AckHasQuorum
+from scenarios.checker.acked_readable import AckedReadable
+from scenarios.checker.acks_end import NoAckAfterEnd
+from scenarios.checker.base import Family, Handler
+from scenarios.checker.coverage_before_reads import CoverageBeforeReads
+from scenarios.checker.facts import LedgerFacts
+from scenarios.checker.fenced_stays_fenced import FencedStaysFenced
+from scenarios.checker.fragments_well_formed import FragmentsWellFormed
+from scenarios.checker.in_order_ack import InOrderAck
+from scenarios.checker.lac_honest import LacHonest
+from scenarios.checker.metadata_before_use import MetadataBeforeUse
+from scenarios.checker.metadata_lawful import MetadataLawful
+from scenarios.checker.negative_coverage import NegativeCoverage
+from scenarios.checker.no_false_negative import NoFalseNegative
+from scenarios.checker.no_lac_truncation import NoLacTruncation
+from scenarios.checker.read_stability import ReadStability
+from scenarios.checker.read_within_lac import ReadWithinLac
+from scenarios.checker.recoveries_agree import RecoveriesAgree
+from scenarios.checker.recovery_close import RecoveryClose
+from scenarios.checker.recovery_start import RecoveryStart
+from scenarios.checker.replica_agreement import ReplicaAgreement
+from scenarios.history.schema import Event, Kind
+from scenarios.model import Violation
+
+__all__ = ["CLAUSES", "FAMILIES", "INVARIANTS", "OnlineChecker"]
+
+FAMILIES: Final[tuple[type[Family], ...]] = (
+    NoLacTruncation,
+    AckHasQuorum,
+    InOrderAck,
+    NoAckAfterEnd,
+    AckedReadable,
+    RecoveriesAgree,
+    LacHonest,
+    FencedStaysFenced,
+    FragmentsWellFormed,
+    MetadataLawful,
+    MetadataBeforeUse,
+    CoverageBeforeReads,
+    RecoveryStart,
+    NegativeCoverage,
+    RecoveryClose,
+    ReplicaAgreement,
+    ReadWithinLac,
+    ReadStability,
+    NoFalseNegative,
+)
+
+#: Everything the checker looks for, by the number of the clause: the name of the invariant it belongs to, and the statement.
+CLAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {number: clause for family in FAMILIES for number, clause in family.clauses.items()}
+)
+
+assert len(CLAUSES) == sum(len(family.clauses) for family in FAMILIES), "a clause belongs to one family"
+
+#: The names under which violations are reported, each with the clauses it stands for.
+INVARIANTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        invariant: tuple(number for number, (name, _) in CLAUSES.items() if name == invariant)
+        for invariant in dict.fromkeys(name for name, _ in CLAUSES.values())
+    }
+)
+
+_METADATA: Final = (
+    "state",
+    "fragments",
+    "last_entry",
+    "length",
+    "ensemble_size",
+    "write_quorum_size",
+    "ack_quorum_size",
+)
+
+#: The kinds that are looked at, and the fields without which an event of the kind says nothing.
+_ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
+    Kind.META_CAS: ("cause", "outcome", "expected_version", "version", *_METADATA),
+    Kind.META_READ: ("outcome", "version", *_METADATA),
+    Kind.APP_ACK: ("incarnation", "entry", "durable"),
+    Kind.APP_FAIL: ("incarnation", "entry", "code"),
+    Kind.OPEN_START: ("recovery",),
+    Kind.OPEN_RESULT: ("recovery", "code"),
+    Kind.CLOSE_RESULT: ("code", "last_entry", "length"),
+    Kind.READ_RESULT: ("entry", "code", "version"),
+    Kind.LAC_ADV: ("lac",),
+    Kind.ADD_SEND: ("incarnation", "entry", "bookie", "recovery", "lac"),
+    Kind.ADD_RESP: ("incarnation", "entry", "bookie", "recovery", "code"),
+    Kind.FENCE_RESP: ("bookie", "code", "lac"),
+    Kind.READ_SEND: ("entry", "bookie"),
+    Kind.READ_RESP: ("entry", "bookie", "code"),
+    Kind.REC_START: ("version", "first_entry", "bookies"),
+    Kind.REC_READ_SEND: ("entry", "bookie", "fence"),
+    Kind.REC_READ_RESP: ("entry", "bookie", "fence", "code"),
+    Kind.REC_DECIDE: ("entry", "verdict", "bookies"),
+    Kind.BK_STORE: ("entry", "recovery"),
+    Kind.BK_SYNC: ("entry",),
+    Kind.BK_LAC: ("lac",),
+    Kind.FENCE_SET: ("durable",),
+    Kind.BK_CRASH: ("clean",),
+    Kind.BK_LOSS: ("entry",),
+    Kind.BK_LIMBO: ("verdict",),
+    Kind.BK_GC: (),
+    Kind.CLIENT_CRASH: ("incarnation",),
+}
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    if len(names) >= 2:
+        return itemgetter(*names)
+    return (lambda fields: (fields[names[0]],)) if names else (lambda _fields: ())
+
+
+class _Ledger:
+    """The facts and families of one ledger, and who gets which event."""
+
+    __slots__ = ("families", "table")
+
+    def __init__(
+        self, ledger: int, syncing: set[str], report: Callable[[int, str, str, tuple[int, ...]], None]
+    ) -> None:
+        facts = LedgerFacts(ledger, syncing)
+
+        def report_here(clause: str, witness: str, seqs: tuple[int, ...]) -> None:
+            report(ledger, clause, witness, seqs)
+
+        self.families = tuple(family(facts, report_here) for family in FAMILIES)
+        table: dict[str, list[Handler]] = {
+            Kind.META_CAS: [facts.on_cas],
+            Kind.META_READ: [facts.on_read],
+            Kind.APP_ACK: [facts.on_ack],
+            Kind.ADD_RESP: [facts.on_add_answer],
+            Kind.BK_STORE: [facts.on_store],
+            Kind.BK_SYNC: [facts.on_sync],
+            Kind.BK_LOSS: [facts.on_loss],
+            Kind.BK_GC: [facts.on_gc],
+            Kind.OPEN_START: [facts.on_open_start],
+            Kind.OPEN_RESULT: [facts.on_open_result],
+            Kind.CLIENT_CRASH: [facts.on_client_crash],
+            Kind.REC_START: [facts.on_recovery_start],
+            Kind.FENCE_RESP: [facts.on_fence_answer],
+            Kind.REC_READ_SEND: [facts.on_recovery_read],
+            Kind.REC_DECIDE: [facts.on_decision],
+        }
+        for family in self.families:
+            for kind, handler in family.handlers().items():
+                table.setdefault(kind, []).append(handler)
+        self.table: dict[str, tuple[Handler, ...]] = {kind: tuple(handlers) for kind, handlers in table.items()}
+
+
+class OnlineChecker:
+    """All invariants over one history, event by event.
+
+    Feed it every event in order, as a listener of a :class:`~scenarios.history.HistoryWriter` or from a file. ``violations``
+    may be looked at any time; of each clause and ledger the first violation is kept. ``events`` counts what was fed,
+    ``skipped`` what could not be judged because something essential in it was unknown.
+    """
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.skipped = 0
+        self.violations: list[Violation] = []
+        self._broken: set[tuple[int, str]] = set()
+        self._ledgers: dict[int, _Ledger] = {}
+        self._syncing: set[str] = set()
+        self._getters: dict[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]] = {
+            kind: _getter(names) for kind, names in _ESSENTIAL.items()
+        }
+
+    def feed(self, event: Event) -> None:
+        """Take in the next event."""
+        self.events += 1
+        kind = event.kind
+        getter = self._getters.get(kind)
+        if getter is None:
+            return
+        try:
+            if None in getter(event.fields):
+                self.skipped += 1
+                return
+        except KeyError:
+            self.skipped += 1  # of another version of the vocabulary
+            return
+        ledger = self._ledgers.get(event.ledger)
+        if ledger is None:
+            if event.ledger < 0:
+                for any_ledger in self._ledgers.values():
+                    for handle in any_ledger.table.get(kind, ()):
+                        handle(event)
+                return
+            ledger = self._ledgers[event.ledger] = _Ledger(event.ledger, self._syncing, self._report)
+        for handle in ledger.table.get(kind, ()):
+            handle(event)
+
+    def finish(self) -> tuple[Violation, ...]:
+        """Everything found, in the order in which it was found."""
+        return tuple(self.violations)
+
+    @property
+    def checked(self) -> dict[str, int]:
+        """How often each invariant had something to judge; 0 means that the history says nothing about it."""
+        judged = self.judged
+        return {invariant: sum(judged[number] for number in clauses) for invariant, clauses in INVARIANTS.items()}
+
+    @property
+    def judged(self) -> dict[str, int]:
+        """How often each clause had something to judge."""
+        counts = dict.fromkeys(CLAUSES, 0)
+        for ledger in self._ledgers.values():
+            for family in ledger.families:
+                for number, count in family.checked.items():
+                    counts[number] += count
+        return counts
+
+    def _report(self, ledger: int, clause: str, witness: str, seqs: tuple[int, ...]) -> None:
+        if (ledger, clause) not in self._broken:
+            self._broken.add((ledger, clause))
+            self.violations.append(Violation(CLAUSES[clause][0], ledger, f"{witness} ({clause})", seqs))

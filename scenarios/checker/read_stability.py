@@ -1,0 +1,126 @@
+"""Read once, always readable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from scenarios.checker import codes
+from scenarios.checker.base import Family, Handler, Report
+from scenarios.checker.facts import LedgerFacts
+from scenarios.checker.metadata import CLOSED
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["ReadStability"]
+
+
+class ReadStability(Family):
+    """What was read once stays readable (F3), and is what was acknowledged (A8).
+
+    F3: once anybody read entry ``e``, every later read that gets a definite answer gets the same content, and the
+    ledger, if it is ever closed, is closed with ``e``. Timeouts and the like are no definite answers; nor is a denial
+    that came by old metadata, or after so many bookies lost the entry that nothing is promised any more.
+
+    A8: every read of an acknowledged entry, before or after, returns what was acknowledged.
+
+    Sound for partial histories: a missing event can hide a violation, never make one.
+    """
+
+    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "F3": ("ReadStability", "what was read once is read again, the same, and is part of the closed ledger"),
+        "A8": ("AckedReadable", "what is read is what was acknowledged"),
+    }
+
+    def __init__(self, facts: LedgerFacts, report: Report) -> None:
+        super().__init__(facts, report)
+        self._found: dict[int, tuple[int | None, int, str]] = {}
+        self._highest = -1
+        self._began: dict[tuple[str, int], int] = {}
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Reads, acknowledgements, and the close."""
+        return {
+            Kind.READ_SEND: self.on_send,
+            Kind.READ_RESULT: self.on_result,
+            Kind.APP_ACK: self.on_ack,
+            Kind.META_CAS: self.on_metadata,
+            Kind.META_READ: self.on_metadata,
+        }
+
+    def on_send(self, event: Event) -> None:
+        """When the read began, at the latest."""
+        self._began.setdefault((event.actor, event.fields["entry"]), event.seq)
+
+    def on_result(self, event: Event) -> None:
+        """Compare with what was read and acknowledged before."""
+        fields = event.fields
+        entry = fields["entry"]
+        began = self._began.pop((event.actor, entry), -1)
+        if fields["code"] == codes.OK:
+            self._on_found(event, entry, fields["content"])
+            return
+        found = self._found.get(entry)
+        if fields["code"] not in codes.NEGATIVES or found is None or began <= found[1]:
+            return
+        if self.facts.is_conclusive_denial(entry, fields["version"]):
+            self.checked["F3"] += 1
+            self.broken(
+                "F3",
+                f"{found[2]} had read entry {entry} when {event.actor} was told that it does not exist",
+                found[1],
+                event.seq,
+            )
+
+    def _on_found(self, event: Event, entry: int, content: int | None) -> None:
+        self.checked["F3"] += 1
+        found = self._found.get(entry)
+        if found is None:
+            self._found[entry] = (content, event.seq, event.actor)
+            self._highest = max(self._highest, entry)
+            self._check_end(event.seq)
+        elif content is not None and found[0] is not None and content != found[0]:
+            self.broken(
+                "F3",
+                f"{event.actor} read entry {entry} with another content than {found[2]}",
+                found[1],
+                event.seq,
+            )
+        ack = self.facts.acked.get(entry)
+        if ack is not None:
+            self._check_content(entry, content, event.seq)
+
+    def on_ack(self, event: Event) -> None:
+        """Whoever read the entry before it was acknowledged read the same."""
+        found = self._found.get(event.fields["entry"])
+        if found is not None:
+            self._check_content(event.fields["entry"], found[0], found[1])
+
+    def _check_content(self, entry: int, content: int | None, seq: int) -> None:
+        ack = self.facts.acked[entry]
+        if content is None or ack.content is None:
+            return
+        self.checked["A8"] += 1
+        if content != ack.content:
+            self.broken(
+                "A8",
+                f"entry {entry} was read with another content than was acknowledged to the application of {ack.actor}",
+                ack.seq,
+                seq,
+            )
+
+    def on_metadata(self, event: Event) -> None:
+        """The end must not be below what was read."""
+        self._check_end(event.seq)
+
+    def _check_end(self, seq: int) -> None:
+        stored = self.facts.metadata.current
+        if stored is None or stored.state != CLOSED or self._highest <= stored.last_entry:
+            return
+        _, found_seq, reader = self._found[self._highest]
+        self.broken(
+            "F3",
+            f"{reader} read entry {self._highest}, but the ledger was closed at entry {stored.last_entry}",
+            found_seq,
+            stored.seq,
+            seq,
+        )

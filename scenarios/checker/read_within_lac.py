@@ -1,0 +1,41 @@
+"""Readers stay below what is confirmed to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from scenarios.checker import codes
+from scenarios.checker.base import Family, Handler
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["ReadWithinLac"]
+
+
+class ReadWithinLac(Family):
+    """No entry is returned above the reader's last add confirmed (F1).
+
+    A read that returns entry ``e`` was made by a handle whose last add confirmed was at least ``e`` when it began. That
+    this was right in turn is D6's matter.
+    """
+
+    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "F1": ("ReadWithinLac", "no entry is returned that is above the reader's last add confirmed"),
+    }
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Results of reads."""
+        return {Kind.READ_RESULT: self.on_result}
+
+    def on_result(self, event: Event) -> None:
+        """Judge a read that returned something."""
+        fields = event.fields
+        if fields["code"] != codes.OK or fields["lac"] is None:
+            return
+        self.checked["F1"] += 1
+        if fields["entry"] > fields["lac"]:
+            self.broken(
+                "F1",
+                f"{event.actor} read entry {fields['entry']} when its last add confirmed was {fields['lac']}",
+                event.seq,
+            )

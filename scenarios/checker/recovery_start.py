@@ -1,0 +1,79 @@
+"""Where recovery begins to read, and whom it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from scenarios.checker.base import Family, Handler
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["RecoveryStart"]
+
+
+class RecoveryStart(Family):
+    """Recovery begins to read where it may, and asks whom it may (E1, E2).
+
+    E1: the first recovery read is for ``max(LAC told by fenced bookies, first entry of the last fragment - 1) + 1``.
+    Below that fragment it would ask bookies that never had the entry, and take their denial for the end; starting above
+    would skip entries nobody vouched for. Starting below the LAC but within the fragment only costs time and is let
+    pass: the recovery may have had to discard an answer whose digest did not verify.
+
+    E2: recovery reads go to the write set of the entry in the ensemble that the recovery found, never to a bookie that
+    it put in the place of another since.
+    """
+
+    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "E1": ("RecoveryStart", "recovery reads start in the last fragment, right above what is known to be confirmed"),
+        "E2": (
+            "RecoveryStart",
+            "recovery reads go to the write set in the ensemble that was stored when recovery began",
+        ),
+    }
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Recovery reads."""
+        return {Kind.REC_READ_SEND: self.on_read}
+
+    def on_read(self, event: Event) -> None:
+        """Judge one read."""
+        run, stored = self.facts.run_of(event.actor), self.facts.stored
+        if run is None or stored is None or len(run.ensemble) != stored.ensemble_size:
+            return
+        fields = event.fields
+        entry = fields["entry"]
+        if run.first_read_seq == event.seq:
+            self._check_start(event, entry)
+        if entry < run.first_entry:
+            return  # the read that measures the last entry of a ledger without a tail; or a bad start, told already
+        self.checked["E2"] += 1
+        size = len(run.ensemble)
+        write_set = [run.ensemble[(entry + i) % size] for i in range(stored.write_quorum_size)]
+        if fields["bookie"] not in write_set:
+            self.broken(
+                "E2",
+                f"{event.actor} asked {fields['bookie']} for entry {entry}, which belongs on {', '.join(write_set)}",
+                run.seq,
+                event.seq,
+            )
+
+    def _check_start(self, event: Event, entry: int) -> None:
+        run = self.facts.run_of(event.actor)
+        assert run is not None, "the caller looked"
+        self.checked["E1"] += 1
+        highest = max(run.fence_lac, run.first_entry - 1) + 1
+        if entry < run.first_entry:
+            self.broken(
+                "E1",
+                f"{event.actor} began to read at entry {entry}, below entry {run.first_entry} where the last fragment starts",
+                run.seq,
+                event.seq,
+            )
+        elif entry > highest:
+            self.broken(
+                "E1",
+                f"{event.actor} began to read at entry {entry}, but nothing vouches for entries from {highest} on",
+                run.seq,
+                *run.fenced.values(),
+                event.seq,
+            )
