@@ -241,8 +241,8 @@ class RecordedWriter:
 
     def __init__(self, writer: LedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
         self.inner = writer
+        self.actor = actor
         self._recorder = recorder
-        self._actor = actor
         self._incarnation = incarnation
 
     @property
@@ -256,7 +256,7 @@ class RecordedWriter:
         entry_id = self.inner.last_add_pushed
         content = fingerprint(payload)
         common = {"incarnation": self._incarnation, "entry": entry_id}
-        record, actor, ledger_id = self._recorder.record, self._actor, self.ledger_id
+        record, actor, ledger_id = self._recorder.record, self.actor, self.ledger_id
         record(Kind.APP_ADD, actor, ledger_id, **common, content=content, size=len(payload))
 
         def on_done(done: asyncio.Future[int]) -> None:
@@ -278,7 +278,7 @@ class RecordedWriter:
 
     async def close(self) -> None:
         """Close; records CLOSE_START and CLOSE_RESULT."""
-        record, actor, ledger_id = self._recorder.record, self._actor, self.ledger_id
+        record, actor, ledger_id = self._recorder.record, self.actor, self.ledger_id
         record(Kind.CLOSE_START, actor, ledger_id)
         code = Code.OK
         try:
@@ -357,7 +357,7 @@ class RecordedClient:
         try:
             reader = await self.inner.open_ledger(ledger_id, recover=recover)
         except BookKeeperError as error:
-            result = {"code": int(error.code), "state": None, "last_entry": -1, "length": 0}
+            result: dict[str, Any] = {"code": int(error.code), "state": None, "last_entry": -1, "length": 0}
             record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
             raise
         metadata = reader.metadata

@@ -98,8 +98,13 @@ class AppliedStore(_Forwarding):
     """Sits at the service, below all delays and faults: records what was applied or refused, when it was.
 
     So the order of successful META_CAS events is the order in which the metadata changed, whatever order the clients
-    learned of it in.
+    learned of it in. ``cause`` overrides what is concluded from the state that is written, for writers that are no
+    clients.
     """
+
+    def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str, cause: str | None = None) -> None:
+        super().__init__(inner, recorder, actor)
+        self._cause = cause
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
         """Record META_CAS, cause create."""
@@ -110,7 +115,7 @@ class AppliedStore(_Forwarding):
 
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
         """Record META_CAS."""
-        cause = _CAUSE_BY_STATE[metadata.state]
+        cause = self._cause or _CAUSE_BY_STATE[metadata.state]
         try:
             written = await self._inner.write_ledger(metadata, expected_version)
         except MetadataVersionConflict:

@@ -1,0 +1,86 @@
+"""The conditions of a run: cluster, quorums, weather, limits. All drawn here, from the seed, and written into the history."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from bkclient import ClientConfig, DigestType
+from bkclient.transport.tcp import TcpTransportConfig
+from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.memory import MemoryStorageConfig
+from simbookie.world.links import NetworkConfig
+from simbookie.world.loop import LoopLimits
+from simbookie.world.metadata_service import MetadataConfig
+from simbookie.world.rng import split
+
+__all__ = ["Conditions", "draw_conditions"]
+
+#: (ensemble, write quorum, ack quorum); the small ones decide most, so they come up more often.
+_SIZES: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2), (4, 2, 2), (5, 3, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Everything a run varies apart from the story itself."""
+
+    bookies: int
+    ensemble_size: int
+    write_quorum_size: int
+    ack_quorum_size: int
+    digest_type: DigestType
+    network: NetworkConfig
+    metadata: MetadataConfig
+    storage: MemoryStorageConfig
+    transport: TcpTransportConfig
+    client: ClientConfig
+    limits: LoopLimits
+
+    def as_header(self) -> dict[str, Any]:
+        """The conditions as a history's header holds them."""
+        return {
+            "cluster": {
+                "bookies": self.bookies,
+                "ensemble_size": self.ensemble_size,
+                "write_quorum_size": self.write_quorum_size,
+                "ack_quorum_size": self.ack_quorum_size,
+                "digest_type": self.digest_type.name,
+                "network": asdict(self.network),
+                "metadata": asdict(self.metadata),
+                "storage": asdict(self.storage),
+            },
+            "client": asdict(self.client),
+        }
+
+
+def draw_conditions(seed: int) -> Conditions:
+    """The conditions of the run with this seed: mostly fair weather with some rough links."""
+    rng = split(seed, "conditions")
+    ensemble_size, write_quorum_size, ack_quorum_size = rng.choice(_SIZES)
+    timeout_s = rng.choice((0.5, 1.0, 5.0))
+    return Conditions(
+        bookies=ensemble_size + rng.randint(1, 2),
+        ensemble_size=ensemble_size,
+        write_quorum_size=write_quorum_size,
+        ack_quorum_size=ack_quorum_size,
+        digest_type=rng.choice((DigestType.CRC32C, DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)),
+        network=NetworkConfig(
+            latency_s=0.0003,
+            jitter_s=rng.choice((0.0002, 0.001, 0.004)),
+            slow_probability=rng.choice((0.0, 0.0, 0.01, 0.05)),
+            slow_s=0.2,
+            loss_probability=rng.choice((0.0, 0.0, 0.0, 0.003)),
+            duplicate_probability=rng.choice((0.0, 0.0, 0.02)),
+            fifo=rng.random() < 0.5,
+        ),
+        metadata=MetadataConfig(
+            conflict_probability=rng.choice((0.0, 0.05)),
+            unknown_probability=rng.choice((0.0, 0.0, 0.1)),
+        ),
+        storage=MemoryStorageConfig(journal=JournalConfig(group_wait_max_s=0.0005, sync_latency_s=0.0007)),
+        transport=TcpTransportConfig(add_timeout_s=timeout_s, read_timeout_s=timeout_s),
+        client=ClientConfig(
+            add_timeout_s=timeout_s, read_timeout_s=timeout_s, max_in_flight_entries=64, read_ahead_entries=8
+        ),
+        limits=LoopLimits(steps=2_000_000, seconds=3600.0),
+    )

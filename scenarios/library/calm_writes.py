@@ -1,0 +1,57 @@
+"""Nobody fails: a writer, a reader that tails it, a close, and readers who agree.
+
+What this pins is everything that must hold without any excuse: order, piggybacked LAC, lengths, an exact end. The weather is
+mild but not perfect: latencies vary, answers overtake each other, a metadata write may meet a conflict.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from bkclient.errors import BookKeeperError
+from scenarios.model import Scenario
+from scenarios.recording import RecordedClient
+from scenarios.stage import Stage
+
+__all__ = ["CALM_WRITES"]
+
+
+async def play(stage: Stage) -> None:
+    """One writer closes its ledger after a few dozen entries; a tailing reader polls meanwhile."""
+    entries = stage.rng.randint(10, 60)
+    ledger = stage.ledger()
+
+    async def write(client: RecordedClient) -> None:
+        writer = await ledger.create(client)
+        await stage.append_entries(writer, entries)
+        await writer.inner.flush()
+        await writer.close()
+
+    async def tail(client: RecordedClient) -> None:
+        reader = await client.open_ledger(await ledger.id(), recover=False)
+        next_entry = 0
+        while True:
+            while next_entry <= reader.inner.last_add_confirmed:
+                await reader.read(next_entry)
+                next_entry += 1
+            if reader.inner.is_closed:
+                return
+            await anyio.sleep(0.02)
+            try:
+                await reader.advance()
+            except BookKeeperError:
+                await anyio.sleep(0.5)
+
+    writer = stage.client("writer", write)
+    tailer = stage.client("tailer", tail)
+    await writer.ended()
+    await tailer.ended()
+    await stage.settle(ledger)
+
+
+CALM_WRITES = Scenario(
+    name="calm-writes",
+    summary="a writer, a tailing reader, a close, no faults",
+    expected="every entry is acknowledged in order and the ledger ends at the last one",
+    play=play,
+)

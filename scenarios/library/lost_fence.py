@@ -1,0 +1,67 @@
+"""Recovery's fence does not reach every bookie, and the old writer's last adds are still on their way.
+
+The fencing reads of the recovery are lost on the way to some bookies; the rest is enough for it to go on. The last adds of the
+writer are held back on their way to those very bookies, and are let go when the recovery has decided. If a bookie denies
+an entry to a recovery without being fenced by that same question, the late add completes an ack quorum afterwards, and an entry
+is acknowledged that the closed ledger does not have.
+"""
+
+from __future__ import annotations
+
+from bkclient.errors import BookKeeperError
+from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
+from scenarios.history import Event, Kind
+from scenarios.model import Scenario
+from scenarios.recording import RecordedClient
+from scenarios.stage import Stage
+
+__all__ = ["LOST_FENCE"]
+
+
+async def play(stage: Stage) -> None:
+    """Fences to some bookies are lost; adds to them arrive after the recovery's decision."""
+    rng = stage.rng
+    entries = rng.randint(3, 20)
+    ledger = stage.ledger()
+
+    async def write(client: RecordedClient) -> None:
+        writer = await ledger.create(client)
+        await stage.append_entries(writer, entries, window=rng.randint(1, 6))
+        await stage.finish(writer)
+
+    async def recover(client: RecordedClient) -> None:
+        try:
+            await client.open_ledger(await ledger.id())
+        except BookKeeperError:
+            return
+
+    writer = stage.client("writer", write)
+    await stage.until_acknowledged(ledger, rng.randint(0, entries - 1))
+    members = stage.ensemble(ledger)
+    deaf = [bookie for bookie in members if rng.random() < 0.5] or [rng.choice(members)]
+    held = stage.hold("writer", deaf, lambda message: isinstance(message, AddRequest))
+    stage.drop("recoverer", deaf, _is_fence)
+    stage.on_event(_is_decided, lambda: stage.later(rng.uniform(0.0, 0.02), held.release))
+    await stage.sleep(0.0, 0.03)
+    recoverer = stage.client("recoverer", recover)
+    await recoverer.ended()
+    held.release()
+    stage.heal()
+    await writer.ended()
+    await stage.settle(ledger)
+
+
+def _is_fence(message: object) -> bool:
+    return isinstance(message, ReadRequest) and message.entry_id == LAST_ENTRY and message.fence_key is not None
+
+
+def _is_decided(event: Event) -> bool:
+    return event.kind == Kind.REC_DECIDE and event.fields["verdict"] != "positive"
+
+
+LOST_FENCE = Scenario(
+    name="lost-fence",
+    summary="fencing reads of a recovery are lost, and the old writer's adds to the same bookies arrive late",
+    expected="late adds meet bookies that the recovery reads have fenced; nothing is acknowledged beyond the end",
+    play=play,
+)

@@ -1,0 +1,87 @@
+"""Running one scenario with one seed, recorded and judged."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from scenarios.checker import OnlineChecker
+from scenarios.conditions import draw_conditions
+from scenarios.history import HistoryWriter
+from scenarios.library import SCENARIOS
+from scenarios.model import RunResult, Violation
+from scenarios.mutants import MUTANTS
+from scenarios.recording import Recorder
+from scenarios.stage import Stage, StuckError
+from simbookie.world.errors import WorldError
+from simbookie.world.hosts import World
+
+__all__ = ["EVENTUALLY_CLOSED", "history_name", "run_scenario"]
+
+#: The one liveness property a run is held to: with everything healed, the ledger can be recovered and read (L1, L6).
+EVENTUALLY_CLOSED: Final = "EventuallyClosed"
+
+
+def history_name(scenario: str, seed: int, mutant: str | None = None) -> str:
+    """The file name of a recorded run."""
+    return f"{scenario}-{mutant}-{seed}.bkh" if mutant else f"{scenario}-{seed}.bkh"
+
+
+def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Path | None = None) -> RunResult:
+    """Run a scenario of the library; with ``record``, a folder, keep its history there.
+
+    Everything that happens depends on ``name``, ``seed`` and ``mutant`` alone. ``KeyError`` for an unknown scenario or
+    mutant.
+    """
+    scenario = SCENARIOS[name]
+    planted = MUTANTS[mutant] if mutant else None
+    conditions = draw_conditions(seed)
+    path = None if record is None else record / history_name(name, seed, mutant)
+    header = {
+        "scenario": name,
+        "seed": seed,
+        "mutant": mutant or "",
+        "package_version": version("bkclient"),
+        **conditions.as_header(),
+    }
+    started = time.perf_counter()
+    problem = ""
+    stuck: tuple[Violation, ...] = ()
+    checker = OnlineChecker()
+    with (
+        World(seed, network=conditions.network, metadata=conditions.metadata, limits=conditions.limits) as world,
+        planted.applied() if planted else nullcontext(),
+    ):
+        history = HistoryWriter(header, world.clock_us, path)
+        history.listeners.append(checker.feed)
+        stage = Stage(world, Recorder(history), conditions, planted.wrap_transport if planted else None)
+
+        async def play() -> None:
+            await stage.start_bookies()
+            await scenario.play(stage)
+
+        try:
+            world.run(play)
+        except StuckError as error:
+            stuck = (Violation(EVENTUALLY_CLOSED, error.ledger_id, error.problem, (history.events - 1,)),)
+        except WorldError as error:
+            problem = f"{type(error).__name__}: {error}"
+        simulated_seconds = world.loop.time()
+        history.close()
+    violations = (*checker.finish(), *stuck)
+    return RunResult(
+        scenario=name,
+        seed=seed,
+        digest=history.digest,
+        events=history.events,
+        simulated_seconds=simulated_seconds,
+        wall_seconds=time.perf_counter() - started,
+        verdict="violated" if violations else "unknown" if problem else "ok",
+        violations=violations,
+        problem=problem,
+        mutant=mutant or "",
+        path="" if path is None else str(path),
+    )

@@ -1,0 +1,340 @@
+"""The stage: what a scenario has at hand.
+
+A scenario starts *client processes* on hosts of their own, breaks hosts, bookies and links, and finally lets fresh clients
+settle the matter. What the scenario draws comes from ``stage.rng``; the network, the metadata service, each workload and
+each client have streams of their own from the same seed, so one more draw here does not change the weather there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from typing import Final
+
+import anyio
+
+from bkclient import BookKeeper
+from bkclient.errors import BookKeeperError
+from bkclient.transport.base import BookieTransport
+from bkclient.wire.messages import Request
+from scenarios.conditions import Conditions
+from scenarios.history import Event, Kind
+from scenarios.recording import (
+    BookieRecorder,
+    RecordedClient,
+    RecordedWriter,
+    Recorder,
+    RecordingTransport,
+    RecoveryRecorder,
+)
+from scenarios.recording_store import AppliedStore, LearnedStore
+from simbookie.storage.base import CrashMode
+from simbookie.storage.memory import MemoryDisk, MemoryStorage
+from simbookie.world.bookie_host import BookieHost
+from simbookie.world.calls import RequestMessage
+from simbookie.world.faults import Action, Fate, Interception
+from simbookie.world.hosts import Host, World
+from simbookie.world.metadata import SimulatedMetadataStore
+from simbookie.world.transport import SimulatedTransport
+
+__all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage", "StuckError"]
+
+Program = Callable[[RecordedClient], Awaitable[None]]
+"""What a client process does; it ends when the program returns."""
+
+#: How often a final client tries before the run counts as stuck, and how long it waits in between.
+_SETTLE_ATTEMPTS: Final = 8
+_SETTLE_PAUSE_S: Final = 5.0
+#: How long a scenario waits for something that may never happen.
+_PATIENCE_S: Final = 20.0
+
+
+class StuckError(Exception):
+    """Everything was healed, and still the ledger cannot be recovered or read: liveness is broken (L1, L6)."""
+
+    def __init__(self, ledger_id: int, problem: str) -> None:
+        super().__init__(f"ledger {ledger_id}: {problem}")
+        self.ledger_id = ledger_id
+        self.problem = problem
+
+
+class ClientProcess:
+    """One client on a host of its own."""
+
+    def __init__(self, stage: Stage, name: str, program: Program) -> None:
+        self.name = name
+        self._stage = stage
+        self._host = Host(stage.world, name)
+        stage.recorder.record(Kind.CLIENT_START, name, incarnation=self._host.incarnation, detail=program.__qualname__)
+        self._task = self._host.spawn(self._run, program, name=name)
+
+    async def _run(self, program: Program) -> None:
+        stage, name, incarnation = self._stage, self.name, self._host.incarnation
+        world, recorder = stage.world, stage.recorder
+
+        def open_session() -> AppliedStore:
+            return AppliedStore(world.metadata.open_session(), recorder, name)
+
+        store = LearnedStore(SimulatedMetadataStore(world, self._host, open_session), recorder, name)
+        transport: BookieTransport = SimulatedTransport(world, self._host, stage.conditions.transport)
+        transport = RecordingTransport(transport, recorder, name, incarnation)
+        if stage.wrap_transport is not None:
+            transport = stage.wrap_transport(transport)
+        client = BookKeeper(
+            store,
+            transport,
+            config=stage.conditions.client,
+            rng=world.rng(f"client {name}"),
+            observer=RecoveryRecorder(recorder, name),
+        )
+        async with client:
+            await program(RecordedClient(client, recorder, name, incarnation))
+        await store.aclose()
+
+    def crash(self) -> None:
+        """Kill it: nothing of it runs any more, not even a ``finally`` block. No effect on one that has ended."""
+        if self._host.is_alive and not self._task.done():
+            self._stage.recorder.record(Kind.CLIENT_CRASH, self.name, incarnation=self._host.incarnation)
+            self._host.crash()
+
+    def pause(self) -> None:
+        """Stop it, as a long garbage collection would: neither its timers nor its replies run until it resumes."""
+        if self._host.process.is_running and not self._task.done():
+            self._stage.recorder.record(Kind.CLIENT_PAUSE, self.name)
+            self._host.pause()
+
+    def resume(self) -> None:
+        """Let a paused one go on."""
+        if self._host.is_paused:
+            self._stage.recorder.record(Kind.CLIENT_RESUME, self.name)
+            self._host.resume()
+
+    async def ended(self) -> None:
+        """Wait until its program has returned or it has crashed; raises what the program raised."""
+        await self._stage.world.join(self._task)
+
+
+class LedgerSlot:
+    """The ledger a scenario is about, before and after it exists."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._created = asyncio.Event()
+        self._ledger_id = -1
+
+    async def create(self, client: RecordedClient) -> RecordedWriter:
+        """Create it, with the sizes that the run's conditions name."""
+        conditions = self._stage.conditions
+        writer = await client.create_ledger(
+            ensemble_size=conditions.ensemble_size,
+            write_quorum_size=conditions.write_quorum_size,
+            ack_quorum_size=conditions.ack_quorum_size,
+            digest_type=conditions.digest_type,
+        )
+        self._ledger_id = writer.ledger_id
+        self._created.set()
+        return writer
+
+    async def id(self) -> int:
+        """Its id, once it is created."""
+        await self._created.wait()
+        return self._ledger_id
+
+    @property
+    def is_created(self) -> bool:
+        """Whether some client created it and knows."""
+        return self._created.is_set()
+
+
+class Stage:
+    """One run of one scenario; made by the runner."""
+
+    def __init__(
+        self,
+        world: World,
+        recorder: Recorder,
+        conditions: Conditions,
+        wrap_transport: Callable[[BookieTransport], BookieTransport] | None = None,
+    ) -> None:
+        self.world = world
+        self.recorder = recorder
+        self.conditions = conditions
+        self.wrap_transport = wrap_transport
+        self.rng = world.rng("scenario")
+        self.bookies: dict[str, BookieHost] = {}
+        self._interceptions: list[Interception[Action]] = []
+        self._ensembles: dict[int, tuple[str, ...]] = {}
+        self._acknowledged: dict[int, int] = {}
+        self._watchers: dict[Callable[[Event], bool], Callable[[], object]] = {}
+        recorder.history.listeners.append(self._on_event)
+
+    async def start_bookies(self) -> None:
+        """Start the bookies and wait until all are registered."""
+        # The metadata of injected conflicts is recorded too: it changes versions.
+        intruder = self.world.metadata.intruder
+        self.world.metadata.intruder = AppliedStore(intruder, self.recorder, "intruder", cause="rereplicate")
+        for index in range(self.conditions.bookies):
+            name = f"bookie-{index}"
+            storage = MemoryStorage(self.conditions.storage, MemoryDisk())
+            observer = BookieRecorder(self.recorder, name)
+            self.bookies[name] = BookieHost(self.world, name, storage=storage, observer=observer)
+        for bookie in self.bookies.values():
+            await bookie.registered()
+
+    # Clients -----------------------------------------------------------------------------------------------------
+
+    def ledger(self) -> LedgerSlot:
+        """A ledger to be created by a client."""
+        return LedgerSlot(self)
+
+    def client(self, name: str, program: Program) -> ClientProcess:
+        """Start a client process."""
+        return ClientProcess(self, name, program)
+
+    async def append_entries(self, writer: RecordedWriter, count: int, *, window: int = 8) -> None:
+        """Append ``count`` entries of various sizes with up to ``window`` in flight; stops at the first refusal."""
+        rng = self.world.rng(f"workload {writer.actor}")
+        for _ in range(count):
+            while writer.inner.in_flight_entries >= window:  # noqa: ASYNC110 - an application that polls
+                await anyio.sleep(0.0005)
+            if rng.random() < 0.4:
+                await anyio.sleep(rng.uniform(0.0, 0.006))
+            try:
+                writer.append_nowait(rng.randbytes(rng.choice((0, 1, 17, 100, 300))))
+            except BookKeeperError:
+                return
+
+    async def finish(self, writer: RecordedWriter) -> None:
+        """Flush and close; whoever was fenced or failed meanwhile leaves it at that."""
+        try:
+            await writer.inner.flush()
+            await writer.close()
+        except BookKeeperError:
+            pass
+
+    # Watching ----------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind == Kind.META_CAS and event.fields["outcome"] == "ok":
+            self._ensembles[event.ledger] = tuple(event.fields["fragments"][-1][1])
+        elif event.kind == Kind.APP_ACK:
+            self._acknowledged[event.ledger] = event.fields["entry"]
+        for predicate, action in list(self._watchers.items()):
+            if predicate(event):
+                del self._watchers[predicate]
+                self.later(0.0, action)
+
+    def on_event(self, predicate: Callable[[Event], bool], action: Callable[[], object]) -> None:
+        """Do ``action``, once, right after the first event that fulfils ``predicate``."""
+        self._watchers[predicate] = action
+
+    def later(self, delay_s: float, action: Callable[[], object]) -> None:
+        """Do ``action`` in ``delay_s`` seconds."""
+        self.world.loop.call_later(delay_s, action, context=Context())
+
+    async def until_acknowledged(self, ledger: LedgerSlot, entry_id: int) -> None:
+        """Wait until ``entry_id`` is acknowledged, or for a while if it never is."""
+        with anyio.move_on_after(_PATIENCE_S):
+            ledger_id = await ledger.id()
+            while self._acknowledged.get(ledger_id, -1) < entry_id:  # noqa: ASYNC110 - a director that polls
+                await anyio.sleep(0.0005)
+
+    def ensemble(self, ledger: LedgerSlot) -> Sequence[str]:
+        """The last ensemble that was stored; the first bookies as long as there is none."""
+        if ledger.is_created:
+            for ensemble in reversed(self._ensembles.values()):
+                return ensemble
+        return tuple(self.bookies)[: self.conditions.ensemble_size]
+
+    async def sleep(self, shortest_s: float, longest_s: float) -> None:
+        """Let a random time pass."""
+        await anyio.sleep(self.rng.uniform(shortest_s, longest_s))
+
+    # Faults ------------------------------------------------------------------------------------------------------
+
+    def crash_bookie(self, name: str) -> None:
+        """Kill a bookie, or its machine; what it had not synced is lost."""
+        if self.bookies[name].is_alive:
+            mode = self.rng.choice((CrashMode.PROCESS, CrashMode.POWER_LOSS))
+            self._record_fault("crash", f"{name} {mode.name}")
+            self.bookies[name].crash(mode)
+
+    def restart_bookie(self, name: str) -> None:
+        """Start a crashed bookie again."""
+        if not self.bookies[name].is_alive:
+            self._record_fault("restart", name)
+            self.bookies[name].restart()
+
+    def cut(self, client: str, bookie: str) -> None:
+        """Lose what travels between a client and a bookie: one way, the other, or both."""
+        ways = self.rng.choice(((True, False), (False, True), (True, True)))
+        self._record_fault("cut", f"{client} {'>' if ways[0] else ''}{'<' if ways[1] else ''} {bookie}")
+        if ways[0]:
+            self.world.network.block(client, bookie)
+        if ways[1]:
+            self.world.network.block(bookie, client)
+
+    def hold(self, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool]) -> Interception[Action]:
+        """Hold back requests of ``client`` to ``bookies`` until released."""
+        return self._intercept("hold", client, bookies, predicate, Fate.HOLD)
+
+    def drop(self, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool]) -> Interception[Action]:
+        """Lose requests of ``client`` to ``bookies``."""
+        return self._intercept("drop", client, bookies, predicate, Fate.DROP)
+
+    def _intercept(
+        self, cause: str, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool], fate: Fate
+    ) -> Interception[Action]:
+        self._record_fault(cause, f"{client} > {', '.join(bookies)}")
+        targets = frozenset(bookies)
+
+        def matches(source: str, destination: str, message: object) -> bool:
+            return (
+                source == client
+                and destination in targets
+                and isinstance(message, RequestMessage)
+                and predicate(message.request)
+            )
+
+        interception = self.world.network.intercept(matches, fate)
+        self._interceptions.append(interception)
+        return interception
+
+    def heal(self) -> None:
+        """End every fault of the network; what was held arrives."""
+        self._record_fault("heal", "")
+        self.world.network.heal()
+        for interception in self._interceptions:
+            interception.remove()
+            interception.release()
+
+    def _record_fault(self, cause: str, detail: str) -> None:
+        self.recorder.record(Kind.FAULT, "nemesis", cause=cause, detail=detail)
+
+    # The end -----------------------------------------------------------------------------------------------------
+
+    async def settle(self, ledger: LedgerSlot) -> None:
+        """Heal everything; then two fresh clients, one after the other, recover the ledger and read all of it."""
+        self.heal()
+        for name in self.bookies:
+            self.restart_bookie(name)
+        if not ledger.is_created:
+            return
+        ledger_id = await ledger.id()
+        for index in range(2):
+            await self.client(f"final-{index}", lambda client: self._read_to_the_end(client, ledger_id)).ended()
+
+    async def _read_to_the_end(self, client: RecordedClient, ledger_id: int) -> None:
+        problem = ""
+        for _ in range(_SETTLE_ATTEMPTS):
+            try:
+                reader = await client.open_ledger(ledger_id)
+                async for _entry in reader.read_all():
+                    pass
+            except BookKeeperError as error:
+                problem = str(error)
+                await anyio.sleep(_SETTLE_PAUSE_S)
+            else:
+                return
+        raise StuckError(ledger_id, problem)
