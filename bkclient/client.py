@@ -265,6 +265,6 @@ def _check_password(password: bytes) -> None:
 def _checked_custom_metadata(custom_metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
     custom = dict(custom_metadata or {})
     for key, value in custom.items():
-        if not (isinstance(key, str) and isinstance(value, bytes)):
+        if not isinstance(key, str) or not isinstance(value, bytes):  # type: ignore[redundant-expr]
             raise ArgumentError(f"custom metadata maps str to bytes, not {key!r} to {value!r}")
     return MappingProxyType(custom)
