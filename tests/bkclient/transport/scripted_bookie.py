@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 from bkclient.metadata.base import BookieAddress
 from bkclient.wire.envelope import ReceivedRequest
@@ -32,14 +33,13 @@ class BookieConnection(asyncio.BufferedProtocol):
         self.chunks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
         self.bookie.connections.append(self)
         self.bookie.open += 1
         if self.bookie.close_at_once:
-            transport.close()
+            self.transport.close()
         if self.bookie.deaf:
-            transport.pause_reading()
+            self.transport.pause_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.wire.get_buffer()

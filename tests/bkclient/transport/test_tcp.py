@@ -374,9 +374,12 @@ async def test_closing_waits_until_the_sockets_are_closed() -> None:
         outcomes.submit(add(0))
         await outcomes.wait()
         assert isinstance(outcomes.transport, TcpTransport)
-        (socket_end,) = outcomes.transport._links[3]["b"]._ends.values()
+        order: list[str] = []
+        (end,) = outcomes.transport._links[3]["b"]._ends.values()
+        end.add_done_callback(lambda _: order.append("socket closed"))
         await outcomes.transport.aclose()
-        assert socket_end.done()
+        order.append("aclose returned")
+        assert order == ["socket closed", "aclose returned"]
 
 
 async def test_there_is_one_timer_per_connection_however_many_requests_and_none_after_closing(
@@ -432,6 +435,26 @@ async def test_large_entries_travel_both_ways() -> None:
             outcomes.submit(ReadRequest(1, entry_id))
         await outcomes.wait(4)
         assert [len(response.body or b"") for *_, response in outcomes.all[1:]] == [3_000_000] * 3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_it_runs_on_uvloop_too(version: int) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def exchange() -> None:
+        async with running() as bookie, transport_to(bookie, protocol_version=version) as outcomes:
+            for entry_id in range(50):
+                outcomes.submit(add(entry_id, bytes(50_000)))
+            outcomes.submit(ReadRequest(1, 0))
+            assert await outcomes.wait(51) == [Code.OK] * 51
+            bookie.script = keep_silent
+            outcomes.submit(add(50))
+            await until(lambda: len(bookie.received) == 52)
+            await outcomes.transport.aclose()
+            assert outcomes.codes[-1] == Code.CLIENT_CLOSED
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(exchange())
 
 
 @pytest.mark.parametrize(
