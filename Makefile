@@ -14,7 +14,7 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
 
 demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies and Spark (add INPUT=FILE to choose what is written)
-	$(BIN)/python examples/demo.py $(if $(INPUT),--input $(INPUT))
+	$(BIN)/python -m examples.demo $(if $(INPUT),--input $(INPUT))
 
 test: $(INSTALLED)  ## run the tests
 	$(BIN)/pytest

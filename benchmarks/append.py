@@ -4,7 +4,8 @@ The ceiling has no protocol: no entry ids, no digests, no quorums, no errors. It
 three connections and counts answers. What it reaches is what asyncio and the bookies allow; the ratio is what the client's
 protocol costs. Both run in turn, round by round, because machines drift; medians are compared.
 
-CPU time per entry is that of this process alone, without the bookies, and so is less a matter of how the machine's cores are shared.
+CPU time per entry is that of this process alone, without the bookies, and so is less a matter of how the machine's cores
+are shared.
 
     python benchmarks/append.py                     # both payload sizes, then memory over a million appends
     python benchmarks/append.py --sizes 100 --rounds 3 --memory-entries 0
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import platform
 import random
@@ -21,9 +23,10 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Annotated, Any, cast
 
 import typer
@@ -38,7 +41,9 @@ from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest
-from bookies import bookie_processes
+from simbookie.bookie import Bookie
+from simbookie.server import BookieServer
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
 
 WRITE_QUORUM = 3
 ACK_QUORUM = 2
@@ -85,7 +90,7 @@ class BareConnection(asyncio.BufferedProtocol):
         """Keep the transport."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """The free part of the buffer."""
         return memoryview(self._buffer)[self._filled :]
 
@@ -185,6 +190,43 @@ async def run_client(addresses: list[BookieAddress], load: Load, progress: Calla
     return cost
 
 
+async def _serve(index: int, pipe: Connection) -> None:
+    bookie = Bookie(f"bookie-{index}", MemoryStorage(MemoryStorageConfig(capacity_bytes=8 << 30)))
+    server = BookieServer(bookie, "127.0.0.1", 0)
+    await server.start()
+    pipe.send(server.port)
+    # The parent closes its end, or dies, when it has had enough.
+    await asyncio.get_running_loop().run_in_executor(None, pipe.poll, None)
+
+
+def _run(index: int, pipe: Connection, uvloop: bool) -> None:  # noqa: FBT001 - the target of a process
+    run: Callable[[Any], Any] = asyncio.run
+    if uvloop:
+        import uvloop as uvloop_module  # noqa: PLC0415 - an optional accelerator
+
+        run = uvloop_module.run
+    run(_serve(index, pipe))
+
+
+@asynccontextmanager
+async def bookie_processes(count: int, *, uvloop: bool) -> AsyncIterator[list[BookieAddress]]:
+    """``count`` bookies in processes of their own for as long as the block lasts."""
+    context = multiprocessing.get_context("spawn")
+    processes, pipes = [], []
+    for index in range(count):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_run, args=(index, theirs, uvloop), daemon=True)
+        process.start()
+        processes.append(process)
+        pipes.append(ours)
+    try:
+        yield [BookieAddress("127.0.0.1", pipe.recv()) for pipe in pipes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
 async def compare(load: Load, rounds: int, *, uvloop: bool) -> list[dict[str, Any]]:
     """Both in turn, ``rounds`` times after one that is not counted; each round on fresh bookies."""
     ours: list[Cost] = []
@@ -266,8 +308,12 @@ def main(
     window: Annotated[int, typer.Option(help="entries in flight")] = 1000,
     protocol: Annotated[int, typer.Option(help="wire protocol version, 3 or 2")] = 3,
     memory_entries: Annotated[int, typer.Option(help="entries of the memory run; 0 leaves it out")] = 1_000_000,
-    uvloop: Annotated[bool, typer.Option(help="use uvloop for bookies and clients, ceiling included")] = True,
-    json_output: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
+    uvloop: Annotated[  # noqa: FBT002 - a switch of the command line
+        bool, typer.Option(help="use uvloop for bookies and clients, ceiling included")
+    ] = True,
+    json_output: Annotated[  # noqa: FBT002
+        bool, typer.Option("--json", help="one JSON object on stdout")
+    ] = False,
 ) -> None:
     """Appends per second and CPU per append against a bare asyncio ceiling; memory over many appends."""
     run: Callable[[Any], Any] = asyncio.run
