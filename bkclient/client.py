@@ -88,7 +88,13 @@ class BookKeeper:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         assert self._stack is not None, "entered before left"
-        return await self._stack.__aexit__(exc_type, exc, traceback)
+        try:
+            return await self._stack.__aexit__(exc_type, exc, traceback)
+        except BaseExceptionGroup as group:
+            # The task group wraps whatever leaves the block, which must stay what it was for the caller's ``except``.
+            if exc is None or group.exceptions != (exc,):
+                raise
+            return False
 
     async def _shut_down(self, core: ClientCore) -> None:
         core.is_closed = True
