@@ -35,6 +35,7 @@ from bkclient.metadata.base import (
 )
 from bkclient.metadata.creator_token import with_creator_token
 from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
+from bkclient.metadata.paths import check_ledger_id
 from simbookie.world.faults import Delay
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata_service import METADATA_HOST, MetadataAction, MetadataCall, MetadataFault
@@ -126,21 +127,25 @@ class SimulatedMetadataStore:
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
         """See there. Repeated after a loss, and recognised by its creator token."""
+        check_ledger_id(metadata.ledger_id)
         tokened = with_creator_token(metadata, self._rng)
         call = self._named("create_ledger", tokened.ledger_id, tokened)
         return await self._ask(call, lambda store: store.create_ledger(tokened))
 
     async def read_ledger(self, ledger_id: int) -> Versioned:
         """See there."""
+        check_ledger_id(ledger_id)
         return await self._ask(self._named("read_ledger", ledger_id), lambda store: store.read_ledger(ledger_id))
 
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
         """See there. Never repeated: a compare-and-set that was carried out would conflict with itself."""
+        check_ledger_id(metadata.ledger_id)
         call = MetadataCall(self._host_name, "write_ledger", metadata.ledger_id, metadata, expected_version)
         return await self._ask(call, lambda store: store.write_ledger(metadata, expected_version), is_repeatable=False)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """See there."""
+        check_ledger_id(ledger_id)
         await self._ask(self._named("delete_ledger", ledger_id), lambda store: store.delete_ledger(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
@@ -154,6 +159,7 @@ class SimulatedMetadataStore:
 
     def watch_ledger(self, ledger_id: int, listener: LedgerListener) -> Cancel:
         """See there."""
+        check_ledger_id(ledger_id)
         return self._watch(lambda store, tell: store.watch_ledger(ledger_id, tell), listener)
 
     # ------------------------------------------------------------------------------------------------------- bookies

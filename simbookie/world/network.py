@@ -211,7 +211,8 @@ class Network:
         """Do ``action`` to the messages that ``match``, the first ``limit`` ones if there is a limit.
 
         Looked at when a message is sent, or ``at_arrival`` right before it is delivered. Of several interceptions that match,
-        the one made first acts.
+        the one made first acts. A ``match`` that injects other faults does so before the message: a sender that it kills
+        does not send it, a receiver that it kills does not get it.
         """
         interception = Interception(match, action, limit)
         interceptions = self._at_arrival if at_arrival else self._at_departure
@@ -333,7 +334,8 @@ class Network:
         action: Action | None = None
         if self._at_departure:
             action = self._intercepted(self._at_departure, link, end, message, latency)
-            if action in (Fate.DROP, Fate.HOLD):
+            sender = end.peer
+            if action in (Fate.DROP, Fate.HOLD) or (sender is not None and not sender.process.is_alive):
                 return
         if link.blocked:
             self._stop(link, end, message, latency)

@@ -1,0 +1,65 @@
+"""The contract of the metadata seam, as every store holds it, held by the simulated one in virtual time."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from bkclient.metadata.base import MetadataStore
+from simbookie.world.errors import UnhandledErrors
+from simbookie.world.hosts import Host, World
+from simbookie.world.metadata import SimulatedMetadataStore
+from tests.bkclient.metadata import test_store as contract
+
+#: A listener that raises is a defect of the program, and in a simulated world every defect ends the run.
+ENDS_THE_RUN = "test_a_listener_that_raises_harms_nobody_else"
+
+
+def stories() -> Iterator[Any]:
+    for class_name, group in inspect.getmembers(contract, inspect.isclass):
+        for name, story in inspect.getmembers(group, inspect.isfunction):
+            if name.startswith("test_"):
+                for parameters in expanded(story):
+                    shown = "-".join([class_name, name, *map(str, parameters.values())])
+                    yield pytest.param(getattr(group(), name), parameters, id=shown)
+
+
+def expanded(story: Any) -> Iterator[dict[str, Any]]:
+    axes: list[list[dict[str, Any]]] = []
+    for mark in getattr(story, "pytestmark", []):
+        if mark.name == "parametrize":
+            names = mark.args[0].split(",") if isinstance(mark.args[0], str) else list(mark.args[0])
+            rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
+            axes.append([dict(zip(names, row, strict=True)) for row in rows])
+    for combination in itertools.product(*axes):
+        yield {name: value for part in combination for name, value in part.items()}
+
+
+@pytest.mark.parametrize(("story", "parameters"), list(stories()))
+def test_the_simulated_store_holds_the_contract(
+    story: Callable[..., Coroutine[Any, Any, None]], parameters: dict[str, Any]
+) -> None:
+    with World(1) as world:
+        hosts = itertools.count(1)
+
+        def session() -> SimulatedMetadataStore:
+            return SimulatedMetadataStore(world, Host(world, f"host-{next(hosts)}"))
+
+        async def open_session() -> MetadataStore:
+            return session()
+
+        offers: dict[str, Callable[[], Any]] = {"store": session, "open_session": lambda: open_session}
+        wanted = {name: offers[name]() for name in inspect.signature(story).parameters if name in offers}
+
+        async def main() -> None:
+            await story(**wanted, **parameters)
+
+        if story.__name__ == ENDS_THE_RUN:
+            with pytest.raises(UnhandledErrors):
+                world.run(main)
+        else:
+            world.run(main)
