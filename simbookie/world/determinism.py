@@ -24,7 +24,7 @@ from anyio._backends import _asyncio as backend
 
 from simbookie.world.errors import RealWorldRefused, WorldError
 
-__all__ = ["OrderedMembers", "deterministic_anyio"]
+__all__ = ["OrderedMembers", "deterministic_anyio", "forget_task"]
 
 T = TypeVar("T")
 
@@ -73,6 +73,11 @@ async def _to_thread(backend_class: Any, *args: Any, **kwargs: Any) -> Any:
     if getattr(asyncio.get_running_loop(), "is_virtual", False):
         raise RealWorldRefused("anyio.to_thread")
     return await _original_to_thread.__func__(backend_class, *args, **kwargs)
+
+
+def forget_task(task: asyncio.Task[Any]) -> None:
+    """Let anyio forget a task that will never end, and which it would otherwise keep for ever: its scopes refer back to it."""
+    backend._task_states.pop(task, None)  # noqa: SLF001
 
 
 def _check_anyio() -> None:

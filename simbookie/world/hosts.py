@@ -96,7 +96,11 @@ class World:
         (``UnhandledErrors``). May be called again to go on with the same world.
         """
         task = self.loop.create_task(main(), name="main", context=self._context)
-        result = self.loop.run_until_complete(task)
+        try:
+            result = self.loop.run_until_complete(task)
+        except WorldError:
+            self._raise_unretrieved()  # which may well be why
+            raise
         self._raise_unretrieved()
         return result
 

@@ -36,7 +36,7 @@ from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer
-from simbookie.world.determinism import deterministic_anyio
+from simbookie.world.determinism import deterministic_anyio, forget_task
 from simbookie.world.errors import (
     Deadlock,
     RealWorldRefused,
@@ -335,6 +335,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             for task in tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                 unwind(task.get_coro())
+                forget_task(task)
             self._graveyard.clear()
             del handles, tasks
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 
+import anyio
 import pytest
 
 from simbookie.world.errors import Deadlock, UnhandledErrors, WorldClosed, WorldError
@@ -209,3 +211,48 @@ def test_a_deadlock_of_the_director_names_the_tasks_of_the_hosts() -> None:
 
         with pytest.raises(Deadlock, match="a: stuck"):
             world.run(lambda: world.join(host.spawn(asyncio.Event().wait, name="stuck")))
+
+
+def test_a_deadlock_because_a_task_had_failed_tells_of_the_failure() -> None:
+    async def fails() -> None:
+        raise KeyError("oops")
+
+    with World(1) as world:
+        host = Host(world, "a")
+
+        async def main() -> None:
+            host.spawn(fails, name="culprit")
+            await asyncio.Event().wait()
+
+        with pytest.raises(UnhandledErrors, match="a: culprit: KeyError"):
+            world.run(main)
+
+
+def test_a_closed_world_leaves_nothing_behind() -> None:
+    class Kept:
+        pass
+
+    async def program(something: Kept) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep_forever)
+            with anyio.CancelScope():
+                await anyio.sleep_forever()
+        del something
+
+    def run() -> weakref.ref[Kept]:
+        kept = Kept()
+        with World(1) as world:
+            host, other = Host(world, "a"), Host(world, "b")
+
+            async def main() -> None:
+                host.spawn(program, kept)
+                other.spawn(program, kept)
+                await asyncio.sleep(1)
+                host.crash()
+
+            world.run(main)
+        return weakref.ref(kept)
+
+    reference = run()
+    gc.collect()
+    assert reference() is None
