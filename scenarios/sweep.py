@@ -1,0 +1,397 @@
+"""Many runs at once: sweeps over seeds, and hunts for planted defects.
+
+Runs are independent and deterministic, so a sweep is a matter of handing them out and adding up. They go to worker processes in
+units of a few, few enough that stopping waits for no more than a second or so. What comes out does not depend on how many
+workers there are or which finishes first; only the times do.
+
+A run that raises, which a scenario never should, ends as ``unknown`` with its error named: a sweep of a million runs must not
+die of one, and must not hide it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_all_start_methods, get_context
+from pathlib import Path
+from typing import Any, Final
+
+from scenarios.library import SCENARIOS
+from scenarios.model import RunResult
+from scenarios.mutants import MUTANTS, Mutant
+from scenarios.runner import run_scenario
+
+__all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "default_processes", "hunt_mutants", "sweep"]
+
+Progress = Callable[[int, int, int], None]
+"""``(done, in_all, found)``: told after every unit of work."""
+
+_RUNS_PER_UNIT: Final = 8
+#: Units handed out beyond those at work, per worker: enough to keep it busy, few enough to stop soon.
+_UNITS_AHEAD: Final = 2
+_SECONDS_PER_HOUR: Final = 3600
+
+Run = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Failing:
+    """One invariant broken in one run; ``path`` is its history's, if that was kept."""
+
+    scenario: str
+    seed: int
+    invariant: str
+    path: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that ``bk-chaos sweep --json`` prints."""
+        shown: dict[str, Any] = {"scenario": self.scenario, "seed": self.seed, "invariant": self.invariant}
+        return shown | ({"path": self.path} if self.path else {})
+
+
+@dataclass(slots=True)
+class SweepResult:
+    """What a sweep came to. ``unknown`` runs ended by a limit or an error: they prove nothing and are not violations.
+
+    ``cpu_seconds`` are those of the runs, summed over workers; ``wall_seconds`` those of the whole sweep.
+    """
+
+    seeds: int
+    scenarios: tuple[str, ...]
+    mutant: str = ""
+    runs: int = 0
+    events: int = 0
+    simulated_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    failing: list[Failing] = field(default_factory=list)
+    undecided: list[tuple[str, int, str]] = field(default_factory=list)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether no run broke an invariant and every run came to a verdict."""
+        return not self.failing and not self.undecided
+
+    def add(self, result: RunResult) -> None:
+        """Count one run."""
+        self.runs += 1
+        self.events += result.events
+        self.simulated_seconds += result.simulated_seconds
+        for invariant in dict.fromkeys(violation.invariant for violation in result.violations):
+            self.failing.append(Failing(result.scenario, result.seed, invariant, result.path))
+        if result.verdict == "unknown":
+            self.undecided.append((result.scenario, result.seed, result.problem))
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that ``bk-chaos sweep --json`` prints.
+
+        ``seeds`` and ``scenarios`` are counts; ``seeds_per_cpu_hour`` counts a seed once for each scenario it ran in.
+        """
+        return {
+            "seeds": self.seeds,
+            "scenarios": len(self.scenarios),
+            "scenario_names": list(self.scenarios),
+            "mutant": self.mutant,
+            "runs": self.runs,
+            "violations": len(self.failing),
+            "unknown": len(self.undecided),
+            "events": self.events,
+            "events_per_second": round(_per(self.events, self.wall_seconds), 1),
+            "simulated_seconds_per_second": round(_per(self.simulated_seconds, self.wall_seconds), 3),
+            "seeds_per_cpu_hour": round(_per(self.runs, self.cpu_seconds) * _SECONDS_PER_HOUR, 1),
+            "wall_seconds": round(self.wall_seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "failing": [failing.as_json() for failing in self.failing],
+            "undecided": [
+                {"scenario": scenario, "seed": seed, "problem": problem} for scenario, seed, problem in self.undecided
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MutantHunt:
+    """How one planted defect fared.
+
+    ``seeds_to_find`` counts the seeds that were tried, each in every scenario, up to the one that gave it away;
+    ``invariant`` is the first of those expected to break that did. ``shrunk_steps`` is for a shrinker to fill in.
+    """
+
+    name: str
+    caught: bool
+    invariant: str = ""
+    scenario: str = ""
+    seed: int = -1
+    seeds_to_find: int | None = None
+    runs: int = 0
+    cpu_seconds: float = 0.0
+    shrunk_steps: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that ``bk-chaos mutants --json`` prints."""
+        return {
+            "name": self.name,
+            "caught": self.caught,
+            "invariant": self.invariant or None,
+            "scenario": self.scenario or None,
+            "seed": self.seed if self.caught else None,
+            "seeds_to_find": self.seeds_to_find,
+            "runs": self.runs,
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "shrunk_steps": self.shrunk_steps,
+        }
+
+
+def default_processes() -> int:
+    """How many workers this machine has processors for."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# Sweeps ------------------------------------------------------------------------------------------------------------
+
+
+def sweep(
+    seeds: Sequence[int],
+    scenarios: Sequence[str],
+    *,
+    mutant: str | None = None,
+    record: Path | None = None,
+    failing_only: bool = False,
+    processes: int | None = None,
+    stop_at_first: bool = False,
+    progress: Progress | None = None,
+) -> SweepResult:
+    """Run every scenario with every seed, and add up.
+
+    ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant. With
+    ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that does. ``processes`` is by default
+    :func:`default_processes`; 1 runs everything in this process. ``KeyError`` for an unknown scenario or mutant.
+    ``KeyboardInterrupt`` stops the workers after the units they are at, and is passed on.
+    """
+    started = time.perf_counter()
+    _check_names(scenarios, mutant)
+    result = SweepResult(seeds=len(seeds), scenarios=tuple(scenarios), mutant=mutant or "")
+    in_all = len(seeds) * len(scenarios)
+    runs = ((scenario, seed) for seed in seeds for scenario in scenarios)
+    units = (_Unit(batch, mutant, record, failing_only=failing_only) for batch in _batched(runs, _RUNS_PER_UNIT))
+    with _workers(processes, -(-in_all // _RUNS_PER_UNIT)) as hand_out:
+        for unit_done in _in_order(hand_out(units)):
+            if _add_up(result, unit_done, stop_at_first=stop_at_first):
+                break
+            if progress is not None:
+                progress(result.runs, in_all, len(result.failing))
+    result.wall_seconds = time.perf_counter() - started
+    return result
+
+
+def _add_up(result: SweepResult, unit: _Done, *, stop_at_first: bool) -> bool:
+    """Count a unit's runs; whether to stop there."""
+    result.cpu_seconds += unit.cpu_seconds
+    for run in unit.results:
+        result.add(run)
+        if run.violations and stop_at_first:
+            return True
+    return False
+
+
+def _check_names(scenarios: Iterable[str], mutant: str | None) -> None:
+    for name in scenarios:
+        SCENARIOS[name]
+    if mutant:
+        MUTANTS[mutant]
+
+
+def _batched(runs: Iterable[Run], size: int) -> Iterator[tuple[Run, ...]]:
+    remaining = iter(runs)
+    while batch := tuple(islice(remaining, size)):
+        yield batch
+
+
+def _per(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds > 0 else 0.0
+
+
+# Hunts -------------------------------------------------------------------------------------------------------------
+
+
+def hunt_mutants(
+    mutants: Iterable[str],
+    seeds: Sequence[int],
+    scenarios: Sequence[str],
+    *,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> list[MutantHunt]:
+    """Run each mutant with one seed after the other, in every scenario, until one of its invariants is seen broken.
+
+    In the order of ``mutants``. ``KeyError`` for an unknown mutant or scenario.
+    """
+    _check_names(scenarios, None)
+    hunts = [_Hunt(MUTANTS[name], tuple(seeds), tuple(scenarios)) for name in mutants]
+    in_all = len(hunts)
+    with _workers(processes, in_all) as hand_out:
+        waiting = [hunt for hunt in hunts if not hunt.is_over]
+        while waiting:
+            # One unit of each mutant that still goes free: the workers are kept busy, and none runs far past its catch.
+            for index, unit_done in hand_out([hunt.next_unit() for hunt in waiting]):
+                waiting[index].take(unit_done)
+            waiting = [hunt for hunt in waiting if not hunt.is_over]
+            if progress is not None:
+                progress(in_all - len(waiting), in_all, sum(hunt.is_caught for hunt in hunts))
+    return [hunt.result() for hunt in hunts]
+
+
+class _Hunt:
+    """The state of the hunt for one mutant."""
+
+    def __init__(self, mutant: Mutant, seeds: tuple[int, ...], scenarios: tuple[str, ...]) -> None:
+        self._mutant = mutant
+        self._scenarios = scenarios
+        self._runs = [(scenario, seed) for seed in seeds for scenario in scenarios]
+        self._tried = 0
+        self._cpu_seconds = 0.0
+        self._caught_by: RunResult | None = None
+
+    @property
+    def is_caught(self) -> bool:
+        return self._caught_by is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_caught or self._tried >= len(self._runs)
+
+    def next_unit(self) -> _Unit:
+        runs = tuple(self._runs[self._tried : self._tried + _RUNS_PER_UNIT])
+        return _Unit(runs, self._mutant.name, None, until=self._mutant.invariants)
+
+    def take(self, done: _Done) -> None:
+        self._tried += len(done.results)
+        self._cpu_seconds += done.cpu_seconds
+        last = done.results[-1] if done.results else None
+        if last is not None and _broken(last, self._mutant.invariants):
+            self._caught_by = last
+
+    def result(self) -> MutantHunt:
+        caught_by = self._caught_by
+        if caught_by is None:
+            return MutantHunt(self._mutant.name, caught=False, runs=self._tried, cpu_seconds=self._cpu_seconds)
+        return MutantHunt(
+            self._mutant.name,
+            caught=True,
+            invariant=_broken(caught_by, self._mutant.invariants),
+            scenario=caught_by.scenario,
+            seed=caught_by.seed,
+            seeds_to_find=-(-self._tried // len(self._scenarios)),
+            runs=self._tried,
+            cpu_seconds=self._cpu_seconds,
+        )
+
+
+def _broken(result: RunResult, invariants: Sequence[str]) -> str:
+    """The first of ``invariants`` that the run broke; "" if none."""
+    found = {violation.invariant for violation in result.violations}
+    return next((invariant for invariant in invariants if invariant in found), "")
+
+
+# Work --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A few runs for one worker. With ``until`` it ends at the first run that breaks one of these invariants."""
+
+    runs: tuple[Run, ...]
+    mutant: str | None
+    record: Path | None
+    failing_only: bool = False
+    until: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of a unit."""
+
+    results: tuple[RunResult, ...]
+    cpu_seconds: float
+
+
+def _work(unit: _Unit) -> _Done:
+    started = time.process_time()
+    results: list[RunResult] = []
+    for scenario, seed in unit.runs:
+        result = _run(scenario, seed, unit.mutant, None if unit.failing_only else unit.record)
+        if result.violations and unit.failing_only:
+            result = _run(scenario, seed, unit.mutant, unit.record)  # the same once more, and this time kept
+        results.append(result)
+        if unit.until and _broken(result, unit.until):
+            break
+    return _Done(tuple(results), time.process_time() - started)
+
+
+def _run(scenario: str, seed: int, mutant: str | None, record: Path | None) -> RunResult:
+    try:
+        return run_scenario(scenario, seed, mutant=mutant, record=record)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on, and it is reported
+        return RunResult(
+            scenario=scenario,
+            seed=seed,
+            digest="",
+            events=0,
+            simulated_seconds=0.0,
+            wall_seconds=0.0,
+            verdict="unknown",
+            problem=f"{type(error).__name__}: {error}",
+            mutant=mutant or "",
+        )
+
+
+HandOut = Callable[[Iterable[_Unit]], Iterator[tuple[int, _Done]]]
+"""Units, with their number in order, as they are done; never more of them are under way than keep the workers busy."""
+
+
+def _in_order(done: Iterable[tuple[int, _Done]]) -> Iterator[_Done]:
+    """What was done, in the order in which it was handed out."""
+    early: dict[int, _Done] = {}
+    due = 0
+    for index, unit_done in done:
+        early[index] = unit_done
+        while due in early:
+            yield early.pop(due)
+            due += 1
+
+
+@contextmanager
+def _workers(processes: int | None, units: int) -> Iterator[HandOut]:
+    """Hands out units to worker processes, or to this one if one is enough."""
+    count = min(default_processes() if processes is None else processes, units)
+    if count <= 1:
+        yield lambda handed: ((index, _work(unit)) for index, unit in enumerate(handed))
+        return
+    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+    executor = ProcessPoolExecutor(count, mp_context=get_context(method), initializer=_begin_worker)
+
+    def hand_out(handed: Iterable[_Unit]) -> Iterator[tuple[int, _Done]]:
+        numbered = enumerate(handed)
+        under_way: dict[Future[_Done], int] = {}
+        while True:
+            for index, unit in islice(numbered, count * (1 + _UNITS_AHEAD) - len(under_way)):
+                under_way[executor.submit(_work, unit)] = index
+            if not under_way:
+                return
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                yield under_way.pop(future), future.result()
+
+    try:
+        yield hand_out
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    """An interrupt is for the parent: it lets the workers finish the unit they are at."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
