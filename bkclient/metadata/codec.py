@@ -106,8 +106,6 @@ def _check_fragment(fragment: Fragment) -> None:
 
 
 def _encode_payload(metadata: LedgerMetadata) -> bytes:
-    if metadata.is_closed and (metadata.last_entry_id < -1 or metadata.length < 0):
-        raise ValueError(f"end at entry {metadata.last_entry_id} with {metadata.length} bytes")
     match metadata.format_version:
         case 1:
             return _encode_lines(metadata).encode()
@@ -128,8 +126,6 @@ def _encode_payload(metadata: LedgerMetadata) -> bytes:
 
 
 def _to_message(metadata: LedgerMetadata) -> LedgerMetadataFormat:
-    if metadata.has_password and metadata.digest_type is None:
-        raise ValueError("a password without a digest type")
     digest_type = LedgerMetadataFormat.DigestType.Name(metadata.digest_type) if metadata.digest_type else None
     message = LedgerMetadataFormat(
         quorumSize=metadata.write_quorum_size,
@@ -139,7 +135,7 @@ def _to_message(metadata: LedgerMetadata) -> LedgerMetadataFormat:
         state=LedgerMetadataFormat.State.Name(metadata.state),
         ackQuorumSize=metadata.ack_quorum_size,
         cToken=metadata.creator_token,
-        digestType=digest_type if metadata.has_password else None,
+        digestType=digest_type,
         password=metadata.password if metadata.has_password else None,
     )
     for fragment in metadata.fragments:
@@ -207,12 +203,8 @@ def _ordered(fragments: list[Fragment]) -> tuple[Fragment, ...]:
 
 
 def _checked(metadata: LedgerMetadata) -> LedgerMetadata:
-    if metadata.fragments[0].first_entry_id != 0:
-        raise ValueError(f"the first fragment starts at entry {metadata.fragments[0].first_entry_id}, not 0")
     for fragment in metadata.fragments:
         _check_fragment(fragment)
-    if metadata.is_closed and (metadata.last_entry_id < -1 or metadata.length < 0):
-        raise ValueError(f"end at entry {metadata.last_entry_id} with {metadata.length} bytes")
     if not all(isinstance(key, str) for key in metadata.custom_metadata):
         # The binding hands out a string that is not UTF-8 as bytes instead of refusing it.
         raise ValueError("a key of the custom metadata is not UTF-8")

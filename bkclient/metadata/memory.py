@@ -20,6 +20,7 @@ It is not thread-safe: all sessions of a service belong to one event loop at a t
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from random import Random
@@ -44,7 +45,7 @@ from bkclient.metadata.paths import LEDGER_ID_MAX, check_bookie_id, check_ledger
 
 __all__ = ["MemoryMetadataService", "MemoryMetadataStore"]
 
-_LEDGERS_PER_RANGE: Final = 1000
+LEDGERS_PER_RANGE: Final = 1000
 """How many ids a listing takes from the service at a time; between ranges it passes control to the loop."""
 
 
@@ -138,9 +139,9 @@ class MemoryMetadataService:
             for watch in self._ledger_watches.get(ledger_id, {}):
                 watch.notify(None)
 
-    def ledger_ids(self) -> list[int]:
-        """All ids, ascending."""
-        return sorted(self._ledgers)
+    def ledger_ids_above(self, floor: int, limit: int) -> list[int]:
+        """The ``limit`` smallest ids greater than ``floor``, ascending."""
+        return heapq.nsmallest(limit, (ledger_id for ledger_id in self._ledgers if ledger_id > floor))
 
     def has_ledger(self, ledger_id: int) -> bool:
         """Whether the ledger is registered."""
@@ -278,13 +279,15 @@ class MemoryMetadataStore:
 
     async def list_ledgers(self) -> AsyncIterator[int]:
         """All ledger ids, ascending. Ledgers created or deleted meanwhile may be missing or present (DEL-6)."""
-        await self._checkpoint()
-        ledger_ids = self._service.ledger_ids()
-        for start in range(0, len(ledger_ids), _LEDGERS_PER_RANGE):
+        floor = -1
+        while True:
             await self._checkpoint()
-            for ledger_id in ledger_ids[start : start + _LEDGERS_PER_RANGE]:
-                if self._service.has_ledger(ledger_id):
-                    yield ledger_id
+            ledger_ids = self._service.ledger_ids_above(floor, LEDGERS_PER_RANGE)
+            for ledger_id in ledger_ids:
+                yield ledger_id
+            if len(ledger_ids) < LEDGERS_PER_RANGE:
+                return
+            floor = ledger_ids[-1]
 
     def watch_ledger(self, ledger_id: int, listener: LedgerListener) -> Cancel:
         """Call ``listener`` with the value soon, and after every change (NR-7)."""

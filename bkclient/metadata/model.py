@@ -90,6 +90,16 @@ class LedgerMetadata:
                     f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} does not start above {previous}"
                 )
             previous = fragment.first_entry_id
+        if self.fragments[0].first_entry_id != 0:
+            raise ValueError(
+                f"ledger {self.ledger_id}: the first fragment starts at entry {self.fragments[0].first_entry_id}, not 0"
+            )
+        if self.has_password != (self.digest_type is not None) or (self.password and not self.has_password):
+            raise ValueError(f"ledger {self.ledger_id}: password and digest type are both there or both missing")
+        if self.last_entry_id < INVALID_ENTRY_ID or self.length < 0:
+            raise ValueError(
+                f"ledger {self.ledger_id}: it cannot end at entry {self.last_entry_id} with {self.length} bytes"
+            )
         if self.state is not LedgerState.CLOSED and (self.last_entry_id, self.length) != (INVALID_ENTRY_ID, 0):
             raise ValueError(f"ledger {self.ledger_id}: only a closed ledger has an end, this one is {self.state.name}")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,3 +166,11 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ZooKeeperStartError, match=r"bkclient\[spark\]"):
         zookeeper_class_path()
+
+
+@pytest.mark.zookeeper
+def test_a_program_that_ends_without_closing_takes_its_server_along() -> None:
+    program = "from simbookie.zookeeper import ZooKeeperServer as Z; z = Z(); z.start(); print(z.port)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    with pytest.raises(ConnectionRefusedError):
+        ask(int(done.stdout))

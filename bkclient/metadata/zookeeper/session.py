@@ -243,7 +243,6 @@ class ZooKeeperSession:
         self._connected.set()
         if self._is_lost:
             self._is_lost = False
-            self._wake(None)
             for listener in self._renewal_listeners:
                 listener()
 

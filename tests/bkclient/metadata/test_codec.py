@@ -211,12 +211,9 @@ def test_two_fragments_that_start_at_the_same_entry_are_malformed() -> None:
         replace(OPEN, format_version=1),
         replace(PRE_PASSWORD, ack_quorum_size=1),
         replace(PRE_PASSWORD, custom_metadata={"a": b""}),
-        replace(OPEN, digest_type=None),
         replace(OPEN, creator_token=2**63),
         replace(OPEN, fragments=(Fragment(0, ("a\tb", "c", "d")),)),
         replace(OPEN, format_version=2, unknown_fields=b"\xa2\x06\x01x"),
-        OPEN.closed(-2, 0),
-        OPEN.closed(0, -1),
     ],
 )
 def test_what_the_format_cannot_hold_is_refused_instead_of_dropped(metadata: LedgerMetadata) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import bkclient.metadata.memory as under_test
 from bkclient.errors import ClientClosed, LedgerIdOverflow, MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
@@ -96,6 +97,31 @@ async def test_what_zookeeper_could_not_keep_is_refused_here_too() -> None:
             LedgerMetadata(1, 1, 1, 1, (Fragment(0, ("no/bookie",)),)),
         )
     assert not service.has_ledger(1)
+
+
+@pytest.mark.rule("DEL-6")
+@pytest.mark.parametrize("number", [0, 1, 3, 4, 5])
+async def test_ledgers_are_listed_range_by_range(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "LEDGERS_PER_RANGE", 2)
+    store = MemoryMetadataService().session(rng=Random(7))
+    for ledger_id in range(number):
+        await store.create_ledger(ledger(ledger_id))
+    assert [ledger_id async for ledger_id in store.list_ledgers()] == [*range(number)]
+
+
+@pytest.mark.rule("DEL-6")
+async def test_a_range_is_listed_as_it_is_when_its_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "LEDGERS_PER_RANGE", 2)
+    store = MemoryMetadataService().session(rng=Random(7))
+    for ledger_id in (1, 2, 3, 5):
+        await store.create_ledger(ledger(ledger_id))
+    seen: list[int] = []
+    async for ledger_id in store.list_ledgers():
+        if not seen:
+            await store.delete_ledger(3)
+            await store.create_ledger(ledger(4))
+        seen.append(ledger_id)
+    assert seen == [1, 2, 4, 5]
 
 
 async def test_ids_end_at_the_greatest_that_64_bits_hold() -> None:

@@ -391,12 +391,12 @@ class TestLedgerWatches:
         cancel = reader.watch_ledger(5, heard)
         await heard.last(created)
         await reader.aclose()
-        cancel()
         other: Heard[Versioned | None] = Heard()
         writer.watch_ledger(5, other)
         closed = await writer.write_ledger(created.metadata.closed(1, 1), created.version)
         await other.last(closed)
         assert heard.values == [created]
+        cancel()
 
 
 class TestRegistry:
@@ -489,6 +489,19 @@ class TestRegistry:
         await bookies.aclose()
         values = await heard.last(BookieSets())
         assert all(before != after for before, after in itertools.pairwise(values))
+
+    @pytest.mark.rule("PL-1")
+    async def test_what_does_not_change_the_sets_is_not_reported(self, store: MetadataStore) -> None:
+        heard: Heard[BookieSets] = Heard()
+        store.watch_bookies(heard)
+        await heard.last(BookieSets())
+        await store.register_bookie("a:1", ADDRESS)
+        await heard.last(BookieSets(("a:1",), ()))
+        await store.register_bookie("a:1", OTHER_ADDRESS)
+        await store.unregister_bookie("z:1")
+        await store.register_bookie("b:1", ADDRESS)
+        values = await heard.last(BookieSets(("a:1", "b:1"), ()))
+        assert values == [BookieSets(), BookieSets(("a:1",), ()), BookieSets(("a:1", "b:1"), ())]
 
     @pytest.mark.rule("PL-1")
     async def test_a_bookie_is_never_reported_in_both_sets(self, open_session: OpenSession) -> None:

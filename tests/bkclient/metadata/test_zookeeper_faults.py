@@ -173,8 +173,18 @@ class TestOpeningAndClosing:
             await in_flight
         await closing
 
+    async def test_a_request_whose_answer_got_lost_between_the_threads_ends_too(self, connect: Connect) -> None:
+        store = await connect()
+        handler = store._session._client.handler
+        waiting = asyncio.ensure_future(store._session.request(lambda _: handler.async_result(), ledger_id=5))
+        await asyncio.sleep(0.01)
+        await store.aclose()
+        async with asyncio.timeout(1):
+            with pytest.raises(ClientClosed, match="ledger 5"):
+                await waiting
+
     async def test_what_the_threads_say_after_the_loop_was_closed_is_dropped(
-        self, server: ZooKeeperServer, zookeeper_root: str
+        self, server: ZooKeeperServer, zookeeper_root: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         target = ZooKeeperUri((server.address,), zookeeper_root)
         kept: list[ZooKeeperMetadataStore] = []
@@ -193,10 +203,21 @@ class TestOpeningAndClosing:
         await asyncio.to_thread(client.create, f"{zookeeper_root}/available/b:1", b"", ephemeral=True)
         await asyncio.to_thread(client.stop)
         client.close()
+        assert [record.message for record in caplog.records if "xception" in record.message] == []
 
 
 class TestLostConnections:
     """A request that was in flight may or may not have been carried out."""
+
+    async def test_a_read_lets_its_server_catch_up_first(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await connect()
+        created = await store.create_ledger(LEDGER)
+        calls = record_calls(store, monkeypatch, "sync_async", "get_async")
+        assert await store.read_ledger(5) == created
+        path = store._ledgers.path(5)
+        assert calls == [("sync_async", path), ("get_async", path)]
 
     @pytest.mark.rule("W-49")
     async def test_a_write_that_was_in_flight_has_an_unknown_outcome(
@@ -265,6 +286,20 @@ class TestLostConnections:
             await store.create_ledger(old)
         with pytest.raises(LedgerExists):
             await store.create_ledger(old)
+
+    async def test_a_ledger_that_is_deleted_before_it_could_be_recognised_is_created_after_all(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await connect()
+        await store.create_ledger(LEDGER)
+        real = store._ledgers._read_or_none
+
+        async def read_too_late(ledger_id: int) -> Versioned | None:
+            await store.delete_ledger(ledger_id)
+            return await real(ledger_id)
+
+        monkeypatch.setattr(store._ledgers, "_read_or_none", read_too_late)
+        assert (await store.create_ledger(LEDGER)).version == 0
 
     @pytest.mark.rule("DEL-2")
     @pytest.mark.parametrize("was_carried_out", [True, False])
@@ -363,6 +398,22 @@ class TestExpiredSessions:
             await bookies.register_bookie("a:1", ADDRESS)
             assert await heard.get() == BookieSets(("a:1",), ())
 
+    async def test_a_bookie_that_changes_kind_is_there_all_the_time(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch, zookeeper_root: str
+    ) -> None:
+        store = await connect()
+        await store.register_bookie("a:1", ADDRESS)
+        calls = record_calls(store, monkeypatch, "create_async", "delete_async")
+        for read_only in (True, False):
+            await store.register_bookie("a:1", ADDRESS, read_only=read_only)
+        writable, read_only_path = f"{zookeeper_root}/available/a:1", f"{zookeeper_root}/available/readonly/a:1"
+        assert calls == [
+            ("create_async", read_only_path),
+            ("delete_async", writable),
+            ("create_async", writable),
+            ("delete_async", read_only_path),
+        ]
+
     async def test_an_id_whose_session_is_still_known_is_waited_for(self, connect: Connect) -> None:
         old, new = await connect(session_timeout_s=10), await connect(session_timeout_s=10)
         await old.register_bookie("a:1", ADDRESS)
@@ -393,6 +444,23 @@ def is_connected(store: ZooKeeperMetadataStore) -> Callable[[], Awaitable[bool]]
 def forbid(zk: KazooClient, path: str) -> None:
     """Take away everybody's right to read a znode."""
     zk.set_acls(path, [make_acl("world", "anyone", admin=True)])
+
+
+def record_calls(store: ZooKeeperMetadataStore, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[tuple[str, str]]:
+    """Note the requests of these kinds and their paths, in order."""
+    client = store._session._client
+    calls: list[tuple[str, str]] = []
+
+    def recorder(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: str, *arguments: Any, **options: Any) -> Any:
+            calls.append((name, path))
+            return real(path, *arguments, **options)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(client, name, recorder(name, getattr(client, name)))
+    return calls
 
 
 def lose_first_answer(

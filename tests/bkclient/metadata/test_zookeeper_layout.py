@@ -330,6 +330,21 @@ async def test_a_bookie_in_both_directories_counts_as_read_only(
     assert await store.bookies() == BookieSets((), ("a:1",))
 
 
+@pytest.mark.rule("PL-1")
+async def test_bookies_are_followed_though_their_directories_are_made_later(
+    connect: Connect, zk: KazooClient, zookeeper_root: str
+) -> None:
+    store = await connect()
+    zk.delete(f"{zookeeper_root}/available", recursive=True)
+    heard: asyncio.Queue[BookieSets] = asyncio.Queue()
+    store.watch_bookies(heard.put_nowait)
+    async with asyncio.timeout(20):
+        assert await heard.get() == BookieSets()
+        zk.ensure_path(f"{zookeeper_root}/available/readonly")
+        zk.create(f"{zookeeper_root}/available/readonly/a:1", b"", ephemeral=True)
+        assert await heard.get() == BookieSets((), ("a:1",))
+
+
 async def test_cookies_are_left_alone(connect: Connect, zk: KazooClient, zookeeper_root: str) -> None:
     store = await connect()
     zk.create(f"{zookeeper_root}/cookies/a:1", b"cookie", makepath=True)
