@@ -8,6 +8,7 @@ each client have streams of their own from the same seed, so one more draw here 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Final
@@ -195,15 +196,16 @@ class Stage:
     async def append_entries(self, writer: RecordedWriter, count: int, *, window: int = 8) -> None:
         """Append ``count`` entries of various sizes with up to ``window`` in flight; stops at the first refusal."""
         rng = self.world.rng(f"workload {writer.actor}")
-        for _ in range(count):
-            while writer.inner.in_flight_entries >= window:  # noqa: ASYNC110 - an application that polls
-                await anyio.sleep(0.0005)
-            if rng.random() < 0.4:
-                await anyio.sleep(rng.uniform(0.0, 0.006))
-            try:
-                writer.append_nowait(rng.randbytes(rng.choice((0, 1, 17, 100, 300))))
-            except BookKeeperError:
-                return
+        in_flight: deque[asyncio.Future[int]] = deque()
+        try:
+            for _ in range(count):
+                while len(in_flight) >= window:
+                    await in_flight.popleft()
+                if rng.random() < 0.4:
+                    await anyio.sleep(rng.uniform(0.0, 0.006))
+                in_flight.append(writer.append_nowait(rng.randbytes(rng.choice((0, 1, 17, 100, 300)))))
+        except BookKeeperError:
+            pass
 
     async def finish(self, writer: RecordedWriter) -> None:
         """Flush and close; whoever was fenced or failed meanwhile leaves it at that."""
@@ -237,8 +239,15 @@ class Stage:
         """Wait until ``entry_id`` is acknowledged, or for a while if it never is."""
         with anyio.move_on_after(_PATIENCE_S):
             ledger_id = await ledger.id()
-            while self._acknowledged.get(ledger_id, -1) < entry_id:  # noqa: ASYNC110 - a director that polls
-                await anyio.sleep(0.0005)
+            if self._acknowledged.get(ledger_id, -1) < entry_id:
+                acknowledged = anyio.Event()
+                self.on_event(
+                    lambda event: (
+                        event.kind == Kind.APP_ACK and event.ledger == ledger_id and event.fields["entry"] >= entry_id
+                    ),
+                    acknowledged.set,
+                )
+                await acknowledged.wait()
 
     def ensemble(self, ledger: LedgerSlot) -> Sequence[str]:
         """The last ensemble that was stored; the first bookies as long as there is none."""

@@ -8,6 +8,7 @@ stored it; so a property covers a ledger exactly when no ``Qa`` bookies of any w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from bkclient.errors import ArgumentError, Code
 from bkclient.metadata.model import LedgerMetadata
@@ -38,10 +39,10 @@ class QuorumSizes:
         object.__setattr__(self, "_write_sets", write_sets)
         object.__setattr__(self, "_windows", tuple(sum(1 << i for i in write_set) for write_set in write_sets))
 
-    @classmethod
-    def of(cls, metadata: LedgerMetadata) -> QuorumSizes:
-        """The sizes that ``metadata`` records."""
-        return cls(metadata.ensemble_size, metadata.write_quorum_size, metadata.ack_quorum_size)
+    @staticmethod
+    def of(metadata: LedgerMetadata) -> QuorumSizes:
+        """The sizes that ``metadata`` records; their tables are made once, because every read asks for them."""
+        return _shared(metadata.ensemble_size, metadata.write_quorum_size, metadata.ack_quorum_size)
 
     def write_set(self, entry_id: int) -> tuple[int, ...]:
         """The positions that store ``entry_id``, in the order in which they are read by default (DS-1, DS-5)."""
@@ -63,6 +64,11 @@ class QuorumSizes:
     def is_covered(self, known: int) -> bool:
         """Whether no ack quorum of any write set lies wholly outside ``known`` (DS-11)."""
         return all((window & ~known).bit_count() < self.ack_quorum_size for window in self._windows)
+
+
+@lru_cache(maxsize=256)
+def _shared(ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> QuorumSizes:
+    return QuorumSizes(ensemble_size, write_quorum_size, ack_quorum_size)
 
 
 class CoverageSet:
