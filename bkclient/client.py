@@ -236,19 +236,23 @@ async def connect(
     async with AsyncExitStack() as stack:
         store = await open_store(metadata_uri, rng=rng, session_timeout_s=config.metadata_timeout_s)
         stack.push_async_callback(store.aclose)
-        transport = TcpTransport(
-            store.bookie_address,
-            TcpTransportConfig(
-                protocol_version=config.wire_protocol_version,
-                add_timeout_s=config.add_timeout_s,
-                read_timeout_s=config.read_timeout_s,
-                connect_timeout_s=config.connect_timeout_s,
-                max_frame_size_bytes=config.max_frame_size_bytes,
-            ),
-            rng=rng,
-        )
+        transport = TcpTransport(store.bookie_address, _transport_config(config), rng=rng)
         stack.push_async_callback(transport.aclose)
         yield await stack.enter_async_context(BookKeeper(store, transport, config=config, rng=rng))
+
+
+def _transport_config(config: ClientConfig) -> TcpTransportConfig:
+    limits = TcpTransportConfig()
+    return TcpTransportConfig(
+        protocol_version=config.wire_protocol_version,
+        add_timeout_s=config.add_timeout_s,
+        read_timeout_s=config.read_timeout_s,
+        connect_timeout_s=config.connect_timeout_s,
+        max_frame_size_bytes=config.max_frame_size_bytes,
+        # What a connection refuses counts as a failed bookie, so the windows must be full first.
+        max_outstanding_requests=max(limits.max_outstanding_requests, 10 * config.max_in_flight_entries),
+        max_outstanding_bytes=max(limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes),
+    )
 
 
 def _check_sizes(ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> None:
