@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorageConfig
@@ -24,10 +25,11 @@ def new_town() -> NewTown:
         bookies: int = 5,
         *,
         journal_sync_s: float = 0.0,
+        config: BookieConfig | None = None,
         server: ServerConfig | None = None,
     ) -> Town:
         storage = MemoryStorageConfig(journal=JournalConfig(sync_latency_s=journal_sync_s))
-        return Town(bookies, storage=storage, server=server)
+        return Town(bookies, config=config, storage=storage, server=server)
 
     return make
 

@@ -17,6 +17,7 @@ from bkclient.errors import (
     TooManyRequests,
     UnauthorizedAccess,
 )
+from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 from tests.end_to_end.town import NewTown
 
@@ -168,7 +169,7 @@ def test_ten_thousand_entries_are_pipelined_on_either_loop(
 
 
 async def test_a_window_wider_than_a_connection_takes_by_default_costs_no_bookie(new_town: NewTown) -> None:
-    async with new_town(1, journal_sync_s=0.1) as town:
+    async with new_town(1, journal_sync_s=0.1, config=BookieConfig(pending_adds_max=30_000)) as town:
         client = await town.client(max_in_flight_entries=25_000, add_timeout_s=60.0)
         async with await client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1) as writer:
             futures = [writer.append_nowait(b"%d" % entry_id) for entry_id in range(25_000)]

@@ -12,6 +12,7 @@ import bkclient
 from bkclient import BookKeeper, ClientConfig
 from bkclient.metadata.memory import MemoryMetadataService
 from simbookie.cluster import LocalCluster
+from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 from simbookie.storage.memory import MemoryStorageConfig
 
@@ -28,21 +29,25 @@ class Town:
 
     cluster: LocalCluster
 
-    def __init__(self, bookies: int, *, storage: MemoryStorageConfig | None, server: ServerConfig | None) -> None:
+    def __init__(
+        self,
+        bookies: int,
+        *,
+        config: BookieConfig | None = None,
+        storage: MemoryStorageConfig | None = None,
+        server: ServerConfig | None = None,
+    ) -> None:
         self._name = f"end-to-end-{next(_TOWNS)}"
         self.uri = f"mem://{self._name}"
         self._bookies = bookies
-        self._storage = storage
-        self._server = server
+        self._options: dict[str, Any] = {"config": config, "storage": storage, "server": server}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         self._stack.callback(MemoryMetadataService.forget, self._name)
         store = MemoryMetadataService.named(self._name).session(rng=Random(1))
         self._stack.push_async_callback(store.aclose)
-        self.cluster = await self._stack.enter_async_context(
-            LocalCluster(store, self._bookies, storage=self._storage, server=self._server)
-        )
+        self.cluster = await self._stack.enter_async_context(LocalCluster(store, self._bookies, **self._options))
         return self
 
     async def __aexit__(self, *_: object) -> None:
