@@ -188,7 +188,7 @@ class LedgerWriter:
         return self._machine.refusal()
 
     def _copy_of(self, error: BookKeeperError, entry_id: int | None = None) -> BookKeeperError:
-        copy = error_for(error.code, "the entry was not acknowledged", ledger_id=self.ledger_id, entry_id=entry_id)
+        copy = error_for(error.code, ledger_id=self.ledger_id, entry_id=entry_id)
         copy.__cause__ = error
         return copy
 

@@ -1,0 +1,24 @@
+"""What the examples show is true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_quickstart_writes_a_ledger_takes_it_over_and_reads_it() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "quickstart.py")],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "ledger 0: entries 0 to 999, 8932 bytes"
+    assert lines[1].startswith("the writer is refused: ledger 0, entry 1000: Another client has taken over the ledger")
+    assert lines[-1] == "the last of 1000: entry 999"
