@@ -123,6 +123,7 @@ class RecoveryMachine(AddPipeline):
         self._recovered_entries = 0
         self._end_found = False
         self._new_ensembles: dict[int, Ensemble] = {}
+        self._late_failures: dict[int, BookieId] = {}
         self._given_up: set[int] = set()
         self._failed_bookies: set[BookieId] = set()
 
@@ -246,10 +247,12 @@ class RecoveryMachine(AddPipeline):
         self._close_if_written_back()
 
     def _on_late_failure(self, position: int, bookie_id: BookieId) -> None:
-        """The entry has its ack quorum; making up for the missing copy is left to re-replication."""
+        """The entry has its ack quorum; but another replacement may take that away before it is done."""
+        self._late_failures[position] = bookie_id
 
     def _on_bookies_failed(self, failures: Mapping[int, BookieId]) -> None:
         """Replace the failed bookies in memory, from LAC + 1 on (REC-27)."""
+        failures, self._late_failures = {**self._late_failures, **failures}, {}
         self._failed_bookies.update(failures.values())
         try:
             ensemble = replace_failed(

@@ -284,3 +284,25 @@ class Recovery(Stage):
         self.finished.append(error.code if error else None)
         if error is not None:
             self.errors.append(error)
+
+
+def reading(
+    sizes: tuple[int, int, int] = (3, 3, 2),
+    ensembles: str | dict[int, str] = "abc",
+    *,
+    lac: int | None = None,
+    length: int = 0,
+    spares: str = "",
+    max_write_backs: int = 256,
+) -> Recovery:
+    """A recovery whose fences were answered by all bookies; what it has sent so far is forgotten."""
+    recovery = Recovery(sizes, ensembles, spares=spares, max_write_backs=max_write_backs)
+    recovery.start()
+    recovery.fenced("".join(recovery.store.metadata.last_fragment.ensemble), lac=lac, length=length)
+    return recovery
+
+
+def end_of(recovery: Recovery) -> tuple[LedgerState, int, int]:
+    """State, last entry and length of the ledger as stored."""
+    metadata = recovery.store.metadata
+    return metadata.state, metadata.last_entry_id, metadata.length

@@ -1,0 +1,202 @@
+"""The guarantees of a :mod:`~tests.bkclient.protocol.world`, checked from outside.
+
+They know what was sent, stored and told to applications, and have their own quorum arithmetic. The names are those of
+the invariants over recorded histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from bkclient.errors import Code
+from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState
+from bkclient.protocol.append import WriterState
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
+from bkclient.protocol.recovery import Verdict
+
+if TYPE_CHECKING:
+    from tests.bkclient.protocol.world import Client, Message, World
+
+
+class Violation(AssertionError):
+    """A guarantee does not hold; ``guarantee`` is its name."""
+
+    def __init__(self, guarantee: str, what: str) -> None:
+        super().__init__(f"{guarantee}: {what}")
+        self.guarantee = guarantee
+
+
+@dataclass(eq=False)
+class Heard:
+    """What one recovery has heard, and what it did with it."""
+
+    started_with: LedgerMetadata | None = None
+    fenced: set[BookieId] = field(default_factory=set)
+    denials: set[tuple[int, BookieId]] = field(default_factory=set)
+    #: Entries it has seen, and with them the ledger's length.
+    seen: set[int] = field(default_factory=set)
+    has_read: bool = False
+
+
+class Guarantees:
+    """What must hold, whatever moves were made. The names are those of the invariants over recorded histories."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.acknowledged = -1
+        self._failed: set[int] = set()
+        #: Who told the writer that it stored which entry.
+        self._stored_for_writer: set[tuple[int, BookieId]] = set()
+        #: The metadata that the writer itself stored last.
+        self._writers_metadata = world.store.metadata
+        self._denied_by: dict[int, set[BookieId]] = {}
+        self._closed: LedgerMetadata | None = None
+
+    # What happened
+
+    def on_sent(self, message: Message) -> None:
+        """D4, E2: reads begin after coverage, at the ensemble recovery started with. D6: no header tells too high a LAC."""
+        client = message.client
+        if message.add is not None:
+            lac = message.add.last_add_confirmed
+            if lac > self.acknowledged:
+                raise Violation("D6", f"entry {message.entry_id} tells LAC {lac}, {self.acknowledged} is acknowledged")
+        heard = client.heard
+        if heard is None:
+            return
+        if message.kind == "fence" and heard.started_with is None:
+            heard.started_with = client.machine.metadata
+        if message.kind == "read":
+            assert heard.started_with is not None, "fences go out first"
+            ensemble = heard.started_with.last_fragment.ensemble
+            if not heard.has_read and not self._is_covered(ensemble, heard.fenced):
+                raise Violation("D4", f"reading began with {sorted(heard.fenced)} of {ensemble} fenced")
+            heard.has_read = True
+            if message.bookie_id not in self._write_set(message.entry_id, ensemble):
+                raise Violation("E2", f"entry {message.entry_id} was asked of {message.bookie_id}")
+
+    def on_answer(self, message: Message, code: int) -> None:
+        """Note what a client has heard."""
+        heard = message.client.heard
+        if heard is None:
+            if code == Code.OK:
+                self._stored_for_writer.add((message.entry_id, message.bookie_id))
+        elif message.kind == "fence" and (code == Code.OK or code in EXPLICIT_NEGATIVES):
+            heard.fenced.add(message.bookie_id)
+        elif message.kind == "read" and code in (Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE):
+            heard.denials.add((message.entry_id, message.bookie_id))
+        elif message.kind in ("read", "measure") and code == Code.OK:
+            heard.seen.add(message.entry_id)
+
+    def on_stored(self, message: Message) -> None:
+        """E5: a bookie that denied an entry to a recovery stores it for no writer. B8: nothing is invented."""
+        assert message.add is not None, "only adds are stored"
+        if message.client is self._world.writer and message.bookie_id in self._denied_by.get(message.entry_id, ()):
+            raise Violation("E5", f"{message.bookie_id} stored entry {message.entry_id} after denying it")
+        if message.add.payload != self._world.appended[message.entry_id]:
+            raise Violation("B8", f"entry {message.entry_id} was not written like that")
+
+    def on_decided(self, heard: Heard, entry_id: int, verdict: Verdict) -> None:
+        """E3: only enough explicit negatives of the write set deny an entry."""
+        if verdict is not Verdict.NEGATIVE:
+            return
+        assert heard.started_with is not None, "fences go out first"
+        _, write_quorum, ack_quorum = self._world.configuration.sizes
+        write_set = self._write_set(entry_id, heard.started_with.last_fragment.ensemble)
+        deniers = {bookie_id for denied, bookie_id in heard.denials if denied == entry_id} & set(write_set)
+        if write_quorum - len(deniers) >= ack_quorum:
+            raise Violation("E3", f"entry {entry_id} was declared absent on the word of {sorted(deniers)}")
+        self._denied_by.setdefault(entry_id, set()).update(deniers)
+
+    def on_acknowledged(self, entry_id: int) -> None:
+        """A2, A3, A6: acknowledged with a quorum of the stored ensemble, in order, and never after a failure."""
+        if entry_id != self.acknowledged + 1:
+            raise Violation("A3", f"entry {entry_id} was acknowledged after {self.acknowledged}")
+        if self._failed:
+            raise Violation("A6", f"entry {entry_id} was acknowledged after an earlier one had failed")
+        self.acknowledged = entry_id
+        write_set = self._write_set(entry_id, self._writers_metadata.ensemble_at(entry_id))
+        confirmed = [bookie_id for bookie_id in write_set if (entry_id, bookie_id) in self._stored_for_writer]
+        if len(confirmed) < self._world.configuration.ack_quorum:
+            raise Violation("A2", f"entry {entry_id} was acknowledged with {confirmed}")
+
+    def on_failed(self, entry_id: int) -> None:
+        """A6: what was acknowledged does not fail later, and nothing fails twice."""
+        if entry_id <= self.acknowledged or entry_id in self._failed:
+            raise Violation("A6", f"entry {entry_id} failed after it had been decided")
+        self._failed.add(entry_id)
+
+    def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
+        """B2, C3, C6, C7: a closed ledger stays as it is; ensembles change where the writer's confirmations end."""
+        after = self._world.store.metadata
+        if self._closed is not None:
+            raise Violation("B2", "a closed ledger was changed")
+        if client is self._world.writer:
+            self._writers_metadata = after
+        if after.state < before.state:
+            raise Violation("C3", f"{before.state.name} became {after.state.name}")
+        if after.is_closed:
+            self._closed = after
+            self._check_length(client, after)
+        elif after.fragments != before.fragments:
+            if after.state is LedgerState.IN_RECOVERY:
+                raise Violation("C7", "the ensemble changed during recovery")
+            if after.last_fragment.first_entry_id != self.acknowledged + 1:
+                raise Violation("C6", f"a fragment starts at {after.last_fragment.first_entry_id}")
+
+    def _check_length(self, client: Client, closed: LedgerMetadata) -> None:
+        """B6: the length is that of the entries; a recovery that recovered nothing and could not measure may err."""
+        if client.heard is not None and closed.last_entry_id not in client.heard.seen:
+            return
+        expected = sum(len(payload) for payload in self._world.appended[: closed.last_entry_id + 1])
+        if closed.length != expected:
+            raise Violation("B6", f"closed with {closed.length} bytes instead of {expected}")
+
+    # What is
+
+    def check(self) -> None:
+        """A1, A5, B4: acknowledged entries are inside the ledger, and with it on enough of the right bookies."""
+        metadata = self._world.store.metadata
+        end = self.acknowledged
+        if metadata.is_closed:
+            if self.acknowledged > metadata.last_entry_id:
+                raise Violation("A1", f"closed at {metadata.last_entry_id}, {self.acknowledged} was acknowledged")
+            end = metadata.last_entry_id
+        for entry_id in range(end + 1):
+            write_set = self._write_set(entry_id, metadata.ensemble_at(entry_id))
+            holders = [b for b in write_set if entry_id in self._world.bookies[b].entries]
+            if len(holders) < self._world.configuration.ack_quorum:
+                raise Violation("B4" if metadata.is_closed else "A5", f"entry {entry_id} is only on {holders}")
+
+    def check_settled(self) -> None:
+        """L1, L2: every entry is decided, and closing and recovering ended, once."""
+        world, writer = self._world, self._world.writer
+        if writer.is_alive:
+            decided = self.acknowledged + 1 + len(self._failed)
+            if decided != len(world.appended):
+                raise Violation("L2", f"{decided} of {len(world.appended)} entries were decided")
+            if writer.endings != (writer.machine.state is WriterState.CLOSED):
+                raise Violation("L2", f"a writer that is {writer.machine.state.value} ended {writer.endings} times")
+        for recovery in world.recoveries:
+            if recovery.is_alive and recovery.endings != 1:
+                raise Violation("L1", f"a recovery ended {recovery.endings} times")
+
+    def check_closed(self) -> None:
+        """L4: a recovery that nothing disturbed closed the ledger."""
+        state = self._world.store.metadata.state
+        if state is not LedgerState.CLOSED:
+            raise Violation("L4", f"a recovery without any trouble left the ledger {state.name}")
+
+    def _write_set(self, entry_id: int, ensemble: Ensemble) -> list[BookieId]:
+        return [ensemble[(entry_id + i) % len(ensemble)] for i in range(self._world.configuration.write_quorum)]
+
+    def _is_covered(self, ensemble: Ensemble, known: Iterable[BookieId]) -> bool:
+        silent = set(ensemble) - set(known)
+        return not any(
+            silent.issuperset(quorum)
+            for first in range(len(ensemble))
+            for quorum in combinations(self._write_set(first, ensemble), self._world.configuration.ack_quorum)
+        )

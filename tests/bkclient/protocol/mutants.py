@@ -1,0 +1,304 @@
+"""Defects planted into the machines, to show that the world's guarantees find them.
+
+Each is a defect that a BookKeeper client really had or nearly had. It replaces one function of the shipped machines for
+the duration of a test; the numbers are those of the list of known defects that ``docs/conformance.md`` uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import pytest
+
+from bkclient.errors import BookKeeperError, Code
+from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
+from bkclient.protocol import append, lac, read, recovery
+from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.pipeline import AddPipeline, PendingAdd
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
+from bkclient.protocol.recovery import RecoveryMachine
+from bkclient.protocol.update import MetadataUpdate
+from tests.bkclient.protocol.world import Configuration, RecoveryClient
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+class Mutant(NamedTuple):
+    """One defect: how to plant it, a world that is big enough to show it, and the guarantees that it breaks."""
+
+    rule: str
+    plant: Plant
+    configuration: Configuration
+    breaks: frozenset[str]
+
+
+def recovery_reads_do_not_fence(patch: pytest.MonkeyPatch) -> None:
+    send_read = RecoveryClient.send_read
+
+    def without_fence(self: RecoveryClient, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
+        send_read(self, entry_id, bookie_id, fence=False)
+
+    patch.setattr(RecoveryClient, "send_read", without_fence)
+
+
+def timeouts_count_as_negatives(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(read, "EXPLICIT_NEGATIVES", EXPLICIT_NEGATIVES | {Code.TIMEOUT, Code.BOOKIE_NOT_AVAILABLE})
+
+
+def one_negative_decides(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(QuorumSizes, "negatives_to_deny", 1)
+
+
+def reading_starts_without_coverage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CoverageSet, "is_covered", True)
+
+
+def coverage_counts_bookies_in_total(patch: pytest.MonkeyPatch) -> None:
+    def enough_in_total(self: QuorumSizes, known: int) -> bool:
+        return known.bit_count() >= self.write_quorum_size - self.ack_quorum_size + 1
+
+    patch.setattr(QuorumSizes, "is_covered", enough_in_total)
+
+
+def recovery_closes_before_the_write_back(patch: pytest.MonkeyPatch) -> None:
+    def close_at_once(self: RecoveryMachine) -> None:
+        if self._end_found:
+            self.last_add_confirmed = self.last_add_pushed
+            self._pending.clear()
+            self._close()
+
+    patch.setattr(RecoveryMachine, "_close_if_written_back", close_at_once)
+
+
+def recovery_closes_at_the_lac_it_found(patch: pytest.MonkeyPatch) -> None:
+    def close(self: RecoveryMachine, found: lac.LacRead) -> None:
+        self.last_add_confirmed = found.last_add_confirmed
+        self._close()
+
+    patch.setattr(RecoveryMachine, "_begin_reading", close)
+
+
+def recovery_starts_below_the_last_fragment(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery, "starting_lac", lambda found_lac, _first_entry_id: found_lac)
+
+
+def recovery_reads_follow_its_own_replacements(patch: pytest.MonkeyPatch) -> None:
+    switch = RecoveryMachine._switch_ensemble
+
+    def and_read_from_it(self: RecoveryMachine, ensemble: Ensemble, positions: Iterable[int]) -> None:
+        first = self._snapshot.last_fragment.first_entry_id
+        self._snapshot = self._snapshot.with_ensemble(first, ensemble)
+        switch(self, ensemble, positions)
+
+    patch.setattr(RecoveryMachine, "_switch_ensemble", and_read_from_it)
+
+
+def what_is_undecided_ends_the_ledger(patch: pytest.MonkeyPatch) -> None:
+    fail = RecoveryMachine._fail
+
+    def close_instead(self: RecoveryMachine, code: int, why: str) -> None:
+        if "ruled out" not in why:
+            fail(self, code, why)
+            return
+        self._end_found = True
+        self._close_if_written_back()
+
+    patch.setattr(RecoveryMachine, "_fail", close_instead)
+
+
+def written_back_entries_carry_an_advancing_lac(patch: pytest.MonkeyPatch) -> None:
+    push = RecoveryMachine._push
+
+    def with_own_lac(self: RecoveryMachine, payload: bytes, _lac: int, token: object) -> PendingAdd:
+        return push(self, payload, self.last_add_confirmed, token)
+
+    patch.setattr(RecoveryMachine, "_push", with_own_lac)
+
+
+def changes_start_above_the_next_entry(patch: pytest.MonkeyPatch) -> None:
+    _begin_passes_at(patch, lambda machine: machine.last_add_pushed)
+
+
+def changes_start_at_the_last_confirmed_entry(patch: pytest.MonkeyPatch) -> None:
+    _begin_passes_at(patch, lambda machine: max(-1, machine.last_add_confirmed - 1))
+
+
+def _begin_passes_at(patch: pytest.MonkeyPatch, lac_of: Callable[[AppendMachine], int]) -> None:
+    change = append._EnsembleChange
+    begin_pass = change.begin_pass
+
+    def begin(self: append._EnsembleChange, machine: AppendMachine, failures: dict[int, BookieId]) -> MetadataUpdate:
+        honest, machine.last_add_confirmed = machine.last_add_confirmed, lac_of(machine)
+        try:
+            return begin_pass(self, machine, failures)
+        finally:
+            machine.last_add_confirmed = honest
+
+    patch.setattr(change, "begin_pass", begin)
+
+
+def replaced_bookies_keep_their_acknowledgements(patch: pytest.MonkeyPatch) -> None:
+    switch = AddPipeline._switch_ensemble
+
+    def keep(self: AddPipeline, ensemble: Ensemble, positions: Iterable[int]) -> None:
+        before = {entry_id: add.acknowledged for entry_id, add in self._pending.items()}
+        complete = self._complete_in_order
+        self._complete_in_order = lambda: None  # type: ignore[method-assign]
+        switch(self, ensemble, positions)
+        self._complete_in_order = complete  # type: ignore[method-assign]
+        for entry_id, add in self._pending.items():
+            add.acknowledged |= before[entry_id]
+            add.has_quorum = self.sizes.is_ack_quorum(add.acknowledged)
+        complete()
+
+    patch.setattr(AddPipeline, "_switch_ensemble", keep)
+
+
+def answers_of_replaced_bookies_count(patch: pytest.MonkeyPatch) -> None:
+    position_of = AddPipeline._position_of
+
+    def any_position(
+        self: AddPipeline, bookie_id: BookieId, entry_id: int, ensemble: Ensemble, acknowledged: int
+    ) -> int | None:
+        found = position_of(self, bookie_id, entry_id, ensemble, acknowledged)
+        return self.sizes.write_set(entry_id)[0] if found is None else found
+
+    patch.setattr(AddPipeline, "_position_of", any_position)
+
+
+def entries_are_confirmed_during_a_change(patch: pytest.MonkeyPatch) -> None:
+    complete = AddPipeline._complete_in_order
+
+    def never_suspended(self: AddPipeline) -> None:
+        suspended, self._is_suspended = self._is_suspended, False
+        complete(self)
+        self._is_suspended = suspended
+
+    patch.setattr(AddPipeline, "_complete_in_order", never_suspended)
+
+
+def a_new_ensemble_is_used_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    begin_pass = append._EnsembleChange.begin_pass
+
+    def begin(self: append._EnsembleChange, machine: AppendMachine, failures: dict[int, BookieId]) -> MetadataUpdate:
+        update = begin_pass(self, machine, failures)
+        if update.action is not None:
+            wanted = getattr(update.action, "metadata", machine.metadata)
+            machine._switch_ensemble(wanted.last_fragment.ensemble, failures)
+        return update
+
+    patch.setattr(append._EnsembleChange, "begin_pass", begin)
+
+
+def one_acknowledgement_too_few_suffices(patch: pytest.MonkeyPatch) -> None:
+    def off_by_one(self: QuorumSizes, acknowledged: int) -> bool:
+        return acknowledged.bit_count() >= self.ack_quorum_size - 1
+
+    patch.setattr(QuorumSizes, "is_ack_quorum", off_by_one)
+
+
+def answers_are_counted_instead_of_bookies(patch: pytest.MonkeyPatch) -> None:
+    position_of = AddPipeline._position_of
+
+    def next_free(
+        self: AddPipeline, bookie_id: BookieId, entry_id: int, ensemble: Ensemble, acknowledged: int
+    ) -> int | None:
+        found = position_of(self, bookie_id, entry_id, ensemble, acknowledged)
+        if found is None or not acknowledged >> found & 1:
+            return found
+        return next((p for p in self.sizes.write_set(entry_id) if not acknowledged >> p & 1), found)
+
+    patch.setattr(AddPipeline, "_position_of", next_free)
+
+
+def entries_are_confirmed_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    def whatever_is_complete(self: AddPipeline) -> None:
+        for add in [add for add in self._pending.values() if add.has_quorum]:
+            del self._pending[add.entry_id]
+            self.last_add_confirmed = max(self.last_add_confirmed, add.entry_id)
+            self._confirm(add)
+
+    patch.setattr(AddPipeline, "_complete_in_order", whatever_is_complete)
+
+
+def entries_in_flight_are_confirmed_after_the_close(patch: pytest.MonkeyPatch) -> None:
+    def keep(self: AppendMachine) -> list[PendingAdd]:
+        self.length -= sum(len(add.payload) for add in self._pending.values())
+        return []
+
+    patch.setattr(AppendMachine, "_drain", keep)
+
+
+def the_writer_closes_at_what_it_pushed(patch: pytest.MonkeyPatch) -> None:
+    close = AppendMachine.close
+
+    def at_last_pushed(self: AppendMachine, error: BookKeeperError | None = None) -> None:
+        self.last_add_confirmed = self.last_add_pushed
+        close(self, error)
+
+    patch.setattr(AppendMachine, "close", at_last_pushed)
+
+
+def changes_ignore_that_the_ledger_was_taken_over(patch: pytest.MonkeyPatch) -> None:
+    begin_pass = append._EnsembleChange.begin_pass
+
+    def begin(self: append._EnsembleChange, machine: AppendMachine, failures: dict[int, BookieId]) -> MetadataUpdate:
+        def still_there(metadata: LedgerMetadata) -> bool:
+            return any(metadata.last_fragment.ensemble[p] == bookie_id for p, bookie_id in failures.items())
+
+        update = begin_pass(self, machine, failures)
+        update._needs_update = still_there
+        return update
+
+    patch.setattr(append._EnsembleChange, "begin_pass", begin)
+
+
+def entries_are_not_sent_again_after_a_change(patch: pytest.MonkeyPatch) -> None:
+    switch = AddPipeline._switch_ensemble
+
+    def forget(self: AddPipeline, ensemble: Ensemble, positions: Iterable[int]) -> None:
+        self._send = lambda add, bookie_id: None  # type: ignore[method-assign]
+        switch(self, ensemble, positions)
+        del self._send
+
+    patch.setattr(AddPipeline, "_switch_ensemble", forget)
+
+
+ONE = Configuration(1, 1, 1, bookies=2, entries=1, recoveries=1)
+TWO_ENTRIES = Configuration(1, 1, 1, bookies=2, entries=2, recoveries=1)
+THREE_ENTRIES = Configuration(1, 1, 1, bookies=2, entries=3, recoveries=1)
+BOTH = Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1)
+BOTH_AND_A_SPARE = Configuration(2, 2, 2, bookies=3, entries=2, recoveries=1)
+EITHER = Configuration(2, 2, 1, bookies=2, entries=1, recoveries=1)
+STRIPED = Configuration(3, 2, 2, bookies=3, entries=1, recoveries=1)
+TWO_RECOVERIES = Configuration(2, 2, 2, bookies=2, entries=2, recoveries=2)
+
+_TABLE: tuple[tuple[str, Plant, Configuration, str], ...] = (
+    ("M01", recovery_reads_do_not_fence, BOTH, "A1 E5"),
+    ("M02", timeouts_count_as_negatives, ONE, "A1 E3"),
+    ("M03", one_negative_decides, EITHER, "A1 E3"),
+    ("M04", reading_starts_without_coverage, EITHER, "D4"),
+    ("M05", coverage_counts_bookies_in_total, STRIPED, "D4"),
+    ("M06", recovery_closes_before_the_write_back, BOTH, "B4"),
+    ("M07", recovery_closes_at_the_lac_it_found, ONE, "A1"),
+    ("M08", recovery_starts_below_the_last_fragment, TWO_ENTRIES, "A1 E2 E3"),
+    ("M09", recovery_reads_follow_its_own_replacements, THREE_ENTRIES, "A1 E2"),
+    ("M14", what_is_undecided_ends_the_ledger, EITHER, "A1"),
+    ("M16", changes_start_above_the_next_entry, ONE, "A2 A5 C6"),
+    ("M17", changes_start_at_the_last_confirmed_entry, TWO_ENTRIES, "C6 A5"),
+    ("M18", replaced_bookies_keep_their_acknowledgements, BOTH_AND_A_SPARE, "A2 A5 B4"),
+    ("M18", answers_of_replaced_bookies_count, TWO_ENTRIES, "A2 A5"),
+    ("M19", entries_are_confirmed_during_a_change, TWO_ENTRIES, "C6 A5"),
+    ("M20", a_new_ensemble_is_used_before_it_is_stored, ONE, "A2 A5"),
+    ("M22", one_acknowledgement_too_few_suffices, BOTH, "A2"),
+    ("M23", answers_are_counted_instead_of_bookies, BOTH, "A2 A5"),
+    ("M24", entries_are_confirmed_out_of_order, TWO_ENTRIES, "A3"),
+    ("M25", entries_in_flight_are_confirmed_after_the_close, ONE, "A1 A6 L2"),
+    ("M26", the_writer_closes_at_what_it_pushed, ONE, "B4 B6"),
+    ("M28", changes_ignore_that_the_ledger_was_taken_over, ONE, "B2 C7"),
+    ("M56", entries_are_not_sent_again_after_a_change, ONE, "L2"),
+    ("M36", written_back_entries_carry_an_advancing_lac, TWO_RECOVERIES, "D6"),
+)
+
+MUTANTS = tuple(Mutant(rule, plant, where, frozenset(breaks.split())) for rule, plant, where, breaks in _TABLE)
