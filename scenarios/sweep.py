@@ -178,7 +178,10 @@ def sweep(
     result = SweepResult(seeds=len(seeds), scenarios=tuple(scenarios), mutant=mutant or "")
     in_all = len(seeds) * len(scenarios)
     runs = ((scenario, seed) for seed in seeds for scenario in scenarios)
-    units = (_Unit(batch, mutant, record, failing_only=failing_only) for batch in _batched(runs, _RUNS_PER_UNIT))
+    units = (
+        _Unit(batch, mutant, record, failing_only=failing_only, stop_at_first=stop_at_first)
+        for batch in _batched(runs, _RUNS_PER_UNIT)
+    )
     with _workers(processes, -(-in_all // _RUNS_PER_UNIT)) as hand_out:
         for unit_done in _in_order(hand_out(units)):
             if _add_up(result, unit_done, stop_at_first=stop_at_first):
@@ -303,12 +306,13 @@ def _broken(result: RunResult, invariants: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A few runs for one worker. With ``until`` it ends at the first run that breaks one of these invariants."""
+    """A few runs for one worker. It may end at the first run that breaks one of the invariants in ``until``, or any."""
 
     runs: tuple[Run, ...]
     mutant: str | None
     record: Path | None
     failing_only: bool = False
+    stop_at_first: bool = False
     until: tuple[str, ...] = ()
 
 
@@ -328,7 +332,7 @@ def _work(unit: _Unit) -> _Done:
         if result.violations and unit.failing_only:
             result = _run(scenario, seed, unit.mutant, unit.record)  # the same once more, and this time kept
         results.append(result)
-        if unit.until and _broken(result, unit.until):
+        if (unit.stop_at_first and result.violations) or _broken(result, unit.until):
             break
     return _Done(tuple(results), time.process_time() - started)
 

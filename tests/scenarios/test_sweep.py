@@ -1,0 +1,263 @@
+"""Sweeps and hunts: what they add up to does not depend on who did the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scenarios.sweep
+from scenarios.history import History
+from scenarios.model import RunResult, Violation
+from scenarios.mutants import MUTANTS
+from scenarios.sweep import Failing, default_processes, hunt_mutants, sweep
+
+_TIMES = {"events_per_second", "simulated_seconds_per_second", "seeds_per_cpu_hour", "wall_seconds", "cpu_seconds"}
+
+
+def figures(result: scenarios.sweep.SweepResult) -> dict[str, Any]:
+    return {name: value for name, value in result.as_json().items() if name not in _TIMES}
+
+
+class Runs:
+    """Stands in for the runner: seed and scenario decide what comes of a run."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, int]] = []
+        self.kept: list[tuple[str, int]] = []
+        self.broken: dict[tuple[str, int], tuple[str, ...]] = {}
+        self.undecided: set[tuple[str, int]] = set()
+        self.raising: set[tuple[str, int]] = set()
+
+    def __call__(self, name: str, seed: int, *, mutant: str | None = None, record: Path | None = None) -> RunResult:
+        run = (name, seed)
+        self.made.append(run)
+        if record is not None:
+            self.kept.append(run)
+        if run in self.raising:
+            raise KeyError("a mistake in the scenario")
+        violations = tuple(Violation(invariant, 0, "seen") for invariant in self.broken.get(run, ()))
+        return RunResult(
+            scenario=name,
+            seed=seed,
+            digest=f"{name}{seed}",
+            events=10,
+            simulated_seconds=2.0,
+            wall_seconds=0.0,
+            verdict="violated" if violations else "unknown" if run in self.undecided else "ok",
+            violations=violations,
+            problem="too many steps" if run in self.undecided else "",
+            mutant=mutant or "",
+            path="" if record is None else str(record / f"{name}-{seed}.bkh"),
+        )
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    made = Runs()
+    monkeypatch.setattr(scenarios.sweep, "run_scenario", made)
+    return made
+
+
+SCENARIOS = ("calm-writes", "dead-writer")
+
+
+def test_every_scenario_runs_with_every_seed(runs: Runs) -> None:
+    result = sweep(range(3, 6), SCENARIOS, processes=1)
+    assert runs.made == [(scenario, seed) for seed in (3, 4, 5) for scenario in SCENARIOS]
+    assert (result.runs, result.events, result.simulated_seconds) == (6, 60, 12.0)
+    assert result.is_fine
+
+
+def test_the_json_has_the_fields_other_programs_read(runs: Runs) -> None:
+    runs.broken["dead-writer", 1] = ("NoLacTruncation", "AckHasQuorum", "NoLacTruncation")
+    runs.undecided.add(("calm-writes", 0))
+    shown = sweep(range(2), SCENARIOS, processes=1).as_json()
+    assert {name: shown[name] for name in ("seeds", "scenarios", "violations", "unknown", "events", "failing")} == {
+        "seeds": 2,
+        "scenarios": 2,
+        "violations": 2,
+        "unknown": 1,
+        "events": 40,
+        "failing": [
+            {"scenario": "dead-writer", "seed": 1, "invariant": "NoLacTruncation"},
+            {"scenario": "dead-writer", "seed": 1, "invariant": "AckHasQuorum"},
+        ],
+    }
+    assert all(shown[name] >= 0 for name in _TIMES)
+    assert shown["undecided"] == [{"scenario": "calm-writes", "seed": 0, "problem": "too many steps"}]
+
+
+def test_a_run_that_raises_is_undecided_and_the_others_go_on(runs: Runs) -> None:
+    runs.raising.add(("calm-writes", 1))
+    result = sweep(range(3), SCENARIOS, processes=1)
+    assert result.runs == 6
+    assert result.undecided == [("calm-writes", 1, "KeyError: 'a mistake in the scenario'")]
+    assert not result.is_fine
+
+
+@pytest.mark.parametrize("stop_at_first", [False, True])
+def test_stopping_at_the_first_failure_stops_at_the_first_in_order(runs: Runs, stop_at_first: bool) -> None:
+    for seed in (7, 30):
+        runs.broken["calm-writes", seed] = ("InOrderAck",)
+    result = sweep(range(100), ["calm-writes"], processes=1, stop_at_first=stop_at_first)
+    assert result.failing[0] == Failing("calm-writes", 7, "InOrderAck")
+    assert result.runs == (8 if stop_at_first else 100)
+    assert len(result.failing) == (1 if stop_at_first else 2)
+    assert len(runs.made) == 8 if stop_at_first else 100
+
+
+def test_histories_are_kept_of_all_runs_or_of_failing_ones_only(runs: Runs, tmp_path: Path) -> None:
+    runs.broken["calm-writes", 1] = ("InOrderAck",)
+    result = sweep(range(3), ["calm-writes"], processes=1, record=tmp_path)
+    assert runs.kept == [("calm-writes", seed) for seed in range(3)]
+    assert result.failing[0].path == str(tmp_path / "calm-writes-1.bkh")
+    runs.kept.clear()
+    sweep(range(3), ["calm-writes"], processes=1, record=tmp_path, failing_only=True)
+    assert runs.kept == [("calm-writes", 1)]
+
+
+def test_progress_is_told_after_every_unit(runs: Runs) -> None:
+    runs.broken["calm-writes", 9] = ("InOrderAck",)
+    told: list[tuple[int, int, int]] = []
+    sweep(range(20), ["calm-writes"], processes=1, progress=lambda *steps: told.append(steps))
+    assert told == [(8, 20, 0), (16, 20, 1), (20, 20, 1)]
+
+
+def test_unknown_names_are_refused_before_anything_runs(runs: Runs) -> None:
+    with pytest.raises(KeyError):
+        sweep(range(3), ["nothing"], processes=1)
+    with pytest.raises(KeyError):
+        sweep(range(3), ["calm-writes"], mutant="nothing", processes=1)
+    with pytest.raises(KeyError):
+        hunt_mutants(["nothing"], range(3), ["calm-writes"], processes=1)
+    assert runs.made == []
+
+
+def test_no_seeds_make_an_empty_sweep(runs: Runs) -> None:
+    assert figures(sweep(range(0), SCENARIOS))["runs"] == 0
+    assert not runs.made
+
+
+def test_workers_come_to_what_one_process_comes_to(tmp_path: Path) -> None:
+    alone = sweep(range(9), ["calm-writes"], processes=1, record=tmp_path / "alone")
+    together = sweep(range(9), ["calm-writes"], processes=2, record=tmp_path / "together")
+    assert figures(alone) == figures(together)
+    assert alone.cpu_seconds > 0
+    names = sorted(path.name for path in (tmp_path / "alone").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "together").iterdir())
+    assert "calm-writes-8.bkh" in names
+    digests = []
+    for folder in ("alone", "together"):
+        history = History(tmp_path / folder / names[0])
+        assert list(history.events())
+        digests.append(history.digest)
+    assert digests[0] == digests[1]
+
+
+def test_there_is_a_processor_to_work_with() -> None:
+    assert default_processes() >= 1
+
+
+def test_an_interrupt_ends_a_sweep_with_its_workers(tmp_path: Path) -> None:
+    """As Ctrl-C does: the whole group gets the signal, the workers leave it to the parent, and nobody is left behind."""
+    script = textwrap.dedent(
+        """
+        from scenarios.sweep import sweep
+
+        if __name__ == "__main__":
+            try:
+                sweep(range(10**6), ["calm-writes"], processes=2, progress=lambda *_: print("going", flush=True))
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+        """
+    )
+    path = tmp_path / "sweeping.py"
+    path.write_text(script)
+    root = Path(scenarios.sweep.__file__).parents[1]
+    with subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "going\n"
+        os.killpg(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert out.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in err
+    deadline = time.monotonic() + 20
+    while _group_lives(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _group_lives(child.pid)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# Hunts -------------------------------------------------------------------------------------------------------------
+
+MUTANT = "recovery-reads-do-not-fence"
+
+
+def test_a_hunt_ends_with_the_first_seed_that_gives_the_mutant_away(runs: Runs) -> None:
+    expected = MUTANTS[MUTANT].invariants
+    runs.broken["dead-writer", 10] = (expected[1], expected[0])
+    runs.broken["dead-writer", 20] = expected
+    (hunt,) = hunt_mutants([MUTANT], range(100), SCENARIOS, processes=1)
+    assert hunt.as_json() | {"cpu_seconds": 0} == {
+        "name": MUTANT,
+        "caught": True,
+        "invariant": expected[0],
+        "scenario": "dead-writer",
+        "seed": 10,
+        "seeds_to_find": 11,
+        "runs": 22,
+        "cpu_seconds": 0,
+        "shrunk_steps": None,
+    }
+    assert len(runs.made) == 22
+
+
+def test_another_broken_invariant_than_the_mutants_own_does_not_catch_it(runs: Runs) -> None:
+    runs.broken["dead-writer", 0] = ("InOrderAck",)
+    (hunt,) = hunt_mutants([MUTANT], range(5), SCENARIOS, processes=1)
+    assert not hunt.caught
+    assert hunt.as_json()["seeds_to_find"] is None
+    assert hunt.runs == 10
+
+
+def test_mutants_are_reported_in_the_order_they_were_named(runs: Runs) -> None:
+    names = sorted(MUTANTS, reverse=True)
+    runs.broken["calm-writes", 0] = tuple(invariant for name in names for invariant in MUTANTS[name].invariants)
+    hunts = hunt_mutants(names, range(5), SCENARIOS, processes=1)
+    assert [hunt.name for hunt in hunts] == names
+    assert all(hunt.caught and hunt.seeds_to_find == 1 for hunt in hunts)
+
+
+def test_hunters_tell_their_progress(runs: Runs) -> None:
+    told: list[tuple[int, int, int]] = []
+    runs.broken["calm-writes", 9] = MUTANTS[MUTANT].invariants
+    hunt_mutants([MUTANT], range(30), ["calm-writes"], processes=1, progress=lambda *steps: told.append(steps))
+    assert told == [(0, 1, 0), (1, 1, 1)]
+
+
+def test_a_hunt_without_seeds_catches_nothing(runs: Runs) -> None:
+    (hunt,) = hunt_mutants([MUTANT], range(0), SCENARIOS, processes=1)
+    assert not hunt.caught
+    assert not runs.made
