@@ -3,7 +3,7 @@
 asyncio and anyio keep tasks and cancel scopes in sets and walk through them, above all to deliver cancellation. The order of a
 set follows the hashes of its members, for ordinary objects their addresses, which differ from run to run. Tasks and futures get
 deterministic hashes from the loop that makes them (:mod:`simbookie.world.loop`). Cancel scopes are made by anyio alone, so
-while a simulated world runs, each new one gets sets that keep the order of insertion.
+while a simulated world runs, each new one keeps those inside it in the order in which they were entered.
 
 anyio starts worker threads of its own for ``to_thread``; they would run in real time beside a virtual one, so they are refused.
 
@@ -55,7 +55,6 @@ class OrderedMembers(MutableSet[T]):
         self._members.pop(value, None)
 
 
-_SCOPE_SETS: Final = ("_child_scopes", "_tasks")
 _original_init: Final[Any] = backend.CancelScope.__init__
 _original_to_thread: Final[Any] = backend.AsyncIOBackend.__dict__["run_sync_in_worker_thread"]
 _lock: Final = threading.Lock()
@@ -65,7 +64,6 @@ _users = 0
 def _ordered_init(scope: Any, *args: Any, **kwargs: Any) -> None:
     _original_init(scope, *args, **kwargs)
     scope._child_scopes = OrderedMembers()  # noqa: SLF001  the point of the patch
-    scope._tasks = OrderedMembers()  # noqa: SLF001
 
 
 async def _to_thread(backend_class: Any, *args: Any, **kwargs: Any) -> Any:
@@ -83,12 +81,10 @@ def forget_task(task: asyncio.Task[Any]) -> None:
 def _check_anyio() -> None:
     scope: Any = backend.CancelScope.__new__(backend.CancelScope)
     _original_init(scope)
-    for name in _SCOPE_SETS:
-        if type(getattr(scope, name, None)) is not set:
-            raise WorldError(
-                f"this version of anyio keeps no set {name!r} in its cancel scopes: look at what it does instead, "
-                f"and adapt {__name__}"
-            )
+    if type(getattr(scope, "_child_scopes", None)) is not set:
+        raise WorldError(
+            f"this version of anyio keeps no set of child scopes: look at what it does instead, and adapt {__name__}"
+        )
 
 
 def _set_members(scope_init: Any, to_thread: Any) -> None:
@@ -98,7 +94,7 @@ def _set_members(scope_init: Any, to_thread: Any) -> None:
 
 @contextmanager
 def deterministic_anyio() -> Iterator[None]:
-    """Make anyio walk through cancel scopes in order of creation, for as long as the block lasts.
+    """Make anyio walk through nested cancel scopes in the order in which they were entered, for as long as the block lasts.
 
     Blocks may overlap, also in different threads: anyio works the same, just in a definite order, for everyone.
     :class:`~simbookie.world.errors.WorldError` where the installed anyio is not made the way this patch knows.

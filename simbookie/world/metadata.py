@@ -388,8 +388,6 @@ class SimulatedMetadataStore:
                 result = await sent.carry_out(sent.session)
                 if call.operation in _WRITES:
                     self._service.learn(result)
-        except ClientClosed:
-            error = _CallLostError()  # the session was lost right now
         except BookKeeperError as refusal:
             error = refusal
         if sent.action is MetadataFault.ANSWER_LOST:

@@ -208,9 +208,8 @@ class SimulatedMetadataService:
     def learn(self, value: Versioned) -> None:
         """Note a value that was stored, so that the one before can be served as a stale one."""
         ledger_id = value.metadata.ledger_id
-        present = self._present.get(ledger_id)
-        if present is not None and present.version < value.version:
-            self._previous[ledger_id] = present
+        if ledger_id in self._present:
+            self._previous[ledger_id] = self._present[ledger_id]
         self._present[ledger_id] = value
 
     def stale(self, ledger_id: int) -> Versioned | None:

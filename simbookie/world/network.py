@@ -291,9 +291,6 @@ class Network:
 
     def process_killed(self, process: Process, *, power_loss: bool = False) -> None:
         """Break the connections of a process that was killed; with ``power_loss`` nobody is told."""
-        listener = self._listeners.get(process.host_name)
-        if listener is not None and listener[0] is process:
-            del self._listeners[process.host_name]
         if power_loss:
             self._powered_off[process.host_name] = None
         for end in list(self._ends.pop(process, ())):

@@ -67,8 +67,7 @@ class SimulatedTransport:
         self._is_closed = True
         for link in self._links.values():
             link.close()
-        self._deliver_outcomes()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # for the outcomes that were to come soon
 
     def fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: Code) -> None:
         """Call ``reply_to`` with ``code``, soon but not now."""
@@ -184,7 +183,7 @@ class _BookieLink:
         self._stop_attempt()
         self._end = end
         self._is_working = False
-        end.on_message, end.on_lost = self._answered, partial(self._lost, end)
+        end.on_message, end.on_lost = self._answered, self._lost
         waiting, self._waiting = self._waiting, []
         for request, reply_to in waiting:
             self._send(end, request, reply_to)
@@ -195,12 +194,11 @@ class _BookieLink:
             self._back_off()
             self._fail_all(Code.BOOKIE_NOT_AVAILABLE)
 
-    def _lost(self, end: ConnectionEnd) -> None:
-        if self._end is end:
-            self._end = None
-            if not self._is_working:
-                self._back_off()
-            self._fail_all(Code.BOOKIE_NOT_AVAILABLE)
+    def _lost(self) -> None:
+        self._end = None
+        if not self._is_working:
+            self._back_off()
+        self._fail_all(Code.BOOKIE_NOT_AVAILABLE)
 
     def _back_off(self) -> None:
         config = self._config
@@ -212,12 +210,6 @@ class _BookieLink:
         waiting, self._waiting = self._waiting, []
         outstanding, self._outstanding = self._outstanding, {}
         self._bytes = 0
-        for number, deadlines in enumerate(self._deadlines):
-            deadlines.clear()
-            timer = self._timers[number]
-            if timer is not None:
-                timer.cancel()
-                self._timers[number] = None
         for request, reply_to in (*((item[0], item[1]) for item in outstanding.values()), *waiting):
             self._transport.deliver(reply_to, self._bookie_id, request, code, None)
 

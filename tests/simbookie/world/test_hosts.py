@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from typing import Any
 
 import anyio
 import pytest
@@ -239,20 +240,20 @@ def test_a_closed_world_leaves_nothing_behind() -> None:
                 await anyio.sleep_forever()
         del something
 
-    def run() -> weakref.ref[Kept]:
+    def run() -> list[weakref.ref[Any]]:
         kept = Kept()
+        references: list[weakref.ref[Any]] = [weakref.ref(kept)]
         with World(1) as world:
             host, other = Host(world, "a"), Host(world, "b")
 
             async def main() -> None:
-                host.spawn(program, kept)
-                other.spawn(program, kept)
+                references.extend(weakref.ref(each.spawn(program, kept)) for each in (host, other))
                 await asyncio.sleep(1)
                 host.crash()
 
             world.run(main)
-        return weakref.ref(kept)
+        return references
 
-    reference = run()
+    references = run()
     gc.collect()
-    assert reference() is None
+    assert [reference() for reference in references] == [None] * 3

@@ -10,8 +10,10 @@ from bkclient.errors import (
     MetadataStoreError,
 )
 from bkclient.metadata.base import BookieSets, MetadataStore
-from bkclient.metadata.model import Versioned
+from bkclient.metadata.memory import MemoryMetadataStore
+from bkclient.metadata.model import LedgerMetadata, Versioned
 from simbookie.world.metadata import SimulatedMetadataStore
+from simbookie.world.metadata_service import MetadataFault
 from tests.simbookie.world.metadata_bench import ADDRESS, LEDGER, MOVED, Bench, cut, outcome
 
 
@@ -76,6 +78,71 @@ def test_a_service_that_goes_down_with_a_call_under_way_leaves_its_outcome_unkno
     Bench().play(story)
 
 
+def test_a_service_that_goes_down_before_its_answer_has_arrived_leaves_the_outcome_unknown() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.store.create_ledger(LEDGER)
+        writing = asyncio.ensure_future(bench.store.write_ledger(MOVED, 0))
+        for _ in range(100):
+            await asyncio.sleep(0.0001)
+            if bench.truth.version == 1:
+                bench.service.stop()
+                break
+        assert await outcome(writing) is MetadataOutcomeUnknown  # type: ignore[arg-type]
+        assert bench.loop.time() < 1
+
+    Bench().play(story)
+
+
+def test_a_held_call_of_a_lost_session_is_lost_at_once() -> None:
+    asked: list[int] = []
+
+    class Session(MemoryMetadataStore):
+        async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
+            asked.append(expected_version)
+            return await super().write_ledger(metadata, expected_version)
+
+    async def story(bench: Bench) -> None:
+        await bench.store.create_ledger(LEDGER)
+        store = SimulatedMetadataStore(
+            bench.world, bench.host, lambda: Session(bench.service.memory, rng=bench.world.rng("session"))
+        )
+        interception = bench.hit("write_ledger", MetadataFault.HOLD)
+        writing = asyncio.ensure_future(store.write_ledger(MOVED, 0))
+        await asyncio.sleep(1)
+        bench.service.lose_sessions("a")
+        assert await outcome(writing) is MetadataOutcomeUnknown  # type: ignore[arg-type]
+        assert bench.loop.time() < 2
+        await asyncio.sleep(5)
+        interception.release()
+        await asyncio.sleep(5)
+        assert (bench.truth.version, asked) == (0, [])
+
+    Bench().play(story)
+
+
+def test_a_watch_that_was_on_its_way_when_the_session_was_lost_reports_once() -> None:
+    async def story(bench: Bench) -> None:
+        sets: list[BookieSets] = []
+        bench.store.watch_bookies(sets.append)
+        bench.service.lose_sessions("a", outage_s=0.0005)
+        await asyncio.sleep(1)
+        assert sets == [BookieSets()]
+        await bench.other.register_bookie("b0", ADDRESS)
+        await asyncio.sleep(1)
+        assert sets == [BookieSets(), BookieSets(("b0",))]
+
+    Bench().play(story)
+
+
+def test_a_client_that_was_closed_before_its_host_crashed_ends_once() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.world.join(bench.host.spawn(bench.store.aclose))
+        bench.host.crash()
+        await asyncio.sleep(100)
+
+    Bench().direct(story)
+
+
 @pytest.mark.parametrize(("crash_after_s", "version"), [(0.0, 0), (0.0005, 0), (0.002, 1)])
 def test_a_call_of_a_crashed_host_is_carried_out_only_if_it_had_arrived(crash_after_s: float, version: int) -> None:
     async def story(bench: Bench) -> None:
@@ -125,18 +192,18 @@ def test_watches_report_the_present_value_then_every_change_late_and_in_order() 
         assert values == []
         await asyncio.sleep(0.1)
         await bench.other.create_ledger(LEDGER)
-        for version in range(3):
-            await bench.other.write_ledger(MOVED, version)
+        writes = [asyncio.ensure_future(bench.other.write_ledger(MOVED, version)) for version in range(30)]
+        await asyncio.gather(*writes)
         await bench.other.delete_ledger(7)
         deleted = bench.loop.time()
         await asyncio.sleep(1)
-        assert [value and value.version for _, value in values] == [None, 0, 1, 2, 3, None]
+        assert [value and value.version for _, value in values] == [None, *range(31), None]
         assert values[-1][0] <= deleted + 0.002
         cancel()
         cancel()
         await bench.other.create_ledger(LEDGER)
         await asyncio.sleep(1)
-        assert len(values) == 6
+        assert len(values) == 33
 
     Bench().play(story)
 
@@ -184,6 +251,9 @@ def test_a_watch_survives_a_cut_link_and_then_reports_the_last_value_once(when: 
         bench.world.network.heal()
         await asyncio.sleep(1)
         assert versions == ([] if when == "before" else [0]) + [5]
+        await bench.other.write_ledger(MOVED, 5)
+        await asyncio.sleep(1)
+        assert versions[-1] == 6
 
     Bench().play(story)
 

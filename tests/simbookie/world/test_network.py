@@ -33,12 +33,14 @@ class Pair:
         self.answers: list[object] = []
         self.lost: list[float] = []
         self.server_end: ConnectionEnd | None = None
+        self.accepted = 0
         self.listen()
 
     def listen(self) -> None:
         self.network.listen(self.server.process, self.accept)
 
     def accept(self, end: ConnectionEnd) -> None:
+        self.accepted += 1
         self.server_end = end
         end.on_message = self.receive
 
@@ -107,6 +109,13 @@ def test_duplication_is_observable_and_counted() -> None:
     assert 10 < pair.network.counters.duplicated < 80
     assert len(pair.got) == 200 + pair.network.counters.duplicated
     assert len(set(pair.got)) == 200
+
+
+def test_loss_and_duplication_do_not_hide_each_other() -> None:
+    counters = Pair(replace(PLAIN, loss_probability=0.2, duplicate_probability=0.2)).play(send_numbers).network.counters
+    assert counters.lost > 10
+    assert counters.duplicated > 10
+    assert counters.delivered == 200 - counters.lost + counters.duplicated
 
 
 def test_slow_messages_are_a_tail() -> None:
@@ -221,6 +230,7 @@ def test_held_messages_travel_on_when_released_even_past_the_death_of_their_send
         await asyncio.sleep(1)
         assert (pair.got, interception.held) == ([], 10)
         interception.remove()
+        pair.network.intercept(lambda *_: True, Fate.DROP, at_arrival=True)
         assert interception.release() == 10
         assert interception.release() == 0
         await asyncio.sleep(1)
@@ -278,7 +288,35 @@ def test_a_connection_over_a_blocked_link_is_tried_until_the_link_works() -> Non
         await pair.connect()
         assert 5 < pair.world.loop.time() < 8
 
-    assert Pair().play(story).network.counters.connected == 1
+    pair = Pair().play(story)
+    assert (pair.network.counters.connected, pair.accepted) == (1, 1)
+
+
+def test_a_connection_whose_acceptance_is_slow_stands_once() -> None:
+    async def story(pair: Pair) -> None:
+        pair.network.link("server", "client").config = replace(PLAIN, latency_s=3.0)
+        end = await pair.connect()
+        await asyncio.sleep(20)
+        end.send("still standing")
+        await asyncio.sleep(1)
+        assert (pair.got, pair.lost) == (["still standing"], [])
+
+    pair = Pair().play(story)
+    assert (pair.network.counters.connected, pair.accepted) == (1, 1)
+
+
+def test_a_server_learns_that_the_client_died_while_it_connected() -> None:
+    async def story(pair: Pair) -> None:
+        heard: list[str] = []
+        pair.network.connect(pair.client.process, "server", fail, fail)
+        await asyncio.sleep(0.002)  # there, but not back
+        assert pair.server_end is not None
+        pair.server_end.on_lost = lambda: heard.append("lost")
+        pair.client.crash()
+        await asyncio.sleep(1)
+        assert heard == ["lost"]
+
+    Pair().play(story)
 
 
 def test_an_attempt_that_was_given_up_stays_silent() -> None:
@@ -296,17 +334,18 @@ def test_a_killed_process_resets_its_connections_after_what_it_sent_before() -> 
     async def story(pair: Pair) -> None:
         end = await pair.connect()
         assert pair.server_end is not None
-        pair.server_end.send("last words")
+        for _ in range(20):
+            pair.server_end.send("last words")
         pair.server.crash()
         pair.server_end.send("from beyond")
         assert pair.lost == []
         await asyncio.sleep(1)
-        assert (pair.answers, len(pair.lost)) == (["last words"], 1)
+        assert (pair.answers, len(pair.lost)) == (["last words"] * 20, 1)
         end.send("to the dead")
         await asyncio.sleep(1)
         assert pair.got == []
 
-    assert Pair().play(story).network.counters.broken == 1
+    assert Pair(replace(PLAIN, jitter_s=0.01)).play(story).network.counters.broken == 1
 
 
 def test_a_machine_without_power_is_silent_until_it_is_back_and_then_resets_old_connections() -> None:
@@ -347,11 +386,17 @@ def test_what_arrives_for_a_dead_process_does_not_reach_its_successor() -> None:
     assert Pair().play(story).network.counters.discarded == 1
 
 
-def test_news_of_a_broken_connection_do_not_cross_a_blocked_link() -> None:
+@pytest.mark.parametrize("blocked_when", ["sent", "arriving"])
+def test_news_of_a_broken_connection_do_not_cross_a_blocked_link(blocked_when: str) -> None:
     async def story(pair: Pair) -> None:
         end = await pair.connect()
-        pair.network.block("server", "client")
-        pair.server.crash()
+        if blocked_when == "sent":
+            pair.network.block("server", "client")
+            pair.server.crash()
+            pair.network.heal()
+        else:
+            pair.server.crash()
+            pair.network.block("server", "client")
         await asyncio.sleep(1)
         assert pair.lost == []
         pair.network.heal()

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -104,11 +105,19 @@ def test_what_a_killed_process_left_behind_stays_silent_when_the_last_reference_
         finally:
             log.append("finally")
 
-    async def generate() -> Any:
+    @contextmanager
+    def noting() -> Iterator[None]:
         try:
-            yield 1
+            yield
         finally:
-            log.append("generator finally")
+            log.append("context manager")
+
+    async def generate() -> Any:
+        with noting():
+            try:
+                yield 1
+            finally:
+                log.append("generator finally")
 
     generators: list[Any] = []
 
@@ -117,11 +126,13 @@ def test_what_a_killed_process_left_behind_stays_silent_when_the_last_reference_
         await anext(generators[0])
 
     async def main() -> None:
-        loop.create_task(waits_for_another(), context=process.context())
+        for _ in range(2):
+            loop.create_task(waits_for_another(), context=process.context())
         loop.create_task(abandons(), context=process.context())
         await asyncio.sleep(1)
         loop.kill(process)
         shared.pop().set_result(None)
+        shared.clear()
         generators.clear()
         gc.collect()
         await asyncio.sleep(1)
@@ -236,10 +247,14 @@ def test_code_on_the_stack_of_a_process_that_kills_itself_runs_to_its_next_wait(
     process = Process("a")
     log: list[str] = []
 
+    async def other() -> None:
+        log.append("started after death")
+
     async def program() -> None:
         loop.kill(process)
         log.append("still on the stack")
         loop.call_soon(log.append, "scheduled after death")
+        loop.create_task(other())
         await asyncio.sleep(0)
         log.append("after a wait")
 

@@ -267,6 +267,52 @@ def test_after_failed_attempts_to_connect_requests_fail_at_once_for_a_while_that
     Bench(backoff_initial_s=0.2, backoff_max_s=4.0).play(story)
 
 
+def test_the_first_answer_ends_backing_off_from_a_bookie() -> None:
+    async def story(bench: Bench) -> None:
+        async def fail_once(wait_s: float) -> None:
+            bench.server.crash()
+            await asyncio.sleep(0.1)
+            bench.submit(add())
+            await asyncio.sleep(wait_s)
+            bench.server.restart()
+            bench.listen()
+
+        bench.submit(add())
+        await asyncio.sleep(1)
+        for _ in range(5):  # without an answer in between, the wait would double each time
+            await fail_once(1.1)
+            bench.submit(add())
+            await asyncio.sleep(0.1)
+            assert bench.codes[-1] == Code.OK
+
+    Bench(backoff_initial_s=1.0, backoff_max_s=100.0).play(story)
+
+
+@pytest.mark.parametrize("worked_before", [False, True])
+def test_a_bookie_that_accepts_connections_and_drops_them_is_backed_off_from(worked_before: bool) -> None:
+    async def story(bench: Bench) -> None:
+        if worked_before:
+            bench.submit(add())
+            await asyncio.sleep(1)
+            bench.network.reset_connections("client", "b0")
+            await asyncio.sleep(1)
+        bench.outcomes.clear()
+        bench.times.clear()
+        bench.network.listen(bench.server.process, lambda end: end.close())
+        started = bench.world.loop.time()
+        bench.submit(add())
+        await asyncio.sleep(0.1)
+        connections = bench.network.counters.connected
+        for _ in range(8):
+            bench.submit(add())
+            await asyncio.sleep(0.1)
+        assert bench.codes == [Code.BOOKIE_NOT_AVAILABLE] * 9
+        assert bench.network.counters.connected == connections
+        assert bench.times[-1] - started < 1
+
+    Bench(backoff_initial_s=2.0).play(story)
+
+
 @pytest.mark.parametrize(
     ("status", "operation", "code"),
     [
@@ -333,9 +379,20 @@ def test_requests_over_the_limit_of_outstanding_ones_are_refused_until_there_is_
             bench.submit(add(number))
         await asyncio.sleep(1)
         assert bench.codes == [Code.TOO_MANY_REQUESTS] * 2 + [Code.OK] * 5
-        bench.submit(add(7))
+        for code, fault in ((Code.TIMEOUT, bench.server.pause), (Code.BOOKIE_NOT_AVAILABLE, bench.server.crash)):
+            bench.outcomes.clear()
+            fault()
+            for number in range(6):
+                bench.submit(add(number))
+            await asyncio.sleep(10)
+            assert bench.codes == [Code.TOO_MANY_REQUESTS] + [code] * 5
+        bench.server.restart()
+        bench.listen()
+        bench.outcomes.clear()
+        for number in range(5):
+            bench.submit(add(number))
         await asyncio.sleep(1)
-        assert bench.codes[-1] == Code.OK
+        assert bench.codes == [Code.OK] * 5
 
     Bench(**limit).play(story)
 
@@ -414,17 +471,20 @@ def test_a_paused_client_gets_answers_and_timeouts_in_the_order_in_which_they_ca
 
 
 def test_connecting_while_paused_has_one_outcome_only() -> None:
-    bench = Bench(connect_timeout_s=2.0)
+    bench = Bench(connect_timeout_s=2.0, backoff_initial_s=1.0)
 
     async def main() -> None:
-        bench.server.crash()
+        bench.network.block("b0", "client")
         bench.client.process.context().run(bench.submit, add(0))
         bench.client.pause()
-        await asyncio.sleep(10)  # refused, and timed out
+        await asyncio.sleep(2.5)
+        bench.server.crash()
+        bench.network.heal()
+        await asyncio.sleep(7.5)  # timed out, then refused
         bench.server.restart()
         bench.listen()
         bench.client.resume()
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # backing off once, not twice
         bench.client.process.context().run(bench.submit, add(1))
         await asyncio.sleep(1)
 
