@@ -221,6 +221,7 @@ class BookieServer:
         self._advertised_host = advertised_host if advertised_host is not None else host
         self._socket = sock
         self._listener: asyncio.Server | None = None
+        self._listening_ends: asyncio.Future[None] | None = None
         self._connections: dict[_Connection, None] = {}
         self._all_gone = asyncio.Event()
         self._mode_changed = asyncio.Event()
@@ -243,6 +244,7 @@ class BookieServer:
         """
         assert self._listener is None, f"the server of {self.bookie} is running"
         loop = asyncio.get_running_loop()
+        await self._listening_ended()
         started = asyncio.Event()
         self.bookie.start(started.set)
         try:
@@ -257,6 +259,7 @@ class BookieServer:
                 await self._register(self._registry)
         except BaseException:
             self.kill()
+            await self._listening_ended()
             raise
 
     async def aclose(self) -> None:
@@ -265,7 +268,7 @@ class BookieServer:
             return
         await self._unregister()
         listener, self._listener = self._listener, None
-        listener.close()
+        await _stop_listening(listener)
         if self.bookie.state is BookieState.RUNNING:
             stopped = asyncio.Event()
             self.bookie.shutdown(stopped.set)
@@ -284,17 +287,24 @@ class BookieServer:
         await listener.wait_closed()
 
     def kill(self, mode: CrashMode = CrashMode.PROCESS) -> None:
-        """Die as a killed process does: connections break, nothing is answered. The announcement stays. Idempotent."""
+        """Die as a killed process does: connections break, nothing is answered. The announcement stays. Idempotent.
+
+        The port is given up a moment later; connections that come until then are broken too.
+        """
         if self._registrar is not None:
             self._registrar.cancel()
             self._registrar = None
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.close()
+            self._listening_ends = _stop_listening(listener)
         if self.bookie.state not in (BookieState.NEW, BookieState.STOPPED):
             self.bookie.crash(mode)
         for connection in list(self._connections):
             connection.abort()
+
+    async def _listening_ended(self) -> None:
+        if self._listening_ends is not None:
+            await asyncio.wait((self._listening_ends,))  # which a cancellation leaves alone
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -362,3 +372,22 @@ class BookieServer:
                     await self._registry.unregister_bookie(self.bookie.bookie_id)
             except (BookKeeperError, TimeoutError) as error:
                 _log.warning("bookie %s cannot be unregistered: %s", self.bookie.bookie_id, error)
+
+
+def _stop_listening(listener: asyncio.Server) -> asyncio.Future[None]:
+    """Close a listener soon; returns a future of that.
+
+    asyncio accepts a connection in one turn of the loop and ties it to its listener in the next. If the listener is closed in
+    between, the connection is neither served nor broken, and its client waits for its timeouts. A turn runs timers last, so
+    what a timer asks for comes right after the connections accepted in its turn were tied, and before any others are accepted.
+    """
+    loop = listener.get_loop()
+    closed: asyncio.Future[None] = loop.create_future()
+
+    def close() -> None:
+        listener.close()
+        if not closed.done():
+            closed.set_result(None)
+
+    loop.call_later(0, loop.call_soon, close)
+    return closed

@@ -469,3 +469,26 @@ async def test_an_add_whose_ids_differ_from_its_body_is_stored_by_its_body(kit: 
         body = kit.entry_body(7, 3)
         assert await client.status(AddRequest(1, 0, kit.KEY, body[:32], body[32:])) is Status.OK
         assert await client.status(ReadRequest(7, 3)) is Status.OK
+
+
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("way", ["killed", "closed"])
+async def test_a_connection_that_comes_while_the_server_ends_is_broken_not_forgotten(turns: int, way: str) -> None:
+    loop = asyncio.get_running_loop()
+    server = BookieServer(Bookie("b0", MemoryStorage(None, MemoryDisk())))
+    await server.start()
+    with socket.create_connection((server.host, server.port), 5) as connection:
+        connection.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if way == "killed":
+            server.kill()
+        else:
+            await server.aclose()
+        try:
+            async with asyncio.timeout(5):
+                assert await loop.sock_recv(connection, 1) == b""
+        except ConnectionResetError:
+            pass
+    await server.start()
+    await server.aclose()
