@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from anyio.abc import TaskGroup
 
 from bkclient.config import ClientConfig
+from bkclient.errors import ClientClosed
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.observer import RecoveryObserver
@@ -34,12 +35,25 @@ class ClientCore:
     is_closed: bool = False
 
     def run_update(self, update: MetadataUpdate, done: Callable[[MetadataUpdate], None]) -> None:
-        """Drive ``update`` in the background, then call ``done`` with it; never from within this call."""
+        """Drive ``update`` in the background, then call ``done`` with it; never from within this call.
+
+        ``done`` is called whatever happens, because somebody may be waiting for what it brings about. When the client is
+        closed before the update has ended, it fails with :class:`~bkclient.errors.ClientClosed` (API-17).
+        """
+
+        def give_up() -> None:
+            if update.action is not None:
+                update.on_error(ClientClosed(ledger_id=update.ledger_id))
 
         async def drive() -> None:
-            await drive_update(update, self.metadata)
-            done(update)
+            try:
+                await drive_update(update, self.metadata)
+            finally:
+                give_up()
+                done(update)
 
+        if self.is_closed:
+            give_up()
         if update.action is None:
             asyncio.get_running_loop().call_soon(done, update)
         else:

@@ -82,6 +82,11 @@ class MetadataUpdate:
         self._basis = local.value
         self._evaluate()
 
+    @property
+    def ledger_id(self) -> int:
+        """The ledger whose metadata is updated."""
+        return self._basis.metadata.ledger_id
+
     def on_written(self, written: Versioned) -> None:
         """The conditional write succeeded."""
         assert isinstance(self.action, WriteMetadata), "nothing was being written"
@@ -94,7 +99,7 @@ class MetadataUpdate:
     def on_conflict(self) -> None:
         """The write found another version, or its outcome is unknown: read and decide anew (W-48.4)."""
         assert isinstance(self.action, WriteMetadata), "nothing was being written"
-        self.action = ReadMetadata(self._basis.metadata.ledger_id)
+        self.action = ReadMetadata(self.ledger_id)
 
     def on_read(self, stored: Versioned) -> None:
         """The stored value arrived after a conflict."""
@@ -118,14 +123,14 @@ class MetadataUpdate:
                 raise error_for(
                     Code.METADATA_VERSION,
                     f"the {self.cause} update met a conflict at every attempt",
-                    ledger_id=self._basis.metadata.ledger_id,
+                    ledger_id=self.ledger_id,
                 )
             self._attempts_left -= 1
             self.action = WriteMetadata(self._transform(self._basis.metadata), self._basis.version)
         except BookKeeperError as error:
             self._fail(error)
         except ValueError as error:
-            self._fail(error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=self._basis.metadata.ledger_id))
+            self._fail(error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=self.ledger_id))
 
     def _fail(self, error: BookKeeperError) -> None:
         self.error = error

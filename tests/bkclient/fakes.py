@@ -1,0 +1,213 @@
+"""A town of fake bookies for the client's shells: one event loop, no sockets, no clocks.
+
+Bookies answer at the next turn of the loop. A test may make one hold its answers, or answer with a code; and make the
+metadata store wait or fail. Everything a client sent is on record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+from bkclient.client import BookKeeper
+from bkclient.config import ClientConfig
+from bkclient.errors import BookKeeperError, Code
+from bkclient.metadata.base import BookieAddress
+from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
+from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.observer import RecoveryObserver
+from bkclient.transport.base import ReplyHandler
+from bkclient.wire.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    Status,
+)
+from bkclient.writer import LedgerWriter
+
+Answer = tuple[int, Response | None]
+
+
+@dataclass(eq=False)
+class FakeBookie:
+    """Stores entries in a dict. ``code`` overrules every answer; ``holds`` keeps requests until it is let go."""
+
+    entries: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    fenced: set[int] = field(default_factory=set)
+    code: int | None = None
+    holds: bool = False
+    #: Told by the answers to ordinary reads, as bookies do over version 3.
+    max_lac: int | None = None
+    explicit_lac: bytes | None = None
+
+    def answer(self, request: Request) -> Answer:
+        if self.code is not None:
+            return self.code, None
+        if isinstance(request, AddRequest):
+            if request.ledger_id in self.fenced and not request.recovery:
+                return Code.LEDGER_FENCED, None
+            self.entries[request.ledger_id, request.entry_id] = request.body
+            return Code.OK, None
+        if isinstance(request, ReadLacRequest):
+            return self._answer_lac(request)
+        assert isinstance(request, ReadRequest), "clients send nothing else yet"
+        return self._answer_read(request)
+
+    def last_entry(self, ledger_id: int) -> int:
+        return max((entry for ledger, entry in self.entries if ledger == ledger_id), default=-1)
+
+    def _answer_read(self, request: ReadRequest) -> Answer:
+        if request.fence_key is not None:
+            self.fenced.add(request.ledger_id)
+        entry_id = self.last_entry(request.ledger_id) if request.entry_id == LAST_ENTRY else request.entry_id
+        body = self.entries.get((request.ledger_id, entry_id))
+        if body is None:
+            return Code.NO_SUCH_ENTRY, None
+        return Code.OK, ReadResponse(Status.OK, request.ledger_id, entry_id, body, self.max_lac)
+
+    def _answer_lac(self, request: ReadLacRequest) -> Answer:
+        body = self.entries.get((request.ledger_id, self.last_entry(request.ledger_id)))
+        if body is None and self.explicit_lac is None:
+            return Code.NO_SUCH_LEDGER_ON_BOOKIE, None
+        return Code.OK, ReadLacResponse(Status.OK, request.ledger_id, self.explicit_lac, body)
+
+
+class FakeTransport:
+    """A :class:`~bkclient.transport.base.BookieTransport` to fake bookies."""
+
+    def __init__(self, bookie_ids: str) -> None:
+        self.bookies = {bookie_id: FakeBookie() for bookie_id in bookie_ids}
+        self.sent: list[tuple[str, Request]] = []
+        self.is_closed = False
+        self._held: list[tuple[str, Request, ReplyHandler]] = []
+
+    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        self.sent.append((bookie_id, request))
+        if self.bookies[bookie_id].holds and not self.is_closed:
+            self._held.append((bookie_id, request, reply_to))
+        else:
+            asyncio.get_running_loop().call_soon(self._serve, bookie_id, request, reply_to)
+
+    def _serve(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        code, response = (Code.CLIENT_CLOSED, None) if self.is_closed else self.bookies[bookie_id].answer(request)
+        reply_to(bookie_id, request, code, response)
+
+    def hold(self, bookies: str) -> None:
+        for bookie_id in bookies:
+            self.bookies[bookie_id].holds = True
+
+    def let_go(self, bookies: str, code: int | None = None) -> None:
+        """Answer what was held; with ``code`` instead of what the bookies would say."""
+        for bookie_id in bookies:
+            self.bookies[bookie_id].holds = False
+        held, self._held = self._held, []
+        for bookie_id, request, reply_to in held:
+            if bookie_id not in bookies:
+                self._held.append((bookie_id, request, reply_to))
+            elif code is None:
+                self._serve(bookie_id, request, reply_to)
+            else:
+                reply_to(bookie_id, request, code, None)
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        held, self._held = self._held, []
+        for bookie_id, request, reply_to in held:
+            reply_to(bookie_id, request, Code.CLIENT_CLOSED, None)
+
+
+class FakeStore(MemoryMetadataStore):
+    """A session with a metadata service whose writes and reads a test may hold up or fail."""
+
+    def __init__(self, service: MemoryMetadataService) -> None:
+        super().__init__(service, rng=Random(1))
+        self.gate = asyncio.Event()
+        self.gate.set()
+        #: Raised by the next writes, in order; one that says "unknown outcome" is raised after the write was applied.
+        self.write_errors: list[BookKeeperError] = []
+        self.read_errors: list[BookKeeperError] = []
+        self.writes = 0
+
+    async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
+        await self.gate.wait()
+        self.writes += 1
+        if self.write_errors:
+            error = self.write_errors.pop(0)
+            if error.code == Code.METADATA_STORE and "applied" in str(error):
+                await super().write_ledger(metadata, expected_version)
+            raise error
+        return await super().write_ledger(metadata, expected_version)
+
+    async def read_ledger(self, ledger_id: int) -> Versioned:
+        if self.read_errors:
+            raise self.read_errors.pop(0)
+        return await super().read_ledger(ledger_id)
+
+
+@dataclass(eq=False)
+class Town:
+    """One client and everything around it."""
+
+    bk: BookKeeper
+    transport: FakeTransport
+    store: FakeStore
+    service: MemoryMetadataService
+
+    @property
+    def sent(self) -> list[tuple[str, Request]]:
+        return self.transport.sent
+
+    def metadata(self, ledger_id: int) -> LedgerMetadata:
+        return self.service.read(ledger_id).metadata
+
+    def edit(self, ledger_id: int, change: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
+        """Somebody else changes a ledger's metadata."""
+        value = self.service.read(ledger_id)
+        self.service.write(change(value.metadata), value.version)
+
+    def another_client(self, *, config: ClientConfig | None = None) -> BookKeeper:
+        """A second client of the same cluster, with a transport of its own to the same bookies."""
+        transport = FakeTransport("")
+        transport.bookies = self.transport.bookies
+        return BookKeeper(FakeStore(self.service), transport, config=config, rng=Random(2))
+
+
+@asynccontextmanager
+async def town(
+    bookies: str = "abc", *, config: ClientConfig | None = None, observer: RecoveryObserver | None = None
+) -> AsyncIterator[Town]:
+    """A client in a cluster of ``bookies``, all of them writable."""
+    service = MemoryMetadataService()
+    async with service.session(rng=Random(3)) as landlord:
+        for port, bookie_id in enumerate(bookies, start=3181):
+            await landlord.register_bookie(bookie_id, BookieAddress("localhost", port))
+        transport, store = FakeTransport(bookies), FakeStore(service)
+        async with BookKeeper(store, transport, config=config, rng=Random(4), observer=observer) as bk:
+            yield Town(bk, transport, store, service)
+
+
+async def turns(count: int = 20) -> None:
+    """Let the loop turn until everything that needs no outside help has happened."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def writer_of(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
+    """A new ledger with the password ``secret``."""
+    return await where.bk.create_ledger(
+        ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2], password=b"secret"
+    )
+
+
+async def payloads_of(where: Town, ledger_id: int) -> list[bytes]:
+    """Everything in such a ledger once it is closed."""
+    reader = await where.bk.open_ledger(ledger_id, password=b"secret")
+    return [entry.payload async for entry in reader]
