@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,6 +63,7 @@ class LedgerWriter:
         self._yield_at = _YIELD_EVERY_ENTRIES
         self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._flush_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._first_failure: BookKeeperError | None = None
         self._closed = asyncio.Event()
         self._close_error: BookKeeperError | None = None
 
@@ -147,17 +149,19 @@ class LedgerWriter:
             self._room_waiters.append(waiter)
             try:
                 await waiter
-            except BaseException:
-                # Pass the turn on if it was already given to this waiter.
-                if waiter.done() and not waiter.cancelled():
-                    self._wake_room_waiters()
-                raise
+            finally:
+                if waiter.cancelled():
+                    with suppress(ValueError):
+                        self._room_waiters.remove(waiter)
+                else:
+                    # The turn goes on once this waiter has had its chance, whether it appends, fails or was cancelled.
+                    self._loop.call_soon(self._wake_next_room_waiter)
 
     async def flush(self) -> None:
         """Wait until everything appended so far is confirmed; raises the error of the first append that failed."""
         machine = self._machine
-        if machine.fatal_error is not None:
-            raise self._copy_of(machine.fatal_error)
+        if self._first_failure is not None:
+            raise self._copy_of(self._first_failure, self._first_failure.entry_id)
         target = machine.last_add_pushed
         if machine.last_add_confirmed >= target:
             return
@@ -259,21 +263,26 @@ class LedgerWriter:
     def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         self._in_flight_bytes -= len(add.payload)
-        _fail_quietly(add.token, self._copy_of(error, add.entry_id))
+        failure = self._copy_of(error, add.entry_id)
+        if self._first_failure is None:
+            self._first_failure = failure
+        _fail_quietly(add.token, failure)
         self._wake_room_waiters()
         while self._flush_waiters:
-            _fail_quietly(self._flush_waiters.popleft()[1], self._copy_of(error, add.entry_id))
+            _fail_quietly(self._flush_waiters.popleft()[1], self._copy_of(failure, add.entry_id))
 
     def _wake_room_waiters(self) -> None:
-        # One at a time: each waiter that appends makes the next confirmation wake the next one. A writer that accepts
-        # no more lets all of them go, to be refused.
-        if not self._machine.is_writable:
+        if not self._machine.is_writable:  # all are let go, to be refused
             while self._room_waiters:
                 waiter = self._room_waiters.popleft()
                 if not waiter.done():
                     waiter.set_result(None)
-            return
-        while self._room_waiters and self._has_ample_room:
+        elif self._has_ample_room:
+            self._wake_next_room_waiter()
+
+    def _wake_next_room_waiter(self) -> None:
+        # One at a time: each takes its room before the next one looks.
+        while self._room_waiters and self._has_room:
             waiter = self._room_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
