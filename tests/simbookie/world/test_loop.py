@@ -330,10 +330,10 @@ def test_closing_with_everything_still_suspended_is_silent_and_affects_nobody() 
             await asyncio.sleep(1000)
         finally:
             try:
-                await asyncio.sleep(1)
+                await asyncio.sleep(0)
             finally:
                 try:
-                    await asyncio.sleep(1)
+                    await asyncio.sleep(0)
                 finally:
                     me = asyncio.create_task(asyncio.sleep(1))
                     log.append(f"never {me}")
