@@ -1,0 +1,526 @@
+"""``bk-chaos``: run fault scenarios, look at them, sweep seeds, hunt planted defects.
+
+Exit codes of every command: 0 all is well; 1 something was found (a broken invariant, a defect that was not caught, runs that
+differ); 2 the input cannot be used (an unknown name, an unreadable history, a wrong option); 3 nothing was found, but a run
+came to no verdict, so that it proves nothing. Standard output holds the result, one JSON object with ``--json``; progress, on a
+terminal only, and errors go to standard error.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.checker import INVARIANTS, OnlineChecker
+from scenarios.cli_output import (
+    EXIT_FOUND,
+    EXIT_UNDECIDED,
+    fail,
+    on_terminal,
+    print_difference,
+    print_json,
+    print_lines,
+    print_result,
+    print_table,
+    terminal_width,
+    watched,
+)
+from scenarios.determinism import check_determinism, first_difference
+from scenarios.history import Event, History, HistoryError, HistoryWriter
+from scenarios.library import SCENARIOS
+from scenarios.model import RunResult, Violation
+from scenarios.mutants import MUTANTS
+from scenarios.runner import run_scenario
+from scenarios.sweep import SweepResult, hunt_mutants, sweep
+from scenarios.timeline import render
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="bk-chaos",
+    help="Fault scenarios for BookKeeper clients: the shipped client in a simulated world, replayable from a seed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many seeds.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Option("--scenario", help="A scenario; may be repeated.  [default: all]", show_default=False),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker processes.  [default: one for each processor]", show_default=False),
+]
+MutantName = Annotated[str | None, typer.Option("--mutant", help="Plant this known defect.", show_default=False)]
+HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
+
+_EXIT_CODES = "Exit codes: 0 all is well; 1 {found}; 2 the input cannot be used; 3 a run came to no verdict."
+
+_LIST_HELP = """List the scenarios and the defects that can be planted.
+
+\b
+Examples:
+  bk-chaos list
+  bk-chaos list --json
+
+\b
+Exit codes: 0.
+With --json: {"scenarios": [{"name", "summary", "expected"}], "mutants": [{"name", "summary", "invariants"}]}.
+"""
+
+_RUN_HELP = f"""Run one scenario with one seed, and judge it.
+
+The same scenario, seed and defect make the same run, bit for bit, wherever and whenever.
+
+\b
+Examples:
+  bk-chaos run dead-writer --seed 7
+  bk-chaos run dead-writer --seed 7 --record histories
+  bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
+
+\b
+{_EXIT_CODES.format(found="an invariant was broken")}
+With --json: {{"scenario", "seed", "digest", "events", "simulated_seconds", "wall_seconds", "verdict", "violations": [...]}}.
+"""
+
+_REPLAY_HELP = f"""Run again what a history recorded, and compare event by event.
+
+\b
+Examples:
+  bk-chaos replay histories/dead-writer-7.bkh
+  bk-chaos replay histories/dead-writer-7.bkh --json
+
+\b
+{_EXIT_CODES.format(found="the runs differ, or an invariant was broken (again)")}
+With --json: what run prints, and {{"recorded_digest", "same", "difference"}}.
+"""
+
+_SHOW_HELP = f"""Judge a recorded history without running anything, and show it as a timeline.
+
+The timeline tells the violation that matters most, or the end of the ledger where there is none.
+
+\b
+Examples:
+  bk-chaos show histories/lost-fence-recovery-reads-do-not-fence-0.bkh
+  bk-chaos show histories/dead-writer-7.bkh --invariant NoLacTruncation --width 160
+  bk-chaos show histories/dead-writer-7.bkh --json
+
+\b
+{_EXIT_CODES.format(found="an invariant was broken")}
+With --json: {{"scenario", "seed", "mutant", "digest", "events", "simulated_seconds", "verdict", "violations": [...],
+"checked": {{invariant: how often it had something to judge}}}}.
+"""
+
+_SWEEP_HELP = f"""Run scenarios with many seeds, on all processors.
+
+\b
+Examples:
+  bk-chaos sweep --seeds 1000
+  bk-chaos sweep --seeds 200 --first-seed 5000 --scenario dead-writer --scenario zombie-writer
+  bk-chaos sweep --seeds 500 --record histories --failing-only
+  bk-chaos sweep --seeds 50 --mutant recovery-reads-do-not-fence --stop-at-first --json
+
+\b
+{_EXIT_CODES.format(found="an invariant was broken")}
+With --json: {{"seeds", "scenarios", "violations", "unknown", "events", "events_per_second", "simulated_seconds_per_second",
+"seeds_per_cpu_hour", "failing": [{{"scenario", "seed", "invariant"}}], ...}}.
+"""
+
+_MUTANTS_HELP = f"""Plant known defects, one at a time, and see whether the invariants give them away.
+
+\b
+Examples:
+  bk-chaos mutants
+  bk-chaos mutants --seeds 500 --mutant recovery-starts-below-last-fragment --json
+
+\b
+{_EXIT_CODES.format(found="a defect was not caught")}
+With --json: {{"mutants": [{{"name", "caught", "invariant", "seeds_to_find", "cpu_seconds", "shrunk_steps"}}]}}.
+"""
+
+_DETERMINISM_HELP = f"""Make every run three times, once in a process that hashes strings differently, and compare.
+
+\b
+Examples:
+  bk-chaos determinism --seeds 20
+  bk-chaos determinism --seeds 100 --scenario dead-writer --json
+
+\b
+{_EXIT_CODES.format(found="a run did not come out the same")}
+With --json: {{"seeds", "runs", "diverged": [{{"scenario", "seed", "where", "difference"}}]}}.
+"""
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+@app.command("list", help=_LIST_HELP)
+def list_(*, as_json: Json = False) -> None:
+    """Print what there is."""
+    if as_json:
+        print_json(
+            {
+                "scenarios": [
+                    {"name": scenario.name, "summary": scenario.summary, "expected": scenario.expected}
+                    for scenario in SCENARIOS.values()
+                ],
+                "mutants": [
+                    {"name": mutant.name, "summary": mutant.summary, "invariants": list(mutant.invariants)}
+                    for mutant in MUTANTS.values()
+                ],
+            }
+        )
+        return
+    print_table(("scenario", "what happens"), [(found.name, found.summary) for found in SCENARIOS.values()])
+    print_lines("")
+    print_table(("defect", "what is wrong"), [(found.name, found.summary) for found in MUTANTS.values()])
+
+
+@app.command(help=_RUN_HELP)
+def run(
+    name: Annotated[str, typer.Argument(help="The scenario.", metavar="NAME")],
+    *,
+    seed: Annotated[int, typer.Option(min=0, help="The seed.")] = 0,
+    record: Annotated[
+        Path | None, typer.Option(help="Keep the history in this folder.", show_default=False, metavar="DIR")
+    ] = None,
+    mutant: MutantName = None,
+    timeline: Annotated[bool, typer.Option("--timeline", help="Show the run as a timeline.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make one run."""
+    _check_names([name], mutant)
+    with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
+        folder = record if record is not None else Path(scratch) if timeline and not as_json else None
+        result = _made(name, seed, mutant, folder)
+        if as_json:
+            print_json(result.as_json())
+        else:
+            shown = result if record is not None else _without_path(result)
+            print_result(shown)
+            if timeline:
+                print_lines("", _timeline(Path(result.path), result.violations))
+    _end(result)
+
+
+@app.command(help=_REPLAY_HELP)
+def replay(file: HistoryFile, *, as_json: Json = False) -> None:
+    """Make a recorded run again."""
+    history, recorded_digest = _whole(file)
+    name, seed, mutant = _origin(history)
+    with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
+        result = _made(name, seed, mutant, Path(scratch))
+        same = result.digest == recorded_digest
+        difference = None if same else first_difference(file, Path(result.path))
+    result = _without_path(result)
+    if as_json:
+        shown = None if difference is None else difference.as_json()
+        print_json(result.as_json() | {"recorded_digest": recorded_digest, "same": same, "difference": shown})
+    else:
+        print_result(result)
+        if same:
+            print_lines("  the same as recorded, event by event")
+        else:
+            version = history.header.get("package_version", "?")
+            print_lines(f"  not what was recorded (by version {version}, digest {recorded_digest})")
+            if difference is not None:
+                print_difference(difference, "recorded", "now")
+    if not same:
+        raise typer.Exit(EXIT_FOUND)
+    _end(result)
+
+
+@app.command(help=_SHOW_HELP)
+def show(
+    file: HistoryFile,
+    *,
+    ledger: Annotated[int | None, typer.Option(help="The ledger to tell.", show_default=False)] = None,
+    invariant: Annotated[str | None, typer.Option(help="The broken invariant to tell.", show_default=False)] = None,
+    width: Annotated[
+        int | None, typer.Option(min=40, help="Columns.  [default: those of the terminal]", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge and show a recorded run."""
+    history, digest = _whole(file)
+    if invariant is not None:
+        _known(invariant, list(INVARIANTS), "invariant")
+    checker = OnlineChecker()
+    last: Event | None = None
+    for event in history.events():
+        checker.feed(event)
+        last = event
+    violations = checker.finish()
+    if as_json:
+        header = history.header
+        print_json(
+            {
+                "scenario": header.get("scenario"),
+                "seed": header.get("seed"),
+                "mutant": header.get("mutant"),
+                "digest": digest,
+                "events": checker.events,
+                "simulated_seconds": 0.0 if last is None else last.time_us / 1_000_000,
+                "verdict": "violated" if violations else "ok",
+                "violations": [violation.as_json() for violation in violations],
+                "checked": checker.checked,
+            }
+        )
+    else:
+        chosen = [
+            found for found in violations if invariant in {None, found.invariant} and ledger in {None, found.ledger}
+        ]
+        print_lines(_timeline(file, chosen, ledger=ledger, width=width))
+        for violation in violations:
+            print_lines(f"{violation.invariant}, ledger {violation.ledger}: {violation.witness}")
+        if not violations:
+            judged = sum(count > 0 for count in checker.checked.values())
+            print_lines(f"no violation; {judged} of {len(INVARIANTS)} invariants had something to judge")
+    if violations:
+        raise typer.Exit(EXIT_FOUND)
+
+
+@app.command("sweep", help=_SWEEP_HELP)
+def sweep_(
+    *,
+    seeds: Seeds = 100,
+    first_seed: FirstSeed = 0,
+    scenario: Scenarios = None,
+    mutant: MutantName = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Keep histories in this folder.", show_default=False, metavar="DIR")
+    ] = None,
+    failing_only: Annotated[
+        bool, typer.Option("--failing-only", help="Keep only histories of runs that break an invariant.")
+    ] = False,
+    stop_at_first: Annotated[
+        bool, typer.Option("--stop-at-first", help="Stop at the first run that breaks an invariant.")
+    ] = False,
+    processes: Processes = None,
+    as_json: Json = False,
+) -> None:
+    """Sweep seeds."""
+    chosen = _chosen(scenario, mutant)
+    if failing_only and record is None:
+        fail("--failing-only says which histories to keep; --record says where")
+    _check_writable(record)
+    with watched("sweeping", "broken") as progress, _pool_errors():
+        result = sweep(
+            range(first_seed, first_seed + seeds),
+            chosen,
+            mutant=mutant,
+            record=record,
+            failing_only=failing_only,
+            processes=processes,
+            stop_at_first=stop_at_first,
+            progress=progress,
+        )
+    if as_json:
+        print_json(result.as_json())
+    else:
+        _print_sweep(result)
+    if result.failing:
+        raise typer.Exit(EXIT_FOUND)
+    if result.undecided:
+        raise typer.Exit(EXIT_UNDECIDED)
+
+
+@app.command("mutants", help=_MUTANTS_HELP)
+def mutants_(
+    *,
+    seeds: Seeds = 200,
+    first_seed: FirstSeed = 0,
+    mutant: Annotated[
+        list[str] | None, typer.Option(help="A defect; may be repeated.  [default: all]", show_default=False)
+    ] = None,
+    scenario: Scenarios = None,
+    processes: Processes = None,
+    as_json: Json = False,
+) -> None:
+    """Hunt planted defects."""
+    chosen = _chosen(scenario, None)
+    planted = mutant or list(MUTANTS)
+    for name in planted:
+        _known(name, list(MUTANTS), "mutant")
+    with watched("hunting", "caught") as progress, _pool_errors():
+        hunts = hunt_mutants(
+            planted, range(first_seed, first_seed + seeds), chosen, processes=processes, progress=progress
+        )
+    if as_json:
+        print_json({"mutants": [hunt.as_json() for hunt in hunts]})
+    else:
+        print_table(
+            ("defect", "caught", "by", "in", "seeds", "CPU s"),
+            [
+                (
+                    hunt.name,
+                    "yes" if hunt.caught else "NO",
+                    hunt.invariant,
+                    f"{hunt.scenario} {hunt.seed}" if hunt.caught else "",
+                    hunt.seeds_to_find if hunt.caught else f"> {seeds}",
+                    f"{hunt.cpu_seconds:.1f}",
+                )
+                for hunt in hunts
+            ],
+        )
+    if not all(hunt.caught for hunt in hunts):
+        raise typer.Exit(EXIT_FOUND)
+
+
+@app.command(help=_DETERMINISM_HELP)
+def determinism(
+    *,
+    seeds: Seeds = 10,
+    first_seed: FirstSeed = 0,
+    scenario: Scenarios = None,
+    mutant: MutantName = None,
+    as_json: Json = False,
+) -> None:
+    """Check that runs depend on their seed alone."""
+    chosen = _chosen(scenario, mutant)
+    with watched("repeating", "different") as progress:
+        result = check_determinism(range(first_seed, first_seed + seeds), chosen, mutant=mutant, progress=progress)
+    if as_json:
+        print_json(result.as_json())
+    else:
+        print_lines(f"{result.runs} runs of {seeds} seeds, {len(result.diverged)} different")
+        for divergence in result.diverged:
+            print_lines(f"{divergence.scenario}, seed {divergence.seed}: different in {divergence.where}")
+            if divergence.difference is not None:
+                print_difference(divergence.difference, "first", "then")
+    if result.diverged:
+        raise typer.Exit(EXIT_FOUND)
+
+
+# Helpers -----------------------------------------------------------------------------------------------------------
+
+
+def _known(name: str, names: Sequence[str], what: str) -> None:
+    """Refuse an unknown name, with the nearest known one."""
+    if name in names:
+        return
+    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
+    fail(f"no {what} is called {name}; {hint}")
+
+
+def _check_names(scenarios: Sequence[str], mutant: str | None) -> None:
+    for name in scenarios:
+        _known(name, list(SCENARIOS), "scenario")
+    if mutant is not None:
+        _known(mutant, list(MUTANTS), "mutant")
+
+
+def _chosen(scenarios: Sequence[str] | None, mutant: str | None) -> list[str]:
+    chosen = list(dict.fromkeys(scenarios or SCENARIOS))
+    _check_names(chosen, mutant)
+    return chosen
+
+
+def _check_writable(folder: Path | None) -> None:
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"histories cannot be kept in {folder}: {error.strerror}")
+
+
+def _made(name: str, seed: int, mutant: str | None, record: Path | None) -> RunResult:
+    _check_writable(record)
+    return run_scenario(name, seed, mutant=mutant, record=record)
+
+
+def _without_path(result: RunResult) -> RunResult:
+    """The result without the path of a history that is not kept."""
+    return replace(result, path="")
+
+
+def _end(result: RunResult) -> None:
+    if result.violations:
+        raise typer.Exit(EXIT_FOUND)
+    if result.verdict == "unknown":
+        raise typer.Exit(EXIT_UNDECIDED)
+
+
+def _whole(file: Path) -> tuple[History, str]:
+    """The history in ``file`` and the digest of its events, read through once; refused if anything is wrong with it."""
+    now = 0
+    copy = HistoryWriter({}, lambda: now)
+    try:
+        history = History(file)
+        for event in history.events():
+            now = event.time_us
+            copy.record(event.kind, event.actor, event.ledger, **event.fields)
+    except HistoryError as error:
+        fail(str(error))
+    except (KeyError, TypeError):
+        fail(f"{file}: holds events that this version does not know")
+    return history, copy.digest
+
+
+def _origin(history: History) -> tuple[str, int, str | None]:
+    """The scenario, seed and mutant that a history says it came from."""
+    header = history.header
+    name, seed, mutant = header.get("scenario"), header.get("seed"), header.get("mutant")
+    if not isinstance(name, str) or not isinstance(seed, int) or not isinstance(mutant, str | None):
+        fail(f"{history.path}: its header names no scenario and seed to run again")
+    _check_names([name], mutant or None)
+    return name, seed, mutant or None
+
+
+def _timeline(
+    file: Path, violations: Sequence[Violation], *, ledger: int | None = None, width: int | None = None
+) -> str:
+    history = History(file)
+    rank = {name: i for i, name in enumerate(INVARIANTS)}
+    focus = min(violations, key=lambda found: rank.get(found.invariant, len(rank)), default=None)
+    text = render(
+        history.header,
+        history.events(),
+        ledger=ledger,
+        focus=focus,
+        width=terminal_width() if width is None else width,
+        color=on_terminal(),
+    )
+    return text.rstrip("\n")
+
+
+def _print_sweep(result: SweepResult) -> None:
+    figures = result.as_json()
+    print_lines(
+        f"{result.runs} runs of {result.seeds} seeds in {len(result.scenarios)} scenarios: "
+        f"{figures['violations']} violations, {figures['unknown']} without verdict",
+        f"  {result.events} events, {figures['events_per_second']:.0f} a second; "
+        f"{figures['simulated_seconds_per_second']:.0f} simulated seconds a second; "
+        f"{figures['seeds_per_cpu_hour']:.0f} seeds an hour of CPU",
+    )
+    for failing in result.failing:
+        planted = f" --mutant {result.mutant}" if result.mutant else ""
+        print_lines(f"  {failing.invariant}: bk-chaos run {failing.scenario} --seed {failing.seed}{planted} --timeline")
+    for scenario, seed, problem in result.undecided:
+        print_lines(f"  no verdict: {scenario} --seed {seed}: {problem}")
+
+
+@contextmanager
+def _pool_errors() -> Iterator[None]:
+    """Turn the death of a worker process into a plain message."""
+    try:
+        yield
+    except BrokenProcessPool:
+        fail("a worker process died, perhaps for lack of memory; try again with fewer --processes")

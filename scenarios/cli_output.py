@@ -1,0 +1,136 @@
+"""How ``bk-chaos`` speaks: one JSON object, or text and tables for people; progress for whoever watches."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from scenarios.determinism import Difference
+from scenarios.history import Event
+from scenarios.model import RunResult, Violation
+from scenarios.sweep import Progress
+
+__all__ = [
+    "EXIT_FOUND",
+    "EXIT_UNDECIDED",
+    "EXIT_USAGE",
+    "fail",
+    "on_terminal",
+    "print_difference",
+    "print_json",
+    "print_lines",
+    "print_result",
+    "print_table",
+    "terminal_width",
+    "watched",
+]
+
+EXIT_FOUND = 1
+EXIT_USAGE = 2
+EXIT_UNDECIDED = 3
+
+_WIDTH_DEFAULT = 120
+_WIDTH_MIN = 80
+
+
+def fail(message: str) -> NoReturn:
+    """End with the exit code for input that cannot be used, telling why on standard error."""
+    typer.echo(f"bk-chaos: {message}", err=True)
+    raise typer.Exit(EXIT_USAGE)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """The one JSON object of a command."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_lines(*lines: str) -> None:
+    """Lines for people."""
+    for line in lines:
+        typer.echo(line)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table for people; everything in it is shown, wrapped if need be."""
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    Console(width=None if on_terminal() else 2 * _WIDTH_DEFAULT, highlight=False, markup=False).print(table)
+
+
+def print_result(result: RunResult) -> None:
+    """One run for people."""
+    planted = f" with the defect {result.mutant}" if result.mutant else ""
+    print_lines(
+        f"{result.scenario}, seed {result.seed}{planted}: {result.verdict}",
+        f"  {result.events} events, {result.simulated_seconds:.3f} simulated seconds in {result.wall_seconds:.3f} s",
+        f"  digest {result.digest}",
+    )
+    if result.problem:
+        print_lines(f"  no verdict: {result.problem}")
+    if result.path:
+        print_lines(f"  history {result.path}")
+    for violation in result.violations:
+        print_lines(_violation_line(violation))
+
+
+def _violation_line(violation: Violation) -> str:
+    return f"  {violation.invariant}, ledger {violation.ledger}: {violation.witness}"
+
+
+def print_difference(difference: Difference, one: str, other: str) -> None:
+    """The first event in which two histories differ, for people."""
+    print_lines(
+        f"  first difference at event {difference.seq}:",
+        f"    {one}: {_event_line(difference.one)}",
+        f"    {other}: {_event_line(difference.other)}",
+    )
+
+
+def _event_line(event: Event | None) -> str:
+    if event is None:
+        return "no such event, the history had ended"
+    fields = " ".join(f"{name}={value}" for name, value in event.fields.items())
+    return f"{event.time_us} us {event.actor} {event.kind} ledger={event.ledger} {fields}"
+
+
+def on_terminal() -> bool:
+    """Whether a person looks at standard output, in colours."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def terminal_width() -> int:
+    """Columns to write to."""
+    return max(_WIDTH_MIN, Console().width) if sys.stdout.isatty() else _WIDTH_DEFAULT
+
+
+@contextmanager
+def watched(what: str, found: str) -> Iterator[Progress | None]:
+    """A progress bar on standard error if that is a terminal, and what moves it; None where nobody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{{task.fields[found]}} {found}"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, found=0)
+
+        def move(done: int, in_all: int, count: int) -> None:
+            bar.update(task, completed=done, total=in_all, found=count)
+
+        yield move

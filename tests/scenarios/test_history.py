@@ -1,0 +1,230 @@
+"""Histories on disk: what is written is read back, and what was not written whole is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from scenarios.history import (
+    FIELDS,
+    KINDS,
+    SCHEMA_VERSION,
+    Event,
+    FieldType,
+    History,
+    HistoryError,
+    HistoryWriter,
+    Kind,
+    read_history,
+)
+
+_HEADER = {"scenario": "happy-path", "seed": 7, "mutant": "", "package_version": "1"}
+_EXAMPLES: dict[FieldType, Any] = {
+    FieldType.LONG: -1,
+    FieldType.STRING: "b0",
+    FieldType.BOOLEAN: True,
+    FieldType.FRAGMENTS: [[0, ["b0", "b1"]], [5, ["b0", "b2"]]],
+}
+
+
+class Clock:
+    """Ten microseconds later at every look."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        self.now += 10
+        return self.now
+
+
+def example(kind: str) -> dict[str, Any]:
+    return {name: _EXAMPLES[FIELDS[name]] for name in KINDS[kind]}
+
+
+def write_all_kinds(path: Path | None = None) -> HistoryWriter:
+    writer = HistoryWriter(_HEADER, Clock(), path)
+    for kind in KINDS:
+        writer.record(kind, "actor", 3, **example(kind))
+    writer.close()
+    return writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.bkh"
+
+
+def objects(path: Path) -> list[Any]:
+    with path.open("rb") as stream:
+        return list(msgpack.Unpacker(stream, strict_map_key=False))
+
+
+def rewrite(path: Path, parts: list[Any]) -> None:
+    path.write_bytes(b"".join(msgpack.packb(part) for part in parts))
+
+
+def test_every_kind_is_read_back_as_it_was_recorded(path: Path) -> None:
+    writer = write_all_kinds(path)
+    header, events = read_history(path)
+    assert {name: header[name] for name in _HEADER} == _HEADER
+    assert len(events) == writer.events == len(KINDS)
+    for seq, (kind, event) in enumerate(zip(KINDS, events, strict=True)):
+        assert event == Event(seq, 10 * (seq + 1), "actor", kind, 3, example(kind))
+
+
+def test_a_history_describes_itself(path: Path) -> None:
+    write_all_kinds(path)
+    header = objects(path)[0]
+    assert header["format"] == "bk-history"
+    assert header["schema_version"] == SCHEMA_VERSION
+    assert header["kinds"] == [[str(kind), list(names)] for kind, names in KINDS.items()]
+    assert header["fields"] == {name: str(kind) for name, kind in FIELDS.items()}
+
+
+def test_unknown_values_are_kept_unknown(path: Path) -> None:
+    writer = HistoryWriter(_HEADER, Clock(), path)
+    writer.record(Kind.LAC_ADV, "reader", 1, lac=None, source=None)
+    writer.close()
+    (event,) = read_history(path)[1]
+    assert event.fields == {"lac": None, "source": None}
+
+
+def test_events_can_be_read_again(path: Path) -> None:
+    write_all_kinds(path)
+    history = History(path)
+    assert list(history.events()) == list(history.events())
+
+
+def test_the_digest_is_that_of_the_events_alone(tmp_path: Path) -> None:
+    one = write_all_kinds(tmp_path / "one.bkh")
+    kept_nowhere = write_all_kinds()
+    assert one.digest == kept_nowhere.digest
+    other_header = HistoryWriter({"scenario": "another"}, Clock())
+    for kind in KINDS:
+        other_header.record(kind, "actor", 3, **example(kind))
+    assert other_header.digest == one.digest
+
+
+def test_another_time_or_value_is_another_digest() -> None:
+    def digest(*, lac: int = 1, start: int = 0) -> str:
+        clock = Clock()
+        clock.now = start
+        writer = HistoryWriter(_HEADER, clock)
+        writer.record(Kind.BK_LAC, "b0", 1, lac=lac)
+        return writer.digest
+
+    assert len({digest(), digest(lac=2), digest(start=1)}) == 3
+
+
+def test_listeners_hear_every_event_as_it_will_be_read(path: Path) -> None:
+    heard: list[Event] = []
+    writer = HistoryWriter(_HEADER, Clock(), path)
+    writer.listeners.append(heard.append)
+    for kind in KINDS:
+        writer.record(kind, "actor", 3, **example(kind))
+    writer.close()
+    assert heard == read_history(path)[1]
+
+
+@pytest.mark.parametrize("fields", [{}, {"lac": 1}, {"lac": 1, "source": "x", "entry": 2}, {"lac": 1, "origin": "x"}])
+def test_an_event_takes_all_fields_of_its_kind_and_no_other(fields: dict[str, Any]) -> None:
+    writer = HistoryWriter(_HEADER, Clock())
+    with pytest.raises((TypeError, KeyError)):
+        writer.record(Kind.LAC_ADV, "reader", 1, **fields)
+    assert writer.events == 0
+
+
+def test_closing_twice_is_closing_once(path: Path) -> None:
+    writer = write_all_kinds(path)
+    size = path.stat().st_size
+    writer.close()
+    assert path.stat().st_size == size
+
+
+def test_folders_are_made_for_it(tmp_path: Path) -> None:
+    write_all_kinds(tmp_path / "a" / "b" / "run.bkh")
+    assert (tmp_path / "a" / "b" / "run.bkh").exists()
+
+
+# Refusals ----------------------------------------------------------------------------------------------------------
+
+
+def refused(path: Path, says: str) -> None:
+    with pytest.raises(HistoryError, match=says) as caught:
+        read_history(path)
+    assert str(path) in str(caught.value)
+    assert caught.value.path == str(path)
+
+
+def test_a_missing_file_is_refused(path: Path) -> None:
+    refused(path, "cannot be opened")
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x93\x01\x02\x03", b"\x80", b"\xc1"])
+def test_what_is_no_history_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    refused(path, "is not a history")
+
+
+def test_another_schema_version_is_refused_by_name(path: Path) -> None:
+    write_all_kinds(path)
+    header, *rest = objects(path)
+    rewrite(path, [{**header, "schema_version": 99}, *rest])
+    refused(path, "schema version 99; this program reads version 1")
+
+
+def test_a_file_that_stops_early_is_refused(path: Path) -> None:
+    write_all_kinds(path)
+    rewrite(path, objects(path)[:-3])
+    refused(path, f"is truncated after {len(KINDS) - 2} events")
+
+
+def test_a_writer_that_was_not_closed_leaves_a_truncated_file(path: Path) -> None:
+    writer = HistoryWriter(_HEADER, Clock(), path)
+    for _ in range(20_000):
+        writer.record(Kind.BK_SYNC, "b0", 1, entry=1)
+    assert path.stat().st_size > 0
+    refused(path, "truncated|damaged|not a history")
+    writer.close()
+    assert len(read_history(path)[1]) == 20_000
+
+
+def test_a_lost_event_is_refused(path: Path) -> None:
+    write_all_kinds(path)
+    parts = objects(path)
+    rewrite(path, [*parts[:5], *parts[6:]])
+    refused(path, "event 5 stands where event 4 belongs")
+
+
+def test_a_changed_event_is_refused(path: Path) -> None:
+    write_all_kinds(path)
+    parts = objects(path)
+    parts[4][2] += 1
+    rewrite(path, parts)
+    refused(path, "does not match the digest")
+
+
+def test_a_wrong_count_is_refused(path: Path) -> None:
+    write_all_kinds(path)
+    *parts, footer = objects(path)
+    rewrite(path, [*parts, {**footer, "events": 1}])
+    refused(path, "its footer says 1")
+
+
+def test_more_after_the_footer_is_refused(path: Path) -> None:
+    write_all_kinds(path)
+    path.write_bytes(path.read_bytes() + b"\x01")
+    refused(path, "goes on after its footer")
+
+
+@pytest.mark.parametrize("event", [[0], [999, 0, 0, "a", 1], "text", [0, 0, 0, "a", 1, 2], 7, None])
+def test_an_event_of_no_known_shape_is_refused(path: Path, event: Any) -> None:
+    write_all_kinds(path)
+    parts = objects(path)
+    rewrite(path, [parts[0], event, *parts[1:]])
+    with pytest.raises(HistoryError):
+        read_history(path)
