@@ -39,7 +39,9 @@ class History:
         self.path = path
         with self._open() as stream:
             self.header = self._read_header(self._unpacker(stream))
-        self._kinds: list[tuple[str, tuple[str, ...]]] = [(kind, tuple(names)) for kind, names in self.header["kinds"]]
+        self._kinds = self._described_kinds()
+        #: The digest over all events; known once they have been read to the end.
+        self.digest = ""
 
     def events(self) -> Iterator[Event]:
         """All events in order. May be called again; each call reads the file anew."""
@@ -60,6 +62,7 @@ class History:
                 if isinstance(item, dict):
                     self._check_footer(item, expected_seq, digest.hexdigest())
                     self._check_end(unpacker)
+                    self.digest = digest.hexdigest()
                     return
                 try:
                     kind_index, seq, time_us, actor, ledger, *values = item
@@ -69,10 +72,18 @@ class History:
                 if seq != expected_seq:
                     raise HistoryError(self.path, f"event {seq} stands where event {expected_seq} belongs")
                 if len(values) != len(names):
-                    raise HistoryError(self.path, f"event {seq}, {kind}, has {len(values)} fields instead of {len(names)}")
+                    raise HistoryError(
+                        self.path, f"event {seq}, {kind}, has {len(values)} fields instead of {len(names)}"
+                    )
                 digest.update(packer.pack(item))
                 expected_seq += 1
                 yield seq, time_us, actor, kind, ledger, dict(zip(names, values, strict=True))
+
+    def _described_kinds(self) -> list[tuple[str, tuple[str, ...]]]:
+        try:
+            return [(str(kind), tuple(map(str, names))) for kind, names in self.header["kinds"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise HistoryError(self.path, "does not describe its kinds of events in its header") from error
 
     def _open(self) -> BinaryIO:
         try:
@@ -87,13 +98,14 @@ class History:
     def _read_header(self, unpacker: msgpack.Unpacker) -> Mapping[str, Any]:
         try:
             header = unpacker.unpack()
-        except (msgpack.UnpackException, ValueError) as error:
+        except (msgpack.UnpackException, ValueError, TypeError) as error:
             raise HistoryError(self.path, "is not a history (no readable header)") from error
         if not isinstance(header, dict) or header.get("format") != MAGIC:
             raise HistoryError(self.path, "is not a history (it does not start with a history header)")
         if header.get("schema_version") != SCHEMA_VERSION:
             raise HistoryError(
-                self.path, f"has schema version {header.get('schema_version')}; this program reads version {SCHEMA_VERSION}"
+                self.path,
+                f"has schema version {header.get('schema_version')}; this program reads version {SCHEMA_VERSION}",
             )
         return header
 
@@ -102,7 +114,7 @@ class History:
             return unpacker.unpack()
         except msgpack.OutOfData as error:
             raise HistoryError(self.path, f"is truncated after {expected_seq} events (no footer)") from error
-        except (msgpack.UnpackException, ValueError) as error:
+        except (msgpack.UnpackException, ValueError, TypeError) as error:
             raise HistoryError(self.path, f"is damaged at event {expected_seq} ({error})") from error
 
     def _check_footer(self, footer: Mapping[str, Any], events: int, digest: str) -> None:
@@ -116,7 +128,7 @@ class History:
             unpacker.unpack()
         except msgpack.OutOfData:
             return
-        except (msgpack.UnpackException, ValueError):
+        except (msgpack.UnpackException, ValueError, TypeError):
             pass
         raise HistoryError(self.path, "goes on after its footer")
 
