@@ -77,8 +77,9 @@ class BookKeeper:
                 self._config, self._metadata, self._transport, self._placement, self._observer, tasks
             )
             self._stack.push_async_callback(self._shut_down, self._core)
-            self._stack.callback(self._metadata.watch_bookies(self._placement.update))
+            # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
             self._placement.update(await self._metadata.bookies())
+            self._stack.callback(self._metadata.watch_bookies(self._placement.update))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -273,6 +274,8 @@ def _check_password(password: bytes) -> None:
 
 
 def _checked_custom_metadata(custom_metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
+    if custom_metadata is not None and not isinstance(custom_metadata, Mapping):
+        raise ArgumentError(f"custom metadata is a mapping, not {type(custom_metadata).__name__}")
     custom = dict(custom_metadata or {})
     for key, value in custom.items():
         if not isinstance(key, str) or not isinstance(value, bytes):  # type: ignore[redundant-expr]

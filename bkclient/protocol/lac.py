@@ -52,11 +52,11 @@ class LacRead:
         """Note one answer.
 
         An answer whose digest does not verify must be given as ``DIGEST_MATCH``: it is unknown, not an answer (R-36,
-        REC-7). UNAUTHORIZED fails at once (REC-9). Answers after the end change nothing (REC-8).
+        REC-7). UNAUTHORIZED (REC-9) and CLIENT_CLOSED (API-18) fail at once. Answers after the end change nothing (REC-8).
         """
         if self.outcome is not LacOutcome.WAITING:
             return self.outcome
-        if code == Code.UNAUTHORIZED:
+        if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
             self.failure_code = code
             self.outcome = LacOutcome.FAILED
             return self.outcome

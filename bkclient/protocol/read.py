@@ -35,7 +35,8 @@ class EntryRead:
     """One read of one entry. Ask :meth:`to_ask` after construction and after every answer.
 
     ``code`` is the result to report once ``outcome`` is not WAITING (R-13): any specific error outranks
-    BOOKIE_NOT_AVAILABLE, which outranks explicit negatives. ``code_from`` is the replica that gave it.
+    BOOKIE_NOT_AVAILABLE, which outranks explicit negatives. ``code_from`` is the replica that gave it. CLIENT_CLOSED ends
+    the read and outranks everything (API-18).
     """
 
     __slots__ = (
@@ -97,9 +98,9 @@ class EntryRead:
         if self.outcome is not ReadOutcome.WAITING or self._answered & bit:
             return self.outcome
         self._answered |= bit
-        if code == Code.OK:
+        if code in (Code.OK, Code.CLIENT_CLOSED):
             self.code, self.code_from = code, bookie_id
-            self.outcome = ReadOutcome.FOUND
+            self.outcome = ReadOutcome.FOUND if code == Code.OK else ReadOutcome.FAILED
             return self.outcome
         self._note_error(code, bookie_id)
         if code in EXPLICIT_NEGATIVES:

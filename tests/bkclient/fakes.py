@@ -7,6 +7,7 @@ metadata store wait or fail. Everything a client sent is on record.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ from bkclient.wire.messages import (
 from bkclient.writer import LedgerWriter
 
 Answer = tuple[int, Response | None]
+
+_SESSIONS = itertools.count(1)
 
 
 @dataclass(eq=False)
@@ -128,7 +131,7 @@ class FakeStore(MemoryMetadataStore):
     """A session with a metadata service whose writes and reads a test may hold up or fail."""
 
     def __init__(self, service: MemoryMetadataService) -> None:
-        super().__init__(service, rng=Random(1))
+        super().__init__(service, rng=Random(next(_SESSIONS)))
         self.gate = asyncio.Event()
         self.gate.set()
         #: Raised by the next writes, in order; one that says "unknown outcome" is raised after the write was applied.

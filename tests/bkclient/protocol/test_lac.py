@@ -9,6 +9,7 @@ from bkclient.protocol.lac import LacOutcome, LacRead
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 
 GONE, SLOW = Code.BOOKIE_NOT_AVAILABLE, Code.TIMEOUT
+AT_ONCE = [Code.UNAUTHORIZED, Code.CLIENT_CLOSED]
 
 
 def lac_read(*sizes: int) -> LacRead:
@@ -103,11 +104,13 @@ def test_an_answer_with_a_wrong_digest_is_unknown_and_its_lac_is_not_believed() 
 
 @pytest.mark.rule("REC-9")
 @pytest.mark.rule("R-34")
-def test_a_refusal_fails_the_read_at_once() -> None:
+@pytest.mark.rule("API-18")
+@pytest.mark.parametrize("code", AT_ONCE)
+def test_a_refusal_and_a_closed_client_fail_the_read_at_once(code: Code) -> None:
     read = lac_read(3, 3, 2)
 
-    assert read.on_reply("a", Code.UNAUTHORIZED) is LacOutcome.FAILED
-    assert read.failure_code == Code.UNAUTHORIZED
+    assert read.on_reply("a", code) is LacOutcome.FAILED
+    assert read.failure_code == code
     assert read.on_reply("b", Code.OK, 0, 1) is LacOutcome.FAILED
 
 
@@ -134,7 +137,7 @@ def test_negatives_are_no_errors_to_report() -> None:
 
 
 @pytest.mark.rule("DS-10")
-@pytest.mark.parametrize("code", [c for c in Code if c not in {Code.OK, Code.UNAUTHORIZED, *EXPLICIT_NEGATIVES}])
+@pytest.mark.parametrize("code", [c for c in Code if c not in {Code.OK, *AT_ONCE, *EXPLICIT_NEGATIVES}])
 def test_every_other_code_leaves_the_bookie_unknown(code: Code) -> None:
     read = lac_read(2, 2, 2)
 

@@ -136,6 +136,19 @@ def test_a_refusal_a_bookie_in_limbo_and_a_corrupt_replica_only_cost_the_next_qu
     assert read.code == Code.OK
 
 
+@pytest.mark.rule("API-18")
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_closed_client_ends_the_read_whatever_was_answered_before(parallel: bool) -> None:
+    read = EntryRead(3, "abc", parallel=parallel)
+    read.to_ask()
+    read.on_reply("a", SLOW)
+    read.to_ask()
+
+    assert read.on_reply("b", Code.CLIENT_CLOSED) is ReadOutcome.FAILED
+    assert (read.code, read.code_from) == (Code.CLIENT_CLOSED, "b")
+    assert asked(read) == ""
+
+
 @pytest.mark.rule("R-8")
 def test_answers_after_the_end_and_second_answers_change_nothing() -> None:
     read = EntryRead(3, "abc", parallel=True)
@@ -213,7 +226,7 @@ def test_with_an_ack_quorum_of_one_every_replica_must_deny() -> None:
 
 @pytest.mark.rule("REC-18")
 @pytest.mark.rule("M02")
-@pytest.mark.parametrize("code", [code for code in Code if code != Code.OK and code not in EXPLICIT_NEGATIVES])
+@pytest.mark.parametrize("code", [c for c in Code if c not in {Code.OK, Code.CLIENT_CLOSED, *EXPLICIT_NEGATIVES}])
 def test_no_other_answer_counts_as_a_negative(code: Code) -> None:
     read = recovery_read((2, 2, 2))
 
