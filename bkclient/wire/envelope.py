@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from bkclient.wire.messages import Request
+from bkclient.wire.messages import Operation, Request
 
 __all__ = ["HIGH_PRIORITY", "EncodedRequest", "ReceivedRequest"]
 
 #: What version 3 carries as priority of a high-priority request; bookies test for "above zero".
 HIGH_PRIORITY: Final = 100
+
+_VERSIONLESS: Final = (int(Operation.AUTH), int(Operation.START_TLS))
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +55,13 @@ class ReceivedRequest:
 
     @property
     def is_version_supported(self) -> bool:
-        """Whether a bookie may carry the request out."""
+        """Whether a bookie may carry the request out.
+
+        Bookies look at the version of a request for a ledger or for bookie information only: AUTH and START_TLS come before
+        anything is agreed, and what has no message is refused for that.
+        """
+        if self.request is None or self.operation in _VERSIONLESS:
+            return True
         if self.protocol_version == 3:
             return self.packet_version == 3
         return 0 <= self.packet_version <= 2

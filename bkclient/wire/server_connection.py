@@ -62,7 +62,10 @@ class ServerConnection:
         return v2.encode_response(received, response)
 
     def refuse(self, received: ReceivedRequest, status: Status) -> bytes:
-        """The frame that answers ``received`` with ``status`` alone: in version 3 without a message of the operation."""
+        """The frame that answers ``received`` with ``status`` alone.
+
+        In version 3 it has no message of the operation, except for ``BAD_VERSION``.
+        """
         if received.protocol_version == 3:
             return v3.encode_refusal(received, status)
         return v2.encode_refusal(received, status)

@@ -238,31 +238,39 @@ def _fence_key(content: bytes, offset: int, flags: int, version: int) -> bytes |
 
 
 def encode_response(received: ReceivedRequest, response: Response) -> bytes:
-    """The frame of an answer to ``received``; ``IllegalOperation`` for what version 2 cannot express."""
+    """The frame of an answer to ``received``, in its version; ``IllegalOperation`` for what version 2 cannot express.
+
+    An answer to AUTH has version 2 whatever the request had, as no bookie looks at the version of that one.
+    """
     version = received.packet_version
     match response:
         case AddResponse():
             number = _NUMBER_BY_STATUS[response.status]
-            content = _RESPONSE.pack(version, _ADD, 0, number, response.ledger_id, response.entry_id)
+            content = _RESPONSE.pack(*_head(version, _ADD), number, response.ledger_id, response.entry_id)
         case ReadResponse():
             number = _NUMBER_BY_STATUS[response.status]
-            content = _RESPONSE.pack(version, _READ, 0, number, response.ledger_id, response.entry_id)
+            content = _RESPONSE.pack(*_head(version, _READ), number, response.ledger_id, response.entry_id)
             if response.status is Status.OK:
                 content += response.body or b""
         case BatchReadResponse():
             number = _NUMBER_BY_STATUS[response.status]
             content = _BATCH_RESPONSE.pack(
-                version, _BATCH_READ, 0, number, response.ledger_id, response.entry_id, received.txn_id
+                *_head(version, _BATCH_READ), number, response.ledger_id, response.entry_id, received.txn_id
             )
             if response.status is Status.OK:
                 content += b"".join(_LENGTH.pack(len(body)) + body for body in response.bodies)
         case AuthMessage(status=Status.OK):
-            content = _HEADER.pack(version, _AUTH, 0) + _auth_body(response)
+            content = _HEADER.pack(_VERSION, _AUTH, 0) + _auth_body(response)
         case ErrorResponse():
             return encode_refusal(received, response.status)
         case _:
             raise IllegalOperation(f"protocol version 2 has no such answer to {response.operation.name}")
     return frame(content)
+
+
+def _head(version: int, opcode: int) -> tuple[int, int, int]:
+    # Answers have the version of their request, and the oldest one takes all that follows it as the operation.
+    return (0, 0, opcode) if version == 0 else (version, opcode, 0)
 
 
 def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:

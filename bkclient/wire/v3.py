@@ -207,8 +207,37 @@ def encode_response(received: ReceivedRequest, response: Response) -> bytes:
 
 
 def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:
-    """The frame of an answer without a message of its own: the request's header and a status."""
+    """The frame of an answer that holds nothing but a status.
+
+    It is the request's header and the status, without a message. Only a foreign version is refused as bookies answer anything
+    else about a ledger: in this version, with the operation's own message.
+    """
+    if status is Status.BAD_VERSION and received.request is not None:
+        answer = _failed(received.request, status)
+        if answer is not None:
+            return encode_response(received, answer)
     return frame(b"%b\x10%b" % (_copied_header(received), varint(status)))
+
+
+def _failed(request: Request, status: Status) -> Response | None:
+    """The answer that repeats the ids of ``request`` with ``status``; ``None`` where that takes no message."""
+    match request:
+        case AddRequest():
+            return AddResponse(status, request.ledger_id, request.entry_id)
+        case ReadRequest():
+            return ReadResponse(status, request.ledger_id, request.entry_id)
+        case WriteLacRequest():
+            return WriteLacResponse(status, request.ledger_id)
+        case ReadLacRequest():
+            return ReadLacResponse(status, request.ledger_id)
+        case ForceLedgerRequest():
+            return ForceLedgerResponse(status, request.ledger_id)
+        case BookieInfoRequest():
+            return BookieInfoResponse(status)
+        case EntryListRequest():
+            return EntryListResponse(status, request.ledger_id)
+        case _:
+            return None
 
 
 def _response_message(response: Response) -> Message:

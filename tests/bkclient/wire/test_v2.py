@@ -242,7 +242,42 @@ def test_responses_carry_the_version_of_the_request_supported_or_not(version: in
     word = b"\0\0\0\2" if version == 0 else bytes((version, 2, 0, 0))
     received = v2.decode_request(word + struct.pack(">qq", 1, 0))
     assert received.is_version_supported == (version <= 2)
-    assert v2.encode_refusal(received, Status.BAD_VERSION)[4:9] == bytes((version, 2, 0, 0, 0))
+    assert v2.encode_refusal(received, Status.BAD_VERSION)[4:9] == word + b"\0"
+
+
+IDS_OF_E0_HEX = "00000000000000010000000000000000"
+
+
+@pytest.mark.parametrize(
+    ("request_hex", "response", "answer_hex"),
+    [
+        (f"00000001{KEY_HEX}{E0_HEX}", AddResponse(Status.OK, 1, 0), f"0000000100000000{IDS_OF_E0_HEX}"),
+        (
+            f"00000002{IDS_OF_E0_HEX}",
+            ReadResponse(Status.OK, 1, 0, E0),
+            f"0000000200000000{IDS_OF_E0_HEX}{E0_HEX}",
+        ),
+        (
+            f"00000007{IDS_OF_E0_HEX}000000000000004d000000010000000000000000",
+            BatchReadResponse(Status.OK, 1, 0, (E0,)),
+            f"0000000700000000{IDS_OF_E0_HEX}000000000000004d00000029{E0_HEX}",
+        ),
+    ],
+)
+def test_answers_in_version_0_have_the_operation_as_their_whole_first_word(
+    request_hex: str, response: Response, answer_hex: str
+) -> None:
+    # What Apache BookKeeper 4.18.0 bookies answer.
+    received = v2.decode_request(bytes.fromhex(request_hex))
+    assert v2.encode_response(received, response)[4:].hex() == answer_hex
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 200])
+def test_auth_is_taken_in_any_version_and_answered_in_version_2(version: int) -> None:
+    word = b"\0\0\0\3" if version == 0 else bytes((version, 3, 0, 0))
+    received = v2.decode_request(word + b"\x0a\x01x\x12\x01y")
+    assert received.is_version_supported
+    assert v2.encode_response(received, AuthMessage(PLUGIN))[4:8] == b"\2\3\0\0"
 
 
 @pytest.mark.parametrize("opcode", [0, 4, 5, 6, 8, 255])

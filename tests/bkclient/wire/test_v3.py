@@ -423,6 +423,40 @@ def test_a_request_of_another_version_is_received_to_be_answered_with_bad_versio
     assert v3.decode_response(response[4:])[1] == ReadLacResponse(Status.BAD_VERSION, 1)
 
 
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (AddRequest(424242, 0, KEY, E0, b""), "0a0608031002180710f703aa060908f70310b2f2191800"),
+        (ReadRequest(424242, 3), "0a0608031001180710f703a2060908f70310b2f2191803"),
+        (ReadRequest(424242, 3, fence_key=KEY), "0a0608031001180710f703a2060908f70310b2f2191803"),
+        (
+            ReadRequest(424242, -1, long_poll=LongPoll(3, 5, piggyback=True)),
+            "0a0608031001180710f703a2061208f70310b2f21918ffffffffffffffffff01",
+        ),
+        (WriteLacRequest(424242, 0, KEY, b""), "0a0608031006180710f703ba060708f70310b2f219"),
+        (ReadLacRequest(424242), "0a0608031007180710f703c2060708f70310b2f219"),
+        (ForceLedgerRequest(424242), "0a060803100a180710f703da060708f70310b2f219"),
+        (BookieInfoRequest(3), "0a0608031008180710f703ca060308f703"),
+        (EntryListRequest(424242), "0a060803100b180710f703e2060708f70310b2f219"),
+    ],
+)
+def test_another_version_is_refused_in_version_3_with_the_message_of_the_operation(
+    request_: Request, answer: str
+) -> None:
+    # The answers are what Apache BookKeeper 4.17.2 and 4.18.0 bookies sent.
+    received = ReceivedRequest(3, 2, int(request_.operation), 7, 100, request_)
+    assert not received.is_version_supported
+    assert v3.encode_refusal(received, Status.BAD_VERSION)[4:].hex() == answer
+
+
+@pytest.mark.parametrize(
+    "content", ["0a06080210051807b206060a0178120179", "0a06080210091807d20600", "0a0608021003180a"]
+)
+def test_auth_and_tls_and_what_has_no_message_are_taken_in_any_version(content: str) -> None:
+    received = v3.decode_request(bytes.fromhex(content))
+    assert (received.packet_version, received.is_version_supported) == (2, True)
+
+
 def test_auth_responses_copy_the_header_of_the_request_and_others_do_not() -> None:
     received = ReceivedRequest(3, 3, Operation.AUTH, 13, 7, AuthMessage(PLUGIN))
     assert v3.encode_response(received, AuthMessage(PLUGIN))[4:14].hex() == "0a080803100518 0d2007".replace(" ", "")
