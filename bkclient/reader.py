@@ -151,8 +151,7 @@ class LedgerReader:
     def follow_metadata(self) -> None:
         """Follow ensemble changes and the closing of an open ledger (NR-7). Called once, by the client."""
         assert self._stop_watching is None, "one watch per reader"
-        if not self.is_closed:
-            self._stop_watching = self._core.metadata.watch_ledger(self.ledger_id, self._on_metadata)
+        self._stop_watching = self._core.metadata.watch_ledger(self.ledger_id, self._on_metadata)
 
     def _on_metadata(self, value: Versioned | None) -> None:
         if value is None or value.version <= self._value.version:

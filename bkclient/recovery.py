@@ -21,7 +21,8 @@ async def recover_ledger(core: ClientCore, metadata: Versioned) -> Versioned:
 
     Raises :class:`~bkclient.errors.RequestTimeout`, :class:`~bkclient.errors.UnauthorizedAccess` and
     :class:`~bkclient.errors.ClientClosed` as such, everything else as :class:`~bkclient.errors.LedgerRecoveryFailed`
-    (REC-40). A recovery that fails or is cancelled closes nothing and can be repeated.
+    (REC-40). A recovery that fails closes nothing and can be repeated, and so can one that is cancelled; if that happens
+    while it closes the ledger, the close may still take effect.
     """
     return await _Recovery(core, metadata).run()
 
@@ -49,8 +50,7 @@ class _Recovery:
     # Ports -------------------------------------------------------------------------------------------------------
 
     def run_update(self, update: MetadataUpdate) -> None:
-        if not self._is_abandoned:
-            self._core.run_update(update, self._on_update_done)
+        self._core.run_update(update, self._on_update_done)
 
     def _on_update_done(self, update: MetadataUpdate) -> None:
         if self._is_abandoned:

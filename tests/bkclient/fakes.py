@@ -120,6 +120,12 @@ class FakeTransport:
             else:
                 reply_to(bookie_id, request, code, None)
 
+    def answer_first(self, count: int) -> None:
+        """Answer the oldest requests that are held; the others stay."""
+        first, self._held = self._held[:count], self._held[count:]
+        for bookie_id, request, reply_to in first:
+            self._serve(bookie_id, request, reply_to)
+
     async def aclose(self) -> None:
         self.is_closed = True
         held, self._held = self._held, []
@@ -132,8 +138,10 @@ class FakeStore(MemoryMetadataStore):
 
     def __init__(self, service: MemoryMetadataService) -> None:
         super().__init__(service, rng=Random(next(_SESSIONS)))
-        self.gate = asyncio.Event()
+        #: Writes wait for the one, reads for the other.
+        self.gate, self.read_gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
+        self.read_gate.set()
         #: Raised by the next writes, in order; one that says "unknown outcome" is raised after the write was applied.
         self.write_errors: list[BookKeeperError] = []
         self.read_errors: list[BookKeeperError] = []
@@ -150,6 +158,7 @@ class FakeStore(MemoryMetadataStore):
         return await super().write_ledger(metadata, expected_version)
 
     async def read_ledger(self, ledger_id: int) -> Versioned:
+        await self.read_gate.wait()
         if self.read_errors:
             raise self.read_errors.pop(0)
         return await super().read_ledger(ledger_id)

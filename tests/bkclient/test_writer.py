@@ -219,6 +219,25 @@ async def test_futures_that_nobody_awaits_do_not_complain() -> None:
     assert complaints == []
 
 
+@pytest.mark.rule("W-42")
+async def test_an_append_whose_caller_gave_up_fails_with_the_others_without_complaint() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        where.transport.hold("abc")
+        given_up, waited_for = writer.append_nowait(b"0"), writer.append_nowait(b"1")
+        given_up.cancel()
+        flushing = asyncio.create_task(writer.flush())
+        await turns()
+        flushing.cancel()
+        await turns()
+
+        where.transport.let_go("abc", Code.LEDGER_FENCED)
+
+        assert isinstance(waited_for.exception(), LedgerFenced)
+        with pytest.raises(LedgerFenced, match="entry 0"):
+            await writer.flush()
+
+
 # Flushing -----------------------------------------------------------------------------------------------------------
 
 

@@ -102,6 +102,25 @@ async def test_room_for_several_goes_to_several() -> None:
         assert sorted(await asyncio.gather(*small)) == [1, 2, 3, 4, 5]
 
 
+async def test_who_waits_goes_on_when_a_quarter_of_the_window_is_free() -> None:
+    async with town(config=ClientConfig(max_in_flight_entries=8)) as where, await writer_of(where, (1, 1, 1)) as writer:
+        where.transport.hold("abc")
+        for _ in range(8):
+            writer.append_nowait(b"x")
+        waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
+        await turns()
+
+        where.transport.answer_first(1)
+        await turns()
+        assert writer.last_add_pushed == 7
+        where.transport.answer_first(1)
+        await turns()
+        assert writer.last_add_pushed == 9  # the room of both, at once
+
+        where.transport.let_go("abc")
+        assert await asyncio.gather(*waiting) == [8, 9, 10]
+
+
 async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() -> None:
     async with town(config=ClientConfig(max_in_flight_entries=1)) as where, await writer_of(where) as writer:
         where.transport.hold("abc")
@@ -115,6 +134,22 @@ async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() 
         async with asyncio.timeout(5):
             assert await second == 1
         assert first.cancelled()
+
+
+async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_passed_over() -> None:
+    async with town(config=ClientConfig(max_in_flight_entries=1)) as where:
+        writer = await writer_of(where)
+        where.transport.hold("abc")
+        in_flight = writer.append_nowait(b"0")
+        waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
+        await turns()
+        waiting[1].cancel()
+
+        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert [type(result) for result in results] == [LedgerClosed, asyncio.CancelledError, LedgerClosed]
+        assert isinstance(in_flight.exception(), LedgerFenced)
 
 
 async def test_waiters_that_give_up_are_forgotten() -> None:
