@@ -251,9 +251,12 @@ class RecordedWriter:
         return self.inner.ledger_id
 
     def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
-        """Append; records APP_ADD now and APP_ACK or APP_FAIL when the application learns of it."""
+        """Append; records APP_ADD now and APP_ACK or APP_FAIL when the application learns of it.
+
+        APP_ADD comes after the ADD_SENDs of the same entry: what the writer refuses by raising was no append.
+        """
+        entry_id = self.inner.last_add_pushed + 1
         future = self.inner.append_nowait(payload)
-        entry_id = self.inner.last_add_pushed
         content = fingerprint(payload)
         common = {"incarnation": self._incarnation, "entry": entry_id}
         record, actor, ledger_id = self._recorder.record, self.actor, self.ledger_id
@@ -277,19 +280,20 @@ class RecordedWriter:
         return await self.append_nowait(payload)
 
     async def close(self) -> None:
-        """Close; records CLOSE_START and CLOSE_RESULT."""
-        record, actor, ledger_id = self._recorder.record, self.actor, self.ledger_id
-        record(Kind.CLOSE_START, actor, ledger_id)
-        code = Code.OK
+        """Close; records CLOSE_START, and CLOSE_RESULT unless it is cancelled."""
+        self._recorder.record(Kind.CLOSE_START, self.actor, self.ledger_id)
         try:
             await self.inner.close()
         except BookKeeperError as error:
-            code = error.code
+            self._record_closed(error.code)
             raise
-        finally:
-            metadata = self.inner.metadata
-            end = metadata.last_entry_id if metadata.is_closed else -1
-            record(Kind.CLOSE_RESULT, actor, ledger_id, code=int(code), last_entry=end, length=metadata.length)
+        self._record_closed(Code.OK)
+
+    def _record_closed(self, code: Code) -> None:
+        metadata = self.inner.metadata
+        end = metadata.last_entry_id if metadata.is_closed else -1
+        result = {"code": int(code), "last_entry": end, "length": metadata.length}
+        self._recorder.record(Kind.CLOSE_RESULT, self.actor, self.ledger_id, **result)
 
 
 class RecordedReader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -34,7 +35,7 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
     """Run a scenario of the library; with ``record``, a folder, keep its history there.
 
     Everything that happens depends on ``name``, ``seed`` and ``mutant`` alone. ``KeyError`` for an unknown scenario or
-    mutant.
+    mutant; nothing that happens in the run is raised.
     """
     scenario = SCENARIOS[name]
     planted = MUTANTS[mutant] if mutant else None
@@ -69,6 +70,11 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
             stuck = (Violation(EVENTUALLY_CLOSED, error.ledger_id, error.problem, (history.events - 1,)),)
         except WorldError as error:
             problem = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever a scenario or a client raises proves nothing, and ends no sweep
+            problem = _described(error)
+        except BaseException:
+            history.abandon()
+            raise
         simulated_seconds = world.loop.time()
         history.close()
     violations = (*checker.finish(), *stuck)
@@ -84,4 +90,12 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
         problem=problem,
         mutant=mutant or "",
         path="" if path is None else str(path),
+    )
+
+
+def _described(error: Exception) -> str:
+    """What was raised, and where in the program: there is no traceback in a result."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__}: {error} (raised by {place.name}, line {place.lineno} of {Path(place.filename).name})"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from contextvars import Context
 from typing import Final
 
@@ -122,7 +123,8 @@ class LedgerSlot:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._created = asyncio.Event()
-        self._ledger_id = -1
+        #: Its id, -1 before it is created.
+        self.created_id = -1
 
     async def create(self, client: RecordedClient) -> RecordedWriter:
         """Create it, with the sizes that the run's conditions name."""
@@ -133,14 +135,14 @@ class LedgerSlot:
             ack_quorum_size=conditions.ack_quorum_size,
             digest_type=conditions.digest_type,
         )
-        self._ledger_id = writer.ledger_id
+        self.created_id = writer.ledger_id
         self._created.set()
         return writer
 
     async def id(self) -> int:
         """Its id, once it is created."""
         await self._created.wait()
-        return self._ledger_id
+        return self.created_id
 
     @property
     def is_created(self) -> bool:
@@ -208,12 +210,10 @@ class Stage:
             pass
 
     async def finish(self, writer: RecordedWriter) -> None:
-        """Flush and close; whoever was fenced or failed meanwhile leaves it at that."""
-        try:
-            await writer.inner.flush()
-            await writer.close()
-        except BookKeeperError:
-            pass
+        """Flush and close; close also what was fenced or has failed, as an application does that cleans up."""
+        for step in (writer.inner.flush, writer.close):
+            with suppress(BookKeeperError):
+                await step()
 
     # Watching ----------------------------------------------------------------------------------------------------
 
@@ -250,11 +250,9 @@ class Stage:
                 await acknowledged.wait()
 
     def ensemble(self, ledger: LedgerSlot) -> Sequence[str]:
-        """The last ensemble that was stored; the first bookies as long as there is none."""
-        if ledger.is_created:
-            for ensemble in reversed(self._ensembles.values()):
-                return ensemble
-        return tuple(self.bookies)[: self.conditions.ensemble_size]
+        """The last ensemble that was stored; the first bookies as long as no client knows of any."""
+        unknown = tuple(self.bookies)[: self.conditions.ensemble_size]
+        return self._ensembles[ledger.created_id] if ledger.is_created else unknown
 
     async def sleep(self, shortest_s: float, longest_s: float) -> None:
         """Let a random time pass."""

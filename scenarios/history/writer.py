@@ -78,6 +78,12 @@ class HistoryWriter:
         if self._file is None:
             return
         self._write(self._packer.pack({"events": self.events, "digest": self.digest}))
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file as it is: without the footer, unless that was written, a reader takes it for truncated. Idempotent."""
+        if self._file is None:
+            return
         self._flush()
         self._file.close()
         self._file = None

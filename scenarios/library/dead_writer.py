@@ -7,6 +7,8 @@ not; acknowledged ones must; and everybody must come to the same end.
 
 from __future__ import annotations
 
+import anyio
+
 from bkclient.errors import BookKeeperError
 from scenarios.model import Scenario
 from scenarios.recording import RecordedClient
@@ -24,6 +26,7 @@ async def play(stage: Stage) -> None:
     async def write(client: RecordedClient) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries, window=rng.randint(1, 12))
+        await anyio.sleep_forever()  # it ends by crashing alone
 
     async def recover(client: RecordedClient) -> None:
         try:

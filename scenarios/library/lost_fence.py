@@ -8,14 +8,21 @@ is acknowledged that the closed ledger does not have.
 
 from __future__ import annotations
 
+from typing import Final
+
+import anyio
+
 from bkclient.errors import BookKeeperError
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
 from scenarios.history import Event, Kind
 from scenarios.model import Scenario
 from scenarios.recording import RecordedClient
-from scenarios.stage import Stage
+from scenarios.stage import LedgerSlot, Stage
 
 __all__ = ["LOST_FENCE"]
+
+#: How long the writer has nothing more to write and does not close: otherwise it is often done before the recovery begins.
+_IDLE_S: Final = 0.1
 
 
 async def play(stage: Stage) -> None:
@@ -27,6 +34,7 @@ async def play(stage: Stage) -> None:
     async def write(client: RecordedClient) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries, window=rng.randint(1, 6))
+        await anyio.sleep(_IDLE_S)
         await stage.finish(writer)
 
     async def recover(client: RecordedClient) -> None:
@@ -37,8 +45,7 @@ async def play(stage: Stage) -> None:
 
     writer = stage.client("writer", write)
     await stage.until_acknowledged(ledger, rng.randint(0, entries - 1))
-    members = stage.ensemble(ledger)
-    deaf = [bookie for bookie in members if rng.random() < 0.5] or [rng.choice(members)]
+    deaf = _choose_deaf(stage, ledger)
     held = stage.hold("writer", deaf, lambda message: isinstance(message, AddRequest))
     stage.drop("recoverer", deaf, _is_fence)
     stage.on_event(_is_decided, lambda: stage.later(rng.uniform(0.0, 0.02), held.release))
@@ -49,6 +56,20 @@ async def play(stage: Stage) -> None:
     stage.heal()
     await writer.ended()
     await stage.settle(ledger)
+
+
+def _choose_deaf(stage: Stage, ledger: LedgerSlot) -> list[str]:
+    """One bookie or several, but of any write set fewer than Qa: else the recovery would wait for them in vain."""
+    members = stage.ensemble(ledger)
+    write_quorum_size, ack_quorum_size = stage.conditions.write_quorum_size, stage.conditions.ack_quorum_size
+    deaf: dict[str, None] = {}
+    for candidate in stage.rng.sample(members, len(members)):
+        chosen = {**deaf, candidate: None}
+        write_sets = ([members[(i + j) % len(members)] for j in range(write_quorum_size)] for i in range(len(members)))
+        is_covered = all(sum(bookie in chosen for bookie in write_set) < ack_quorum_size for write_set in write_sets)
+        if is_covered and (not deaf or stage.rng.random() < 0.6):
+            deaf = chosen
+    return list(deaf)
 
 
 def _is_fence(message: object) -> bool:

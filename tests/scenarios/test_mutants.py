@@ -1,0 +1,116 @@
+"""Planted defects are found by the invariants they break, and leave nothing behind."""
+
+from __future__ import annotations
+
+import pytest
+
+import bkclient.protocol.recovery
+import scenarios.runner
+from scenarios.checker import INVARIANTS
+from scenarios.history import Kind
+from scenarios.library import SCENARIOS
+from scenarios.model import Scenario
+from scenarios.mutants import MUTANTS
+from scenarios.runner import run_scenario
+from scenarios.stage import Stage
+from tests.scenarios.played import play
+
+#: In which scenario a mutant shows itself, in how many of the first twenty seeds at least, and what it breaks there.
+WHERE = {
+    "recovery-reads-do-not-fence": (
+        "lost-fence",
+        10,
+        {"FencedStaysFenced": 10, "NegativeStays": 3, "NoLacTruncation": 3},
+    ),
+    "recovery-starts-below-last-fragment": ("bookie-crash", 3, {"RecoveryStart": 3, "NoLacTruncation": 2}),
+}
+SEEDS = range(20)
+
+
+def test_every_mutant_is_hunted_here() -> None:
+    assert MUTANTS.keys() == WHERE.keys()
+    for name, mutant in MUTANTS.items():
+        assert mutant.name == name
+        assert mutant.summary
+        assert set(mutant.invariants) <= INVARIANTS.keys(), "an invariant that nobody checks catches nothing"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught_by_the_invariants_it_breaks_and_the_shipped_code_breaks_none(name: str) -> None:
+    scenario, runs_min, invariants_min = WHERE[name]
+    broken = {seed: {v.invariant for v in play(scenario, seed, name).result.violations} for seed in SEEDS}
+    caught = [seed for seed in SEEDS if broken[seed] & set(MUTANTS[name].invariants)]
+    assert len(caught) >= runs_min
+    for invariant, least in invariants_min.items():
+        assert invariant in MUTANTS[name].invariants
+        assert sum(invariant in broken[seed] for seed in SEEDS) >= least, invariant
+    for seed in caught:
+        assert play(scenario, seed, name).result.verdict == "violated"
+        assert play(scenario, seed).result.verdict == "ok"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_violation_points_to_the_events_that_show_it(name: str) -> None:
+    scenario = WHERE[name][0]
+    violations = [(seed, v) for seed in SEEDS for v in play(scenario, seed, name).result.violations]
+    for seed, violation in violations:
+        events = play(scenario, seed, name).events
+        assert violation.seqs
+        assert all(0 <= seq < len(events) for seq in violation.seqs)
+        assert violation.witness
+        assert violation.ledger in {event.ledger for event in events}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_without_anything_to_break_is_not_accused(name: str) -> None:
+    for seed in range(5):
+        result = run_scenario("calm-writes", seed, mutant=name)
+        assert (result.verdict, result.mutant) == ("ok", name)
+
+
+def test_the_falsified_reads_arrive_without_their_fence_and_nothing_else_is_changed() -> None:
+    """The recorder sits closer to the network than the mutant, so the history shows what really went out."""
+    mutant = play("lost-fence", 0, "recovery-reads-do-not-fence")
+    shipped = play("lost-fence", 0)
+    assert {event.fields["fence"] for event in mutant.of(Kind.REC_READ_SEND)} <= {False}
+    assert {event.fields["fence"] for event in shipped.of(Kind.REC_READ_SEND)} == {True}
+    assert mutant.of(Kind.FENCE_SEND)
+
+
+def test_a_patch_is_in_place_during_the_run_and_undone_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = bkclient.protocol.recovery.starting_lac
+    seen: list[int] = []
+
+    async def look(stage: Stage) -> None:
+        seen.append(bkclient.protocol.recovery.starting_lac(3, 10))
+
+    scenario = Scenario("looking", "", "", look)
+    monkeypatch.setattr(scenarios.runner, "SCENARIOS", {**SCENARIOS, "looking": scenario})
+    run_scenario("looking", 0, mutant="recovery-starts-below-last-fragment")
+    run_scenario("looking", 0)
+    assert seen == [3, 9]
+    assert bkclient.protocol.recovery.starting_lac is original
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("injected"), KeyboardInterrupt()])
+def test_a_patch_is_undone_when_the_run_fails(monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
+    original = bkclient.protocol.recovery.starting_lac
+
+    async def fail(stage: Stage) -> None:
+        raise failure
+
+    monkeypatch.setattr(scenarios.runner, "SCENARIOS", {"failing": Scenario("failing", "", "", fail)})
+    try:
+        run_scenario("failing", 0, mutant="recovery-starts-below-last-fragment")
+    except KeyboardInterrupt:
+        assert isinstance(failure, KeyboardInterrupt)
+    assert bkclient.protocol.recovery.starting_lac is original
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_that_replaces_nothing_or_one_function_can_be_applied_again_and_again(name: str) -> None:
+    original = bkclient.protocol.recovery.starting_lac
+    for _ in range(3):
+        with MUTANTS[name].applied():
+            pass
+        assert bkclient.protocol.recovery.starting_lac is original
