@@ -64,10 +64,16 @@ async def stream_lines(
         task = progress.add_task("   entries appended", total=len(lines))
         for number, line in enumerate(lines):
             if number == len(lines) // 2:
+                if writer.last_add_confirmed < number // 2:
+                    await writer.flush()  # a short file may still be on its way as a whole
                 console.print(f"   entry {number}: [red]SIGKILL[/red] to bookie {victim}")
                 await asyncio.to_thread(cluster.bookie(victim).kill)
-            await writer.wait_for_room()
-            writer.append_nowait(line)
+            is_waiting_for_change = number >= len(lines) // 2 and len(writer.metadata.fragments) == 1
+            if is_waiting_for_change:
+                await writer.append(line)  # one by one, until the writer has noticed
+            else:
+                await writer.wait_for_room()
+                writer.append_nowait(line)
             progress.update(task, completed=writer.last_add_confirmed + 1)
         await writer.flush()
     for fragment in writer.metadata.fragments:

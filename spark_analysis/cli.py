@@ -1,0 +1,120 @@
+"""``bk-verify``: Spark's verdict on recorded histories, from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from simbookie.java import JavaNotFoundError
+from spark_analysis.invariants import INVARIANTS, select
+from spark_analysis.jobs.verify import MAX_WITNESSES_DEFAULT, NoHistoriesError, Verdict, verify
+from spark_analysis.report import rejected_table, verdict_table, witness_table
+from spark_analysis.session import LOCAL_MASTER, open_session
+
+__all__ = ["app", "main"]
+
+EXIT_VIOLATED = 1
+EXIT_UNUSABLE = 2
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"bk-verify: {message}", err=True)
+    raise typer.Exit(EXIT_UNUSABLE)
+
+
+def _list_invariants(*, as_json: bool) -> None:
+    if as_json:
+        shown = [
+            {"name": invariant.name, "statement": invariant.statement, "formula": invariant.formula}
+            for invariant in INVARIANTS
+        ]
+        typer.echo(json.dumps({"invariants": shown}))
+        return
+    for invariant in INVARIANTS:
+        typer.echo(f"{invariant.name:<26} {invariant.formula:<14} {invariant.statement}")
+
+
+def _print_verdict(verdict: Verdict) -> None:
+    console = Console()
+    console.print(verdict_table(verdict))
+    if verdict.violations:
+        console.print(witness_table(verdict))
+    if verdict.rejected:
+        console.print(rejected_table(verdict))
+    console.print(f"{verdict.seconds:.1f} s in Spark")
+
+
+@app.command(
+    epilog="""
+    [bold]Examples[/bold]
+
+    bk-chaos sweep --seeds 100 --record histories && bk-verify histories
+
+    bk-verify histories --invariant NoLacTruncation --json
+
+    bk-verify histories --master spark://host:7077
+
+    [bold]Exit status[/bold]: 0 every invariant holds, 1 one is violated, 2 unusable input (no folder, no history,
+    a damaged or foreign file; the others are judged all the same).
+    """
+)
+def verify_histories(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of *.bkh files, searched below; or one such file.")
+    ] = None,
+    *,
+    master: Annotated[str, typer.Option(help="Spark master to run on.")] = LOCAL_MASTER,
+    invariant: Annotated[
+        list[str] | None, typer.Option(help="Check only this invariant; may be given again. Default: all.")
+    ] = None,
+    max_witnesses: Annotated[
+        int, typer.Option(min=0, help="Broken ledgers to show per invariant; counts are always complete.")
+    ] = MAX_WITNESSES_DEFAULT,
+    list_invariants: Annotated[bool, typer.Option("--list", help="List the invariants and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Check every ledger of every recorded history against the protocol's guarantees."""
+    if list_invariants:
+        _list_invariants(as_json=as_json)
+        return
+    if folder is None:
+        _fail("name a folder of histories; bk-chaos sweep --record makes one")
+    try:
+        chosen = select(invariant or ())
+    except ValueError as error:
+        _fail(str(error))
+    if not folder.exists():
+        _fail(f"{folder}: no such folder or file")
+    status = Console(stderr=True).status("verifying ...") if sys.stderr.isatty() else nullcontext()
+    try:
+        with status:
+            verdict = verify(open_session(master), folder, invariants=chosen, max_witnesses=max_witnesses)
+    except (NoHistoriesError, JavaNotFoundError) as error:
+        _fail(str(error))
+    if as_json:
+        typer.echo(json.dumps(verdict.as_json()))
+    else:
+        _print_verdict(verdict)
+    if not verdict.is_clean:
+        raise typer.Exit(EXIT_VIOLATED)
+    if verdict.rejected:
+        for rejected in verdict.rejected:
+            typer.echo(f"bk-verify: {rejected.file}: {rejected.problem}", err=True)
+        raise typer.Exit(EXIT_UNUSABLE)
+
+
+def main() -> None:
+    """Run ``bk-verify``."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

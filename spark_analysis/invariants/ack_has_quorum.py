@@ -1,0 +1,73 @@
+"""AckHasQuorum: an entry is acknowledged when Qa different bookies of its write set said that they have it, no sooner.
+
+For each acknowledged entry: the good answers to ordinary adds of it that had come in before the acknowledgement, counted by
+bookie, and only those of bookies in the write set under the open metadata that was *stored* then. While a ledger is open only
+its writer changes where new entries go, so this is the writer's own view, unless it acts on a change before it is stored, which
+is the mistake to find; what a recovery stores later does not count against a writer that acknowledges late.
+
+An answer from before an ensemble change counts if its bookie is in the write set after it, even if it left in between: that may
+miss something, never accuse.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from spark_analysis.invariants.base import LEDGER_KEY, CheckClass, Invariant, first_per_ledger, join_small, tell
+from spark_analysis.invariants.relations import (
+    ENTRY_COLUMNS,
+    ENTRY_KEY,
+    ENTRY_KINDS,
+    LEDGER_COLUMNS,
+    LEDGER_KINDS,
+    ensemble_of,
+    entries,
+    is_in_write_set,
+    ledgers,
+)
+
+__all__ = ["ACK_HAS_QUORUM"]
+
+
+def _findings(events: DataFrame) -> DataFrame:
+    entry, ack = sf.col("entry"), sf.col("ack_seq")
+    acked = entries(events).filter(ack.isNotNull()).select(*ENTRY_KEY, "ack_seq", "copies")
+    open_ledgers = ledgers(events).filter(sf.size("placements") > 0)
+    known = sf.filter(sf.array_sort("placements"), lambda placement: placement["seq"] < ack)
+    placed = join_small(acked, open_ledgers, on=LEDGER_KEY, how="inner").withColumn(
+        "ensemble", ensemble_of(sf.try_element_at(known, sf.lit(-1))["fragments"], entry)
+    )
+    confirming = sf.filter(
+        "copies",
+        lambda copy: (
+            (copy["answer_seq"] < ack)
+            & is_in_write_set(copy["bookie"], sf.col("ensemble"), entry, sf.col("write_quorum_size"))
+        ),
+    )
+    judged = placed.withColumn("bookies", sf.transform(confirming, lambda copy: copy["bookie"]))
+    finding = tell(
+        sf.size("bookies") < sf.col("ack_quorum_size"),
+        ack,
+        [ack],
+        "entry %d was acknowledged (event %d) on the word of %d bookies of its write set instead of %d: [%s]",
+        entry,
+        ack,
+        sf.size("bookies"),
+        sf.col("ack_quorum_size"),
+        sf.array_join("bookies", ", "),
+    )
+    return first_per_ledger(judged, finding)
+
+
+ACK_HAS_QUORUM: Final = Invariant(
+    name="AckHasQuorum",
+    statement="An entry is acknowledged only after Qa bookies of its stored write set confirmed it.",
+    formula="A2, C8",
+    check_class=CheckClass.JOINED,
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
+    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
+    findings=_findings,
+)

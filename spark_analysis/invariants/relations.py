@@ -1,0 +1,196 @@
+"""The relations that invariants start from, and the expressions for quorums.
+
+:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events` are the events that
+are few in every history, to be looked at one by one. All are functions of the events, so an invariant stays one; whoever runs
+several invariants may persist them, and Spark then takes them from there wherever they occur. Reading all events is where
+the cost of a verification lies; what invariants do with what these relations leave is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from scenarios.history import Kind
+from spark_analysis.invariants.base import LEDGER_KEY, is_kind
+
+__all__ = [
+    "DENIALS",
+    "ENTRY_COLUMNS",
+    "ENTRY_KEY",
+    "ENTRY_KINDS",
+    "LEDGER_COLUMNS",
+    "LEDGER_KINDS",
+    "OK",
+    "ensemble_of",
+    "entries",
+    "is_applied_write",
+    "is_closed",
+    "is_in_write_set",
+    "is_stored_metadata",
+    "ledgers",
+    "rare_events",
+]
+
+#: The outcome codes that invariants speak of, restated here: a mistake in the client's table must not hide itself.
+OK: Final = 0
+NO_SUCH_ENTRY: Final = -13
+NO_SUCH_LEDGER_ON_BOOKIE: Final = -7
+DENIALS: Final = (NO_SUCH_ENTRY, NO_SUCH_LEDGER_ON_BOOKIE)
+
+ENTRY_KEY: Final = (*LEDGER_KEY, "entry")
+
+LEDGER_KINDS: Final = (Kind.META_CAS, Kind.META_READ)
+LEDGER_COLUMNS: Final = (
+    *("seq", "cause", "outcome", "expected_version", "version", "state", "fragments", "last_entry"),
+    *("ensemble_size", "write_quorum_size", "ack_quorum_size"),
+)
+
+_COPY_KINDS: Final = (Kind.BK_STORE, Kind.BK_SYNC, Kind.BK_LOSS, Kind.ADD_RESP)
+ENTRY_KINDS: Final = (*_COPY_KINDS, Kind.ADD_SEND, Kind.APP_ACK, Kind.READ_RESULT)
+ENTRY_COLUMNS: Final = ("seq", "actor", "entry", "bookie", "code", "content", "recovery", "durable", "version")
+
+_FREQUENT_KINDS: Final = (
+    *ENTRY_KINDS,
+    *(Kind.APP_ADD, Kind.LAC_ADV, Kind.BK_LAC, Kind.READ_SEND, Kind.READ_RESP),
+)
+
+
+# Expressions --------------------------------------------------------------------------------------------------------
+
+
+def is_applied_write() -> Column:
+    """Whether a row is a write of metadata that the store applied."""
+    return is_kind(Kind.META_CAS) & (sf.col("outcome") == "ok") & (sf.col("cause") != "delete")
+
+
+def is_stored_metadata() -> Column:
+    """Whether a row shows metadata that the store held: a write that it applied, or a read."""
+    return is_applied_write() | (is_kind(Kind.META_READ) & (sf.col("outcome") == "ok"))
+
+
+def is_closed() -> Column:
+    """Whether the metadata in a row is that of a closed ledger."""
+    return sf.col("state") == "CLOSED"
+
+
+def ensemble_of(fragments: Column, entry: Column) -> Column:
+    """The bookies of the fragment that ``entry`` belongs to: the one with the greatest first entry not above it."""
+    serving = sf.filter(fragments, lambda fragment: fragment["first_entry"] <= entry)
+    only = sf.get(fragments, sf.lit(0))
+    chosen = sf.when(sf.size(fragments) == 1, only).otherwise(sf.try_element_at(serving, sf.lit(-1)))
+    return chosen["bookies"]
+
+
+def is_in_write_set(bookie: Column, ensemble: Column, entry: Column, write_quorum_size: Column) -> Column:
+    """Whether ``bookie`` is at one of the Qw positions from ``entry`` mod E on (DS-1). False for null ensembles."""
+    position = sf.array_position(ensemble, bookie) - 1
+    distance = sf.pmod(position - entry, sf.size(ensemble))
+    return sf.coalesce((position >= 0) & (distance < write_quorum_size), sf.lit(False))  # noqa: FBT003
+
+
+# Relations ----------------------------------------------------------------------------------------------------------
+
+
+def rare_events(events: DataFrame) -> DataFrame:
+    """The events of all kinds that do not occur once or more per entry."""
+    return events.filter(is_kind(*(kind for kind in Kind if kind not in _FREQUENT_KINDS)))
+
+
+def ledgers(events: DataFrame) -> DataFrame:
+    """One row per ledger of which metadata is known, in whole or in part.
+
+    * ``ensemble_size``, ``write_quorum_size``, ``ack_quorum_size``, which never change.
+    * ``placements``: each OPEN image that a write stored, with ``seq``, ``version``, ``cause`` and ``fragments``.
+    * ``end``: the lowest ``last_entry`` it was seen closed at, and the first event (``seq``) that shows it; null while open.
+    * ``closed``: the first version (``version``) seen closed, and the first event (``seq``) that shows it.
+    * ``close``: the first write that closed it, ``seq`` and ``last_entry``.
+    * ``final``: ``last_entry`` and ``fragments`` as stored when the history ends. Null for ledgers that are not closed then,
+      that were deleted, or whose metadata may have been changed, after the last version known, by a write whose client never
+      learned the outcome.
+    """
+    is_stored, is_applied = is_stored_metadata(), is_applied_write()
+    is_lost_write = is_kind(Kind.META_CAS) & (sf.col("outcome") == "unknown")
+    is_delete = is_kind(Kind.META_CAS) & (sf.col("cause") == "delete") & (sf.col("outcome") != "conflict")
+    sizes = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
+    placement = sf.struct("seq", "version", "cause", "fragments")
+    known = (
+        rare_events(events)
+        .filter(is_kind(*LEDGER_KINDS))
+        .groupBy(*LEDGER_KEY)
+        .agg(
+            *(sf.max(size).alias(size) for size in sizes),
+            sf.collect_list(sf.when(is_applied & (sf.col("state") == "OPEN"), placement)).alias("placements"),
+            sf.min(sf.when(is_stored & is_closed(), sf.struct("last_entry", "seq"))).alias("end"),
+            sf.min(sf.when(is_stored & is_closed(), sf.struct("version", "seq"))).alias("closed"),
+            sf.min(sf.when(is_applied & is_closed(), sf.struct("seq", "last_entry"))).alias("close"),
+            sf.max(sf.when(is_stored, sf.struct("version", "state", "last_entry", "fragments"))).alias("latest"),
+            sf.max(sf.when(is_lost_write, sf.col("expected_version"))).alias("lost_write"),
+            sf.max(is_delete).alias("is_deleted"),
+        )
+    )
+    latest = sf.col("latest")
+    is_known = sf.coalesce(sf.col("lost_write") < latest["version"], sf.lit(True))  # noqa: FBT003
+    is_final = (latest["state"] == "CLOSED") & is_known & ~sf.col("is_deleted")
+    image = sf.struct(latest["last_entry"].alias("last_entry"), latest["fragments"].alias("fragments"))
+    return known.select(
+        *LEDGER_KEY, *sizes, "placements", "end", "closed", "close", sf.when(is_final, image).alias("final")
+    )
+
+
+def entries(events: DataFrame) -> DataFrame:
+    """One row per entry of which anything is known.
+
+    * ``acks``, ``ack_seq``, ``durable_seq``: how often it was acknowledged, when first, and when first as durable; ``content``:
+      what was acknowledged.
+    * ``read_min``, ``read_max``: the least and the greatest content that reads delivered, from event ``read_first`` to
+      ``read_last``.
+    * ``denied_version``: the highest metadata version of a reader that was told there is no such entry, last at ``denied_seq``.
+    * ``copies``, per ``bookie`` that stored, lost or acknowledged it: ``stored_seq`` and ``synced_seq``, when it was first stored
+      and made durable; ``ordinary_seq``, when an ordinary add of it was last stored; ``seen_seq`` and ``lost_seq``, when it was
+      last stored or made durable, and last lost; ``answer_seq``, when a client first learned that an ordinary add succeeded;
+      ``content_min`` and ``content_max`` of all that was stored. What clients sent is there as the copy of the bookie null,
+      ``stored_seq`` being when it was first sent.
+    """
+    seq, content, code = sf.col("seq"), sf.col("content"), sf.col("code")
+    is_good_read = is_kind(Kind.READ_RESULT) & (code == OK)
+    is_denial = is_kind(Kind.READ_RESULT) & code.isin(*DENIALS)
+    is_ack = is_kind(Kind.APP_ACK)
+    is_store = is_kind(Kind.BK_STORE)
+    is_written = is_kind(Kind.BK_STORE, Kind.ADD_SEND)
+    is_answer = is_kind(Kind.ADD_RESP) & (code == OK) & ~sf.col("recovery")
+    holder = sf.when(is_kind(Kind.ADD_RESP), sf.col("bookie")).when(is_kind(*_COPY_KINDS), sf.col("actor"))
+    of_the_copy = {
+        "stored_seq": sf.min(sf.when(is_written, seq)),
+        "ordinary_seq": sf.max(sf.when(is_store & ~sf.col("recovery"), seq)),
+        "synced_seq": sf.min(sf.when(is_kind(Kind.BK_SYNC), seq)),
+        "seen_seq": sf.max(sf.when(is_kind(Kind.BK_STORE, Kind.BK_SYNC), seq)),
+        "lost_seq": sf.max(sf.when(is_kind(Kind.BK_LOSS), seq)),
+        "answer_seq": sf.min(sf.when(is_answer, seq)),
+        "content_min": sf.min(sf.when(is_written, content)),
+        "content_max": sf.max(sf.when(is_written, content)),
+    }
+    of_the_entry = {
+        "acks": sf.count_if(is_ack),
+        "ack_seq": sf.min(sf.when(is_ack, seq)),
+        "durable_seq": sf.min(sf.when(is_ack & sf.col("durable"), seq)),
+        "content": sf.max(sf.when(is_ack, content)),
+        "read_min": sf.min(sf.when(is_good_read, content)),
+        "read_max": sf.max(sf.when(is_good_read, content)),
+        "read_first": sf.min(sf.when(is_good_read, seq)),
+        "read_last": sf.max(sf.when(is_good_read, seq)),
+        "denied_version": sf.max(sf.when(is_denial, sf.col("version"))),
+        "denied_seq": sf.max(sf.when(is_denial, seq)),
+    }
+    per_copy = (
+        events.filter(is_kind(*ENTRY_KINDS))
+        .groupBy(*ENTRY_KEY, holder.alias("bookie"))
+        .agg(*(column.alias(name) for name, column in (of_the_copy | of_the_entry).items()))
+    )
+    copies = sf.collect_list(sf.struct("bookie", *of_the_copy))
+    return per_copy.groupBy(*ENTRY_KEY).agg(
+        *(sf.max(name).alias(name) for name in of_the_entry),
+        copies.alias("copies"),
+    )

@@ -1,0 +1,56 @@
+"""ReplicasAgree: an entry has one content, wherever it is sent and stored.
+
+Judged by the fingerprints of the payloads, over everything that is ever sent and stored under one id: the writer's adds, a
+recovery's rewrites, every bookie's copy. Headers may differ: a recovery rewrites an entry with its own last add confirmed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from spark_analysis.invariants.base import CheckClass, Invariant, first_per_ledger, tell
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, entries
+
+__all__ = ["REPLICAS_AGREE"]
+
+
+def _findings(events: DataFrame) -> DataFrame:
+    written = sf.filter("copies", lambda copy: copy["content_min"].isNotNull())
+    contents = entries(events).select(
+        "history",
+        "ledger",
+        "entry",
+        written.alias("written"),
+        sf.array_min(sf.transform(written, lambda copy: copy["content_min"])).alias("least"),
+        sf.array_max(sf.transform(written, lambda copy: copy["content_max"])).alias("greatest"),
+    )
+    with_other = sf.filter("written", lambda copy: copy["content_max"] == sf.col("greatest"))
+    with_least = sf.filter("written", lambda copy: copy["content_min"] == sf.col("least"))
+    least_seq = sf.array_min(sf.transform(with_least, lambda copy: copy["stored_seq"]))
+    other_seq = sf.array_min(sf.transform(with_other, lambda copy: copy["stored_seq"]))
+    finding = tell(
+        sf.col("least") != sf.col("greatest"),
+        sf.greatest(least_seq, other_seq),
+        [least_seq, other_seq],
+        "entry %d was sent or stored with content %d (see event %d) and with content %d (see event %d)",
+        sf.col("entry"),
+        sf.col("least"),
+        least_seq,
+        sf.col("greatest"),
+        other_seq,
+    )
+    return first_per_ledger(contents, finding)
+
+
+REPLICAS_AGREE: Final = Invariant(
+    name="ReplicasAgree",
+    statement="All that is sent and stored as one entry has one content.",
+    formula="D9, E10",
+    check_class=CheckClass.ONE_PASS,
+    kinds=ENTRY_KINDS,
+    columns=ENTRY_COLUMNS,
+    findings=_findings,
+)

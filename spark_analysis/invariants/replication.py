@@ -1,0 +1,108 @@
+"""How many copies the entries of closed ledgers have, which AckedReadable and ClosedAtQuorum judge.
+
+A copy is there if it was stored or made durable after the last event that removed it. A copy that was never made durable counts
+until the recorder says that it is gone, but then its loss excuses nobody: no bookie may have vouched for it. Bookies whose
+journal never syncs have no durable copies; all their losses count.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from scenarios.history import Kind
+from spark_analysis.invariants.base import LEDGER_KEY, is_kind, join_small
+from spark_analysis.invariants.relations import (
+    ENTRY_COLUMNS,
+    ENTRY_KEY,
+    ENTRY_KINDS,
+    LEDGER_COLUMNS,
+    LEDGER_KINDS,
+    ensemble_of,
+    entries,
+    is_in_write_set,
+    ledgers,
+    rare_events,
+)
+
+__all__ = ["REPLICATION_COLUMNS", "REPLICATION_KINDS", "owed_entries"]
+
+REPLICATION_KINDS: Final = (*ENTRY_KINDS, Kind.BK_GC, *LEDGER_KINDS)
+REPLICATION_COLUMNS: Final = (*ENTRY_COLUMNS, *LEDGER_COLUMNS)
+
+
+def _collections(events: DataFrame) -> DataFrame:
+    """Per ledger: ``collected``, when each bookie last removed all of it."""
+    return (
+        rare_events(events)
+        .filter(is_kind(Kind.BK_GC))
+        .groupBy(*LEDGER_KEY, "actor")
+        .agg(sf.max("seq").alias("seq"))
+        .groupBy(*LEDGER_KEY)
+        .agg(sf.map_from_entries(sf.collect_list(sf.struct("actor", "seq"))).alias("collected"))
+    )
+
+
+def _bookies(events: DataFrame) -> DataFrame:
+    """Per history in which bookies recorded what they store: ``syncing``, those that were seen to make entries durable."""
+    return (
+        entries(events)
+        .select("history", sf.explode("copies").alias("copy"))
+        .filter(sf.col("copy.bookie").isNotNull() & sf.col("copy.stored_seq").isNotNull())
+        .groupBy("history", "copy.bookie")
+        .agg(sf.max(sf.col("copy.synced_seq").isNotNull()).alias("does_sync"))
+        .groupBy("history")
+        .agg(sf.collect_list(sf.when(sf.col("does_sync"), sf.col("bookie"))).alias("syncing"))
+    )
+
+
+def owed_entries(events: DataFrame) -> DataFrame:
+    """Each entry that is known of a ledger which ends the history closed.
+
+    ``entry``, ``durable_seq``, ``content``, and what :func:`~spark_analysis.invariants.relations.entries` says of reads;
+    ``last_entry``, ``ack_quorum_size`` and ``closed`` of its ledger; ``holders``: how many bookies of the entry's write set, under
+    the final metadata, hold it in the end; ``losses``: how many bookies, wherever, lost a durable copy and do not have it
+    again; ``losses_ever``: how many lost one at some time. ``is_recorded``: whether bookies recorded anything in this history.
+    A closed ledger without entries has one row, with nulls.
+    """
+    closed = ledgers(events).filter(sf.col("final").isNotNull())
+    with_collections = join_small(closed, _collections(events), on=LEDGER_KEY, how="left")
+    with_bookies = join_small(with_collections, _bookies(events), on=("history",), how="left")
+    entry = sf.col("entry")
+
+    def is_held(copy: Column) -> Column:
+        removed = sf.greatest(copy["lost_seq"], sf.try_element_at(sf.col("collected"), copy["bookie"]))
+        return copy["bookie"].isNotNull() & sf.coalesce(copy["seen_seq"] > removed, copy["seen_seq"].isNotNull())
+
+    def was_lost(copy: Column) -> Column:
+        does_sync = sf.coalesce(sf.array_contains("syncing", copy["bookie"]), sf.lit(False))  # noqa: FBT003
+        is_excused = sf.coalesce(copy["synced_seq"] < copy["lost_seq"], ~does_sync)
+        return copy["lost_seq"].isNotNull() & is_excused
+
+    def is_placed(copy: Column) -> Column:
+        return is_in_write_set(copy["bookie"], sf.col("ensemble"), entry, sf.col("write_quorum_size"))
+
+    return (
+        join_small(with_bookies, entries(events), on=LEDGER_KEY, how="left")
+        .withColumn("ensemble", ensemble_of(sf.col("final.fragments"), entry))
+        .select(
+            *ENTRY_KEY,
+            *(
+                "durable_seq",
+                "content",
+                "read_min",
+                "read_max",
+                "read_first",
+                "read_last",
+                "denied_version",
+                "denied_seq",
+            ),
+            *("final.last_entry", "ack_quorum_size", "closed"),
+            sf.col("syncing").isNotNull().alias("is_recorded"),
+            sf.size(sf.filter("copies", lambda copy: is_held(copy) & is_placed(copy))).alias("holders"),
+            sf.size(sf.filter("copies", lambda copy: was_lost(copy) & ~is_held(copy))).alias("losses"),
+            sf.size(sf.filter("copies", was_lost)).alias("losses_ever"),
+        )
+    )

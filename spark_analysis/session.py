@@ -1,0 +1,143 @@
+"""A Spark session for one machine, or for a cluster that is already there.
+
+Starting a JVM takes seconds, so a process has one session: asking again returns the one that runs. Everything that differs
+from Spark's defaults is set here, for these reasons: the analysis needs no Hive, no web server, and no address but loopback;
+its data is known before the first shuffle, so partitions fit it; it prints its own progress and wants no log; and its relations
+are all partitioned by history, which a join on more columns should not undo.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from simbookie.java import JavaRuntime, find_java
+
+__all__ = ["LOCAL_MASTER", "open_session"]
+
+LOCAL_MASTER: Final = "local[*]"
+
+_LOG_CONFIGURATION: Final = """\
+status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+#: Spark's launcher asks for a module that speeds up linear algebra. Nothing here uses it, smaller runtimes lack it, and a JVM
+#: that has it prints a warning about it.
+_JAVA_WRAPPER: Final = """\
+#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+_GIB: Final = 1024**3
+
+
+def open_session(
+    master: str = LOCAL_MASTER,
+    *,
+    app_name: str = "bk-verify",
+    log_level: str = "error",
+    java: JavaRuntime | None = None,
+) -> SparkSession:
+    """The session of this process, started at ``master`` if there is none yet.
+
+    ``java`` is the runtime to start it with, by default the one that :func:`simbookie.java.find_java` finds; raises
+    :class:`simbookie.java.JavaNotFoundError` if there is none.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    runtime = java if java is not None else find_java()
+    scratch = Path(tempfile.mkdtemp(prefix="bk-verify-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    log_configuration = scratch / "log4j2.properties"
+    log_configuration.write_text(_LOG_CONFIGURATION.format(level=log_level))
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in _settings(master, scratch, log_configuration).items():
+        builder = builder.config(name, value)
+    with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=sys.executable):
+        return builder.getOrCreate()
+
+
+def _settings(master: str, scratch: Path, log_configuration: Path) -> dict[str, str]:
+    settings = {
+        "spark.driver.extraJavaOptions": (
+            f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log_configuration.as_uri()}"
+        ),
+        # Dozens of small hash tables and sorts at a time: each takes at least a page.
+        "spark.buffer.pageSize": "1m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+        "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": f"{_driver_memory_gib()}g",
+            "spark.local.dir": str(scratch / "blocks"),
+        }
+    return settings
+
+
+def _driver_memory_gib() -> int:
+    """A quarter of the machine, as a JVM would take by itself, between 1 and 8."""
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1
+    return min(8, max(1, physical // 4 // _GIB))
+
+
+def _java_home(runtime: JavaRuntime, scratch: Path) -> Path:
+    """A ``JAVA_HOME`` whose ``java`` is ``runtime`` without the arguments that it could stumble over."""
+    if os.name != "posix":
+        return runtime.home
+    wrapper = scratch / "java" / "bin" / "java"
+    wrapper.parent.mkdir(parents=True)
+    wrapper.write_text(_JAVA_WRAPPER.format(java=shlex.quote(str(runtime.executable))))
+    wrapper.chmod(0o755)
+    return wrapper.parent.parent
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """The environment with ``values`` in it, as the launcher is to see it."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
