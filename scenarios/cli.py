@@ -20,6 +20,15 @@ from typing import Annotated
 import typer
 
 from scenarios.checker import INVARIANTS, OnlineChecker
+from scenarios.cli_help import (
+    DETERMINISM_HELP,
+    LIST_HELP,
+    MUTANTS_HELP,
+    REPLAY_HELP,
+    RUN_HELP,
+    SHOW_HELP,
+    SWEEP_HELP,
+)
 from scenarios.cli_output import (
     EXIT_FOUND,
     EXIT_UNDECIDED,
@@ -67,109 +76,13 @@ Processes = Annotated[
 MutantName = Annotated[str | None, typer.Option("--mutant", help="Plant this known defect.", show_default=False)]
 HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
 
-_EXIT_CODES = "Exit codes: 0 all is well; 1 {found}; 2 the input cannot be used; 3 a run came to no verdict."
-
-_LIST_HELP = """List the scenarios and the defects that can be planted.
-
-\b
-Examples:
-  bk-chaos list
-  bk-chaos list --json
-
-\b
-Exit codes: 0.
-With --json: {"scenarios": [{"name", "summary", "expected"}], "mutants": [{"name", "summary", "invariants"}]}.
-"""
-
-_RUN_HELP = f"""Run one scenario with one seed, and judge it.
-
-The same scenario, seed and defect make the same run, bit for bit, wherever and whenever.
-
-\b
-Examples:
-  bk-chaos run dead-writer --seed 7
-  bk-chaos run dead-writer --seed 7 --record histories
-  bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
-
-\b
-{_EXIT_CODES.format(found="an invariant was broken")}
-With --json: {{"scenario", "seed", "digest", "events", "simulated_seconds", "wall_seconds", "verdict", "violations": [...]}}.
-"""
-
-_REPLAY_HELP = f"""Run again what a history recorded, and compare event by event.
-
-\b
-Examples:
-  bk-chaos replay histories/dead-writer-7.bkh
-  bk-chaos replay histories/dead-writer-7.bkh --json
-
-\b
-{_EXIT_CODES.format(found="the runs differ, or an invariant was broken (again)")}
-With --json: what run prints, and {{"recorded_digest", "same", "difference"}}.
-"""
-
-_SHOW_HELP = f"""Judge a recorded history without running anything, and show it as a timeline.
-
-The timeline tells the violation that matters most, or the end of the ledger where there is none.
-
-\b
-Examples:
-  bk-chaos show histories/lost-fence-recovery-reads-do-not-fence-0.bkh
-  bk-chaos show histories/dead-writer-7.bkh --invariant NoLacTruncation --width 160
-  bk-chaos show histories/dead-writer-7.bkh --json
-
-\b
-{_EXIT_CODES.format(found="an invariant was broken")}
-With --json: {{"scenario", "seed", "mutant", "digest", "events", "simulated_seconds", "verdict", "violations": [...],
-"checked": {{invariant: how often it had something to judge}}}}.
-"""
-
-_SWEEP_HELP = f"""Run scenarios with many seeds, on all processors.
-
-\b
-Examples:
-  bk-chaos sweep --seeds 1000
-  bk-chaos sweep --seeds 200 --first-seed 5000 --scenario dead-writer --scenario zombie-writer
-  bk-chaos sweep --seeds 500 --record histories --failing-only
-  bk-chaos sweep --seeds 50 --mutant recovery-reads-do-not-fence --stop-at-first --json
-
-\b
-{_EXIT_CODES.format(found="an invariant was broken")}
-With --json: {{"seeds", "scenarios", "violations", "unknown", "events", "events_per_second", "simulated_seconds_per_second",
-"seeds_per_cpu_hour", "failing": [{{"scenario", "seed", "invariant"}}], ...}}.
-"""
-
-_MUTANTS_HELP = f"""Plant known defects, one at a time, and see whether the invariants give them away.
-
-\b
-Examples:
-  bk-chaos mutants
-  bk-chaos mutants --seeds 500 --mutant recovery-starts-below-last-fragment --json
-
-\b
-{_EXIT_CODES.format(found="a defect was not caught")}
-With --json: {{"mutants": [{{"name", "caught", "invariant", "seeds_to_find", "cpu_seconds", "shrunk_steps"}}]}}.
-"""
-
-_DETERMINISM_HELP = f"""Make every run three times, once in a process that hashes strings differently, and compare.
-
-\b
-Examples:
-  bk-chaos determinism --seeds 20
-  bk-chaos determinism --seeds 100 --scenario dead-writer --json
-
-\b
-{_EXIT_CODES.format(found="a run did not come out the same")}
-With --json: {{"seeds", "runs", "diverged": [{{"scenario", "seed", "where", "difference"}}]}}.
-"""
-
 
 def main() -> None:
     """The console script."""
     app()
 
 
-@app.command("list", help=_LIST_HELP)
+@app.command("list", help=LIST_HELP)
 def list_(*, as_json: Json = False) -> None:
     """Print what there is."""
     if as_json:
@@ -191,7 +104,7 @@ def list_(*, as_json: Json = False) -> None:
     print_table(("defect", "what is wrong"), [(found.name, found.summary) for found in MUTANTS.values()])
 
 
-@app.command(help=_RUN_HELP)
+@app.command(help=RUN_HELP)
 def run(
     name: Annotated[str, typer.Argument(help="The scenario.", metavar="NAME")],
     *,
@@ -218,7 +131,7 @@ def run(
     _end(result)
 
 
-@app.command(help=_REPLAY_HELP)
+@app.command(help=REPLAY_HELP)
 def replay(file: HistoryFile, *, as_json: Json = False) -> None:
     """Make a recorded run again."""
     history, recorded_digest = _whole(file)
@@ -245,7 +158,7 @@ def replay(file: HistoryFile, *, as_json: Json = False) -> None:
     _end(result)
 
 
-@app.command(help=_SHOW_HELP)
+@app.command(help=SHOW_HELP)
 def show(
     file: HistoryFile,
     *,
@@ -295,7 +208,7 @@ def show(
         raise typer.Exit(EXIT_FOUND)
 
 
-@app.command("sweep", help=_SWEEP_HELP)
+@app.command("sweep", help=SWEEP_HELP)
 def sweep_(
     *,
     seeds: Seeds = 100,
@@ -340,7 +253,7 @@ def sweep_(
         raise typer.Exit(EXIT_UNDECIDED)
 
 
-@app.command("mutants", help=_MUTANTS_HELP)
+@app.command("mutants", help=MUTANTS_HELP)
 def mutants_(
     *,
     seeds: Seeds = 200,
@@ -382,7 +295,7 @@ def mutants_(
         raise typer.Exit(EXIT_FOUND)
 
 
-@app.command(help=_DETERMINISM_HELP)
+@app.command(help=DETERMINISM_HELP)
 def determinism(
     *,
     seeds: Seeds = 10,

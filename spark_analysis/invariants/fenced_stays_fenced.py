@@ -41,7 +41,7 @@ _LEDGER_FENCED: Final = -101
 
 
 def _turning_points(events: DataFrame) -> DataFrame:
-    """Per ledger: when its writer was ``told``, when it was closed and where (``close``), when each bookie was fenced (``fences``)."""
+    """Per ledger: when its writer was ``told``, where and when it was closed (``close``), when each bookie was fenced."""
     is_told = (is_kind(Kind.APP_FAIL) & (sf.col("code") == _LEDGER_FENCED)) | (
         is_kind(Kind.CLOSE_RESULT) & (sf.col("code") == OK)
     )

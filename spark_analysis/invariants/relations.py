@@ -1,6 +1,7 @@
 """The relations that invariants start from, and the expressions for quorums.
 
-:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events` are the events that
+:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events`
+are the events that
 are few in every history, to be looked at one by one. All are functions of the events, so an invariant stays one; whoever runs
 several invariants may persist them, and Spark then takes them from there wherever they occur. Reading all events is where
 the cost of a verification lies; what invariants do with what these relations leave is cheap.

@@ -62,7 +62,8 @@ def owed_entries(events: DataFrame) -> DataFrame:
     """Each entry that is known of a ledger which ends the history closed.
 
     ``entry``, ``durable_seq``, ``content``, and what :func:`~spark_analysis.invariants.relations.entries` says of reads;
-    ``last_entry``, ``ack_quorum_size`` and ``closed`` of its ledger; ``holders``: how many bookies of the entry's write set, under
+    ``last_entry``, ``ack_quorum_size`` and ``closed`` of its ledger; ``holders``: how many bookies of the entry's
+    write set, under
     the final metadata, hold it in the end; ``losses``: how many bookies, wherever, lost a durable copy and do not have it
     again; ``losses_ever``: how many lost one at some time. ``is_recorded``: whether bookies recorded anything in this history.
     A closed ledger without entries has one row, with nulls.
