@@ -33,6 +33,7 @@ async def written(where: Town, entries: int, sizes: tuple[int, int, int] = (3, 3
 
 @pytest.mark.rule("NR-1")
 @pytest.mark.rule("NR-3")
+@pytest.mark.rule("NR-5")
 @pytest.mark.rule("T-27")
 @pytest.mark.rule("T-112")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)

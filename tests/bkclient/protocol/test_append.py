@@ -45,6 +45,7 @@ def test_an_entry_carries_the_ledgers_length_up_to_and_including_itself() -> Non
     assert writer.machine.length == 7
 
 
+@pytest.mark.rule("M34")
 @pytest.mark.rule("LAC-1")
 @pytest.mark.rule("W-10")
 def test_an_entry_carries_what_was_confirmed_when_it_was_sent() -> None:
@@ -69,6 +70,7 @@ def test_with_one_entry_in_flight_each_entry_carries_the_id_before_it() -> None:
     assert [add.last_add_confirmed for add in writer.adds.values()] == [-1, 0, 1, 2, 3]
 
 
+@pytest.mark.rule("M22")
 @pytest.mark.rule("W-18")
 @pytest.mark.rule("DS-6")
 def test_an_entry_is_confirmed_by_its_ack_quorum_and_not_before() -> None:

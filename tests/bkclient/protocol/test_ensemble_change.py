@@ -247,6 +247,7 @@ def test_an_earlier_acknowledgement_of_a_bookie_is_void_once_it_is_replaced() ->
     assert writer.acked == [0, 1]
 
 
+@pytest.mark.rule("DS-8")
 @pytest.mark.rule("W-38")
 @pytest.mark.rule("M18")
 @pytest.mark.rule("M19")

@@ -189,6 +189,7 @@ def recovery_read(sizes: tuple[int, int, int]) -> EntryRead:
     return EntryRead(0, "abcde"[: sizes[1]], negatives_to_deny=quorum.negatives_to_deny, parallel=True)
 
 
+@pytest.mark.rule("R-18")
 @pytest.mark.rule("REC-18")
 def test_a_recovery_read_asks_all_replicas_at_once() -> None:
     read = recovery_read((3, 3, 2))
