@@ -1,0 +1,381 @@
+"""Each recorder writes down exactly what the vocabulary promises, hands everything on, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bkclient.errors import BookKeeperError, Code, LedgerClosed, MetadataVersionConflict, NoSuchLedger, ReadFailed
+from bkclient.metadata.model import Versioned
+from bkclient.protocol.recovery import Verdict
+from bkclient.transport.base import ReplyHandler
+from bkclient.wire.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    ForceLedgerRequest,
+    ReadLacRequest,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    Status,
+)
+from scenarios.conditions import draw_conditions
+from scenarios.history import Kind
+from scenarios.recording import (
+    BookieRecorder,
+    RecordedClient,
+    RecordedWriter,
+    RecordingTransport,
+    RecoveryRecorder,
+    fingerprint,
+)
+from scenarios.stage import Stage
+from simbookie.world.links import NetworkConfig
+from simbookie.world.metadata_service import MetadataConfig
+from tests.scenarios.notes import CODEC, LEDGER, METADATA, Notes
+from tests.scenarios.played import perform
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+# The transport ----------------------------------------------------------------------------------------------------
+
+
+class Wire:
+    """A transport that keeps what is submitted until told to answer."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Request, ReplyHandler]] = []
+        self.closed = 0
+
+    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        self.sent.append((bookie_id, request, reply_to))
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+    def answer(self, code: int, response: Response | None = None) -> None:
+        bookie_id, request, reply_to = self.sent.pop()
+        reply_to(bookie_id, request, code, response)
+
+
+class Client:
+    """A recorded transport and what came out at its upper end."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.wire = Wire()
+        self.transport = RecordingTransport(self.wire, notes.recorder, "writer", 2)
+        self.outcomes: list[tuple[str, Request, int, Response | None]] = []
+
+    def submit(self, bookie_id: str, request: Request) -> None:
+        self.transport.submit(bookie_id, request, lambda *outcome: self.outcomes.append(outcome))
+        forwarded_to, forwarded, _ = self.wire.sent[-1]
+        assert (forwarded_to, forwarded) == (bookie_id, request), "handed on as it is"
+
+
+@pytest.fixture
+def client(notes: Notes) -> Client:
+    return Client(notes)
+
+
+def entry(entry_id: int, payload: bytes, lac: int = -1, length: int = 0) -> bytes:
+    return CODEC.encode_header(entry_id, lac, length, payload) + payload
+
+
+@pytest.mark.parametrize("recovery", [False, True])
+def test_an_add_and_its_answer(notes: Notes, client: Client, recovery: bool) -> None:
+    header = CODEC.encode_header(5, 4, 321, b"payload")
+    request = AddRequest(LEDGER, 5, b"key", header, b"payload", recovery=recovery)
+    client.submit("b1", request)
+    common = {"incarnation": 2, "entry": 5, "bookie": "b1", "recovery": recovery}
+    sent = {**common, "lac": 4, "length": 321, "content": fingerprint(b"payload"), "size": 7}
+    assert notes.told() == [("ADD_SEND", "writer", LEDGER, sent)]
+    client.wire.answer(Code.LEDGER_FENCED)
+    assert notes.told() == [("ADD_RESP", "writer", LEDGER, {**common, "code": -101})]
+    assert client.outcomes == [("b1", request, Code.LEDGER_FENCED, None)]
+
+
+def test_a_read_and_its_answer(notes: Notes, client: Client) -> None:
+    request = ReadRequest(LEDGER, 3)
+    client.submit("b0", request)
+    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": 3, "bookie": "b0"})]
+    response = ReadResponse(Status.OK, LEDGER, 3, body=entry(3, b"three", lac=2), max_lac=9)
+    client.wire.answer(Code.OK, response)
+    found = {"entry": 3, "bookie": "b0", "code": 0, "content": fingerprint(b"three"), "lac": 9}
+    assert notes.told() == [("READ_RESP", "writer", LEDGER, found)]
+    assert client.outcomes == [("b0", request, Code.OK, response)]
+    client.submit("b0", request)
+    client.wire.answer(Code.TIMEOUT)
+    assert notes.told()[1][3] == {"entry": 3, "bookie": "b0", "code": -23, "content": None, "lac": None}
+
+
+def test_a_fencing_read_and_its_answer(notes: Notes, client: Client) -> None:
+    client.submit("b0", ReadRequest(LEDGER, LAST_ENTRY, fence_key=b"key", high_priority=True))
+    assert notes.told() == [("FENCE_SEND", "writer", LEDGER, {"bookie": "b0"})]
+    client.wire.answer(Code.OK, ReadResponse(Status.OK, LEDGER, 8, body=entry(8, b"eight", lac=6)))
+    assert notes.told() == [("FENCE_RESP", "writer", LEDGER, {"bookie": "b0", "code": 0, "lac": 6, "entry": 8})]
+    client.submit("b0", ReadRequest(LEDGER, LAST_ENTRY, fence_key=b"key", high_priority=True))
+    client.wire.answer(Code.NO_SUCH_ENTRY, ReadResponse(Status.NO_ENTRY, LEDGER, LAST_ENTRY))
+    assert notes.told()[1][3] == {"bookie": "b0", "code": -13, "lac": -1, "entry": -1}
+
+
+@pytest.mark.parametrize("fence_key", [None, b"key"])
+def test_a_recovery_read_and_its_answer_tell_whether_it_fenced(
+    notes: Notes, client: Client, fence_key: bytes | None
+) -> None:
+    client.submit("b2", ReadRequest(LEDGER, 4, fence_key=fence_key, high_priority=True))
+    common = {"entry": 4, "bookie": "b2", "fence": fence_key is not None}
+    assert notes.told() == [("REC_READ_SEND", "writer", LEDGER, common)]
+    client.wire.answer(Code.OK, ReadResponse(Status.OK, LEDGER, 4, body=entry(4, b"four")))
+    found = {**common, "code": 0, "content": fingerprint(b"four")}
+    assert notes.told() == [("REC_READ_RESP", "writer", LEDGER, found)]
+
+
+def test_a_read_of_the_last_entry_without_a_fence_is_an_ordinary_one(notes: Notes, client: Client) -> None:
+    client.submit("b2", ReadRequest(LEDGER, LAST_ENTRY))
+    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": -1, "bookie": "b2"})]
+
+
+def test_other_requests_pass_unrecorded(notes: Notes, client: Client) -> None:
+    for request in (ReadLacRequest(LEDGER), ForceLedgerRequest(LEDGER)):
+        client.submit("b2", request)
+        client.wire.answer(Code.OK)
+    assert notes.told() == []
+    assert len(client.outcomes) == 2
+
+
+async def test_closing_closes(client: Client) -> None:
+    await client.transport.aclose()
+    assert client.wire.closed == 1
+
+
+# Recoveries and bookies --------------------------------------------------------------------------------------------
+
+
+def test_what_a_recovery_concludes(notes: Notes) -> None:
+    recovery = RecoveryRecorder(notes.recorder, "recoverer")
+    recovery.recovery_started(Versioned(METADATA.with_ensemble(4, ("b0", "b1", "b3")), 6))
+    recovery.entry_decided(LEDGER, 5, Verdict.POSITIVE, ("b1",))
+    recovery.entry_decided(LEDGER, 6, Verdict.NEGATIVE, ("b0", "b3"))
+    recovery.entry_decided(LEDGER, 7, Verdict.UNKNOWN, ())
+    assert notes.told() == [
+        ("REC_START", "recoverer", LEDGER, {"version": 6, "first_entry": 4, "bookies": "b0,b1,b3"}),
+        ("REC_DECIDE", "recoverer", LEDGER, {"entry": 5, "verdict": "positive", "bookies": "b1"}),
+        ("REC_DECIDE", "recoverer", LEDGER, {"entry": 6, "verdict": "negative", "bookies": "b0,b3"}),
+        ("REC_DECIDE", "recoverer", LEDGER, {"entry": 7, "verdict": "unknown", "bookies": ""}),
+    ]
+
+
+def test_what_happens_inside_a_bookie(notes: Notes) -> None:
+    bookie = BookieRecorder(notes.recorder, "b0")
+    bookie.entry_stored(LEDGER, 5, entry(5, b"five", lac=3, length=44), True, "writer")
+    bookie.entry_synced(LEDGER, 5)
+    bookie.lac_advanced(LEDGER, 3)
+    bookie.fence_set(LEDGER, "recoverer", False)
+    bookie.limbo_changed(LEDGER, True)
+    bookie.limbo_changed(LEDGER, False)
+    bookie.ledger_deleted(LEDGER)
+    bookie.entry_lost(LEDGER, 5, "not synced")
+    bookie.crashed(False, "power")
+    bookie.restarted(2, "replayed")
+    stored = {"entry": 5, "content": fingerprint(b"five"), "recovery": True, "source": "writer", "lac": 3, "length": 44}
+    assert notes.told() == [
+        ("BK_STORE", "b0", LEDGER, stored),
+        ("BK_SYNC", "b0", LEDGER, {"entry": 5}),
+        ("BK_LAC", "b0", LEDGER, {"lac": 3}),
+        ("FENCE_SET", "b0", LEDGER, {"source": "recoverer", "durable": False}),
+        ("BK_LIMBO", "b0", LEDGER, {"verdict": "on"}),
+        ("BK_LIMBO", "b0", LEDGER, {"verdict": "off"}),
+        ("BK_GC", "b0", LEDGER, {}),
+        ("BK_LOSS", "b0", LEDGER, {"entry": 5, "detail": "not synced"}),
+        ("BK_CRASH", "b0", -1, {"clean": False, "detail": "power"}),
+        ("BK_RESTART", "b0", -1, {"incarnation": 2, "detail": "replayed"}),
+    ]
+
+
+def test_a_fingerprint_tells_payloads_apart_and_fits_a_signed_long() -> None:
+    prints = {fingerprint(b"%d" % i) for i in range(10_000)}
+    assert len(prints) == 10_000
+    assert all(0 <= value < 1 << 63 for value in prints)
+    assert fingerprint(b"1") == fingerprint(b"%d" % 1)
+
+
+# Applications -----------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Stands in for a ledger's writer: hands out futures and does what it is told."""
+
+    ledger_id = LEDGER
+    metadata = METADATA
+
+    def __init__(self) -> None:
+        self.last_add_pushed = -1
+        self.futures: list[asyncio.Future[int]] = []
+        self.refusal: BookKeeperError | None = None
+        self.close_error: BookKeeperError | None = None
+        self.may_close = asyncio.Event()
+
+    def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
+        if self.refusal is not None:
+            raise self.refusal
+        self.last_add_pushed += 1
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+    async def wait_for_room(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        await self.may_close.wait()
+        if self.close_error is not None:
+            raise self.close_error
+        self.metadata = METADATA.closed(3, 44)
+
+
+def recorded(writer: Writer, notes: Notes) -> RecordedWriter:
+    return RecordedWriter(writer, notes.recorder, "writer", 1)  # type: ignore[arg-type]
+
+
+def app_add(entry_id: int, payload: bytes) -> tuple[str, str, int, dict[str, Any]]:
+    fields = {"incarnation": 1, "entry": entry_id, "content": fingerprint(payload), "size": len(payload)}
+    return ("APP_ADD", "writer", LEDGER, fields)
+
+
+async def test_an_append_and_what_the_application_is_told_of_it(notes: Notes) -> None:
+    writer = Writer()
+    wrapped = recorded(writer, notes)
+    first, second, third = wrapped.append_nowait(b"zero"), wrapped.append_nowait(b""), wrapped.append_nowait(b"two")
+    assert notes.told() == [app_add(0, b"zero"), app_add(1, b""), app_add(2, b"two")]
+    writer.futures[0].set_result(0)
+    writer.futures[1].set_exception(LedgerClosed())
+    third.cancel()
+    assert notes.told() == [], "nobody has been told yet"
+    await asyncio.wait([first, second, third])
+    common = {"incarnation": 1, "entry": 0}
+    assert notes.told() == [
+        ("APP_ACK", "writer", LEDGER, {**common, "content": fingerprint(b"zero"), "durable": True}),
+        ("APP_FAIL", "writer", LEDGER, {**common, "entry": 1, "code": -11}),
+    ]
+    assert isinstance(second.exception(), LedgerClosed)
+    appending = asyncio.create_task(wrapped.append(b"three"))
+    await asyncio.sleep(0)
+    writer.futures[3].set_result(3)
+    assert await appending == 3
+
+
+async def test_a_refused_append_is_no_append(notes: Notes) -> None:
+    writer = Writer()
+    writer.refusal = LedgerClosed()
+    with pytest.raises(LedgerClosed):
+        recorded(writer, notes).append_nowait(b"late")
+    assert notes.told() == []
+
+
+async def test_an_append_that_fails_at_once_is_recorded_under_the_entry_it_would_have_been(notes: Notes) -> None:
+    """A writer that cannot even send the entry takes no id for it; the entry before must not be the one that failed."""
+
+    class Failing(Writer):
+        def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
+            future = super().append_nowait(payload)
+            if self.last_add_pushed == 1:
+                self.last_add_pushed = 0
+                future.set_exception(LedgerClosed())
+            return future
+
+    wrapped = recorded(Failing(), notes)
+    wrapped.append_nowait(b"zero")
+    failed = wrapped.append_nowait(b"one")
+    await asyncio.wait([failed])
+    assert failed.exception() is not None
+    assert [(kind, fields["entry"]) for kind, _, _, fields in notes.told()] == [
+        ("APP_ADD", 0),
+        ("APP_ADD", 1),
+        ("APP_FAIL", 1),
+    ]
+
+
+async def test_a_close_and_its_outcome(notes: Notes) -> None:
+    writer = Writer()
+    wrapped = recorded(writer, notes)
+    writer.may_close.set()
+    writer.close_error = MetadataVersionConflict()
+    with pytest.raises(MetadataVersionConflict):
+        await wrapped.close()
+    assert notes.told() == [
+        ("CLOSE_START", "writer", LEDGER, {}),
+        ("CLOSE_RESULT", "writer", LEDGER, {"code": -17, "last_entry": -1, "length": 0}),
+    ]
+    writer.close_error = None
+    await wrapped.close()
+    assert notes.told()[1] == ("CLOSE_RESULT", "writer", LEDGER, {"code": 0, "last_entry": 3, "length": 44})
+
+
+async def test_a_close_that_is_cancelled_has_no_outcome(notes: Notes) -> None:
+    closing = asyncio.create_task(recorded(Writer(), notes).close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert notes.told() == [("CLOSE_START", "writer", LEDGER, {})]
+
+
+# Against the client itself -----------------------------------------------------------------------------------------
+
+APPLICATION = {Kind.OPEN_START, Kind.OPEN_RESULT, Kind.READ_RESULT, Kind.LAC_ADV}
+
+
+def test_opening_and_reading_as_an_application_sees_it() -> None:
+    ledgers: list[int] = []
+
+    async def work(client: RecordedClient) -> None:
+        writer = await client.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
+        ledgers.append(writer.ledger_id)
+        for payload in (b"zero", b"one"):
+            await writer.append(payload)
+        tail = await client.open_ledger(writer.ledger_id, recover=False)
+        assert await tail.advance() == 0
+        reader = await client.open_ledger(writer.ledger_id)
+        assert [entry.payload async for entry in reader.read_all()] == [b"zero", b"one"]
+        with pytest.raises(ReadFailed):
+            await reader.read(2)
+        with pytest.raises(NoSuchLedger):
+            await client.open_ledger(99)
+
+    async def story(stage: Stage) -> None:
+        await stage.client("client", work).ended()
+
+    quiet = replace(draw_conditions(0), network=NetworkConfig(), metadata=MetadataConfig())
+    events = [event for event in perform(story, conditions=quiet) if event.kind in APPLICATION]
+    (ledger,) = ledgers
+    read = {"code": 0, "lac": 1, "version": 2}
+    assert [(str(e.kind), e.actor, e.ledger, dict(e.fields)) for e in events] == [
+        ("OPEN_START", "client", ledger, {"recovery": False}),
+        (
+            "OPEN_RESULT",
+            "client",
+            ledger,
+            {"recovery": False, "code": 0, "state": "OPEN", "last_entry": -1, "length": 0},
+        ),
+        ("LAC_ADV", "client", ledger, {"lac": 0, "source": "open"}),
+        ("LAC_ADV", "client", ledger, {"lac": 0, "source": "read-lac"}),
+        ("OPEN_START", "client", ledger, {"recovery": True}),
+        (
+            "OPEN_RESULT",
+            "client",
+            ledger,
+            {"recovery": True, "code": 0, "state": "CLOSED", "last_entry": 1, "length": 7},
+        ),
+        ("READ_RESULT", "client", ledger, {"entry": 0, **read, "content": fingerprint(b"zero"), "size": 4}),
+        ("READ_RESULT", "client", ledger, {"entry": 1, **read, "content": fingerprint(b"one"), "size": 3}),
+        ("READ_RESULT", "client", ledger, {"entry": 2, "code": -1, "content": None, "size": 0, "lac": 1, "version": 2}),
+        ("OPEN_START", "client", 99, {"recovery": True}),
+        ("OPEN_RESULT", "client", 99, {"recovery": True, "code": -25, "state": None, "last_entry": -1, "length": 0}),
+    ]
