@@ -17,7 +17,7 @@ from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from bkclient.metadata.base import MetadataStore
 from bkclient.transport.base import BookieTransport
-from scenarios.conditions import draw_conditions
+from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
 from scenarios.recording import BookieRecorder, Recorder, RecordingTransport, RecoveryRecorder
@@ -142,6 +142,28 @@ def test_opens_and_closes_that_return_have_begun(runs: list[Played]) -> None:
 # Recorders change nothing -------------------------------------------------------------------------------------------
 
 
+def make_bookie(world: World, index: int, conditions: Conditions, recorder: Recorder | None) -> BookieHost:
+    name = f"bookie-{index}"
+    storage = MemoryStorage(conditions.storage, MemoryDisk())
+    return BookieHost(world, name, storage=storage, observer=BookieRecorder(recorder, name) if recorder else None)
+
+
+def make_client(world: World, name: str, conditions: Conditions, recorder: Recorder | None) -> BookKeeper:
+    host = world.hosts[name]
+    transport: BookieTransport = SimulatedTransport(world, host, conditions.transport)
+    if recorder is None:
+        store: MetadataStore = SimulatedMetadataStore(world, host)
+        return BookKeeper(store, transport, config=conditions.client, rng=world.rng(name))
+
+    def open_session() -> MetadataStore:
+        return AppliedStore(world.metadata.open_session(), recorder, name)
+
+    store = LearnedStore(SimulatedMetadataStore(world, host, open_session), recorder, name)
+    transport = RecordingTransport(transport, recorder, name, 1)
+    observer = RecoveryRecorder(recorder, name)
+    return BookKeeper(store, transport, config=conditions.client, rng=world.rng(name), observer=observer)
+
+
 def live(seed: int, *, is_recorded: bool) -> list[Any]:
     """A writer in rough weather, and a takeover: what the applications experienced, and when."""
     conditions = draw_conditions(seed)
@@ -153,33 +175,10 @@ def live(seed: int, *, is_recorded: bool) -> list[Any]:
             diary.append((*what, world.loop.time()))
 
         recorder = Recorder(HistoryWriter({}, world.clock_us)) if is_recorded else None
-        bookies = [
-            BookieHost(
-                world,
-                f"bookie-{i}",
-                storage=MemoryStorage(conditions.storage, MemoryDisk()),
-                observer=BookieRecorder(recorder, f"bookie-{i}") if recorder else None,
-            )
-            for i in range(5)
-        ]
-
-        def client(name: str) -> BookKeeper:
-            host = world.hosts[name]
-
-            def open_session() -> MetadataStore:
-                session = world.metadata.open_session()
-                return AppliedStore(session, recorder, name) if recorder else session
-
-            store: MetadataStore = SimulatedMetadataStore(world, host, open_session)
-            transport: BookieTransport = SimulatedTransport(world, host, conditions.transport)
-            if recorder:
-                store = LearnedStore(store, recorder, name)
-                transport = RecordingTransport(transport, recorder, name, 1)
-            observer = RecoveryRecorder(recorder, name) if recorder else None
-            return BookKeeper(store, transport, config=conditions.client, rng=world.rng(name), observer=observer)
+        bookies = [make_bookie(world, i, conditions, recorder) for i in range(5)]
 
         async def write(created: asyncio.Future[int]) -> None:
-            async with client("writer") as bare:
+            async with make_client(world, "writer", conditions, recorder) as bare:
                 writer = await bare.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
                 created.set_result(writer.ledger_id)
                 try:
@@ -189,7 +188,7 @@ def live(seed: int, *, is_recorded: bool) -> list[Any]:
                     note("refused", str(error))
 
         async def take_over(created: asyncio.Future[int]) -> None:
-            async with client("recoverer") as bare:
+            async with make_client(world, "recoverer", conditions, recorder) as bare:
                 reader = await bare.open_ledger(await created)
                 note("closed", reader.metadata.last_entry_id, reader.length)
                 async for entry in reader:
