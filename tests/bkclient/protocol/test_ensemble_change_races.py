@@ -209,3 +209,20 @@ def test_a_fenced_writer_closes_over_recovery_at_its_own_end() -> None:
     assert writer.failed == [(1, Code.LEDGER_FENCED)]
     assert writer.closed == [None]
     assert (writer.store.metadata.last_entry_id, writer.store.metadata.length) == (0, 4)
+
+
+@pytest.mark.rule("W-56")
+@pytest.mark.rule("API-19")
+def test_a_change_that_fails_after_the_client_was_closed_does_not_close_the_ledger() -> None:
+    writer = Writer((3, 3, 2), "abc", spares="d")
+    writer.append()
+    writer.timeout("0b")
+    writer.answer("0a", Code.CLIENT_CLOSED)
+    change = writer.updates.pop()
+
+    change.on_error(MetadataStoreError("down"))
+    writer.machine.on_update_done(change)
+
+    assert writer.failed == [(0, Code.CLIENT_CLOSED)]
+    assert writer.updates == []
+    assert writer.machine.refusal().code is Code.CLIENT_CLOSED
