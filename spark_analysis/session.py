@@ -93,7 +93,9 @@ def _settings(master: str, scratch: Path, log_configuration: Path) -> dict[str, 
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.adaptive.enabled": "true",
+        # Everything is partitioned by history before the first question, so plans have nothing to adapt to; and the
+        # union of all questions has a hundred stages, each of which would be planned anew.
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
