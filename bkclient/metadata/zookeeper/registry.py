@@ -75,8 +75,14 @@ class Bookies:
         return sets, sets
 
     async def address(self, bookie_id: BookieId) -> BookieAddress:
-        """Where the bookie listens, or did when this session last asked."""
+        """Where the bookie listens, or did when this session last asked.
+
+        While ZooKeeper is away, what it said last is the best there is, and bookies can be connected to without it.
+        """
         check_bookie_id(bookie_id)
+        remembered = self._last_addresses.get(bookie_id)
+        if remembered is not None and not self._session.is_connected:
+            return remembered
         for directory in self.directories:
             try:
                 data, _ = await self._session.get(f"{directory}/{bookie_id}")

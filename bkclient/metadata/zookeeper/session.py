@@ -103,6 +103,11 @@ class ZooKeeperSession:
             raise
         return session
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection stands as far as is known here; false from the loss of one to the next."""
+        return self._connected.is_set() and not self._is_closed
+
     def check_open(self, *, ledger_id: int | None = None) -> None:
         """:class:`~bkclient.errors.ClientClosed` after :meth:`aclose`."""
         if self._is_closed:

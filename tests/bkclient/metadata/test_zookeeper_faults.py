@@ -261,6 +261,18 @@ class TestLostConnections:
         server.start()
         assert await reading == created
 
+    async def test_a_bookie_seen_before_is_found_while_the_service_is_away(
+        self, connect: Connect, server: ZooKeeperServer
+    ) -> None:
+        store = await connect(session_timeout_s=10)
+        await store.register_bookie("bookie-1", ADDRESS)
+        assert await store.bookie_address("bookie-1") == ADDRESS
+        server.stop()
+        while store._session.is_connected:  # noqa: ASYNC110 - the library tells in its own time
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(1):
+            assert await store.bookie_address("bookie-1") == ADDRESS
+
     @pytest.mark.rule("API-6")
     @pytest.mark.parametrize("was_carried_out", [True, False])
     async def test_a_creation_that_was_in_flight_is_repeated_and_recognised(
