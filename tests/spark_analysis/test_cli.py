@@ -1,0 +1,125 @@
+"""``bk-verify``: what it prints and how it exits. Run in this process, so that it finds the session that is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from simbookie.java import JavaNotFoundError
+from spark_analysis import cli
+from spark_analysis.cli import app
+from spark_analysis.invariants import INVARIANTS
+from tests.spark_analysis.recorded import bystander, record
+from tests.spark_analysis.test_verify import truncated, truncating
+
+pytestmark = pytest.mark.timeout(600)
+
+ONE = ("--invariant", "nolactruncation")
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    """Exit status, standard output, and standard error."""
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+# Without Spark -------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_names_every_invariant_with_its_statement() -> None:
+    code, out, _ = run("--list")
+    assert code == 0
+    lines = out.splitlines()
+    assert len(lines) == len(INVARIANTS)
+    for line, invariant in zip(lines, INVARIANTS, strict=True):
+        assert line.startswith(invariant.name)
+        assert line.endswith(invariant.statement)
+
+
+def test_the_list_is_json_where_that_is_asked_for() -> None:
+    code, out, _ = run("--list", "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "invariants": [
+            {"name": invariant.name, "statement": invariant.statement, "formula": invariant.formula}
+            for invariant in INVARIANTS
+        ]
+    }
+
+
+def test_unusable_arguments_exit_with_2_and_a_reason(tmp_path: Path) -> None:
+    for arguments, reason in (
+        ((), "name a folder of histories"),
+        ((tmp_path / "nowhere",), "no such folder or file"),
+        ((tmp_path, "--invariant", "Nonsense"), "there is no invariant Nonsense; there are NoLacTruncation"),
+        ((tmp_path, "--max-witnesses", -1), "max-witnesses"),
+        ((tmp_path, "--colour"), "colour"),
+    ):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        assert reason in err
+
+
+def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java(_master: str) -> SparkSession:
+        raise JavaNotFoundError("no Java anywhere")
+
+    record(tmp_path / "good.bkh", bystander())
+    monkeypatch.setattr(cli, "open_session", no_java)
+    code, _, err = run(tmp_path)
+    assert code == 2
+    assert err == "bk-verify: no Java anywhere\n"
+
+
+# With Spark ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_folder_without_histories_is_unusable(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path)
+    assert (code, out) == (2, "")
+    assert "holds no history" in err
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_clean_history_exits_with_0(tmp_path: Path) -> None:
+    code, out, err = run(record(tmp_path / "good.bkh", bystander()), *ONE, "--json")
+    assert (code, err) == (0, "")
+    shown = json.loads(out)
+    assert (shown["histories"], shown["rejected"], shown["violations"]) == (1, [], [])
+    (invariant,) = shown["invariants"]
+    assert (invariant["name"], invariant["checked"], invariant["holds"]) == ("NoLacTruncation", 1, 1)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_violation_exits_with_1_even_beside_an_unusable_file(tmp_path: Path) -> None:
+    record(tmp_path / "bad.bkh", truncating(7))
+    truncated(tmp_path / "torn.bkh")
+    code, out, _ = run(tmp_path, *ONE)
+    assert code == 1
+    assert "NoLacTruncation" in out
+    assert "bad.bkh" in out
+    assert "entry 1 was acknowledged" in out
+    assert "torn.bkh" in out
+    assert "truncated" in out
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_an_unusable_file_exits_with_2_and_the_others_are_judged(tmp_path: Path) -> None:
+    record(tmp_path / "good.bkh", bystander())
+    truncated(tmp_path / "torn.bkh")
+    code, out, err = run(tmp_path, *ONE, "--json")
+    assert code == 2
+    shown = json.loads(out)
+    assert [entry["file"] for entry in shown["rejected"]] == ["torn.bkh"]
+    assert shown["invariants"][0]["holds"] == 1
+    assert "torn.bkh" in err
