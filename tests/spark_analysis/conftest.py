@@ -1,14 +1,19 @@
-"""One Spark session for all tests of a process."""
+"""One Spark session for all tests of a process, and one verification that most of them look at, since that is what costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from scenarios.model import RunResult
 from simbookie.java import JavaRuntime
+from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
 from spark_analysis.session import open_session
+from tests.spark_analysis.plants import HONEST, NEAR_MISSES, PLANTS, honest_life
+from tests.spark_analysis.recorded import bystander, record, record_runs
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +22,34 @@ def spark(java: JavaRuntime) -> Iterator[SparkSession]:
     session = open_session("local[2]", app_name="bk-verify-tests", java=java)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to which the fixtures below add, each below a folder of its own."""
+    return tmp_path_factory.mktemp("histories")
+
+
+@pytest.fixture(scope="session")
+def runs(histories: Path) -> dict[str, RunResult]:
+    """What the online checker made of the recorded runs, by the names of their histories."""
+    return {f"runs/{Path(result.path).name}": result for result in record_runs(histories / "runs")}
+
+
+@pytest.fixture(scope="session")
+def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult]) -> Verdict:
+    """Spark's verdict on all plants, near misses, an honest life and the recorded runs, by all invariants."""
+    for seed, plant in enumerate((*PLANTS, *NEAR_MISSES)):
+        record(histories / plant.file, plant.story, bystander(), scenario=plant.invariant, seed=seed)
+    record(histories / HONEST, honest_life(), bystander())
+    return verify(spark, histories)
+
+
+@pytest.fixture(scope="session")
+def accused(verdict: Verdict) -> dict[str, dict[str, WitnessedViolation]]:
+    """What was found in each history that anything was found in, by the names of invariants."""
+    found: dict[str, dict[str, WitnessedViolation]] = {}
+    for violation in verdict.violations:
+        assert violation.invariant not in found.setdefault(violation.history, {}), "one ledger of each is accused"
+        found[violation.history][violation.invariant] = violation
+    return found

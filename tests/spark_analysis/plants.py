@@ -12,7 +12,10 @@ from typing import Final
 from scenarios.history import Kind
 from tests.scenarios.stories import DENIED, FENCED, NO_LEDGER, TIMEOUT, Story
 
-__all__ = ["NEAR_MISSES", "PLANTS", "Plant", "honest_life"]
+__all__ = ["HONEST", "NEAR_MISSES", "PLANTS", "Plant", "honest_life"]
+
+#: The history of :func:`honest_life`.
+HONEST: Final = "plants/honest.bkh"
 
 _PLANTS: Final[list[Plant]] = []
 _NEAR_MISSES: Final[list[Plant]] = []
@@ -30,7 +33,7 @@ class Plant:
 
     @property
     def file(self) -> str:
-        return f"{self.invariant}/{self.name}.bkh"
+        return f"plants/{self.invariant}/{self.name}.bkh"
 
 
 def _open(sizes: str = "3/3/2", entries: int = 2) -> Story:

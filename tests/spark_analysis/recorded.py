@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from scenarios.history import Event, HistoryWriter
+from scenarios.model import RunResult
+from scenarios.runner import run_scenario
 from tests.scenarios.stories import Story
 
-__all__ = ["bystander", "record"]
+__all__ = ["HARMED", "HARMLESS", "SHIPPED", "bystander", "record", "record_runs", "truncated", "truncating"]
+
+#: Scenario, seed and mutant of recorded runs. In these seeds the defects do harm, and not only break a rule of procedure that
+#: the online checker alone knows.
+HARMED: Final = (
+    *(("lost-fence", seed, "recovery-reads-do-not-fence") for seed in (0, 2, 8)),
+    *(("bookie-crash", seed, "recovery-starts-below-last-fragment") for seed in (0, 4, 8)),
+)
+SHIPPED: Final = (
+    *((scenario, seed, None) for scenario, seed, _ in HARMED),
+    ("calm-writes", 1, None),
+    ("dead-writer", 1, None),
+    ("zombie-writer", 1, None),
+)
+#: A defect that finds nothing to break.
+HARMLESS: Final = (("calm-writes", 1, "recovery-reads-do-not-fence"),)
+
+
+def record_runs(folder: Path) -> list[RunResult]:
+    """Record all these runs in ``folder``."""
+    return [
+        run_scenario(name, seed, mutant=mutant, record=folder) for name, seed, mutant in (*HARMED, *SHIPPED, *HARMLESS)
+    ]
 
 
 def record(path: Path, *stories: Story, scenario: str = "story", seed: int = 0, events: Iterable[Event] = ()) -> Path:
@@ -28,4 +53,20 @@ def bystander(ledger: int = 8) -> Story:
     story.create()
     story.write_all(0, 1)
     story.close(1)
+    return story
+
+
+def truncated(path: Path) -> Path:
+    """A history of which the end is missing."""
+    record(path, bystander())
+    path.write_bytes(path.read_bytes()[:-50])
+    return path
+
+
+def truncating(ledger: int) -> Story:
+    """A ledger closed below what was acknowledged."""
+    story = Story(ledger=ledger)
+    story.create()
+    story.write_all(0, 1)
+    story.close(0)
     return story

@@ -13,8 +13,7 @@ from simbookie.java import JavaNotFoundError
 from spark_analysis import cli
 from spark_analysis.cli import app
 from spark_analysis.invariants import INVARIANTS
-from tests.spark_analysis.recorded import bystander, record
-from tests.spark_analysis.test_verify import truncated, truncating
+from tests.spark_analysis.recorded import bystander, record, truncated, truncating
 
 pytestmark = pytest.mark.timeout(600)
 
