@@ -435,12 +435,13 @@ def acknowledged_on_the_answer_of_a_bookie_outside_the_write_set(story: Story) -
     story.write(0, "b1", "b2")
 
 
-@plant("AckHasQuorum", "instead of 2: [b0]")
+@plant("AckHasQuorum", "instead of 2: [b0]", "EnsembleChangeAboveAcks")
 def acknowledged_on_bookies_that_are_not_stored_yet(story: Story) -> None:
     story.send(2, "b0", "b3", "b4", lac=1)
     story.store(2, "b0", "b3", "b4")
     story.answer(2, "b0", "b3", "b4")
     story.ack(2)
+    story.change(2, "b0", "b3", "b4")
 
 
 @plant("AckHasQuorum", "instead of 2: [b0]")
@@ -481,7 +482,7 @@ def closed_with_an_entry_on_one_bookie(story: Story) -> None:
     story.close(2, "r0")
 
 
-@plant("ClosedAtQuorum", "but only 2 entries up to it were ever sent or stored", "LacHonest")
+@plant("ClosedAtQuorum", "closed after entry 2 (event ", "LacHonest")
 def closed_after_an_entry_that_nobody_sent(story: Story) -> None:
     story.close(2, "r0")
 

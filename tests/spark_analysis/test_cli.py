@@ -65,7 +65,7 @@ def test_unusable_arguments_exit_with_2_and_a_reason(tmp_path: Path) -> None:
 
 
 def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_java(_master: str) -> SparkSession:
+    def no_java(*_: object, **_options: object) -> SparkSession:
         raise JavaNotFoundError("no Java anywhere")
 
     record(tmp_path / "good.bkh", bystander())
