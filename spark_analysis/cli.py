@@ -14,8 +14,9 @@ from rich.console import Console
 from simbookie.java import JavaNotFoundError
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.verify import MAX_WITNESSES_DEFAULT, NoHistoriesError, Verdict, verify
-from spark_analysis.report import rejected_table, verdict_table, witness_table
+from spark_analysis.report import rejected_table, verdict_table, witness_list
 from spark_analysis.session import LOCAL_MASTER, open_session
+from spark_analysis.source import find_histories
 
 __all__ = ["app", "main"]
 
@@ -46,10 +47,18 @@ def _print_verdict(verdict: Verdict) -> None:
     console = Console()
     console.print(verdict_table(verdict))
     if verdict.violations:
-        console.print(witness_table(verdict))
+        console.print(witness_list(verdict))
     if verdict.rejected:
         console.print(rejected_table(verdict))
     console.print(f"{verdict.seconds:.1f} s in Spark")
+
+
+def _report_rejected(verdict: Verdict) -> None:
+    for rejected in verdict.rejected:
+        typer.echo(f"bk-verify: {rejected.file}: {rejected.problem}", err=True)
+    unnamed = verdict.rejected_files - len(verdict.rejected)
+    if unnamed:
+        typer.echo(f"bk-verify: {unnamed} more files are not usable", err=True)
 
 
 @app.command(
@@ -96,7 +105,8 @@ def verify_histories(
     status = Console(stderr=True).status("verifying ...") if sys.stderr.isatty() else nullcontext()
     try:
         with status:
-            verdict = verify(open_session(master), folder, invariants=chosen, max_witnesses=max_witnesses)
+            session = open_session(master, input_bytes=sum(file.size for file in find_histories(folder)))
+            verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
     except (NoHistoriesError, JavaNotFoundError) as error:
         _fail(str(error))
     if as_json:
@@ -105,9 +115,8 @@ def verify_histories(
         _print_verdict(verdict)
     if not verdict.is_clean:
         raise typer.Exit(EXIT_VIOLATED)
-    if verdict.rejected:
-        for rejected in verdict.rejected:
-            typer.echo(f"bk-verify: {rejected.file}: {rejected.problem}", err=True)
+    if verdict.rejected_files:
+        _report_rejected(verdict)
         raise typer.Exit(EXIT_UNUSABLE)
 
 

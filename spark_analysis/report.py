@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from spark_analysis.jobs.verify import Verdict
 
-__all__ = ["rejected_table", "verdict_table", "witness_table"]
+__all__ = ["rejected_table", "verdict_table", "witness_list"]
 
 
 def verdict_table(verdict: Verdict) -> Table:
-    """Invariant x histories x violations."""
+    """How each invariant fared, in ledgers."""
     table = Table(title=f"{verdict.histories:,} histories, {verdict.ledgers:,} ledgers, {verdict.events:,} events")
     table.title_justify = "left"
-    table.add_column("invariant")
-    for name in ("histories", "ledgers checked", "hold", "violated", "unknown"):
-        table.add_column(name, justify="right")
+    table.add_column("invariant", no_wrap=True)
+    for name in ("checked", "holds", "violated", "unknown"):
+        table.add_column(name, justify="right", no_wrap=True)
     for invariant in verdict.invariants:
         violated = f"[red]{invariant.violated:,}[/red]" if invariant.violated else "0"
         table.add_row(
-            invariant.name,
-            f"{verdict.histories:,}",
-            f"{invariant.checked:,}",
-            f"{invariant.holds:,}",
-            violated,
-            f"{invariant.unknown:,}",
+            invariant.name, f"{invariant.checked:,}", f"{invariant.holds:,}", violated, f"{invariant.unknown:,}"
         )
     return table
 
 
-def witness_table(verdict: Verdict) -> Table:
-    """The broken ledgers, each with what shows it."""
-    table = Table("invariant", "history", "ledger", "witness", title="Violations", title_justify="left")
+def witness_list(verdict: Verdict) -> Group:
+    """The broken ledgers, each with what is wrong and the events that show it."""
+    blocks: list[Text] = []
     for violation in verdict.violations:
-        table.add_row(violation.invariant, violation.history, str(violation.ledger), violation.witness)
-    return table
+        where = f"{violation.history}, ledger {violation.ledger}"
+        told = Text.assemble((violation.invariant, "bold red"), f"  {where}\n  {violation.witness}")
+        for event in violation.evidence:
+            told.append(f"\n    {event}", style="dim")
+        blocks.append(told)
+    return Group(*blocks)
 
 
 def rejected_table(verdict: Verdict) -> Table:
     """The files that could not be used, each with what is wrong."""
-    table = Table("file", "problem", title="Not usable as histories", title_justify="left")
+    table = Table(
+        "file", "problem", title=f"{verdict.rejected_files:,} files not usable as histories", title_justify="left"
+    )
     for rejected in verdict.rejected:
-        table.add_row(rejected.file, rejected.problem)
+        table.add_row(Text(rejected.file), Text(rejected.problem))
     return table

@@ -77,10 +77,11 @@ TABLE_SCHEMA: Final = StructType(
     ]
 )
 
-#: What an invariant says of one ledger of one history. Without a witness: the premise is there. With a witness: what is
-#: wrong, from which event on, and the numbers of the events that show it.
+#: What an invariant says of one ledger of one history: that it holds, or, with a witness, what is wrong, from which event on,
+#: and the numbers of the events that show it.
 FINDING_SCHEMA: Final = StructType(
     [
+        StructField("invariant", StringType()),
         StructField("history", StringType()),
         StructField("ledger", LongType()),
         StructField("seq", LongType()),

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -23,9 +23,15 @@ from pyspark.sql import SparkSession
 
 from simbookie.java import JavaRuntime, find_java
 
-__all__ = ["LOCAL_MASTER", "open_session"]
+__all__ = ["LOCAL_MASTER", "QUICK_BYTES", "open_session"]
 
 LOCAL_MASTER: Final = "local[*]"
+
+#: Up to about 5 million events.
+QUICK_BYTES: Final = 150 * 1024 * 1024
+
+_JAVA_OPTIONS: Final = ("-XX:+UseParallelGC",)
+_QUICK_COMPILATION: Final = "-XX:TieredStopAtLevel=1"
 
 _LOG_CONFIGURATION: Final = """\
 status = error
@@ -60,10 +66,13 @@ def open_session(
     app_name: str = "bk-verify",
     log_level: str = "error",
     java: JavaRuntime | None = None,
+    input_bytes: int = 0,
 ) -> SparkSession:
     """The session of this process, started at ``master`` if there is none yet.
 
-    ``java`` is the runtime to start it with, by default the one that :func:`simbookie.java.find_java` finds; raises
+    ``input_bytes`` is about how much is going to be read: up to :data:`QUICK_BYTES` the JVM compiles quickly and not well,
+    because compiling well would take longer than the whole job. ``java`` is the runtime to start it with, by default the one
+    that :func:`simbookie.java.find_java` finds; raises
     :class:`simbookie.java.JavaNotFoundError` if there is none.
     """
     running = SparkSession.getActiveSession()
@@ -75,17 +84,18 @@ def open_session(
     log_configuration = scratch / "log4j2.properties"
     log_configuration.write_text(_LOG_CONFIGURATION.format(level=log_level))
     builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in _settings(master, scratch, log_configuration).items():
+    java_options = [*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={log_configuration.as_uri()}"]
+    if input_bytes <= QUICK_BYTES:
+        java_options.append(_QUICK_COMPILATION)
+    for name, value in _settings(master, scratch, java_options).items():
         builder = builder.config(name, value)
     with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=sys.executable):
         return builder.getOrCreate()
 
 
-def _settings(master: str, scratch: Path, log_configuration: Path) -> dict[str, str]:
+def _settings(master: str, scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     settings = {
-        "spark.driver.extraJavaOptions": (
-            f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log_configuration.as_uri()}"
-        ),
+        "spark.driver.extraJavaOptions": " ".join(java_options),
         # Dozens of small hash tables and sorts at a time: each takes at least a page.
         "spark.buffer.pageSize": "1m",
         "spark.ui.enabled": "false",
@@ -96,8 +106,6 @@ def _settings(master: str, scratch: Path, log_configuration: Path) -> dict[str, 
         # Everything is partitioned by history before the first question, so plans have nothing to adapt to; and the
         # union of all questions has a hundred stages, each of which would be planned anew.
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.requireAllClusterKeysForCoPartition": "false",
-        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
     }
     if master.startswith("local"):

@@ -8,7 +8,7 @@ from typing import Final
 from spark_analysis.invariants.ack_has_quorum import ACK_HAS_QUORUM
 from spark_analysis.invariants.acked_readable import ACKED_READABLE
 from spark_analysis.invariants.acks_in_order import ACKS_IN_ORDER
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import CheckClass, Invariant, judge
 from spark_analysis.invariants.closed_at_quorum import CLOSED_AT_QUORUM
 from spark_analysis.invariants.ensemble_change_above_acks import ENSEMBLE_CHANGE_ABOVE_ACKS
 from spark_analysis.invariants.fenced_stays_fenced import FENCED_STAYS_FENCED
@@ -20,7 +20,7 @@ from spark_analysis.invariants.recoveries_agree import RECOVERIES_AGREE
 from spark_analysis.invariants.recovery_reads import RECOVERY_READS
 from spark_analysis.invariants.replicas_agree import REPLICAS_AGREE
 
-__all__ = ["INVARIANTS", "CheckClass", "Invariant", "select"]
+__all__ = ["INVARIANTS", "CheckClass", "Invariant", "judge", "select"]
 
 #: All invariants, the most important first.
 INVARIANTS: Final[tuple[Invariant, ...]] = (

@@ -16,26 +16,25 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import LEDGER_KEY, CheckClass, Invariant, first_per_ledger, join_small, tell
-from spark_analysis.invariants.relations import (
-    ENTRY_COLUMNS,
-    ENTRY_KEY,
-    ENTRY_KINDS,
-    LEDGER_COLUMNS,
-    LEDGER_KINDS,
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import (
+    LEDGER_KEY,
     ensemble_of,
-    entries,
     is_in_write_set,
-    ledgers,
+    join_small,
+    observed,
+    tell,
 )
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["ACK_HAS_QUORUM"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
+def _observe(facts: Facts) -> DataFrame:
     entry, ack = sf.col("entry"), sf.col("ack_seq")
-    acked = entries(events).filter(ack.isNotNull()).select(*ENTRY_KEY, "ack_seq", "copies")
-    open_ledgers = ledgers(events).filter(sf.size("placements") > 0)
+    acked = facts.entries.filter(ack.isNotNull())
+    open_ledgers = facts.ledgers.filter(sf.size("placements") > 0)
     known = sf.filter(sf.array_sort("placements"), lambda placement: placement["seq"] < ack)
     placed = join_small(acked, open_ledgers, on=LEDGER_KEY, how="inner").withColumn(
         "ensemble", ensemble_of(sf.try_element_at(known, sf.lit(-1))["fragments"], entry)
@@ -59,7 +58,7 @@ def _findings(events: DataFrame) -> DataFrame:
         sf.col("ack_quorum_size"),
         sf.array_join("bookies", ", "),
     )
-    return first_per_ledger(judged, finding)
+    return observed(judged, finding)
 
 
 ACK_HAS_QUORUM: Final = Invariant(
@@ -69,5 +68,5 @@ ACK_HAS_QUORUM: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
-    findings=_findings,
+    observe=_observe,
 )

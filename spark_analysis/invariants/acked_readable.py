@@ -18,14 +18,16 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant, first_per_ledger, tell
-from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS, owed_entries
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS
 
 __all__ = ["ACKED_READABLE"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
-    owed = owed_entries(events)
+def _observe(facts: Facts) -> DataFrame:
+    owed = facts.owed_entries
     entry, ack, quorum = sf.col("entry"), sf.col("durable_seq"), sf.col("ack_quorum_size")
     is_owed = ack.isNotNull() & (entry <= sf.col("last_entry"))
     closed = sf.col("closed.seq")
@@ -60,7 +62,7 @@ def _findings(events: DataFrame) -> DataFrame:
         sf.col("read_first"),
         sf.col("read_last"),
     )
-    return first_per_ledger(owed, gone, denied, altered)
+    return observed(owed, gone, denied, altered)
 
 
 ACKED_READABLE: Final = Invariant(
@@ -70,5 +72,5 @@ ACKED_READABLE: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=REPLICATION_KINDS,
     columns=REPLICATION_COLUMNS,
-    findings=_findings,
+    observe=_observe,
 )

@@ -7,31 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import LEDGER_KEY, CheckClass, Invariant, first_per_ledger, tell
-from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KEY, ENTRY_KINDS, entries
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import is_true, observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["ACKS_IN_ORDER"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
-    upwards = Window.partitionBy(*LEDGER_KEY).orderBy("entry")
-    entry, ack = sf.col("entry"), sf.col("ack_seq")
-    acked = (
-        entries(events)
-        .filter(ack.isNotNull())
-        .select(
-            *ENTRY_KEY,
-            "acks",
-            "ack_seq",
-            sf.coalesce(sf.lag("entry").over(upwards), sf.lit(-1)).alias("entry_below"),
-            sf.lag("ack_seq").over(upwards).alias("ack_below"),
-        )
-    )
+def _observe(facts: Facts) -> DataFrame:
+    entry, ack, ack_below = sf.col("entry"), sf.col("ack_seq"), sf.col("ack_below")
+    is_next = (entry == 0) | (is_true(sf.col("entry_below") == entry - 1) & ack_below.isNotNull())
     gap = tell(
-        sf.col("entry_below") != entry - 1,
+        ~is_next,
         ack,
         [ack],
         "entry %d was acknowledged (event %d), entry %d never was",
@@ -40,14 +31,14 @@ def _findings(events: DataFrame) -> DataFrame:
         entry - 1,
     )
     swap = tell(
-        sf.col("ack_below") > ack,
-        sf.col("ack_below"),
-        [ack, sf.col("ack_below")],
+        is_next & (ack_below > ack),
+        ack_below,
+        [ack, ack_below],
         "entry %d was acknowledged (event %d) before entry %d (event %d)",
         entry,
         ack,
-        sf.col("entry_below"),
-        sf.col("ack_below"),
+        entry - 1,
+        ack_below,
     )
     repeat = tell(
         sf.col("acks") > 1,
@@ -58,15 +49,15 @@ def _findings(events: DataFrame) -> DataFrame:
         sf.col("acks"),
         ack,
     )
-    return first_per_ledger(acked, gap, swap, repeat)
+    return observed(facts.entries.filter(ack.isNotNull()), gap, swap, repeat)
 
 
 ACKS_IN_ORDER: Final = Invariant(
     name="AcksInOrder",
     statement="Entries are acknowledged in the order of their ids, each once, from 0 on.",
     formula="A3",
-    check_class=CheckClass.JOINED,
-    kinds=ENTRY_KINDS,
-    columns=ENTRY_COLUMNS,
-    findings=_findings,
+    check_class=CheckClass.ONE_PASS,
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
+    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
+    observe=_observe,
 )

@@ -11,20 +11,16 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import (
-    LEDGER_KEY,
-    CheckClass,
-    Invariant,
-    first_per_ledger,
-    tell,
-)
-from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS, owed_entries
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS
 
 __all__ = ["CLOSED_AT_QUORUM"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
-    owed = owed_entries(events).filter("is_recorded")
+def _observe(facts: Facts) -> DataFrame:
+    owed = facts.owed_entries.filter("is_recorded")
     entry, end, closed = sf.col("entry"), sf.col("last_entry"), sf.col("closed.seq")
     holders, losses, quorum = sf.col("holders"), sf.col("losses"), sf.col("ack_quorum_size")
     too_few = tell(
@@ -38,26 +34,22 @@ def _findings(events: DataFrame) -> DataFrame:
         losses,
         closed,
     )
-    ledgers = (
-        owed.withColumn("finding", too_few)
-        .groupBy(*LEDGER_KEY)
-        .agg(
-            sf.array_min(sf.collect_list("finding")).alias("finding"),
-            sf.count_if((entry >= 0) & (entry <= end)).alias("known"),
-            sf.max(end).alias("end"),
-            sf.max(closed).alias("closed_seq"),
-        )
+    below, above = sf.coalesce("entry_below", sf.lit(-1)), sf.coalesce("entry_above", end + 1)
+    missing = (
+        sf.when(entry.isNull() & (end >= 0), sf.lit(0))
+        .when((entry <= end) & (below < entry - 1), entry - 1)
+        .when((entry < end) & (above > entry + 1), entry + 1)
     )
     unheard = tell(
-        sf.col("known") < sf.col("end") + 1,
-        sf.col("closed_seq"),
-        [sf.col("closed_seq")],
-        "closed after entry %d (event %d), but only %d entries up to it were ever sent or stored",
-        sf.col("end"),
-        sf.col("closed_seq"),
-        sf.col("known"),
+        missing.isNotNull(),
+        closed,
+        [closed],
+        "closed after entry %d (event %d), but entry %d was never sent nor stored",
+        end,
+        closed,
+        missing,
     )
-    return first_per_ledger(ledgers, sf.col("finding"), unheard)
+    return observed(owed, too_few, unheard)
 
 
 CLOSED_AT_QUORUM: Final = Invariant(
@@ -67,5 +59,5 @@ CLOSED_AT_QUORUM: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=REPLICATION_KINDS,
     columns=REPLICATION_COLUMNS,
-    findings=_findings,
+    observe=_observe,
 )

@@ -13,32 +13,25 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import LEDGER_KEY, CheckClass, Invariant, first_per_ledger, join_small, tell
-from spark_analysis.invariants.relations import (
-    ENTRY_COLUMNS,
-    ENTRY_KEY,
-    ENTRY_KINDS,
-    LEDGER_COLUMNS,
-    LEDGER_KINDS,
-    entries,
-    ledgers,
-)
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["ENSEMBLE_CHANGE_ABOVE_ACKS"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
+def _observe(facts: Facts) -> DataFrame:
     entry, ack = sf.col("entry"), sf.col("ack_seq")
     changes = sf.filter("placements", lambda placement: placement["cause"] == "ensemble")
-    changed = ledgers(events).select(*LEDGER_KEY, changes.alias("changes")).filter(sf.size("changes") > 0)
-    acked = entries(events).filter(ack.isNotNull()).select(*ENTRY_KEY, "ack_seq")
+    changed = facts.ledgers.withColumn("changes", changes).filter(sf.size("changes") > 0)
     recovering = sf.filter(
         "changes",
         lambda change: (
             (change["seq"] > ack) & (entry >= sf.try_element_at(change["fragments"], sf.lit(-1))["first_entry"])
         ),
     )
-    judged = join_small(changed, acked, on=LEDGER_KEY, how="left").withColumn("recovering", recovering)
+    judged = join_small(changed, facts.entries, on=LEDGER_KEY, how="left").withColumn("recovering", recovering)
     change_seq = sf.array_min(sf.transform("recovering", lambda change: change["seq"]))
     finding = tell(
         sf.size("recovering") > 0,
@@ -49,7 +42,7 @@ def _findings(events: DataFrame) -> DataFrame:
         ack,
         change_seq,
     )
-    return first_per_ledger(judged, finding)
+    return observed(judged, finding)
 
 
 ENSEMBLE_CHANGE_ABOVE_ACKS: Final = Invariant(
@@ -59,5 +52,5 @@ ENSEMBLE_CHANGE_ABOVE_ACKS: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
-    findings=_findings,
+    observe=_observe,
 )

@@ -14,33 +14,26 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import (
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
-    CheckClass,
-    Invariant,
-    first_per_ledger,
-    is_kind,
-    join_small,
-    tell,
-)
-from spark_analysis.invariants.relations import (
-    ENTRY_COLUMNS,
-    ENTRY_KINDS,
-    LEDGER_COLUMNS,
-    LEDGER_KINDS,
     OK,
-    entries,
     is_applied_write,
     is_closed,
-    rare_events,
+    is_kind,
+    join_small,
+    observed,
+    tell,
 )
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["FENCED_STAYS_FENCED"]
 
 _LEDGER_FENCED: Final = -101
 
 
-def _turning_points(events: DataFrame) -> DataFrame:
+def _turning_points(facts: Facts) -> DataFrame:
     """Per ledger: when its writer was ``told``, where and when it was closed (``close``), when each bookie was fenced."""
     is_told = (is_kind(Kind.APP_FAIL) & (sf.col("code") == _LEDGER_FENCED)) | (
         is_kind(Kind.CLOSE_RESULT) & (sf.col("code") == OK)
@@ -48,8 +41,7 @@ def _turning_points(events: DataFrame) -> DataFrame:
     is_fence = is_kind(Kind.FENCE_SET) & sf.col("durable")
     is_close = is_applied_write() & is_closed()
     return (
-        rare_events(events)
-        .filter(is_told | is_fence | is_close)
+        facts.rare_events.filter(is_told | is_fence | is_close)
         .groupBy(*LEDGER_KEY)
         .agg(
             sf.min(sf.when(is_told, sf.col("seq"))).alias("told"),
@@ -59,10 +51,8 @@ def _turning_points(events: DataFrame) -> DataFrame:
     )
 
 
-def _findings(events: DataFrame) -> DataFrame:
-    stored = sf.filter("copies", lambda copy: copy["ordinary_seq"].isNotNull())
-    known = entries(events).select(*LEDGER_KEY, "entry", "ack_seq", "durable_seq", stored.alias("stored"))
-    judged = join_small(_turning_points(events), known, on=LEDGER_KEY, how="left")
+def _observe(facts: Facts) -> DataFrame:
+    judged = join_small(_turning_points(facts), facts.entries, on=LEDGER_KEY, how="left")
     entry, ack, durable, told = sf.col("entry"), sf.col("ack_seq"), sf.col("durable_seq"), sf.col("told")
     ack_after_end = tell(
         ack > told,
@@ -85,7 +75,7 @@ def _findings(events: DataFrame) -> DataFrame:
         durable,
     )
     intruding = sf.filter(
-        "stored",
+        "copies",
         lambda copy: sf.exists(
             "fences", lambda fence: (fence["bookie"] == copy["bookie"]) & (fence["seq"] < copy["ordinary_seq"])
         ),
@@ -104,7 +94,7 @@ def _findings(events: DataFrame) -> DataFrame:
         entry,
         intruder["ordinary_seq"],
     )
-    return first_per_ledger(with_stores, ack_after_end, above_the_end, store_after_fence)
+    return observed(with_stores, ack_after_end, above_the_end, store_after_fence)
 
 
 FENCED_STAYS_FENCED: Final = Invariant(
@@ -114,5 +104,5 @@ FENCED_STAYS_FENCED: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.APP_FAIL, Kind.CLOSE_RESULT, Kind.FENCE_SET),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
-    findings=_findings,
+    observe=_observe,
 )

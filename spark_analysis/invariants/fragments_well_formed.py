@@ -20,8 +20,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import LEDGER_KEY, CheckClass, Invariant, first_per_ledger, is_kind, tell
-from spark_analysis.invariants.relations import LEDGER_COLUMNS, rare_events
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import LEDGER_COLUMNS
 
 __all__ = ["FRAGMENTS_WELL_FORMED"]
 
@@ -99,12 +101,10 @@ def _step_problem(old: Column) -> Column:
     )
 
 
-def _findings(events: DataFrame) -> DataFrame:
+def _observe(facts: Facts) -> DataFrame:
     is_applied = sf.col("outcome") == "ok"
-    attempts = (
-        rare_events(events)
-        .filter(is_kind(Kind.META_CAS) & (sf.col("cause") != "delete"))
-        .select(*LEDGER_KEY, *LEDGER_COLUMNS)
+    attempts = facts.rare_events.filter(is_kind(Kind.META_CAS) & (sf.col("cause") != "delete")).select(
+        *LEDGER_KEY, *LEDGER_COLUMNS
     )
     earlier = Window.partitionBy(*LEDGER_KEY).orderBy("version", "seq").rowsBetween(Window.unboundedPreceding, -1)
     applied = sf.when(is_applied, sf.struct("version", "state", "fragments", "seq"))
@@ -131,7 +131,7 @@ def _findings(events: DataFrame) -> DataFrame:
         sf.col("seq"),
         sf.col("step"),
     )
-    return first_per_ledger(problems, misshapen, misstep)
+    return observed(problems, misshapen, misstep)
 
 
 FRAGMENTS_WELL_FORMED: Final = Invariant(
@@ -141,5 +141,5 @@ FRAGMENTS_WELL_FORMED: Final = Invariant(
     check_class=CheckClass.ONE_PASS,
     kinds=(Kind.META_CAS,),
     columns=LEDGER_COLUMNS,
-    findings=_findings,
+    observe=_observe,
 )

@@ -17,49 +17,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import (
-    LEDGER_KEY,
-    CheckClass,
-    Invariant,
-    first_per_ledger,
-    is_kind,
-    join_small,
-    tell,
-)
-from spark_analysis.invariants.relations import (
-    ENTRY_COLUMNS,
-    ENTRY_KEY,
-    ENTRY_KINDS,
-    LEDGER_COLUMNS,
-    LEDGER_KINDS,
-    entries,
-    ledgers,
-)
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_kind, join_small, observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["LAC_HONEST"]
 
 
-def _confirmed(events: DataFrame) -> DataFrame:
-    """Per entry: ``confirmed_seq``, the event that completed an ack quorum for it and all below; null if none did."""
-    upwards = Window.partitionBy(*LEDGER_KEY).orderBy("entry").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    sizes = ledgers(events).select(*LEDGER_KEY, "ack_quorum_size")
-    stored = sf.filter("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
-    stores = sf.array_sort(sf.transform(stored, lambda copy: copy["stored_seq"]))
-    quorum_seq = sf.get(stores, sf.col("ack_quorum_size").cast("int") - 1)
-    is_whole = sf.count("quorum_seq").over(upwards) == sf.col("entry") + 1
-    confirmed = sf.when(is_whole, sf.max("quorum_seq").over(upwards))
-    return (
-        join_small(entries(events), sizes, on=LEDGER_KEY, how="inner")
-        .select(*ENTRY_KEY, "ack_quorum_size", quorum_seq.alias("quorum_seq"), (sf.size(stores) > 0).alias("is_stored"))
-        .select(*ENTRY_KEY, "ack_quorum_size", "is_stored", confirmed.alias("confirmed_seq"))
-    )
-
-
-def _claims(events: DataFrame) -> DataFrame:
+def _claims(facts: Facts) -> DataFrame:
     """Per ledger and value: ``seq``, when it was first claimed to be the last add confirmed."""
     is_ensemble_change = is_kind(Kind.META_CAS) & (sf.col("cause") == "ensemble")
     is_close = is_kind(Kind.META_CAS) & (sf.col("cause") == "close")
@@ -69,7 +39,7 @@ def _claims(events: DataFrame) -> DataFrame:
         .when(is_close, sf.col("last_entry"))
     )
     return (
-        events.filter(is_kind(Kind.ADD_SEND, Kind.BK_LAC, Kind.LAC_ADV, Kind.META_CAS))
+        facts.events.filter(is_kind(Kind.ADD_SEND, Kind.BK_LAC, Kind.LAC_ADV, Kind.META_CAS))
         .select(*LEDGER_KEY, claim.alias("entry"), "seq")
         .filter(sf.col("entry") >= 0)
         .groupBy(*ENTRY_KEY)
@@ -77,11 +47,13 @@ def _claims(events: DataFrame) -> DataFrame:
     )
 
 
-def _findings(events: DataFrame) -> DataFrame:
-    confirmed_entries = _confirmed(events)
-    recorded = confirmed_entries.filter("is_stored").groupBy(*LEDGER_KEY).agg(sf.max("ack_quorum_size").alias("quorum"))
-    claimed = join_small(_claims(events), confirmed_entries, on=ENTRY_KEY, how="left")
-    claims = join_small(recorded, claimed, on=LEDGER_KEY, how="left")
+def _observe(facts: Facts) -> DataFrame:
+    is_stored = sf.exists("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
+    recorded = facts.entries.groupBy(*LEDGER_KEY).agg(sf.max(is_stored).alias("is_recorded"))
+    known = join_small(recorded.filter("is_recorded"), facts.ledgers, on=LEDGER_KEY, how="inner")
+    confirmed_entries = facts.entries.select(*ENTRY_KEY, "confirmed_seq")
+    claimed = join_small(_claims(facts), confirmed_entries, on=ENTRY_KEY, how="left")
+    claims = join_small(known, claimed, on=LEDGER_KEY, how="left")
     entry, seq, confirmed = sf.col("entry"), sf.col("seq"), sf.col("confirmed_seq")
     never = tell(
         entry.isNotNull() & confirmed.isNull(),
@@ -90,7 +62,7 @@ def _findings(events: DataFrame) -> DataFrame:
         "entry %d was called the last add confirmed (event %d), but some entry up to it never was on %d bookies",
         entry,
         seq,
-        sf.col("quorum"),
+        sf.col("ack_quorum_size"),
     )
     early = tell(
         confirmed > seq,
@@ -99,10 +71,10 @@ def _findings(events: DataFrame) -> DataFrame:
         "entry %d was called the last add confirmed (event %d) before all entries up to it were on %d bookies (event %d)",
         entry,
         seq,
-        sf.col("quorum"),
+        sf.col("ack_quorum_size"),
         confirmed,
     )
-    return first_per_ledger(claims, never, early)
+    return observed(claims, never, early)
 
 
 LAC_HONEST: Final = Invariant(
@@ -112,5 +84,5 @@ LAC_HONEST: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, Kind.BK_LAC, Kind.LAC_ADV, *LEDGER_KINDS),
     columns=(*LEDGER_COLUMNS, *ENTRY_COLUMNS, "lac"),
-    findings=_findings,
+    observe=_observe,
 )

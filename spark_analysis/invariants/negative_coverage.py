@@ -13,46 +13,39 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import (
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import (
+    DENIALS,
     LEDGER_KEY,
-    CheckClass,
-    Invariant,
-    first_per_ledger,
+    is_in_write_set,
     is_kind,
     join_small,
+    observed,
     tell,
 )
+from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.recovery_reads import recoveries
-from spark_analysis.invariants.relations import (
-    DENIALS,
-    LEDGER_COLUMNS,
-    LEDGER_KINDS,
-    is_in_write_set,
-    ledgers,
-    rare_events,
-)
+from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["NEGATIVE_COVERAGE"]
 
 _READ_KEY: Final = (*LEDGER_KEY, "actor", "entry")
 
 
-def _findings(events: DataFrame) -> DataFrame:
+def _observe(facts: Facts) -> DataFrame:
     seq, entry = sf.col("seq"), sf.col("entry")
     denials = (
-        rare_events(events)
-        .filter(is_kind(Kind.REC_READ_RESP) & sf.col("code").isin(*DENIALS))
+        facts.rare_events.filter(is_kind(Kind.REC_READ_RESP) & sf.col("code").isin(*DENIALS))
         .groupBy(*_READ_KEY)
         .agg(sf.collect_list(sf.struct("bookie", "seq")).alias("denials"))
     )
     decisions = (
-        rare_events(events)
-        .filter(is_kind(Kind.REC_DECIDE) & (sf.col("verdict") == "negative"))
+        facts.rare_events.filter(is_kind(Kind.REC_DECIDE) & (sf.col("verdict") == "negative"))
         .groupBy(*_READ_KEY)
         .agg(sf.min("seq").alias("seq"))
         .transform(join_small, denials, on=_READ_KEY, how="left")
-        .transform(join_small, recoveries(events), on=(*LEDGER_KEY, "actor"), how="inner")
-        .transform(join_small, ledgers(events), on=LEDGER_KEY, how="inner")
+        .transform(join_small, recoveries(facts), on=(*LEDGER_KEY, "actor"), how="inner")
+        .transform(join_small, facts.ledgers, on=LEDGER_KEY, how="inner")
     )
     runs = sf.filter("runs", lambda run: run["seq"] < seq)
     counted = sf.filter(
@@ -80,7 +73,7 @@ def _findings(events: DataFrame) -> DataFrame:
         needed,
         sf.array_join("deniers", ", "),
     )
-    return first_per_ledger(judged, finding)
+    return observed(judged, finding)
 
 
 NEGATIVE_COVERAGE: Final = Invariant(
@@ -90,5 +83,5 @@ NEGATIVE_COVERAGE: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=(Kind.REC_START, Kind.REC_READ_RESP, Kind.REC_DECIDE, *LEDGER_KINDS),
     columns=("actor", "entry", "bookie", "bookies", "code", "verdict", "first_entry", *LEDGER_COLUMNS),
-    findings=_findings,
+    observe=_observe,
 )

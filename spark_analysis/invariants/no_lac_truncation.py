@@ -14,26 +14,19 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import LEDGER_KEY, CheckClass, Invariant, first_per_ledger, join_small, tell
-from spark_analysis.invariants.relations import (
-    ENTRY_COLUMNS,
-    ENTRY_KEY,
-    ENTRY_KINDS,
-    LEDGER_COLUMNS,
-    LEDGER_KINDS,
-    entries,
-    ledgers,
-)
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["NO_LAC_TRUNCATION"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
-    acked = entries(events).filter(sf.col("durable_seq").isNotNull()).select(*ENTRY_KEY, "durable_seq")
-    closed = ledgers(events).filter(sf.col("end").isNotNull()).select(*LEDGER_KEY, "end")
+def _observe(facts: Facts) -> DataFrame:
+    closed = facts.ledgers.filter(sf.col("end").isNotNull())
     ack, close = sf.col("durable_seq"), sf.col("end.seq")
     finding = tell(
-        sf.col("entry") > sf.col("end.last_entry"),
+        ack.isNotNull() & (sf.col("entry") > sf.col("end.last_entry")),
         sf.greatest(ack, close),
         [ack, close],
         "entry %d was acknowledged (event %d), but the ledger is closed after entry %d (event %d)",
@@ -42,7 +35,7 @@ def _findings(events: DataFrame) -> DataFrame:
         sf.col("end.last_entry"),
         close,
     )
-    return first_per_ledger(join_small(closed, acked, on=LEDGER_KEY, how="left"), finding)
+    return observed(join_small(closed, facts.entries, on=LEDGER_KEY, how="left"), finding)
 
 
 NO_LAC_TRUNCATION: Final = Invariant(
@@ -52,5 +45,5 @@ NO_LAC_TRUNCATION: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
-    findings=_findings,
+    observe=_observe,
 )

@@ -14,20 +14,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import LEDGER_KEY, CheckClass, Invariant, first_per_ledger, is_kind, tell
-from spark_analysis.invariants.relations import (
-    LEDGER_KINDS,
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import (
+    LEDGER_KEY,
     OK,
     is_applied_write,
     is_closed,
+    is_kind,
     is_stored_metadata,
-    rare_events,
+    observed,
+    tell,
 )
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import LEDGER_KINDS
 
 __all__ = ["RECOVERIES_AGREE"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
+def _observe(facts: Facts) -> DataFrame:
     is_seen_closed = is_stored_metadata() & is_closed()
     is_told_closed = is_kind(Kind.OPEN_RESULT) & is_closed() & (sf.col("code") == OK)
     is_told_end = is_told_closed | (is_kind(Kind.CLOSE_RESULT) & (sf.col("code") == OK))
@@ -35,8 +39,7 @@ def _findings(events: DataFrame) -> DataFrame:
     is_reopened = is_stored_metadata() & ~is_closed()
     end = sf.when(is_seen_closed | is_told_end, sf.struct("last_entry", "length", "seq"))
     ledgers = (
-        rare_events(events)
-        .filter(is_kind(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT))
+        facts.rare_events.filter(is_kind(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT))
         .groupBy(*LEDGER_KEY)
         .agg(
             sf.min(end).alias("least"),
@@ -76,7 +79,7 @@ def _findings(events: DataFrame) -> DataFrame:
         sf.col("first_close"),
         sf.col("last_close"),
     )
-    return first_per_ledger(ledgers, disagreement, reopening, second_close)
+    return observed(ledgers, disagreement, reopening, second_close)
 
 
 RECOVERIES_AGREE: Final = Invariant(
@@ -86,5 +89,5 @@ RECOVERIES_AGREE: Final = Invariant(
     check_class=CheckClass.ONE_PASS,
     kinds=(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT),
     columns=("seq", "code", "cause", "outcome", "version", "state", "last_entry", "length"),
-    findings=_findings,
+    observe=_observe,
 )

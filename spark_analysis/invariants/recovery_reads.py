@@ -13,43 +13,43 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import (
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
-    CheckClass,
-    Invariant,
-    first_per_ledger,
+    is_in_write_set,
     is_kind,
     join_small,
+    observed,
     tell,
 )
-from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS, is_in_write_set, ledgers, rare_events
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["RECOVERY_READS", "recoveries"]
 
 
-def recoveries(events: DataFrame) -> DataFrame:
+def recoveries(facts: Facts) -> DataFrame:
     """Per ledger and client: ``runs``, its recoveries: ``seq``, and the last fragment's ``first_entry`` and ``ensemble``."""
     ensemble = sf.split("bookies", ",").alias("ensemble")
     return (
-        rare_events(events)
-        .filter(is_kind(Kind.REC_START))
+        facts.rare_events.filter(is_kind(Kind.REC_START))
         .groupBy(*LEDGER_KEY, "actor")
         .agg(sf.collect_list(sf.struct("seq", "first_entry", ensemble)).alias("runs"))
     )
 
 
-def _findings(events: DataFrame) -> DataFrame:
+def _observe(facts: Facts) -> DataFrame:
     seq, entry = sf.col("seq"), sf.col("entry")
     reads = (
-        rare_events(events)
-        .filter(is_kind(Kind.REC_READ_SEND))
+        facts.rare_events.filter(is_kind(Kind.REC_READ_SEND))
         .select(*LEDGER_KEY, "actor", "seq", "entry", "bookie")
-        .transform(join_small, recoveries(events), on=(*LEDGER_KEY, "actor"), how="inner")
-        .transform(join_small, ledgers(events), on=LEDGER_KEY, how="inner")
+        .transform(join_small, recoveries(facts), on=(*LEDGER_KEY, "actor"), how="inner")
+        .transform(join_small, facts.ledgers, on=LEDGER_KEY, how="inner")
         .withColumn("runs", sf.filter("runs", lambda run: run["seq"] < seq))
     )
+    is_known = sf.size("runs") > 0
     too_low = tell(
-        ~sf.exists("runs", lambda run: entry >= run["first_entry"]),
+        is_known & ~sf.exists("runs", lambda run: entry >= run["first_entry"]),
         seq,
         [seq],
         "recovery by %s read entry %d (event %d), which is not in the last fragment",
@@ -61,7 +61,7 @@ def _findings(events: DataFrame) -> DataFrame:
         "runs", lambda run: is_in_write_set(sf.col("bookie"), run["ensemble"], entry, sf.col("write_quorum_size"))
     )
     misdirected = tell(
-        ~is_asked_rightly,
+        is_known & ~is_asked_rightly,
         seq,
         [seq],
         "recovery by %s asked %s for entry %d (event %d), which is not in the entry's write set",
@@ -70,7 +70,7 @@ def _findings(events: DataFrame) -> DataFrame:
         entry,
         seq,
     )
-    return first_per_ledger(reads, too_low, misdirected)
+    return observed(reads, too_low, misdirected)
 
 
 RECOVERY_READS: Final = Invariant(
@@ -80,5 +80,5 @@ RECOVERY_READS: Final = Invariant(
     check_class=CheckClass.JOINED,
     kinds=(Kind.REC_START, Kind.REC_READ_SEND, *LEDGER_KINDS),
     columns=("actor", "entry", "bookie", "first_entry", "bookies", *LEDGER_COLUMNS),
-    findings=_findings,
+    observe=_observe,
 )

@@ -1,47 +1,40 @@
-"""The relations that invariants start from, and the expressions for quorums.
+"""What the events tell of each entry and each ledger.
 
-:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events`
-are the events that
-are few in every history, to be looked at one by one. All are functions of the events, so an invariant stays one; whoever runs
-several invariants may persist them, and Spark then takes them from there wherever they occur. Reading all events is where
-the cost of a verification lies; what invariants do with what these relations leave is cheap.
+:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events` are the
+events that are few in every history, to be looked at one by one. Reading all events is where the cost of a verification lies;
+what invariants do with what these relations leave is cheap.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import LEDGER_KEY, is_kind
+from spark_analysis.invariants.expressions import (
+    DENIALS,
+    ENTRY_KEY,
+    LEDGER_KEY,
+    OK,
+    is_applied_write,
+    is_closed,
+    is_kind,
+    is_stored_metadata,
+    is_true,
+    join_small,
+)
 
 __all__ = [
-    "DENIALS",
     "ENTRY_COLUMNS",
-    "ENTRY_KEY",
     "ENTRY_KINDS",
     "LEDGER_COLUMNS",
     "LEDGER_KINDS",
-    "OK",
-    "ensemble_of",
     "entries",
-    "is_applied_write",
-    "is_closed",
-    "is_in_write_set",
-    "is_stored_metadata",
     "ledgers",
     "rare_events",
 ]
-
-#: The outcome codes that invariants speak of, restated here: a mistake in the client's table must not hide itself.
-OK: Final = 0
-NO_SUCH_ENTRY: Final = -13
-NO_SUCH_LEDGER_ON_BOOKIE: Final = -7
-DENIALS: Final = (NO_SUCH_ENTRY, NO_SUCH_LEDGER_ON_BOOKIE)
-
-ENTRY_KEY: Final = (*LEDGER_KEY, "entry")
 
 LEDGER_KINDS: Final = (Kind.META_CAS, Kind.META_READ)
 LEDGER_COLUMNS: Final = (
@@ -59,49 +52,13 @@ _FREQUENT_KINDS: Final = (
 )
 
 
-# Expressions --------------------------------------------------------------------------------------------------------
-
-
-def is_applied_write() -> Column:
-    """Whether a row is a write of metadata that the store applied."""
-    return is_kind(Kind.META_CAS) & (sf.col("outcome") == "ok") & (sf.col("cause") != "delete")
-
-
-def is_stored_metadata() -> Column:
-    """Whether a row shows metadata that the store held: a write that it applied, or a read."""
-    return is_applied_write() | (is_kind(Kind.META_READ) & (sf.col("outcome") == "ok"))
-
-
-def is_closed() -> Column:
-    """Whether the metadata in a row is that of a closed ledger."""
-    return sf.col("state") == "CLOSED"
-
-
-def ensemble_of(fragments: Column, entry: Column) -> Column:
-    """The bookies of the fragment that ``entry`` belongs to: the one with the greatest first entry not above it."""
-    serving = sf.filter(fragments, lambda fragment: fragment["first_entry"] <= entry)
-    only = sf.get(fragments, sf.lit(0))
-    chosen = sf.when(sf.size(fragments) == 1, only).otherwise(sf.try_element_at(serving, sf.lit(-1)))
-    return chosen["bookies"]
-
-
-def is_in_write_set(bookie: Column, ensemble: Column, entry: Column, write_quorum_size: Column) -> Column:
-    """Whether ``bookie`` is at one of the Qw positions from ``entry`` mod E on (DS-1). False for null ensembles."""
-    position = sf.array_position(ensemble, bookie) - 1
-    distance = sf.pmod(position - entry, sf.size(ensemble))
-    return sf.coalesce((position >= 0) & (distance < write_quorum_size), sf.lit(False))  # noqa: FBT003
-
-
-# Relations ----------------------------------------------------------------------------------------------------------
-
-
 def rare_events(events: DataFrame) -> DataFrame:
     """The events of all kinds that do not occur once or more per entry."""
     return events.filter(is_kind(*(kind for kind in Kind if kind not in _FREQUENT_KINDS)))
 
 
-def ledgers(events: DataFrame) -> DataFrame:
-    """One row per ledger of which metadata is known, in whole or in part.
+def ledgers(rare: DataFrame) -> DataFrame:
+    """One row per ledger of which metadata is known, in whole or in part, from the rare events.
 
     * ``ensemble_size``, ``write_quorum_size``, ``ack_quorum_size``, which never change.
     * ``placements``: each OPEN image that a write stored, with ``seq``, ``version``, ``cause`` and ``fragments``.
@@ -118,8 +75,7 @@ def ledgers(events: DataFrame) -> DataFrame:
     sizes = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
     placement = sf.struct("seq", "version", "cause", "fragments")
     known = (
-        rare_events(events)
-        .filter(is_kind(*LEDGER_KINDS))
+        rare.filter(is_kind(*LEDGER_KINDS))
         .groupBy(*LEDGER_KEY)
         .agg(
             *(sf.max(size).alias(size) for size in sizes),
@@ -133,19 +89,22 @@ def ledgers(events: DataFrame) -> DataFrame:
         )
     )
     latest = sf.col("latest")
-    is_known = sf.coalesce(sf.col("lost_write") < latest["version"], sf.lit(True))  # noqa: FBT003
-    is_final = (latest["state"] == "CLOSED") & is_known & ~sf.col("is_deleted")
+    is_known = ~is_true(sf.col("lost_write") >= latest["version"])
+    is_final = (latest["state"] == "CLOSED") & is_known & ~is_true(sf.col("is_deleted"))
     image = sf.struct(latest["last_entry"].alias("last_entry"), latest["fragments"].alias("fragments"))
     return known.select(
         *LEDGER_KEY, *sizes, "placements", "end", "closed", "close", sf.when(is_final, image).alias("final")
     )
 
 
-def entries(events: DataFrame) -> DataFrame:
+def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
     """One row per entry of which anything is known.
 
     * ``acks``, ``ack_seq``, ``durable_seq``: how often it was acknowledged, when first, and when first as durable; ``content``:
       what was acknowledged.
+    * ``entry_below``, ``entry_above``: the next entry below and above of which anything is known; ``ack_below``: when the former
+      was first acknowledged.
+    * ``confirmed_seq``: the event by which Qa bookies had stored it and every entry below; null if that never came.
     * ``read_min``, ``read_max``: the least and the greatest content that reads delivered, from event ``read_first`` to
       ``read_last``.
     * ``denied_version``: the highest metadata version of a reader that was told there is no such entry, last at ``denied_seq``.
@@ -190,8 +149,25 @@ def entries(events: DataFrame) -> DataFrame:
         .groupBy(*ENTRY_KEY, holder.alias("bookie"))
         .agg(*(column.alias(name) for name, column in (of_the_copy | of_the_entry).items()))
     )
-    copies = sf.collect_list(sf.struct("bookie", *of_the_copy))
-    return per_copy.groupBy(*ENTRY_KEY).agg(
+    by_entry = per_copy.groupBy(*ENTRY_KEY).agg(
         *(sf.max(name).alias(name) for name in of_the_entry),
-        copies.alias("copies"),
+        sf.collect_list(sf.struct("bookie", *of_the_copy)).alias("copies"),
+    )
+    stored = sf.filter("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
+    stores = sf.array_sort(sf.transform(stored, lambda copy: copy["stored_seq"]))
+    upwards = Window.partitionBy(*LEDGER_KEY).orderBy("entry")
+    until_here = upwards.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    is_whole = sf.count("quorum_seq").over(until_here) == sf.col("entry") + 1
+    return (
+        join_small(by_entry, ledgers.select(*LEDGER_KEY, "ack_quorum_size"), on=LEDGER_KEY, how="left")
+        .withColumn("quorum_seq", sf.get(stores, sf.col("ack_quorum_size").cast("int") - 1))
+        .select(
+            *ENTRY_KEY,
+            *of_the_entry,
+            sf.lag("entry").over(upwards).alias("entry_below"),
+            sf.lead("entry").over(upwards).alias("entry_above"),
+            sf.lag("ack_seq").over(upwards).alias("ack_below"),
+            sf.when(is_whole, sf.max("quorum_seq").over(until_here)).alias("confirmed_seq"),
+            "copies",
+        )
     )

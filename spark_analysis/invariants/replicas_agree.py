@@ -11,15 +11,17 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant, first_per_ledger, tell
-from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, entries
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["REPLICAS_AGREE"]
 
 
-def _findings(events: DataFrame) -> DataFrame:
+def _observe(facts: Facts) -> DataFrame:
     written = sf.filter("copies", lambda copy: copy["content_min"].isNotNull())
-    contents = entries(events).select(
+    contents = facts.entries.select(
         "history",
         "ledger",
         "entry",
@@ -42,7 +44,7 @@ def _findings(events: DataFrame) -> DataFrame:
         sf.col("greatest"),
         other_seq,
     )
-    return first_per_ledger(contents, finding)
+    return observed(contents, finding)
 
 
 REPLICAS_AGREE: Final = Invariant(
@@ -50,7 +52,7 @@ REPLICAS_AGREE: Final = Invariant(
     statement="All that is sent and stored as one entry has one content.",
     formula="D9, E10",
     check_class=CheckClass.ONE_PASS,
-    kinds=ENTRY_KINDS,
-    columns=ENTRY_COLUMNS,
-    findings=_findings,
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
+    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
+    observe=_observe,
 )

@@ -13,19 +13,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import LEDGER_KEY, is_kind, join_small
-from spark_analysis.invariants.relations import (
-    ENTRY_COLUMNS,
-    ENTRY_KEY,
-    ENTRY_KINDS,
-    LEDGER_COLUMNS,
-    LEDGER_KINDS,
+from spark_analysis.invariants.expressions import (
+    LEDGER_KEY,
     ensemble_of,
-    entries,
     is_in_write_set,
-    ledgers,
-    rare_events,
+    is_kind,
+    is_true,
+    join_small,
 )
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["REPLICATION_COLUMNS", "REPLICATION_KINDS", "owed_entries"]
 
@@ -33,11 +29,10 @@ REPLICATION_KINDS: Final = (*ENTRY_KINDS, Kind.BK_GC, *LEDGER_KINDS)
 REPLICATION_COLUMNS: Final = (*ENTRY_COLUMNS, *LEDGER_COLUMNS)
 
 
-def _collections(events: DataFrame) -> DataFrame:
+def _collections(rare: DataFrame) -> DataFrame:
     """Per ledger: ``collected``, when each bookie last removed all of it."""
     return (
-        rare_events(events)
-        .filter(is_kind(Kind.BK_GC))
+        rare.filter(is_kind(Kind.BK_GC))
         .groupBy(*LEDGER_KEY, "actor")
         .agg(sf.max("seq").alias("seq"))
         .groupBy(*LEDGER_KEY)
@@ -45,11 +40,10 @@ def _collections(events: DataFrame) -> DataFrame:
     )
 
 
-def _bookies(events: DataFrame) -> DataFrame:
+def _bookies(entries: DataFrame) -> DataFrame:
     """Per history in which bookies recorded what they store: ``syncing``, those that were seen to make entries durable."""
     return (
-        entries(events)
-        .select("history", sf.explode("copies").alias("copy"))
+        entries.select("history", sf.explode("copies").alias("copy"))
         .filter(sf.col("copy.bookie").isNotNull() & sf.col("copy.stored_seq").isNotNull())
         .groupBy("history", "copy.bookie")
         .agg(sf.max(sf.col("copy.synced_seq").isNotNull()).alias("does_sync"))
@@ -58,19 +52,22 @@ def _bookies(events: DataFrame) -> DataFrame:
     )
 
 
-def owed_entries(events: DataFrame) -> DataFrame:
+def owed_entries(rare: DataFrame, ledgers: DataFrame, entries: DataFrame) -> DataFrame:
     """Each entry that is known of a ledger which ends the history closed.
 
-    ``entry``, ``durable_seq``, ``content``, and what :func:`~spark_analysis.invariants.relations.entries` says of reads;
-    ``last_entry``, ``ack_quorum_size`` and ``closed`` of its ledger; ``holders``: how many bookies of the entry's
-    write set, under
-    the final metadata, hold it in the end; ``losses``: how many bookies, wherever, lost a durable copy and do not have it
-    again; ``losses_ever``: how many lost one at some time. ``is_recorded``: whether bookies recorded anything in this history.
+    Columns: those of the relation ``entries`` without the copies; ``last_entry``,
+    ``ack_quorum_size`` and ``closed`` of its ledger; and
+
+    * ``holders``: how many bookies of the entry's write set, under the final metadata, hold it in the end;
+    * ``losses``: how many bookies, wherever, lost a durable copy and do not have it again;
+    * ``losses_ever``: how many bookies lost a durable copy at some time;
+    * ``is_recorded``: whether bookies recorded anything that they store in this history.
+
     A closed ledger without entries has one row, with nulls.
     """
-    closed = ledgers(events).filter(sf.col("final").isNotNull())
-    with_collections = join_small(closed, _collections(events), on=LEDGER_KEY, how="left")
-    with_bookies = join_small(with_collections, _bookies(events), on=("history",), how="left")
+    closed = ledgers.filter(sf.col("final").isNotNull())
+    with_collections = join_small(closed, _collections(rare), on=LEDGER_KEY, how="left")
+    with_bookies = join_small(with_collections, _bookies(entries), on=("history",), how="left")
     entry = sf.col("entry")
 
     def is_held(copy: Column) -> Column:
@@ -78,7 +75,7 @@ def owed_entries(events: DataFrame) -> DataFrame:
         return copy["bookie"].isNotNull() & sf.coalesce(copy["seen_seq"] > removed, copy["seen_seq"].isNotNull())
 
     def was_lost(copy: Column) -> Column:
-        does_sync = sf.coalesce(sf.array_contains("syncing", copy["bookie"]), sf.lit(False))  # noqa: FBT003
+        does_sync = is_true(sf.array_contains("syncing", copy["bookie"]))
         is_excused = sf.coalesce(copy["synced_seq"] < copy["lost_seq"], ~does_sync)
         return copy["lost_seq"].isNotNull() & is_excused
 
@@ -86,20 +83,10 @@ def owed_entries(events: DataFrame) -> DataFrame:
         return is_in_write_set(copy["bookie"], sf.col("ensemble"), entry, sf.col("write_quorum_size"))
 
     return (
-        join_small(with_bookies, entries(events), on=LEDGER_KEY, how="left")
+        join_small(with_bookies, entries, on=LEDGER_KEY, how="left")
         .withColumn("ensemble", ensemble_of(sf.col("final.fragments"), entry))
         .select(
-            *ENTRY_KEY,
-            *(
-                "durable_seq",
-                "content",
-                "read_min",
-                "read_max",
-                "read_first",
-                "read_last",
-                "denied_version",
-                "denied_seq",
-            ),
+            *(name for name in entries.columns if name != "copies"),
             *("final.last_entry", "ack_quorum_size", "closed"),
             sf.col("syncing").isNotNull().alias("is_recorded"),
             sf.size(sf.filter("copies", lambda copy: is_held(copy) & is_placed(copy))).alias("holders"),

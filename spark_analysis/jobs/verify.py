@@ -1,37 +1,63 @@
 """Verifying a folder of histories: every invariant's judgement of every ledger, counted, with witnesses where one is broken.
 
-Two Spark actions whatever the number of invariants. The events are read once and kept, partitioned by history; the first
-action counts files and ledgers, the second judges: the findings of all invariants are one table, from which the counts and
-the earliest witnesses are taken. What is brought to the driver is bounded by the number of invariants and ``max_witnesses``,
-never by the number of histories.
+The events are read once and kept, partitioned by history, as are the relations that several invariants start from. The findings
+of all invariants are one table, from which counts and witnesses are taken, so the number of Spark actions does not depend on the
+number of invariants: one reads and counts, one judges, and only where something is broken two more fetch witnesses. What is
+brought to the driver is bounded by the number of invariants and ``max_witnesses``, never by the number of histories.
+
+A history is the unit of work: its events are judged in one task. Histories are many and small, so that is the parallelism there
+is to have.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants import INVARIANTS, Invariant
-from spark_analysis.invariants.relations import entries, ledgers, rare_events
-from spark_analysis.invariants.replication import owed_entries
+from scenarios.history import KINDS
+from spark_analysis.invariants import INVARIANTS, Invariant, judge
+from spark_analysis.invariants.expressions import LEDGER_KEY
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 from spark_analysis.schema import HISTORY_COLUMNS, columns_of
-from spark_analysis.source import event_rows, file_rows, find_histories, read_histories
+from spark_analysis.source import HistoryFile, event_rows, file_rows, find_histories, read_histories
 
-__all__ = ["InvariantVerdict", "NoHistoriesError", "Rejected", "Verdict", "WitnessedViolation", "verify"]
+__all__ = [
+    "MAX_WITNESSES_DEFAULT",
+    "InvariantVerdict",
+    "NoHistoriesError",
+    "Rejected",
+    "Verdict",
+    "WitnessedViolation",
+    "verify",
+]
 
 MAX_WITNESSES_DEFAULT: Final = 100
-_REJECTED_MAX: Final = 1000
-_KEYS: Final = (*HISTORY_COLUMNS, "kind", "ledger", "actor")
-#: Relations that several invariants derive from the events in the same words, so that Spark can keep them.
-_SHARED: Final = (rare_events, entries, ledgers, owed_entries)
+
+#: Rejected files that are named; more are only counted.
+REJECTED_MAX: Final = 1000
+
+#: About how much of the files one partition holds; some 300,000 events.
+PARTITION_BYTES: Final = 8 * 1024 * 1024
+
+_KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "problem", "events")
+
+#: Everything is partitioned by history from the start, and every question groups and joins by history and more. Adaptive
+#: execution would find nothing to adapt, and hides from later queries how kept data is partitioned. Hash aggregates hold a row
+#: per ledger or entry of a partition, which is no reason to sort.
+_PLANNING: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+}
 
 
 class NoHistoriesError(Exception):
@@ -48,7 +74,11 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class InvariantVerdict:
-    """How one invariant fared. Counts are ledgers: ``unknown`` are those whose history lacks the invariant's premise."""
+    """How one invariant fared, counted in ledgers.
+
+    ``checked`` ledgers have the invariant's premise, and it ``holds`` in them or is ``violated``; of the ``unknown`` ones their
+    histories do not tell. ``violated_histories`` counts the histories of the violated ledgers.
+    """
 
     name: str
     statement: str
@@ -61,25 +91,35 @@ class InvariantVerdict:
 
 @dataclass(frozen=True, slots=True)
 class WitnessedViolation:
-    """One broken ledger; ``first_seq`` is the event from which on the invariant is broken."""
+    """One broken ledger.
+
+    ``witness`` says what is wrong, with the numbers of the events that show it; ``evidence`` is these events, for people.
+    ``first_seq`` is the event from which on the invariant is broken. Scenario and seed are those of the history's header.
+    """
 
     invariant: str
     history: str
-    scenario: str
-    seed: int
+    scenario: str | None
+    seed: int | None
     ledger: int
     witness: str
     first_seq: int
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a verification came to. ``violations`` are at most ``max_witnesses`` per invariant; counts are complete."""
+    """What a verification came to.
+
+    ``violations`` are at most ``max_witnesses`` per invariant, and at most :data:`REJECTED_MAX` files are named in ``rejected``;
+    counts are complete.
+    """
 
     histories: int
     ledgers: int
     events: int
     rejected: tuple[Rejected, ...]
+    rejected_files: int
     invariants: tuple[InvariantVerdict, ...]
     violations: tuple[WitnessedViolation, ...]
     seconds: float
@@ -91,34 +131,7 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-verify --json`` prints."""
-        return {
-            "histories": self.histories,
-            "ledgers": self.ledgers,
-            "events": self.events,
-            "rejected": [{"file": rejected.file, "problem": rejected.problem} for rejected in self.rejected],
-            "invariants": [
-                {
-                    "name": invariant.name,
-                    "checked": invariant.checked,
-                    "holds": invariant.holds,
-                    "violated": invariant.violated,
-                    "unknown": invariant.unknown,
-                }
-                for invariant in self.invariants
-            ],
-            "violations": [
-                {
-                    "invariant": violation.invariant,
-                    "history": violation.history,
-                    "scenario": violation.scenario,
-                    "seed": violation.seed,
-                    "ledger": violation.ledger,
-                    "witness": violation.witness,
-                }
-                for violation in self.violations
-            ],
-            "seconds": round(self.seconds, 3),
-        }
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
 def verify(
@@ -139,125 +152,159 @@ def verify(
         raise NoHistoriesError(str(error)) from error
     if not files:
         raise NoHistoriesError(f"{folder}: holds no history (*.bkh)")
-    kept: list[DataFrame] = []
+    with _planned_for_kept_partitions(spark):
+        table = _keep(_read(spark, folder, files, invariants))
+        counted, rejected = _count_files(table)
+        facts = Facts(event_rows(table), _keep)
+        findings = _keep(judge(facts, invariants))
+        verdicts = _count_findings(findings, invariants, counted["ledgers"])
+        violations: tuple[WitnessedViolation, ...] = ()
+        if max_witnesses and any(verdict.violated for verdict in verdicts):
+            violations = _witnesses(findings, table, invariants, max_witnesses)
+    return Verdict(
+        histories=counted["histories"],
+        ledgers=counted["ledgers"],
+        events=counted["known_events"] or 0,
+        rejected=rejected,
+        rejected_files=counted["rejected_files"],
+        invariants=verdicts,
+        violations=violations,
+        seconds=time.perf_counter() - started,
+    )
 
-    def keep(relation: DataFrame) -> DataFrame:
-        kept.append(relation.persist(StorageLevel.MEMORY_AND_DISK))
-        return relation
 
+@contextmanager
+def _planned_for_kept_partitions(spark: SparkSession) -> Iterator[None]:
+    """Inside, queries are planned with :data:`_PLANNING`."""
+    before = {name: spark.conf.get(name) for name in _PLANNING}
+    for name, value in _PLANNING.items():
+        spark.conf.set(name, value)
     try:
-        table = keep(_needed(spark, folder, invariants))
-        histories, events, rejected = _count_files(table)
-        for shared in _SHARED:
-            keep(shared(event_rows(table)))
-        ledger_count = _count_ledgers(table)
-        findings = keep(_findings(table, invariants))
-        verdicts = _count_findings(findings, invariants, ledger_count)
-        violations = _witnesses(findings, table, invariants, verdicts, max_witnesses)
+        yield
     finally:
-        for relation in reversed(kept):
-            relation.unpersist()
-    return Verdict(histories, ledger_count, events, rejected, verdicts, violations, time.perf_counter() - started)
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
 
 
-def _needed(spark: SparkSession, folder: Path | str, invariants: Sequence[Invariant]) -> DataFrame:
-    """The columns and kinds of events that ``invariants`` look at, and the file rows."""
-    kinds = sorted({str(kind) for invariant in invariants for kind in invariant.kinds})
-    columns = {name for invariant in invariants for name in invariant.columns}
-    schema = columns_of(*columns.union(_KEYS, ("problem", "events")))
-    table = read_histories(spark, folder, columns=schema, kinds=kinds)
-    # Every question is asked per history; having each in one place once spares a shuffle per question. Events of a kind
-    # lie together, so that a question skips the others' in whole batches.
-    partitions = 2 * spark.sparkContext.defaultParallelism
-    return table.repartition(partitions, "history").sortWithinPartitions("kind")
+def _keep(relation: DataFrame) -> DataFrame:
+    """``relation``, computed at its first use and kept as rows for as long as it is referenced.
+
+    Rows and not columns: everything here is read once or twice, which does not repay building columns.
+    """
+    return relation.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
 
 
-def _count_files(table: DataFrame) -> tuple[int, int, tuple[Rejected, ...]]:
-    files = file_rows(table)
-    usable = sf.col("problem").isNull()
-    counted = files.agg(
-        sf.count_if(usable).alias("histories"), sf.sum(sf.when(usable, sf.col("events"))).alias("events")
+def _read(
+    spark: SparkSession, folder: Path | str, files: Sequence[HistoryFile], invariants: Sequence[Invariant]
+) -> DataFrame:
+    """File rows, and the kinds and columns of events that ``invariants`` look at, one history in one partition."""
+    kinds = dict.fromkeys((*LEDGER_KINDS, *(kind for invariant in invariants for kind in invariant.kinds)))
+    columns = dict.fromkeys((*_KEY_COLUMNS, *LEDGER_COLUMNS))
+    columns |= dict.fromkeys(name for invariant in invariants for name in invariant.columns)
+    table = read_histories(spark, folder, columns=columns_of(*columns), kinds=[str(kind) for kind in kinds])
+    by_size = -(-sum(file.size for file in files) // PARTITION_BYTES)
+    return table.repartition(max(by_size, spark.sparkContext.defaultParallelism), "history")
+
+
+def _count_files(table: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:
+    """``histories``, ``known_events``, ``rejected_files`` and ``ledgers``; and the files that are rejected."""
+    is_file, is_usable = sf.col("kind").isNull(), sf.col("problem").isNull()
+    by_ledger = table.groupBy(*LEDGER_KEY).agg(
+        sf.count_if(is_file & is_usable).alias("histories"),
+        sf.sum(sf.when(is_file & is_usable, sf.col("events"))).alias("events"),
+        sf.count_if(is_file & ~is_usable).alias("rejected"),
+    )
+    counted = by_ledger.agg(
+        sf.sum("histories").alias("histories"),
+        sf.sum("events").alias("known_events"),
+        sf.sum("rejected").alias("rejected_files"),
+        sf.count_if(sf.col("ledger") >= 0).alias("ledgers"),
     ).first()
     assert counted is not None, "an aggregate without groups has one row"
-    rejected = files.filter(~usable).select("history", "problem").orderBy("history").limit(_REJECTED_MAX)
-    return (
-        counted["histories"],
-        counted["events"] or 0,
-        tuple(Rejected(row["history"], row["problem"]) for row in rejected.collect()),
-    )
-
-
-def _count_ledgers(table: DataFrame) -> int:
-    return event_rows(table).filter(sf.col("ledger") >= 0).select("history", "ledger").distinct().count()
-
-
-def _findings(table: DataFrame, invariants: Sequence[Invariant]) -> DataFrame:
-    events = event_rows(table)
-    judged = (
-        invariant.judge(events).select(sf.lit(invariant.name).alias("invariant"), "history", "ledger", "seq", "witness")
-        for invariant in invariants
-    )
-    return reduce(DataFrame.unionByName, judged)
+    if not counted["rejected_files"]:
+        return counted, ()
+    bad = file_rows(table).filter(~is_usable).select("history", "problem").orderBy("history").limit(REJECTED_MAX)
+    return counted, tuple(Rejected(row["history"], row["problem"]) for row in bad.collect())
 
 
 def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledgers: int) -> tuple[InvariantVerdict, ...]:
     is_violated = sf.col("witness").isNotNull()
     counted = (
-        findings.groupBy("invariant")
+        findings.groupBy("invariant", "history")
+        .agg(sf.count(sf.lit(1)).alias("checked"), sf.count_if(is_violated).alias("violated"))
+        .groupBy("invariant")
         .agg(
-            sf.count("*").alias("checked"),
-            sf.count_if(is_violated).alias("violated"),
-            sf.count_distinct(sf.when(is_violated, sf.col("history"))).alias("violated_histories"),
+            sf.sum("checked").alias("checked"),
+            sf.sum("violated").alias("violated"),
+            sf.count_if(sf.col("violated") > 0).alias("violated_histories"),
         )
         .collect()
     )
-    by_name = {row["invariant"]: row for row in counted}
+    by_name: Mapping[str, Row] = {row["invariant"]: row for row in counted}
     verdicts = []
     for invariant in invariants:
         row = by_name.get(invariant.name)
-        checked, violated, in_histories = (
-            (row["checked"], row["violated"], row["violated_histories"]) if row else (0, 0, 0)
+        checked, violated, histories = (
+            (row["checked"], row["violated"], row["violated_histories"]) if row is not None else (0, 0, 0)
         )
         verdicts.append(
             InvariantVerdict(
-                invariant.name,
-                invariant.statement,
-                checked,
-                checked - violated,
-                violated,
-                max(0, ledgers - checked),
-                in_histories,
+                name=invariant.name,
+                statement=invariant.statement,
+                checked=checked,
+                holds=checked - violated,
+                violated=violated,
+                unknown=ledgers - checked,
+                violated_histories=histories,
             )
         )
     return tuple(verdicts)
 
 
 def _witnesses(
-    findings: DataFrame,
-    table: DataFrame,
-    invariants: Sequence[Invariant],
-    verdicts: Sequence[InvariantVerdict],
-    max_witnesses: int,
+    findings: DataFrame, table: DataFrame, invariants: Sequence[Invariant], max_witnesses: int
 ) -> tuple[WitnessedViolation, ...]:
-    violated = [verdict.name for verdict in verdicts if verdict.violated]
-    if not violated or max_witnesses <= 0:
-        return ()
+    """The first ``max_witnesses`` broken ledgers of each invariant, by history, with the events that show it."""
+    in_order = Window.partitionBy("invariant").orderBy("history", "ledger")
+    broken = findings.filter(sf.col("witness").isNotNull()).withColumn("rank", sf.row_number().over(in_order))
+    shown = _keep(broken.filter(sf.col("rank") <= max_witnesses))
     runs = file_rows(table).select(*HISTORY_COLUMNS)
+    found = shown.join(runs, on="history", how="left").collect()
+    wanted = shown.select("history", sf.explode("evidence").alias("seq")).distinct()
+    evidence = {
+        (row["history"], row["seq"]): _describe(row)
+        for row in table.join(sf.broadcast(wanted), on=["history", "seq"], how="inner").collect()
+    }
     order = {invariant.name: number for number, invariant in enumerate(invariants)}
-    rows: list[WitnessedViolation] = []
-    for name in sorted(violated, key=lambda name: order[name]):
-        found = (
-            findings.filter((sf.col("invariant") == name) & sf.col("witness").isNotNull())
-            .orderBy("history", "ledger")
-            .limit(max_witnesses)
-            .join(runs, on="history", how="left")
-            .orderBy("history", "ledger")
-            .collect()
+    return tuple(
+        WitnessedViolation(
+            invariant=row["invariant"],
+            history=row["history"],
+            scenario=row["scenario"],
+            seed=row["seed"],
+            ledger=row["ledger"],
+            witness=row["witness"],
+            first_seq=row["seq"],
+            evidence=tuple(
+                evidence[row["history"], seq] for seq in sorted({seq for seq in row["evidence"] if seq is not None})
+            ),
         )
-        rows += [
-            WitnessedViolation(
-                name, row["history"], row["scenario"], row["seed"], row["ledger"], row["witness"], row["seq"]
-            )
-            for row in found
-        ]
-    return tuple(rows)
+        for row in sorted(found, key=lambda row: (order[row["invariant"]], row["rank"]))
+    )
+
+
+def _describe(event: Row) -> str:
+    """An event in a line: its number, kind and actor, and the fields of its kind that were read."""
+    values = event.asDict(recursive=True)
+    names = [name for name in KINDS.get(event["kind"], ()) if values.get(name) is not None]
+    fields = " ".join(f"{name}={_text(values[name])}" for name in names)
+    return f"{event['seq']} {event['kind']} {event['actor']} {fields}".rstrip()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(f"{fragment['first_entry']}: {', '.join(fragment['bookies'])}" for fragment in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

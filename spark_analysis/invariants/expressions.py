@@ -1,0 +1,113 @@
+"""The expressions invariants are written in: which events, which bookies, what to say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from scenarios.history import Kind
+
+__all__ = [
+    "DENIALS",
+    "ENTRY_KEY",
+    "LEDGER_KEY",
+    "OK",
+    "ensemble_of",
+    "is_applied_write",
+    "is_closed",
+    "is_in_write_set",
+    "is_kind",
+    "is_stored_metadata",
+    "is_true",
+    "join_small",
+    "observed",
+    "tell",
+]
+
+#: What identifies a ledger, and an entry: ids are only unique within a history.
+LEDGER_KEY: Final = ("history", "ledger")
+ENTRY_KEY: Final = (*LEDGER_KEY, "entry")
+
+#: The outcome codes that invariants speak of, restated here: a mistake in the client's table must not hide itself.
+OK: Final = 0
+NO_SUCH_ENTRY: Final = -13
+NO_SUCH_LEDGER_ON_BOOKIE: Final = -7
+DENIALS: Final = (NO_SUCH_ENTRY, NO_SUCH_LEDGER_ON_BOOKIE)
+
+
+# Conditions ---------------------------------------------------------------------------------------------------------
+
+
+def is_true(condition: Column) -> Column:
+    """``condition``, false where it is null."""
+    return sf.coalesce(condition, sf.lit(False))  # noqa: FBT003
+
+
+def is_kind(*kinds: Kind) -> Column:
+    """Whether a row is an event of one of ``kinds``."""
+    return sf.col("kind").isin(*(str(kind) for kind in kinds))
+
+
+def is_applied_write() -> Column:
+    """Whether a row is a write of metadata that the store applied."""
+    return is_kind(Kind.META_CAS) & (sf.col("outcome") == "ok") & (sf.col("cause") != "delete")
+
+
+def is_stored_metadata() -> Column:
+    """Whether a row shows metadata that the store held: a write that it applied, or a read."""
+    return is_applied_write() | (is_kind(Kind.META_READ) & (sf.col("outcome") == "ok"))
+
+
+def is_closed() -> Column:
+    """Whether the metadata in a row is that of a closed ledger."""
+    return sf.col("state") == "CLOSED"
+
+
+# Quorums ------------------------------------------------------------------------------------------------------------
+
+
+def ensemble_of(fragments: Column, entry: Column) -> Column:
+    """The bookies of the fragment that ``entry`` belongs to: the one with the greatest first entry not above it."""
+    serving = sf.filter(fragments, lambda fragment: fragment["first_entry"] <= entry)
+    only = sf.get(fragments, sf.lit(0))
+    chosen = sf.when(sf.size(fragments) == 1, only).otherwise(sf.try_element_at(serving, sf.lit(-1)))
+    return chosen["bookies"]
+
+
+def is_in_write_set(bookie: Column, ensemble: Column, entry: Column, write_quorum_size: Column) -> Column:
+    """Whether ``bookie`` is at one of the Qw positions from ``entry`` mod E on (DS-1). False for null ensembles."""
+    position = sf.array_position(ensemble, bookie) - 1
+    distance = sf.pmod(position - entry, sf.nullif(sf.size(ensemble), sf.lit(0)))
+    return is_true((position >= 0) & (distance < write_quorum_size))
+
+
+# Findings -----------------------------------------------------------------------------------------------------------
+
+
+def tell(is_broken: Column, seq: Column, evidence: Sequence[Column], text: str, *values: Column) -> Column:
+    """A finding's ``seq``, ``witness`` and ``evidence`` as one struct; null where ``is_broken`` is not true.
+
+    ``text`` is a format for ``values``. Structs sort by ``seq``, so the least of several is the earliest.
+    """
+    told = sf.struct(
+        seq.alias("seq"), sf.format_string(text, *values).alias("witness"), sf.array(*evidence).alias("evidence")
+    )
+    return sf.when(is_broken, told)
+
+
+def observed(rows: DataFrame, *findings: Column) -> DataFrame:
+    """Each of ``rows`` as its ledger and its earliest ``finding`` of ``findings`` (see :func:`tell`), null if there is none."""
+    earliest = sf.least(*findings) if len(findings) > 1 else findings[0]
+    return rows.select(*LEDGER_KEY, earliest.alias("finding"))
+
+
+def join_small(left: DataFrame, right: DataFrame, on: Sequence[str], how: str) -> DataFrame:
+    """Join each row of ``left`` with its rows in ``right``, by a hash table of ``right``.
+
+    Everything is partitioned by history already, so neither side moves, and a hash table of one partition's ledgers or entries
+    is small beside its events; Spark, knowing the size of neither, would sort both.
+    """
+    return left.join(right.hint("shuffle_hash"), on=list(on), how=how)

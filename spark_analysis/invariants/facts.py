@@ -1,0 +1,45 @@
+"""What invariants start from: the events, and the relations that several of them derive from these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+
+from spark_analysis.invariants import relations
+from spark_analysis.invariants.replication import owed_entries
+
+__all__ = ["Facts"]
+
+
+class Facts:
+    """The events of some histories, and what they tell of entries and ledgers; each relation is derived when first asked for.
+
+    ``keep`` is applied to each relation that more than one invariant starts from, so that whoever runs several invariants
+    can have it computed once.
+    """
+
+    def __init__(self, events: DataFrame, keep: Callable[[DataFrame], DataFrame] = lambda relation: relation) -> None:
+        self.events = events
+        self._keep = keep
+
+    @cached_property
+    def rare_events(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.relations.rare_events`."""
+        return self._keep(relations.rare_events(self.events))
+
+    @cached_property
+    def entries(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.relations.entries`."""
+        return self._keep(relations.entries(self.events, self.ledgers))
+
+    @cached_property
+    def ledgers(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.relations.ledgers`."""
+        return self._keep(relations.ledgers(self.rare_events))
+
+    @cached_property
+    def owed_entries(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.replication.owed_entries`."""
+        return self._keep(owed_entries(self.rare_events, self.ledgers, self.entries))
