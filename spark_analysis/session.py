@@ -31,7 +31,7 @@ LOCAL_MASTER: Final = "local[*]"
 QUICK_BYTES: Final = 150 * 1024 * 1024
 
 _JAVA_OPTIONS: Final = ("-XX:+UseParallelGC",)
-_QUICK_COMPILATION: Final = "-XX:TieredStopAtLevel=1"
+_QUICK_COMPILATION: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m")
 
 _LOG_CONFIGURATION: Final = """\
 status = error
@@ -46,13 +46,17 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
 
-#: Spark's launcher asks for a module that speeds up linear algebra. Nothing here uses it, smaller runtimes lack it, and a JVM
-#: that has it prints a warning about it.
+#: Spark's launcher asks for a module that speeds up linear algebra, which nothing here uses and smaller runtimes lack, and opens
+#: a package that newer runtimes do not have. A JVM refuses the one, or prints a warning about either.
 _JAVA_WRAPPER: Final = """\
 #!/bin/sh
 for argument do
   shift
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    --add-opens=java.base/sun.security.action=*) test {major} -ge 24 || set -- "$@" "$argument" ;;
+    *) set -- "$@" "$argument" ;;
+  esac
 done
 exec {java} "$@"
 """
@@ -86,7 +90,7 @@ def open_session(
     builder = SparkSession.builder.master(master).appName(app_name)
     java_options = [*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={log_configuration.as_uri()}"]
     if input_bytes <= QUICK_BYTES:
-        java_options.append(_QUICK_COMPILATION)
+        java_options += _QUICK_COMPILATION
     for name, value in _settings(master, scratch, java_options).items():
         builder = builder.config(name, value)
     with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=sys.executable):
@@ -133,7 +137,7 @@ def _java_home(runtime: JavaRuntime, scratch: Path) -> Path:
         return runtime.home
     wrapper = scratch / "java" / "bin" / "java"
     wrapper.parent.mkdir(parents=True)
-    wrapper.write_text(_JAVA_WRAPPER.format(java=shlex.quote(str(runtime.executable))))
+    wrapper.write_text(_JAVA_WRAPPER.format(java=shlex.quote(str(runtime.executable)), major=runtime.major_version))
     wrapper.chmod(0o755)
     return wrapper.parent.parent
 

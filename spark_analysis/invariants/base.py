@@ -76,6 +76,7 @@ def judge(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
     )
     return (
         reduce(DataFrame.union, observations)
+        .filter(sf.col("ledger") >= 0)
         .groupBy("invariant", *LEDGER_KEY)
         .agg(sf.array_min(sf.collect_list("finding")).alias("finding"))
         .select("invariant", *LEDGER_KEY, "finding.seq", "finding.witness", "finding.evidence")

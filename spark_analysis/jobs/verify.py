@@ -52,9 +52,11 @@ _KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "prob
 
 #: Everything is partitioned by history from the start, and every question groups and joins by history and more. Adaptive
 #: execution would find nothing to adapt, and hides from later queries how kept data is partitioned. Hash aggregates hold a row
-#: per ledger or entry of a partition, which is no reason to sort.
+#: per ledger or entry of a partition, which is no reason to sort. And a nonsensical number in one history (an overflow, to ANSI
+#: arithmetic) must not end the judgement of all others.
 _PLANNING: Final = {
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ansi.enabled": "false",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
 }
@@ -306,5 +308,7 @@ def _describe(event: Row) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return "; ".join(f"{fragment['first_entry']}: {', '.join(fragment['bookies'])}" for fragment in value)
+        return "; ".join(
+            f"{fragment['first_entry']}: {', '.join(map(str, fragment['bookies'] or ()))}" for fragment in value
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)

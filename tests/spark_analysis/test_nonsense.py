@@ -1,0 +1,104 @@
+"""What must not end, or slow down, the judgement of all other histories: nonsense in one, and a shuffle per question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from scenarios.history import FIELDS, Event, FieldType
+from spark_analysis.invariants import INVARIANTS, judge
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.jobs import verify as verifying
+from spark_analysis.jobs.verify import verify
+from spark_analysis.source import event_rows, find_histories
+from tests.spark_analysis.plants import honest_life
+from tests.spark_analysis.recorded import bystander, record, truncating
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+NONSENSE: dict[FieldType, tuple[Any, ...]] = {
+    FieldType.LONG: (None, -(2**63), 2**63 - 1, 2**31, 0, -1),
+    FieldType.STRING: (None, "", ",", "CLOSED", "ok"),
+    FieldType.BOOLEAN: (None, True, False),
+    FieldType.FRAGMENTS: (
+        None,
+        [],
+        [[None, ["b0"]]],
+        [[0, []]],
+        [[0, ["b0", None]]],
+        [[2**63 - 1, ["b0"]], [0, ["b0"]]],
+    ),
+}
+
+
+def twisted(field: str, turn: int) -> list[Event]:
+    """An honest life in which no value of ``field`` makes sense."""
+    values = NONSENSE[FIELDS[field]]
+    return [
+        Event(
+            event.seq,
+            event.time_us,
+            event.actor,
+            event.kind,
+            -1 if (event.seq + turn) % 97 == 0 else event.ledger,
+            {**event.fields, field: values[(event.seq + turn) % len(values)]}
+            if field in event.fields
+            else event.fields,
+        )
+        for event in honest_life().events
+    ]
+
+
+def test_nonsense_in_a_history_is_judged_somehow_and_the_others_as_ever(spark: SparkSession, tmp_path: Path) -> None:
+    for field in FIELDS:
+        for turn in range(6):
+            record(tmp_path / f"{field}-{turn}.bkh", events=twisted(field, turn))
+    record(tmp_path / "empty.bkh")
+    record(tmp_path / "good.bkh", honest_life(), bystander())
+    record(tmp_path / "bad.bkh", truncating(1))
+    verdict = verify(spark, tmp_path, max_witnesses=10_000)
+    assert verdict.histories == 6 * len(FIELDS) + 3
+    assert verdict.rejected_files == 0
+    assert all(0 < invariant.checked <= verdict.ledgers for invariant in verdict.invariants)
+    assert all(invariant.unknown >= 0 for invariant in verdict.invariants)
+    found = {violation.history: violation.invariant for violation in verdict.violations}
+    assert "good.bkh" not in found
+    assert found["bad.bkh"] == "NoLacTruncation"
+
+
+def test_the_events_that_show_a_violation_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = record(tmp_path / "bad.bkh", bystander(), truncating(1))
+    (violation,) = verify(spark, path).violations
+    assert [line.split()[1] for line in violation.evidence] == ["APP_ACK", "META_CAS"]
+    assert "entry=1" in violation.evidence[0]
+    assert "fragments=0: b0, b1, b2" in violation.evidence[1]
+    assert violation.evidence[0].startswith(f"{violation.witness.split('event ')[1].split(')')[0]} ")
+
+
+def test_settings_of_the_session_are_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
+    def settings() -> list[str | None]:
+        return [spark.conf.get(name) for name in verifying._PLANNING]
+
+    before = settings()
+    verify(spark, record(tmp_path / "good.bkh", bystander()), invariants=INVARIANTS[:1])
+    assert settings() == before
+
+
+def test_no_question_moves_the_events_again(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that follows the one shuffle by history stays where it is; this is what makes thirteen questions cheap."""
+    record(tmp_path / "good.bkh", honest_life())
+    with verifying._planned_for_kept_partitions(spark):
+        table = verifying._read(spark, tmp_path, find_histories(tmp_path), INVARIANTS)
+        table.explain()
+        assert capsys.readouterr().out.count("Exchange") == 1
+        facts = Facts(event_rows(verifying._keep(table)), verifying._keep)
+        judge(facts, INVARIANTS).explain()
+        plan = capsys.readouterr().out
+    assert "Exchange" not in plan
+    assert "SortMergeJoin" not in plan
+    assert plan.count("Union") == 1

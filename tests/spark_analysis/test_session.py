@@ -1,0 +1,58 @@
+"""The session: how its JVM is started. That it starts at all, every other test with Spark shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from simbookie.java import JavaRuntime
+from spark_analysis import session
+from spark_analysis.session import QUICK_BYTES, open_session
+
+VECTOR = "--add-modules=jdk.incubator.vector"
+SECURITY = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+
+
+def started_with(scratch: Path, major_version: int, *arguments: str) -> list[str]:
+    """The arguments that reach a runtime of this version, played by a program that prints them."""
+    runtime = scratch / "real java"
+    runtime.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    runtime.chmod(0o755)
+    home = session._java_home(JavaRuntime(runtime, major_version, "a test"), scratch)
+    return subprocess.run(
+        [home / "bin" / "java", *arguments], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+
+
+@pytest.mark.parametrize(("major_version", "kept"), [(17, [SECURITY]), (25, [])])
+def test_the_runtime_is_spared_what_it_could_stumble_over(tmp_path: Path, major_version: int, kept: list[str]) -> None:
+    arguments = ["-cp", "a b:c", VECTOR, SECURITY, "--add-modules=java.sql", "x$y*"]
+    expected = ["-cp", "a b:c", *kept, "--add-modules=java.sql", "x$y*"]
+    assert started_with(tmp_path, major_version, *arguments) == expected
+
+
+def test_the_environment_is_as_it_was_after_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "elsewhere")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    with session._environment(JAVA_HOME="here", PYSPARK_PYTHON="python"):
+        assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == ("here", "python")
+    assert os.environ["JAVA_HOME"] == "elsewhere"
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_a_local_session_is_reached_from_this_machine_alone(tmp_path: Path) -> None:
+    local = session._settings("local[2]", tmp_path, ())
+    assert (local["spark.driver.host"], local["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
+    assert local["spark.ui.enabled"] == "false"
+    remote = session._settings("spark://host:7077", tmp_path, ())
+    assert "spark.driver.host" not in remote, "executors have to reach the driver"
+
+
+@pytest.mark.spark
+def test_there_is_one_session_whatever_is_asked_for(spark: SparkSession) -> None:
+    assert open_session("local[1]", input_bytes=QUICK_BYTES + 1) is spark
+    assert spark.sparkContext.master == "local[2]"
