@@ -31,7 +31,7 @@ def rules_named_in(source: str) -> set[str]:
         node.args[0].value
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "pytest.mark.rule"
+        and ast.unparse(node.func) in {"pytest.mark.rule", "pytest.mark.behaviour"}
         and isinstance(node.args[0], ast.Constant)
         and isinstance(node.args[0].value, str)
     }

@@ -46,7 +46,7 @@ async def test_a_new_ledger_is_registered_and_no_bookie_is_asked() -> None:
 
 
 @pytest.mark.rule("API-5")
-@pytest.mark.rule("T-14")
+@pytest.mark.behaviour("T-14")
 async def test_too_few_bookies_are_noticed_before_anything_is_written() -> None:
     async with town("ab") as where:
         with pytest.raises(NotEnoughBookies, match="of 3 is wanted, the writable bookies are: a, b"):
@@ -88,8 +88,8 @@ async def test_a_generator_that_is_stuck_is_given_up_on() -> None:
                 await bk.create_ledger()
 
 
-@pytest.mark.rule("T-25")
-@pytest.mark.rule("T-60")
+@pytest.mark.behaviour("T-25")
+@pytest.mark.behaviour("T-60")
 @pytest.mark.parametrize("digest_type", list(DigestType))
 async def test_every_digest_type_writes_and_reads_back(digest_type: DigestType) -> None:
     async with town() as where:
@@ -178,8 +178,8 @@ async def test_a_wrong_argument_of_create_is_refused_before_anything_happens(arg
 
 @pytest.mark.rule("API-7")
 @pytest.mark.rule("API-9")
-@pytest.mark.rule("T-15")
-@pytest.mark.rule("T-17")
+@pytest.mark.behaviour("T-15")
+@pytest.mark.behaviour("T-17")
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -237,8 +237,8 @@ async def test_a_metadata_uri_of_no_known_kind_is_refused() -> None:
 
 
 @pytest.mark.rule("API-7")
-@pytest.mark.rule("T-24")
-@pytest.mark.rule("T-116")
+@pytest.mark.behaviour("T-24")
+@pytest.mark.behaviour("T-116")
 @pytest.mark.parametrize("recover", [True, False])
 async def test_a_wrong_password_is_refused_before_any_bookie_is_asked_and_fences_nothing(recover: bool) -> None:
     async with town() as where, await writer_of(where) as writer:
@@ -329,8 +329,8 @@ async def test_deleting_needs_no_password_and_no_closed_ledger_and_may_be_repeat
 
 
 @pytest.mark.rule("DEL-6")
-@pytest.mark.rule("T-54")
-@pytest.mark.rule("T-55")
+@pytest.mark.behaviour("T-54")
+@pytest.mark.behaviour("T-55")
 async def test_ledgers_are_listed_by_ascending_id_and_looked_up() -> None:
     async with town() as where:
         assert [ledger_id async for ledger_id in where.bk.list_ledgers()] == []
@@ -363,9 +363,9 @@ async def use_everything(bk: BookKeeper) -> list[object]:
 
 
 @pytest.mark.rule("API-17")
-@pytest.mark.rule("T-16")
-@pytest.mark.rule("T-17")
-@pytest.mark.rule("T-51")
+@pytest.mark.behaviour("T-16")
+@pytest.mark.behaviour("T-17")
+@pytest.mark.behaviour("T-51")
 async def test_a_client_that_was_left_refuses_everything_as_closed() -> None:
     async with town() as where:
         pass

@@ -82,7 +82,7 @@ async def test_the_first_replica_of_the_write_set_is_asked_and_no_other_one_if_i
 
 
 @pytest.mark.rule("R-3")
-@pytest.mark.rule("T-206")
+@pytest.mark.behaviour("T-206")
 async def test_a_corrupt_replica_costs_the_next_question() -> None:
     async with town() as where:
         reader = await reader_of(where, b"0")
@@ -104,9 +104,9 @@ async def test_an_entry_of_another_ledger_or_another_id_is_no_answer() -> None:
 
 
 @pytest.mark.rule("R-13")
-@pytest.mark.rule("T-192")
-@pytest.mark.rule("T-204")
-@pytest.mark.rule("T-205")
+@pytest.mark.behaviour("T-192")
+@pytest.mark.behaviour("T-204")
+@pytest.mark.behaviour("T-205")
 @pytest.mark.parametrize(
     ("codes", "error", "culprit"),
     [
@@ -135,7 +135,7 @@ async def test_an_entry_nobody_returns_fails_with_the_most_telling_error_and_nam
 
 
 @pytest.mark.rule("R-22")
-@pytest.mark.rule("T-53")
+@pytest.mark.behaviour("T-53")
 async def test_the_last_entry_is_read_and_an_empty_ledger_has_none() -> None:
     async with town() as where:
         reader = await reader_of(where, b"0", b"1")
@@ -147,7 +147,7 @@ async def test_the_last_entry_is_read_and_an_empty_ledger_has_none() -> None:
         assert where.sent == []
 
 
-@pytest.mark.rule("T-28")
+@pytest.mark.behaviour("T-28")
 async def test_a_closed_ledger_answers_for_its_end_without_asking_a_bookie() -> None:
     async with town() as where:
         reader = await reader_of(where, b"0", b"1")
@@ -204,7 +204,7 @@ async def test_an_entry_id_that_is_none_or_beyond_the_end_is_refused(
 
 
 @pytest.mark.rule("R-1")
-@pytest.mark.rule("T-189")
+@pytest.mark.behaviour("T-189")
 async def test_a_range_yields_its_entries_in_order_both_ends_included() -> None:
     async with town("abcd") as where:
         reader = await reader_of(where, *(b"%d" % i for i in range(20)), sizes=(3, 2, 2))
@@ -334,7 +334,7 @@ async def test_a_read_that_is_cancelled_asks_no_further_replica_and_leaves_the_r
 
 
 @pytest.mark.rule("R-5")
-@pytest.mark.rule("T-51")
+@pytest.mark.behaviour("T-51")
 async def test_a_closed_client_reads_nothing() -> None:
     async with town() as where:
         reader = await reader_of(where, b"0")

@@ -57,7 +57,7 @@ async def recovered(where: Town, writer: LedgerWriter) -> LedgerReader:
 
 @pytest.mark.rule("REC-1")
 @pytest.mark.rule("REC-33")
-@pytest.mark.rule("T-118")
+@pytest.mark.behaviour("T-118")
 @pytest.mark.parametrize("entries", [0, 1, 100])
 async def test_an_abandoned_ledger_is_closed_where_its_confirmations_end(entries: int) -> None:
     async with town() as where:
@@ -117,8 +117,8 @@ async def test_the_length_of_a_ledger_that_needed_no_write_back_is_read_without_
 
 
 @pytest.mark.rule("REC-18")
-@pytest.mark.rule("T-115")
-@pytest.mark.rule("T-121")
+@pytest.mark.behaviour("T-115")
+@pytest.mark.behaviour("T-121")
 @pytest.mark.parametrize("silent", [0, 1, 2])
 async def test_one_bookie_that_never_answers_does_not_hold_up_the_recovery(silent: int) -> None:
     async with town() as where:
@@ -146,8 +146,8 @@ async def test_a_corrupt_copy_is_never_written_back() -> None:
 
 
 @pytest.mark.rule("REC-40")
-@pytest.mark.rule("T-18")
-@pytest.mark.rule("T-119")
+@pytest.mark.behaviour("T-18")
+@pytest.mark.behaviour("T-119")
 @pytest.mark.parametrize(
     ("code", "error"),
     [
@@ -259,8 +259,8 @@ async def test_reading_back_is_given_up_on_in_the_end(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.rule("REC-41")
-@pytest.mark.rule("T-111")
-@pytest.mark.rule("T-139")
+@pytest.mark.behaviour("T-111")
+@pytest.mark.behaviour("T-139")
 async def test_many_clients_that_open_a_ledger_at_once_agree_with_each_other_and_with_its_writer() -> None:
     async with town("abcde") as where:
         writer = await abandoned(where, 10)

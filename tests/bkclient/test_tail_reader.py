@@ -34,8 +34,8 @@ async def written(where: Town, entries: int, sizes: tuple[int, int, int] = (3, 3
 @pytest.mark.rule("NR-1")
 @pytest.mark.rule("NR-3")
 @pytest.mark.rule("NR-5")
-@pytest.mark.rule("T-27")
-@pytest.mark.rule("T-112")
+@pytest.mark.behaviour("T-27")
+@pytest.mark.behaviour("T-112")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_opening_without_recovery_fences_nothing_and_the_writer_goes_on(config: ClientConfig) -> None:
     async with town(config=config) as where, await written(where, 3) as writer:
@@ -52,7 +52,7 @@ async def test_opening_without_recovery_fences_nothing_and_the_writer_goes_on(co
 @pytest.mark.rule("R-19")
 @pytest.mark.rule("R-34")
 @pytest.mark.rule("R-37")
-@pytest.mark.rule("T-39")
+@pytest.mark.behaviour("T-39")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_a_tailing_reader_sees_what_entries_tell_and_reads_no_further(config: ClientConfig) -> None:
     async with town(config=config) as where, await written(where, 5) as writer:
@@ -78,7 +78,7 @@ async def test_over_version_2_the_last_entry_is_asked_for() -> None:
 
 
 @pytest.mark.rule("NR-4")
-@pytest.mark.rule("T-112")
+@pytest.mark.behaviour("T-112")
 async def test_the_lac_of_a_reader_moves_when_asked_to_and_not_by_itself() -> None:
     async with town() as where, await written(where, 2) as writer:
         reader = await tail_of(where, writer)
@@ -120,7 +120,7 @@ async def test_an_answer_that_is_behind_does_not_take_the_lac_back() -> None:
 
 
 @pytest.mark.rule("R-34")
-@pytest.mark.rule("T-146")
+@pytest.mark.behaviour("T-146")
 async def test_an_explicit_lac_counts_where_it_is_higher_than_the_last_entrys_and_where_there_is_no_entry() -> None:
     async with town() as where, await written(where, 4) as writer:
         codec = EntryCodec(writer.ledger_id, writer.metadata.digest_type or 1, b"secret")  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ async def test_an_explicit_lac_counts_where_it_is_higher_than_the_last_entrys_an
 
 
 @pytest.mark.rule("R-34")
-@pytest.mark.rule("T-141")
+@pytest.mark.behaviour("T-141")
 async def test_a_ledger_nobody_knows_yet_has_nothing_confirmed() -> None:
     async with town() as where, await written(where, 0) as writer:
         reader = await tail_of(where, writer)
@@ -164,7 +164,7 @@ async def test_a_corrupt_answer_is_no_answer() -> None:
 
 @pytest.mark.rule("R-34")
 @pytest.mark.rule("NR-2")
-@pytest.mark.rule("T-18")
+@pytest.mark.behaviour("T-18")
 @pytest.mark.parametrize(("code", "error"), [(Code.TIMEOUT, RequestTimeout), (Code.UNAUTHORIZED, UnauthorizedAccess)])
 async def test_a_lac_that_cannot_be_learned_is_an_error_with_the_ledgers_id(code: Code, error: type[Exception]) -> None:
     async with town() as where, await written(where, 1) as writer:

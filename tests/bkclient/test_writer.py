@@ -28,8 +28,8 @@ TINY_WINDOW = ClientConfig(max_in_flight_entries=2)
 
 
 @pytest.mark.rule("W-4")
-@pytest.mark.rule("T-21")
-@pytest.mark.rule("T-23")
+@pytest.mark.behaviour("T-21")
+@pytest.mark.behaviour("T-23")
 @pytest.mark.parametrize(
     "payload", [b"bytes", bytearray(b"array"), memoryview(b"view"), b"", memoryview(b"v.i.e.w")[::2]]
 )
@@ -146,8 +146,8 @@ async def test_a_failed_append_says_which_ledger_and_entry_and_why(code: Code, e
         assert where.metadata(writer.ledger_id).last_entry_id == 0
 
 
-@pytest.mark.rule("T-29")
-@pytest.mark.rule("T-108")
+@pytest.mark.behaviour("T-29")
+@pytest.mark.behaviour("T-108")
 @pytest.mark.rule("REC-43")
 async def test_a_writer_whose_ledger_was_taken_over_is_fenced_and_both_agree_on_the_end() -> None:
     async with town() as where:
@@ -163,7 +163,7 @@ async def test_a_writer_whose_ledger_was_taken_over_is_fenced_and_both_agree_on_
         assert reader.last_add_confirmed == writer.last_add_confirmed == 0
 
 
-@pytest.mark.rule("T-107")
+@pytest.mark.behaviour("T-107")
 async def test_a_hundred_appends_after_a_takeover_all_end() -> None:
     async with town() as where:
         writer = await writer_of(where)

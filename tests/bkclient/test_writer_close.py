@@ -43,7 +43,7 @@ async def test_closing_seals_the_ledger_and_ends_the_writer() -> None:
 
 @pytest.mark.rule("W-52")
 @pytest.mark.rule("W-58")
-@pytest.mark.rule("T-103")
+@pytest.mark.behaviour("T-103")
 async def test_entries_in_flight_fail_before_the_close_returns() -> None:
     async with town() as where:
         writer = await writer_of(where)
@@ -58,7 +58,7 @@ async def test_entries_in_flight_fail_before_the_close_returns() -> None:
 
 
 @pytest.mark.rule("W-55")
-@pytest.mark.rule("T-104")
+@pytest.mark.behaviour("T-104")
 async def test_no_close_returns_before_the_ledger_is_closed() -> None:
     async with town() as where:
         writer = await writer_of(where)
@@ -74,7 +74,7 @@ async def test_no_close_returns_before_the_ledger_is_closed() -> None:
 
 @pytest.mark.rule("W-54")
 @pytest.mark.rule("W-55")
-@pytest.mark.rule("T-101")
+@pytest.mark.behaviour("T-101")
 async def test_every_close_reports_that_somebody_else_closed_the_ledger_elsewhere() -> None:
     async with town() as where:
         writer = await writer_of(where)
@@ -181,7 +181,7 @@ async def test_leaving_the_block_by_cancellation_still_closes_the_ledger() -> No
 
 @pytest.mark.rule("API-17")
 @pytest.mark.rule("API-19")
-@pytest.mark.rule("T-51")
+@pytest.mark.behaviour("T-51")
 async def test_closing_the_client_fails_what_is_under_way_and_leaves_the_ledger_open() -> None:
     async with town() as where:
         writer = await writer_of(where)
@@ -202,7 +202,7 @@ async def test_closing_the_client_fails_what_is_under_way_and_leaves_the_ledger_
 
 
 @pytest.mark.rule("API-17")
-@pytest.mark.rule("T-36")
+@pytest.mark.behaviour("T-36")
 async def test_closing_the_client_during_an_ensemble_change_ends_entries_that_only_wait_for_the_store() -> None:
     async with town("abcd") as where:
         writer = await writer_of(where)

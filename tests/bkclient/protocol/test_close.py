@@ -47,7 +47,7 @@ def test_an_empty_ledger_closes_at_minus_one() -> None:
 
 @pytest.mark.rule("W-51")
 @pytest.mark.rule("W-52")
-@pytest.mark.rule("T-103")
+@pytest.mark.behaviour("T-103")
 @pytest.mark.rule("M26")
 def test_an_entry_in_flight_at_close_fails_and_is_not_part_of_the_ledger() -> None:
     writer = Writer((3, 3, 2), "abc")
@@ -76,7 +76,7 @@ def test_an_entry_in_flight_at_close_fails_even_if_all_its_bookies_store_it_afte
 
 
 @pytest.mark.rule("W-52")
-@pytest.mark.rule("T-80")
+@pytest.mark.behaviour("T-80")
 def test_entries_that_only_wait_for_an_ensemble_change_fail_at_close_too() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
     writer.append(b"", b"")
@@ -98,7 +98,7 @@ def test_entries_that_only_wait_for_an_ensemble_change_fail_at_close_too() -> No
 
 @pytest.mark.rule("W-51")
 @pytest.mark.rule("W-3")
-@pytest.mark.rule("T-98")
+@pytest.mark.behaviour("T-98")
 def test_a_writer_accepts_nothing_from_the_moment_it_closes() -> None:
     writer = writer_with_one_confirmed()
 
@@ -120,7 +120,7 @@ def test_failed_entries_are_reported_before_the_close_is() -> None:
 
 
 @pytest.mark.rule("W-55")
-@pytest.mark.rule("T-104")
+@pytest.mark.behaviour("T-104")
 def test_closing_twice_is_closing_once() -> None:
     writer = writer_with_one_confirmed()
 
@@ -137,7 +137,7 @@ def test_closing_twice_is_closing_once() -> None:
 
 
 @pytest.mark.rule("W-53")
-@pytest.mark.rule("T-99")
+@pytest.mark.behaviour("T-99")
 def test_a_close_that_conflicts_with_re_replication_keeps_the_other_change() -> None:
     writer = writer_with_one_confirmed()
     writer.timeout("1a")
@@ -155,7 +155,7 @@ def test_a_close_that_conflicts_with_re_replication_keeps_the_other_change() -> 
 
 
 @pytest.mark.rule("W-54")
-@pytest.mark.rule("T-100")
+@pytest.mark.behaviour("T-100")
 def test_a_ledger_that_somebody_else_closed_at_the_same_end_is_closed() -> None:
     writer = writer_with_one_confirmed()
     writer.store.edit(lambda metadata: metadata.closed(0, 4))
@@ -169,7 +169,7 @@ def test_a_ledger_that_somebody_else_closed_at_the_same_end_is_closed() -> None:
 
 @pytest.mark.rule("W-54")
 @pytest.mark.rule("W-50")
-@pytest.mark.rule("T-101")
+@pytest.mark.behaviour("T-101")
 @pytest.mark.rule("M29")
 @pytest.mark.parametrize(("last_entry_id", "length"), [(1, 7), (0, 5), (-1, 0)])
 def test_a_ledger_that_somebody_else_closed_at_another_end_stays_so_and_the_close_fails(
@@ -189,7 +189,7 @@ def test_a_ledger_that_somebody_else_closed_at_another_end_stays_so_and_the_clos
 
 @pytest.mark.rule("W-43")
 @pytest.mark.rule("W-54")
-@pytest.mark.rule("T-102")
+@pytest.mark.behaviour("T-102")
 def test_a_ledger_in_recovery_is_closed_by_its_writer_where_the_writers_confirmations_end() -> None:
     writer = writer_with_one_confirmed()
     writer.store.edit(lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
@@ -244,7 +244,7 @@ def test_a_store_that_fails_the_close_leaves_the_ledger_open_and_says_so() -> No
     assert writer.machine.last_add_confirmed == 0
 
 
-@pytest.mark.rule("T-105")
+@pytest.mark.behaviour("T-105")
 @pytest.mark.rule("W-42")
 def test_after_one_refusal_the_late_answers_of_other_bookies_do_not_move_the_end() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")

@@ -12,8 +12,8 @@ from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
 
 @pytest.mark.rule("W-24")
-@pytest.mark.rule("T-74")
-@pytest.mark.rule("T-76")
+@pytest.mark.behaviour("T-74")
+@pytest.mark.behaviour("T-76")
 def test_a_bookie_that_fails_before_anything_is_confirmed_is_replaced_in_place_with_one_write() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
     writer.append(b"", b"", b"", b"", b"")
@@ -28,7 +28,7 @@ def test_a_bookie_that_fails_before_anything_is_confirmed_is_replaced_in_place_w
 
 
 @pytest.mark.rule("W-30")
-@pytest.mark.rule("T-77")
+@pytest.mark.behaviour("T-77")
 @pytest.mark.rule("M17")
 def test_a_bookie_that_fails_after_a_confirmation_opens_a_fragment_at_the_next_entry() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
@@ -136,7 +136,7 @@ def test_entries_appended_during_a_change_go_to_the_old_ensemble_and_again_to_th
 
 @pytest.mark.rule("W-22")
 @pytest.mark.rule("W-39")
-@pytest.mark.rule("T-84")
+@pytest.mark.behaviour("T-84")
 @pytest.mark.rule("M19")
 def test_nothing_is_confirmed_while_the_ensemble_changes() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
@@ -184,7 +184,7 @@ def test_no_entry_is_sent_to_or_confirmed_by_a_new_bookie_before_the_metadata_na
 
 
 @pytest.mark.rule("W-39")
-@pytest.mark.rule("T-85")
+@pytest.mark.behaviour("T-85")
 def test_an_entry_outside_the_replaced_position_is_confirmed_when_the_change_ends() -> None:
     writer = Writer((3, 1, 1), "abc", spares="d")
     writer.append(b"", b"")

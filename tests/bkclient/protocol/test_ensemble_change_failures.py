@@ -13,7 +13,7 @@ from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
 @pytest.mark.rule("W-28")
 @pytest.mark.rule("W-32")
-@pytest.mark.rule("T-75")
+@pytest.mark.behaviour("T-75")
 def test_a_second_bookie_that_fails_during_a_change_is_replaced_by_a_second_pass() -> None:
     writer = Writer((3, 3, 2), "abc", spares="de")
     writer.append(b"", b"", b"")
@@ -104,7 +104,7 @@ def test_an_ensemble_that_is_as_before_after_a_change_gets_the_failed_entries_ag
 
 @pytest.mark.rule("W-16")
 @pytest.mark.rule("W-33")
-@pytest.mark.rule("T-59")
+@pytest.mark.behaviour("T-59")
 def test_a_failure_after_the_quorum_is_acted_upon_by_the_next_append() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
     writer.append()
@@ -214,7 +214,7 @@ def test_failures_reported_to_a_writer_that_has_ended_are_ignored() -> None:
 
 @pytest.mark.rule("W-31")
 @pytest.mark.rule("W-32")
-@pytest.mark.rule("T-78")
+@pytest.mark.behaviour("T-78")
 def test_without_a_spare_bookie_the_entry_fails_and_the_ledger_is_closed_empty() -> None:
     writer = Writer((3, 3, 2), "abc")
     writer.append(b"lost")
@@ -232,8 +232,8 @@ def test_without_a_spare_bookie_the_entry_fails_and_the_ledger_is_closed_empty()
     assert (writer.store.metadata.last_entry_id, writer.store.metadata.length) == (-1, 0)
 
 
-@pytest.mark.rule("T-79")
-@pytest.mark.rule("T-97")
+@pytest.mark.behaviour("T-79")
+@pytest.mark.behaviour("T-97")
 def test_without_a_spare_bookie_the_ledger_ends_at_its_last_confirmed_entry() -> None:
     writer = Writer((3, 3, 2), "abc")
     writer.append(b"kept", b"lost")
@@ -295,7 +295,7 @@ def test_a_bookie_that_nobody_could_replace_gets_the_entry_again_and_may_fail_it
 
 
 @pytest.mark.rule("W-29")
-@pytest.mark.rule("T-96")
+@pytest.mark.behaviour("T-96")
 def test_after_the_allowed_number_of_changes_the_next_failure_ends_the_writer() -> None:
     writer = Writer((1, 1, 1), "a", spares="bcd", max_ensemble_changes=2)
     writer.append()

@@ -13,7 +13,7 @@ from tests.bkclient.protocol.harness import Writer
 
 @pytest.mark.rule("W-32")
 @pytest.mark.rule("W-50")
-@pytest.mark.rule("T-81")
+@pytest.mark.behaviour("T-81")
 @pytest.mark.rule("M28")
 def test_a_ledger_that_somebody_else_closed_stays_as_closed_and_its_writer_learns_so() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
@@ -37,7 +37,7 @@ def test_a_ledger_that_somebody_else_closed_stays_as_closed_and_its_writer_learn
 @pytest.mark.rule("W-44")
 @pytest.mark.rule("REC-4")
 @pytest.mark.rule("REC-43")
-@pytest.mark.rule("T-82")
+@pytest.mark.behaviour("T-82")
 @pytest.mark.rule("M28")
 def test_a_writer_that_finds_its_ledger_in_recovery_fails_its_entries_and_leaves_the_end_to_the_other_client() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
@@ -76,7 +76,7 @@ def test_a_writer_that_found_its_ledger_in_recovery_may_still_close_it_where_its
 
 
 @pytest.mark.rule("W-30")
-@pytest.mark.rule("T-83")
+@pytest.mark.behaviour("T-83")
 def test_a_change_that_conflicts_with_re_replication_of_an_older_fragment_keeps_both() -> None:
     writer = Writer((3, 3, 2), "abc", spares="de")
     writer.append(b"", b"")

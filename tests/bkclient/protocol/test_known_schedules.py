@@ -33,7 +33,7 @@ def play_the_delayed_add(world: World) -> None:
 
 
 @pytest.mark.rule("REC-17")
-@pytest.mark.rule("T-133")
+@pytest.mark.behaviour("T-133")
 @pytest.mark.rule("M01")
 def test_an_add_that_was_delayed_past_a_denial_is_refused_because_the_read_fenced() -> None:
     world = World(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1))

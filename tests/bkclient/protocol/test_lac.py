@@ -44,8 +44,8 @@ def test_before_any_entry_the_lac_is_minus_one_and_the_length_zero() -> None:
 
 
 @pytest.mark.rule("REC-7")
-@pytest.mark.rule("T-138")
-@pytest.mark.rule("T-141")
+@pytest.mark.behaviour("T-138")
+@pytest.mark.behaviour("T-141")
 @pytest.mark.parametrize(
     ("sizes", "answers", "outcome"),
     [
@@ -146,7 +146,7 @@ def test_every_other_code_leaves_the_bookie_unknown(code: Code) -> None:
     assert (read.last_add_confirmed, read.failure_code) == (-1, code)
 
 
-@pytest.mark.rule("T-194")
+@pytest.mark.behaviour("T-194")
 def test_a_bookie_that_old_metadata_names_twice_answers_for_both_positions() -> None:
     read = LacRead(QuorumSizes(2, 2, 1), ("a", "a"))
 

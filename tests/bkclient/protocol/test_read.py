@@ -161,7 +161,7 @@ def test_answers_after_the_end_and_second_answers_change_nothing() -> None:
     assert read.code == Code.OK
 
 
-@pytest.mark.rule("T-194")
+@pytest.mark.behaviour("T-194")
 def test_a_bookie_that_old_metadata_names_twice_is_asked_once() -> None:
     read = EntryRead(3, "aba")
 
@@ -173,7 +173,7 @@ def test_a_bookie_that_old_metadata_names_twice_is_asked_once() -> None:
     assert read.outcome is ReadOutcome.ABSENT
 
 
-@pytest.mark.rule("T-194")
+@pytest.mark.behaviour("T-194")
 def test_a_bookie_that_old_metadata_names_twice_may_deny_the_entry_alone() -> None:
     read = EntryRead(3, "aa", negatives_to_deny=2, parallel=True)
     read.to_ask()
@@ -200,7 +200,7 @@ def test_a_recovery_read_asks_all_replicas_at_once() -> None:
 
 
 @pytest.mark.rule("REC-18")
-@pytest.mark.rule("T-191")
+@pytest.mark.behaviour("T-191")
 @pytest.mark.rule("M50")
 def test_enough_negatives_deny_the_entry_though_other_replicas_are_silent() -> None:
     read = recovery_read((5, 5, 3))

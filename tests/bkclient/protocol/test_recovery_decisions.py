@@ -42,7 +42,7 @@ def test_a_ledger_that_is_in_recovery_already_is_recovered_without_marking_it_ag
 
 @pytest.mark.rule("REC-2")
 @pytest.mark.rule("REC-3")
-@pytest.mark.rule("T-137")
+@pytest.mark.behaviour("T-137")
 def test_a_ledger_that_turns_out_closed_is_left_alone_and_no_bookie_is_asked() -> None:
     recovery = Recovery()
     recovery.store.edit(lambda metadata: metadata.closed(4, 44))
@@ -172,7 +172,7 @@ def test_a_fence_answer_with_a_wrong_digest_neither_covers_nor_tells_a_lac() -> 
 
 @pytest.mark.rule("REC-9")
 @pytest.mark.rule("REC-40")
-@pytest.mark.rule("T-116")
+@pytest.mark.behaviour("T-116")
 def test_a_refused_fence_fails_the_recovery_at_once() -> None:
     recovery = Recovery((3, 3, 2), "abc")
     recovery.start()
@@ -186,8 +186,8 @@ def test_a_refused_fence_fails_the_recovery_at_once() -> None:
 @pytest.mark.rule("REC-9")
 @pytest.mark.rule("REC-10")
 @pytest.mark.rule("REC-40")
-@pytest.mark.rule("T-18")
-@pytest.mark.rule("T-126")
+@pytest.mark.behaviour("T-18")
+@pytest.mark.behaviour("T-126")
 @pytest.mark.parametrize(
     ("code", "reported"),
     [
@@ -237,7 +237,7 @@ def test_recovery_starts_at_the_lac_but_never_below_the_last_fragment(found: int
 
 
 @pytest.mark.rule("REC-13")
-@pytest.mark.rule("T-134")
+@pytest.mark.behaviour("T-134")
 @pytest.mark.rule("M08")
 def test_entries_of_earlier_fragments_are_settled_even_if_the_last_ensemble_knows_no_lac() -> None:
     recovery = Recovery((1, 1, 1), {0: "a", 1: "b"}, spares="c")
@@ -288,7 +288,7 @@ def test_every_recovery_read_fences_its_bookie() -> None:
 
 @pytest.mark.rule("REC-18")
 @pytest.mark.rule("REC-33")
-@pytest.mark.rule("T-118")
+@pytest.mark.behaviour("T-118")
 def test_an_empty_ledger_is_closed_at_minus_one_without_measuring_anything() -> None:
     recovery = reading((3, 3, 2), "abc")
 
@@ -306,7 +306,7 @@ def test_an_empty_ledger_is_closed_at_minus_one_without_measuring_anything() -> 
 @pytest.mark.rule("REC-19")
 @pytest.mark.rule("REC-23")
 @pytest.mark.rule("REC-26")
-@pytest.mark.rule("T-118")
+@pytest.mark.behaviour("T-118")
 @pytest.mark.rule("M07")
 def test_an_entry_above_the_lac_is_written_back_to_its_whole_write_set() -> None:
     recovery = reading((3, 2, 2), "abc")
@@ -383,8 +383,8 @@ def test_one_negative_does_not_decide_when_an_ack_quorum_may_be_elsewhere() -> N
 
 
 @pytest.mark.rule("REC-18")
-@pytest.mark.rule("T-121")
-@pytest.mark.rule("T-191")
+@pytest.mark.behaviour("T-121")
+@pytest.mark.behaviour("T-191")
 @pytest.mark.rule("M50")
 def test_one_hung_bookie_does_not_hold_up_the_decision() -> None:
     recovery = reading((3, 3, 2), "abc")
@@ -412,7 +412,7 @@ def test_the_first_good_answer_decides_and_the_others_are_ignored() -> None:
 
 @pytest.mark.rule("REC-30")
 @pytest.mark.rule("REC-31")
-@pytest.mark.rule("T-136")
+@pytest.mark.behaviour("T-136")
 def test_answers_that_arrive_after_the_end_was_found_change_nothing() -> None:
     recovery = reading((3, 3, 2), "abc")
     recovery.found("0a")

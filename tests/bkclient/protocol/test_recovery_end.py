@@ -91,7 +91,7 @@ def test_a_conflict_with_re_replication_while_closing_keeps_the_other_change() -
 
 
 @pytest.mark.rule("REC-35")
-@pytest.mark.rule("T-129")
+@pytest.mark.behaviour("T-129")
 def test_a_fragment_that_somebody_appended_during_recovery_is_reported_as_a_defect() -> None:
     recovery = reading((1, 1, 1), "a", spares="b")
     recovery.found("0a")
@@ -121,7 +121,7 @@ def test_a_ledger_that_is_open_again_when_recovery_wants_to_close_it_is_reported
 
 
 @pytest.mark.rule("REC-37")
-@pytest.mark.rule("T-128")
+@pytest.mark.behaviour("T-128")
 @pytest.mark.rule("M12")
 @pytest.mark.rule("M13")
 def test_a_ledger_that_somebody_else_closed_meanwhile_is_adopted_without_comparison() -> None:
@@ -195,7 +195,7 @@ def two_recoveries() -> tuple[Recovery, Recovery]:
 
 
 @pytest.mark.rule("REC-41")
-@pytest.mark.rule("T-111")
+@pytest.mark.behaviour("T-111")
 def test_two_recoveries_of_a_half_written_tail_agree_with_whoever_closes_first() -> None:
     first, second = two_recoveries()
     # Entry 0 is on a alone; its writer never got an ack quorum.
@@ -253,7 +253,7 @@ def test_no_entry_of_a_recovery_tells_a_lac_that_another_recovery_may_close_belo
 
 @pytest.mark.rule("REC-42")
 @pytest.mark.rule("W-43")
-@pytest.mark.rule("T-102")
+@pytest.mark.behaviour("T-102")
 def test_a_writer_that_closes_first_is_followed_by_the_recovery() -> None:
     store = Store(ledger((1, 1, 1), "a"))
     writer, recovery = Writer(store=store), Recovery(store=store)
@@ -278,7 +278,7 @@ def test_a_writer_that_closes_first_is_followed_by_the_recovery() -> None:
 
 @pytest.mark.rule("REC-42")
 @pytest.mark.rule("W-54")
-@pytest.mark.rule("T-101")
+@pytest.mark.behaviour("T-101")
 @pytest.mark.rule("M29")
 def test_a_recovery_that_closes_first_is_followed_by_the_writer() -> None:
     store = Store(ledger((1, 1, 1), "a"))
@@ -301,7 +301,7 @@ def test_a_recovery_that_closes_first_is_followed_by_the_writer() -> None:
     assert writer.failed == [(1, Code.LEDGER_CLOSED)]
 
 
-@pytest.mark.rule("T-100")
+@pytest.mark.behaviour("T-100")
 @pytest.mark.rule("REC-14")
 def test_writer_and_recovery_that_find_the_same_end_agree_on_the_length_too() -> None:
     store = Store(ledger((1, 1, 1), "a"))

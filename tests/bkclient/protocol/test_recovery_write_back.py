@@ -115,7 +115,7 @@ def test_a_refused_write_back_fails_the_recovery(code: Code, reported: Code) -> 
 
 @pytest.mark.rule("REC-27")
 @pytest.mark.rule("REC-34")
-@pytest.mark.rule("T-130")
+@pytest.mark.behaviour("T-130")
 @pytest.mark.rule("M10")
 def test_a_replacement_stays_in_memory_until_the_ledger_is_closed() -> None:
     recovery = reading((3, 3, 2), "abc", spares="d")
@@ -136,7 +136,7 @@ def test_a_replacement_stays_in_memory_until_the_ledger_is_closed() -> None:
 
 
 @pytest.mark.rule("REC-27")
-@pytest.mark.rule("T-131")
+@pytest.mark.behaviour("T-131")
 def test_a_bookie_that_fails_at_the_second_entry_is_replaced_from_there_on() -> None:
     recovery = reading((3, 3, 2), "abc", spares="d")
     recovery.found("0a")
@@ -153,8 +153,8 @@ def test_a_bookie_that_fails_at_the_second_entry_is_replaced_from_there_on() -> 
 
 
 @pytest.mark.rule("REC-27")
-@pytest.mark.rule("T-124")
-@pytest.mark.rule("T-132")
+@pytest.mark.behaviour("T-124")
+@pytest.mark.behaviour("T-132")
 def test_two_bookies_that_fail_the_same_entry_are_replaced_in_one_ensemble() -> None:
     recovery = reading((3, 3, 2), "abc", spares="de")
     recovery.found("0a")
@@ -204,8 +204,8 @@ def test_write_backs_that_a_replaced_bookie_stored_do_not_count() -> None:
 
 
 @pytest.mark.rule("REC-28")
-@pytest.mark.rule("T-120")
-@pytest.mark.rule("T-127")
+@pytest.mark.behaviour("T-120")
+@pytest.mark.behaviour("T-127")
 def test_without_a_spare_bookie_a_write_back_that_needs_every_bookie_fails_the_recovery() -> None:
     recovery = reading((3, 3, 3), "abc")
     recovery.found("0a")
@@ -354,8 +354,8 @@ def test_without_any_spare_bookie_nothing_is_replaced_and_the_quorum_stays() -> 
 
 
 @pytest.mark.rule("REC-39")
-@pytest.mark.rule("T-122")
-@pytest.mark.rule("T-123")
+@pytest.mark.behaviour("T-122")
+@pytest.mark.behaviour("T-123")
 @pytest.mark.rule("M10")
 def test_a_recovery_that_fails_leaves_nothing_but_the_mark_and_can_be_repeated() -> None:
     first = reading((2, 2, 2), "ab", spares="c")
@@ -380,7 +380,7 @@ def test_a_recovery_that_fails_leaves_nothing_but_the_mark_and_can_be_repeated()
     assert second.store.ensembles == {0: "ad"}
 
 
-@pytest.mark.rule("T-194")
+@pytest.mark.behaviour("T-194")
 def test_a_ledger_whose_old_metadata_names_a_bookie_twice_can_be_recovered() -> None:
     recovery = Recovery((2, 2, 2), "aa")
     recovery.start()

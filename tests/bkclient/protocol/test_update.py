@@ -30,7 +30,7 @@ def seat(position: int, bookie_id: str, local: LocalMetadata, *, max_attempts: i
 
 
 @pytest.mark.rule("W-48")
-@pytest.mark.rule("T-210")
+@pytest.mark.behaviour("T-210")
 def test_a_simple_update_is_stored_and_becomes_the_local_value() -> None:
     store, local = Store(OPEN), LocalMetadata(OPEN)
     update = seat(0, "d", local)
@@ -63,7 +63,7 @@ def test_a_write_is_conditional_on_the_version_it_was_computed_from() -> None:
 
 
 @pytest.mark.rule("W-48")
-@pytest.mark.rule("T-211")
+@pytest.mark.behaviour("T-211")
 def test_two_loops_with_different_changes_conflict_and_both_succeed_with_three_writes() -> None:
     store = Store(OPEN)
     ours, theirs = LocalMetadata(OPEN), LocalMetadata(OPEN)
@@ -80,7 +80,7 @@ def test_two_loops_with_different_changes_conflict_and_both_succeed_with_three_w
 
 
 @pytest.mark.rule("W-48")
-@pytest.mark.rule("T-212")
+@pytest.mark.behaviour("T-212")
 def test_the_second_of_two_loops_that_want_the_same_finds_nothing_left_to_do() -> None:
     store = Store(OPEN)
     ours, theirs = LocalMetadata(OPEN), LocalMetadata(OPEN)
@@ -96,7 +96,7 @@ def test_the_second_of_two_loops_that_want_the_same_finds_nothing_left_to_do() -
 
 
 @pytest.mark.rule("W-48")
-@pytest.mark.rule("T-213")
+@pytest.mark.behaviour("T-213")
 def test_a_loop_whose_local_value_changed_under_its_write_merges_with_what_it_finds() -> None:
     store, local = Store(OPEN), LocalMetadata(OPEN)
     first, second = seat(0, "d", local), seat(1, "e", local)
@@ -117,7 +117,7 @@ def test_a_loop_whose_local_value_changed_under_its_write_merges_with_what_it_fi
 
 
 @pytest.mark.rule("W-48")
-@pytest.mark.rule("T-213")
+@pytest.mark.behaviour("T-213")
 def test_a_write_that_succeeds_while_the_local_value_changes_is_followed_by_another_if_it_is_still_needed() -> None:
     store, local = Store(OPEN), LocalMetadata(OPEN)
     update = seat(0, "d", local)
@@ -136,7 +136,7 @@ def test_a_write_that_succeeds_while_the_local_value_changes_is_followed_by_anot
 
 
 @pytest.mark.rule("W-48")
-@pytest.mark.rule("T-214")
+@pytest.mark.behaviour("T-214")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_hundred_loops_that_share_a_local_value_all_get_their_change_in(seed: int) -> None:
     rng = Random(seed)
@@ -164,7 +164,7 @@ def test_a_hundred_loops_that_share_a_local_value_all_get_their_change_in(seed: 
 
 
 @pytest.mark.rule("W-48")
-@pytest.mark.rule("T-215")
+@pytest.mark.behaviour("T-215")
 def test_a_newer_value_that_is_read_counts_even_if_the_local_value_changed_meanwhile() -> None:
     store, local = Store(replace(OPEN, version=3)), LocalMetadata(OPEN)
     update = seat(0, "d", local)
