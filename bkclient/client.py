@@ -11,7 +11,7 @@ from typing import Self
 import anyio
 
 from bkclient.config import ClientConfig
-from bkclient.core import ClientCore, entry_codec_for
+from bkclient.core import ClientCore, Features, entry_codec_for
 from bkclient.errors import (
     ArgumentError,
     ClientClosed,
@@ -25,10 +25,11 @@ from bkclient.metadata.base import BookieSets, MetadataStore
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, Versioned
 from bkclient.metadata.uri import open_store
 from bkclient.observer import RecoveryObserver
-from bkclient.placement import PlacementPolicy, RandomPlacement
+from bkclient.placement import BookieWatcher, LedgerShape, PlacementPolicy, RandomPlacement
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.reader import LedgerReader
 from bkclient.recovery import recover_ledger
+from bkclient.stats import ClientStats
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.writer import LedgerWriter
@@ -57,13 +58,17 @@ class BookKeeper:
         rng: random.Random | None = None,
         placement: PlacementPolicy | None = None,
         observer: RecoveryObserver | None = None,
+        features: Features | None = None,
+        stats: ClientStats | None = None,
     ) -> None:
         self._metadata = metadata
         self._transport = transport
         self._config = config or ClientConfig()
         self._rng = rng or random.Random()  # noqa: S311 - placement needs no secrecy
-        self._placement = placement or RandomPlacement(self._rng)
+        self._watcher = BookieWatcher(placement or RandomPlacement(self._rng))
         self._observer = observer
+        self._features = features or _no_features
+        self._stats = stats
         self._stack: AsyncExitStack | None = None
         self._core: ClientCore | None = None
 
@@ -74,12 +79,20 @@ class BookKeeper:
         try:
             tasks = await self._stack.enter_async_context(anyio.create_task_group())
             self._core = ClientCore(
-                self._config, self._metadata, self._transport, self._placement, self._observer, tasks
+                config=self._config,
+                metadata=self._metadata,
+                transport=self._transport,
+                watcher=self._watcher,
+                observer=self._observer,
+                tasks=tasks,
+                rng=self._rng,
+                features=self._features,
+                stats=self._stats,
             )
             self._stack.push_async_callback(self._shut_down, self._core)
             # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
-            self._placement.update(await self._metadata.bookies())
-            self._stack.callback(self._metadata.watch_bookies(self._placement.update))
+            self._watcher.update(await self._metadata.bookies())
+            self._stack.callback(self._metadata.watch_bookies(self._watcher.update))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -134,7 +147,7 @@ class BookKeeper:
         if not isinstance(digest_type, DigestType):
             raise ArgumentError(f"digest_type is a DigestType, not {digest_type!r}")
         custom = _checked_custom_metadata(custom_metadata)
-        ensemble = core.placement.new_ensemble(ensemble_size)
+        ensemble = core.watcher.new_ensemble(LedgerShape(ensemble_size, write_quorum_size, ack_quorum_size, custom))
         if ensemble is None:
             registered = await core.metadata.bookies()
             raise NotEnoughBookies(
@@ -242,6 +255,10 @@ async def connect(
         yield await stack.enter_async_context(BookKeeper(store, transport, config=config, rng=rng))
 
 
+def _no_features(name: str) -> bool:  # noqa: ARG001
+    return False
+
+
 def _transport_config(config: ClientConfig) -> TcpTransportConfig:
     limits = TcpTransportConfig()
     return TcpTransportConfig(
@@ -250,6 +267,8 @@ def _transport_config(config: ClientConfig) -> TcpTransportConfig:
         read_timeout_s=config.read_timeout_s,
         connect_timeout_s=config.connect_timeout_s,
         max_frame_size_bytes=config.max_frame_size_bytes,
+        write_buffer_low_water_bytes=config.write_buffer_low_water_bytes,
+        write_buffer_high_water_bytes=config.write_buffer_high_water_bytes,
         # What a connection refuses counts as a failed bookie, so the windows must be full first.
         max_outstanding_requests=max(limits.max_outstanding_requests, 10 * config.max_in_flight_entries),
         max_outstanding_bytes=max(limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes),

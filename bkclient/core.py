@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,13 +14,17 @@ from bkclient.errors import ClientClosed
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.observer import RecoveryObserver
-from bkclient.placement import PlacementPolicy
+from bkclient.placement import BookieWatcher
 from bkclient.protocol.update import MetadataUpdate
+from bkclient.stats import ClientStats
 from bkclient.transport.base import BookieTransport
 from bkclient.updates import drive_update
 from bkclient.wire.entry import EntryCodec
 
-__all__ = ["ClientCore", "entry_codec_for"]
+__all__ = ["ClientCore", "Features", "entry_codec_for"]
+
+Features = Callable[[str], bool]
+"""Tells whether a feature, by its name, is switched on at this moment; asked anew each time."""
 
 
 @dataclass(slots=True)
@@ -29,9 +34,12 @@ class ClientCore:
     config: ClientConfig
     metadata: MetadataStore
     transport: BookieTransport
-    placement: PlacementPolicy
+    watcher: BookieWatcher
     observer: RecoveryObserver | None
     tasks: TaskGroup
+    rng: random.Random
+    features: Features
+    stats: ClientStats | None
     is_closed: bool = False
 
     def run_update(self, update: MetadataUpdate, done: Callable[[MetadataUpdate], None]) -> None:

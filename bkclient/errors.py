@@ -25,28 +25,35 @@ __all__ = [
     "Code",
     "DataUnknown",
     "DigestMismatch",
+    "DigestNotInitialized",
     "DuplicateEntryId",
     "IllegalOperation",
+    "Interrupted",
     "LedgerClosed",
     "LedgerExists",
     "LedgerFenced",
     "LedgerIdOverflow",
     "LedgerRecoveryFailed",
+    "MetadataDriverError",
     "MetadataOutcomeUnknown",
     "MetadataSerializationError",
     "MetadataStoreError",
     "MetadataVersionConflict",
+    "NoBookieAvailable",
     "NoSuchEntry",
     "NoSuchLedger",
     "NoSuchLedgerOnBookie",
     "NotEnoughBookies",
     "ProtocolVersionError",
+    "QuorumFailed",
     "QuorumTimeout",
     "ReadFailed",
+    "ReplicationFailed",
     "RequestTimeout",
     "SecurityError",
     "TooManyRequests",
     "UnauthorizedAccess",
+    "UnclosedFragment",
     "UnexpectedCondition",
     "WriteFailed",
     "WriteOnReadOnlyBookie",
@@ -60,6 +67,9 @@ class Code(IntEnum):
 
     OK = 0
     READ = -1
+    QUORUM = -2
+    NO_BOOKIE_AVAILABLE = -3
+    DIGEST_NOT_INITIALIZED = -4
     DIGEST_MATCH = -5
     NOT_ENOUGH_BOOKIES = -6
     NO_SUCH_LEDGER_ON_BOOKIE = -7
@@ -70,8 +80,10 @@ class Code(IntEnum):
     WRITE = -12
     NO_SUCH_ENTRY = -13
     INCORRECT_PARAMETER = -14
+    INTERRUPTED = -15
     PROTOCOL_VERSION = -16
     METADATA_VERSION = -17
+    METADATA_DRIVER = -18
     CLIENT_CLOSED = -19
     LEDGER_EXISTS = -20
     QUORUM_TIMEOUT = -21
@@ -82,11 +94,13 @@ class Code(IntEnum):
     ILLEGAL_OPERATION = -100
     LEDGER_FENCED = -101
     UNAUTHORIZED = -102
+    UNCLOSED_FRAGMENT = -103
     WRITE_ON_READ_ONLY_BOOKIE = -104
     TOO_MANY_REQUESTS = -105
     LEDGER_ID_OVERFLOW = -106
     METADATA_SERIALIZATION = -107
     DATA_UNKNOWN = -108
+    REPLICATION = -200
     UNEXPECTED_CONDITION = -999
 
 
@@ -149,6 +163,28 @@ class ReadFailed(BookKeeperError):
     code = Code.READ
     retriable = True
     advice = "Refresh the last add confirmed or retry."
+
+
+class QuorumFailed(BookKeeperError):
+    """A quorum could not be formed; reserved by BookKeeper and sent by nobody today."""
+
+    code = Code.QUORUM
+    retriable = True
+
+
+class NoBookieAvailable(BookKeeperError):
+    """No bookie is available; reserved by BookKeeper and sent by nobody today."""
+
+    code = Code.NO_BOOKIE_AVAILABLE
+    retriable = True
+    advice = "Start bookies; then retry."
+
+
+class DigestNotInitialized(BookKeeperError):
+    """The digest of a ledger cannot be computed on this machine."""
+
+    code = Code.DIGEST_NOT_INITIALIZED
+    advice = "Choose another digest type."
 
 
 class DigestMismatch(BookKeeperError):
@@ -216,6 +252,13 @@ class NoSuchEntry(BookKeeperError):
     code = Code.NO_SUCH_ENTRY
 
 
+class Interrupted(BookKeeperError):
+    """The work was refused by whoever should have done it, before it began."""
+
+    code = Code.INTERRUPTED
+    retriable = True
+
+
 class ProtocolVersionError(BookKeeperError):
     """The bookie does not accept this version of the wire protocol."""
 
@@ -234,6 +277,14 @@ class MetadataOutcomeUnknown(MetadataStoreError):
     """The connection to the metadata store was lost while a write was under way; it may have been applied."""
 
     advice = "Read the metadata again to learn whether the write took effect."
+
+
+class MetadataDriverError(BookKeeperError):
+    """A metadata store that is not ZooKeeper failed."""
+
+    code = Code.METADATA_DRIVER
+    retriable = True
+    advice = "Check the metadata service; then retry."
 
 
 class ClientClosed(BookKeeperError):
@@ -302,6 +353,13 @@ class UnauthorizedAccess(BookKeeperError):
     advice = "Open the ledger with the password it was created with."
 
 
+class UnclosedFragment(BookKeeperError):
+    """The fragment may still be written to, so it cannot be copied."""
+
+    code = Code.UNCLOSED_FRAGMENT
+    advice = "Recover the ledger first; that closes it."
+
+
 class WriteOnReadOnlyBookie(BookKeeperError):
     """The bookie accepts no new entries at present."""
 
@@ -334,6 +392,14 @@ class DataUnknown(BookKeeperError):
 
     code = Code.DATA_UNKNOWN
     retriable = True
+
+
+class ReplicationFailed(BookKeeperError):
+    """A fragment could not be copied to new bookies; its metadata is unchanged."""
+
+    code = Code.REPLICATION
+    retriable = True
+    advice = "Retry once more bookies answer."
 
 
 class UnexpectedCondition(BookKeeperError):

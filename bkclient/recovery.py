@@ -7,6 +7,7 @@ import asyncio
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.errors import BookKeeperError, Code, DigestMismatch
 from bkclient.metadata.model import BookieId, Ensemble, LedgerState, Versioned
+from bkclient.placement import LedgerShape
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.recovery import RecoveryMachine, Verdict
 from bkclient.protocol.update import MetadataUpdate
@@ -120,7 +121,8 @@ class _Recovery:
             self._machine.on_add_reply(bookie_id, request.entry_id, code)
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
-        return self._core.placement.replace(ensemble, position, excluded)
+        shape = LedgerShape.of(self._machine.metadata)
+        return self._core.watcher.replace(shape, ensemble, position, excluded)
 
     def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
         if self._core.observer is not None:

@@ -13,6 +13,7 @@ import anyio
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, TooManyRequests, error_for
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, Versioned
+from bkclient.placement import LedgerShape
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.update import MetadataUpdate
@@ -294,7 +295,8 @@ class LedgerWriter:
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        return self._core.placement.replace(ensemble, position, excluded)
+        shape = LedgerShape.of(self._machine.metadata)
+        return self._core.watcher.replace(shape, ensemble, position, excluded)
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

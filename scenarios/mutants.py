@@ -62,6 +62,14 @@ class _WithoutFenceOnReads:
 
         self._inner.submit(bookie_id, replace(request, fence_key=None), answer)
 
+    def pending_requests(self, bookie_id: str) -> int:
+        """Forward."""
+        return self._inner.pending_requests(bookie_id)
+
+    def is_writable(self, bookie_id: str) -> bool:
+        """Forward."""
+        return self._inner.is_writable(bookie_id)
+
     async def aclose(self) -> None:
         """Forward."""
         await self._inner.aclose()

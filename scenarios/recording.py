@@ -96,6 +96,14 @@ class RecordingTransport:
         else:
             self._inner.submit(bookie_id, request, reply_to)
 
+    def pending_requests(self, bookie_id: str) -> int:
+        """As the wrapped transport tells."""
+        return self._inner.pending_requests(bookie_id)
+
+    def is_writable(self, bookie_id: str) -> bool:
+        """As the wrapped transport tells."""
+        return self._inner.is_writable(bookie_id)
+
     async def aclose(self) -> None:
         """Close the transport."""
         await self._inner.aclose()

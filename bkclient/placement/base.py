@@ -1,26 +1,112 @@
-"""Which bookies store a ledger: one small interface, policies are plug-ins."""
+"""Which bookies store a ledger: one small interface, policies are plug-ins.
+
+A policy only chooses. Which bookies it may choose from, which of them are to be avoided because they misbehave, and what is
+tried when there are too few is the business of :class:`~bkclient.placement.watcher.BookieWatcher`, through which a client
+asks its policy.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Protocol
 
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
 
-__all__ = ["PlacementPolicy"]
+__all__ = ["Adherence", "BookieHealth", "LedgerShape", "PlacementDefaults", "PlacementPolicy"]
+
+
+class Adherence(IntEnum):
+    """How well an ensemble keeps to a policy (section 8.3 of the rules); higher is better."""
+
+    FAIL = 1
+    MEETS_SOFT = 3
+    MEETS_STRICT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerShape:
+    """What a policy may know about the ledger: its sizes and its custom metadata (T-216)."""
+
+    ensemble_size: int
+    write_quorum_size: int
+    ack_quorum_size: int
+    custom_metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+    @staticmethod
+    def of(metadata: LedgerMetadata) -> LedgerShape:
+        """The shape of an existing ledger."""
+        return LedgerShape(
+            metadata.ensemble_size,
+            metadata.write_quorum_size,
+            metadata.ack_quorum_size,
+            metadata.custom_metadata,
+        )
+
+
+class BookieHealth(Protocol):
+    """What a client knows about its bookies when it orders the replicas of a read (RO-3, RO-6, RO-7)."""
+
+    def pending_requests(self, bookie_id: BookieId) -> int:
+        """Requests without an answer yet; huge for a bookie whose connection takes no more."""
+        ...
+
+    def is_slow(self, bookie_id: BookieId) -> bool:
+        """Whether the bookie was lately overtaken by a replica asked after it."""
+        ...
+
+    def last_failed_entry(self, bookie_id: BookieId) -> int | None:
+        """The entry id that the bookie last failed to deliver within the history kept, None if none."""
+        ...
 
 
 class PlacementPolicy(Protocol):
-    """Chooses among the registered bookies. Read-only and unregistered bookies are never chosen (PL-5)."""
+    """Chooses among the registered bookies. Read-only and unregistered bookies are never chosen (PL-5).
+
+    None of these may wait for anything; a policy that needs knowledge from elsewhere keeps it up to date by itself. What a
+    policy raises, and a choice that breaks the rules below, fails the one operation that asked.
+    """
 
     def update(self, bookies: BookieSets) -> None:
         """The registered bookies changed (PL-1)."""
         ...
 
-    def new_ensemble(self, size: int) -> Ensemble | None:
-        """``size`` distinct writable bookies, or None if there are too few."""
+    def new_ensemble(self, shape: LedgerShape, excluded: frozenset[BookieId]) -> Ensemble | None:
+        """``shape.ensemble_size`` distinct writable bookies, none ``excluded``; None if there are too few (PL-2)."""
         ...
 
-    def replace(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
+    def replace(
+        self, shape: LedgerShape, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]
+    ) -> BookieId | None:
         """A writable bookie for ``position``, neither in ``ensemble`` nor in ``excluded``; None if there is none (PL-4)."""
         ...
+
+    def adherence(self, shape: LedgerShape, ensemble: Ensemble) -> Adherence:
+        """How well ``ensemble`` keeps to the policy."""
+        ...
+
+    def covers_fault_domains(self, shape: LedgerShape, bookies: Collection[BookieId]) -> bool:
+        """Whether acknowledgements of ``bookies`` span as many fault domains as the policy asks for (W-19, PL-15)."""
+        ...
+
+    def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
+        """The members of ``write_set`` in the order in which to ask them; none added, none left out (RO-1)."""
+        ...
+
+
+class PlacementDefaults:
+    """The answers of a policy that knows no fault domains and has no preference among replicas; to inherit from."""
+
+    def adherence(self, shape: LedgerShape, ensemble: Ensemble) -> Adherence:  # noqa: ARG002
+        """Every ensemble keeps to a policy that asks for nothing."""
+        return Adherence.MEETS_STRICT
+
+    def covers_fault_domains(self, shape: LedgerShape, bookies: Collection[BookieId]) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:  # noqa: ARG002
+        """As striped (RO-2)."""
+        return tuple(write_set)

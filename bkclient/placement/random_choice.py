@@ -6,11 +6,12 @@ import random
 
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.placement.base import LedgerShape, PlacementDefaults
 
 __all__ = ["RandomPlacement"]
 
 
-class RandomPlacement:
+class RandomPlacement(PlacementDefaults):
     """Every writable bookie is as good as any other; ``rng`` decides."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -21,13 +22,20 @@ class RandomPlacement:
         """Choose among ``bookies.writable`` from now on."""
         self._writable = tuple(sorted(bookies.writable))
 
-    def new_ensemble(self, size: int) -> Ensemble | None:
+    def new_ensemble(self, shape: LedgerShape, excluded: frozenset[BookieId]) -> Ensemble | None:
         """A random sample in random order."""
-        if len(self._writable) < size:
+        candidates = [b for b in self._writable if b not in excluded]
+        if len(candidates) < shape.ensemble_size:
             return None
-        return tuple(self._rng.sample(self._writable, size))
+        return tuple(self._rng.sample(candidates, shape.ensemble_size))
 
-    def replace(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:  # noqa: ARG002
+    def replace(
+        self,
+        shape: LedgerShape,  # noqa: ARG002
+        ensemble: Ensemble,
+        position: int,  # noqa: ARG002
+        excluded: frozenset[BookieId],
+    ) -> BookieId | None:
         """Any writable bookie that is allowed."""
         candidates = [b for b in self._writable if b not in excluded and b not in ensemble]
         return self._rng.choice(candidates) if candidates else None

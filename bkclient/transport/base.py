@@ -39,6 +39,14 @@ class BookieTransport(Protocol):
         """Send ``request`` to ``bookie_id``; the outcome goes to ``reply_to``. Never raises for network reasons."""
         ...
 
+    def pending_requests(self, bookie_id: str) -> int:
+        """How many requests to the bookie have no outcome yet."""
+        ...
+
+    def is_writable(self, bookie_id: str) -> bool:
+        """Whether the bookie takes what is sent to it (W-7); true as well while there is no connection to it yet."""
+        ...
+
     async def aclose(self) -> None:
         """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent."""
         ...

@@ -89,6 +89,14 @@ class TcpTransport:
                 link = self._new_link(bookie_id, version)
             link.submit(request, reply_to)
 
+    def pending_requests(self, bookie_id: str) -> int:
+        """How many requests to the bookie have no outcome yet."""
+        return sum(links[bookie_id].pending_requests for links in self._links.values() if bookie_id in links)
+
+    def is_writable(self, bookie_id: str) -> bool:
+        """Whether none of the connections to the bookie is over its high-water mark (W-7)."""
+        return all(links[bookie_id].is_writable for links in self._links.values() if bookie_id in links)
+
     async def aclose(self) -> None:
         """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent.
 

@@ -102,6 +102,16 @@ class BookieLink:
         self._waiting.append((request, reply_to))
         self._waiting_bytes += size
 
+    @property
+    def pending_requests(self) -> int:
+        """Requests without an outcome."""
+        return len(self._waiting) + (0 if self._stream is None else self._stream.outstanding_requests)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the socket takes what is sent; true while there is none."""
+        return self._stream is None or self._stream.is_writable
+
     def close(self) -> None:
         """Fail everything with ``CLIENT_CLOSED`` and end the connection; :meth:`wait_closed` tells when that is done."""
         self._is_closed = True
@@ -202,6 +212,16 @@ class _Stream(asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_detached = False
 
+    @property
+    def outstanding_requests(self) -> int:
+        """Requests sent and not answered."""
+        return self._connection.outstanding_requests
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether less is unsent than the high-water mark allows."""
+        return not self._is_paused
+
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Encode ``request`` for the flush at the end of this turn of the loop."""
         connection = self._connection
@@ -238,6 +258,10 @@ class _Stream(asyncio.BufferedProtocol):
         """See :class:`asyncio.BaseProtocol`."""
         # uvloop has transports of its own, which are no subclasses of asyncio's
         self._transport = cast("asyncio.Transport", transport)
+        config = self._link.config
+        self._transport.set_write_buffer_limits(
+            config.write_buffer_high_water_bytes, config.write_buffer_low_water_bytes
+        )
         self._link.connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the frame buffer knows better

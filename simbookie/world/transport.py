@@ -62,6 +62,16 @@ class SimulatedTransport:
                 link = self._links[bookie_id] = _BookieLink(self, bookie_id)
             link.submit(request, reply_to)
 
+    def pending_requests(self, bookie_id: str) -> int:
+        """How many requests to the bookie have no outcome yet."""
+        link = self._links.get(bookie_id)
+        return 0 if link is None else link.pending_requests
+
+    def is_writable(self, bookie_id: str) -> bool:
+        """Whether less than the high-water mark is on its way; there is no socket here that could fill."""
+        link = self._links.get(bookie_id)
+        return link is None or link.pending_bytes < self.config.write_buffer_high_water_bytes
+
     async def aclose(self) -> None:
         """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent."""
         self._is_closed = True
@@ -126,6 +136,16 @@ class _BookieLink:
         self._failures = 0
         self._retry_at = 0.0
         self._is_working = False
+
+    @property
+    def pending_requests(self) -> int:
+        """Requests without an outcome."""
+        return len(self._outstanding) + len(self._waiting)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Their payload bytes."""
+        return self._bytes
 
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Send, now or once connected."""

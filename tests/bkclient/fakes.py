@@ -90,6 +90,8 @@ class FakeTransport:
         self.bookies = {bookie_id: FakeBookie() for bookie_id in bookie_ids}
         self.sent: list[tuple[str, Request]] = []
         self.is_closed = False
+        #: Bookies whose connections take no more.
+        self.unwritable: set[str] = set()
         self._held: list[tuple[str, Request, ReplyHandler]] = []
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
@@ -98,6 +100,12 @@ class FakeTransport:
             self._held.append((bookie_id, request, reply_to))
         else:
             asyncio.get_running_loop().call_soon(self._serve, bookie_id, request, reply_to)
+
+    def pending_requests(self, bookie_id: str) -> int:
+        return sum(held == bookie_id for held, _, _ in self._held)
+
+    def is_writable(self, bookie_id: str) -> bool:
+        return bookie_id not in self.unwritable
 
     def _serve(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         code, response = (Code.CLIENT_CLOSED, None) if self.is_closed else self.bookies[bookie_id].answer(request)

@@ -58,6 +58,12 @@ class Wire:
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         self.sent.append((bookie_id, request, reply_to))
 
+    def pending_requests(self, bookie_id: str) -> int:
+        return sum(bookie == bookie_id for bookie, _, _ in self.sent)
+
+    def is_writable(self, bookie_id: str) -> bool:
+        return bookie_id != "full"
+
     async def aclose(self) -> None:
         self.closed += 1
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bkclient.metadata.model import Ensemble
-from bkclient.placement import RandomPlacement
+from bkclient.placement import LedgerShape, RandomPlacement
 from scenarios.determinism import check_determinism
 from scenarios.history import Kind
 from scenarios.library import SCENARIOS
@@ -81,8 +81,8 @@ def chance_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ensembles are drawn from the operating system's randomness instead of the seed's."""
     system = random.SystemRandom()
 
-    def new_ensemble(placement: RandomPlacement, size: int) -> Ensemble | None:
-        return tuple(system.sample(placement._writable, size))
+    def new_ensemble(placement: RandomPlacement, shape: LedgerShape, _excluded: frozenset[str]) -> Ensemble | None:
+        return tuple(system.sample(placement._writable, shape.ensemble_size))
 
     monkeypatch.setattr(RandomPlacement, "new_ensemble", new_ensemble)
 
