@@ -22,8 +22,9 @@ async def recover_ledger(core: ClientCore, metadata: Versioned) -> Versioned:
 
     Raises :class:`~bkclient.errors.RequestTimeout`, :class:`~bkclient.errors.UnauthorizedAccess` and
     :class:`~bkclient.errors.ClientClosed` as such, everything else as :class:`~bkclient.errors.LedgerRecoveryFailed`
-    (REC-40). A recovery that fails closes nothing and can be repeated, and so can one that is cancelled; if that happens
-    while it closes the ledger, the close may still take effect.
+    (REC-40), whose ``__cause__`` is the error behind it (H-33). A recovery that fails closes nothing and can be repeated,
+    and so can one that is cancelled; if that happens while it closes the ledger, the close may still take effect. Every
+    request has its timeout, the recovery as a whole has none: ``docs/recovery.md`` shows how to bound and repeat it (H-34).
     """
     return await _Recovery(core, metadata).run()
 
@@ -36,7 +37,7 @@ class _Recovery:
         self._codec = entry_codec_for(metadata.metadata)
         self._ledger_id = metadata.metadata.ledger_id
         self._submit = core.transport.submit
-        self._machine = RecoveryMachine(metadata, self)
+        self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.recovery_read_batch_size)
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_abandoned = False
 

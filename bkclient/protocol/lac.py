@@ -30,16 +30,17 @@ class LacRead:
     """One LAC read over one ensemble. Feed it every answer; it ends at most once.
 
     ``last_add_confirmed`` is the greatest LAC seen (-1 before any) and ``length`` the cumulative length in the header of
-    the entry that carried it (REC-7). ``failure_code`` says why it failed.
+    the entry that carried it (REC-7). ``failure_code`` says why it failed, ``failed_by`` whose answer that was.
     """
 
-    __slots__ = ("_coverage", "_ensemble", "failure_code", "last_add_confirmed", "length", "outcome")
+    __slots__ = ("_coverage", "_ensemble", "failed_by", "failure_code", "last_add_confirmed", "length", "outcome")
 
     def __init__(self, sizes: QuorumSizes, ensemble: Ensemble) -> None:
         self.outcome = LacOutcome.WAITING
         self.last_add_confirmed = -1
         self.length = 0
         self.failure_code: int = Code.READ
+        self.failed_by: BookieId | None = None
         self._ensemble = ensemble
         self._coverage = CoverageSet(sizes)
 
@@ -57,7 +58,7 @@ class LacRead:
         if self.outcome is not LacOutcome.WAITING:
             return self.outcome
         if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
-            self.failure_code = code
+            self.failure_code, self.failed_by = code, bookie_id
             self.outcome = LacOutcome.FAILED
             return self.outcome
         for position, member in enumerate(self._ensemble):
@@ -68,7 +69,7 @@ class LacRead:
             self.last_add_confirmed = last_add_confirmed
             self.length = length
         if not is_valid:
-            self.failure_code = code
+            self.failure_code, self.failed_by = code, bookie_id
         if is_valid and self._coverage.is_covered:
             self.outcome = LacOutcome.COVERED
         elif self._coverage.is_exhausted:

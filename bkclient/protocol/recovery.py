@@ -5,9 +5,10 @@ Four phases (REC-2):
 1. *Marking*: compare-and-set the state to IN_RECOVERY. From now on the writer cannot change the ensemble, so the last
    fragment is final and can be fenced (REC-5).
 2. *Fencing*: fence the last ensemble and learn its LAC, until no unfenced ack quorum is left (REC-6..REC-9).
-3. *Reading and writing back*: read entry after entry above the LAC, every read fencing the bookie it asks (REC-17); an entry
-   found anywhere is written back to an ack quorum (REC-19, REC-23); an entry that provably never had an ack quorum ends the
-   ledger (REC-18). What can be neither found nor denied fails the recovery: it never guesses (REC-20).
+3. *Reading and writing back*: read the entries above the LAC, several ahead but judged in order, every read fencing the
+   bookie it asks (REC-16, REC-17); an entry found anywhere is written back to an ack quorum (REC-19, REC-23); an entry that
+   provably never had an ack quorum ends the ledger (REC-18). What can be neither found nor denied fails the recovery: it
+   never guesses (REC-20).
 4. *Closing*: compare-and-set to CLOSED, together with the bookies replaced on the way. Until then replacements stay in
    memory, so that a recovery that fails leaves the stored ensembles as they were and can be repeated (REC-27, REC-39).
 
@@ -16,6 +17,8 @@ Two recoveries at once do the same work; the first to close decides and the seco
 Where this differs from the Java client, and why it may:
 
 * Recovery reads ask the whole write set at once instead of one replica after the other, so one hung bookie costs nothing.
+* The Java client reads batch by batch and looks at errors of entries beyond the end; here the window slides, grows with
+  what is found, and nothing beyond the end matters (see :mod:`~bkclient.protocol.read_ahead`).
 * The LAC that written-back entries carry is frozen at the value recovery started from. An advancing one could let a
   reader see, on the word of this recovery, an entry that a concurrent recovery closes the ledger without.
 * A bookie that fails a write-back and has no replacement is done without as long as an ack quorum remains; and it is
@@ -36,6 +39,7 @@ from bkclient.protocol.lac import LacOutcome, LacRead
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
+from bkclient.protocol.read_ahead import FoundEntry, ReadAhead
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
 
 __all__ = ["RecoveryMachine", "RecoveryPhase", "RecoveryPorts", "Verdict", "starting_lac"]
@@ -104,23 +108,37 @@ def starting_lac(found_lac: int, first_entry_id: int) -> int:
 class RecoveryMachine(AddPipeline):
     """One recovery of one ledger. Call :meth:`start`, feed it answers; it calls ``recovery_finished`` once.
 
-    At most ``max_write_backs`` entries are being written back at a time.
+    At most ``read_ahead`` entries are being read at a time, and at most ``max_write_backs`` read or written back. No read
+    begins while the entries at hand have ``max_write_back_bytes`` of payload or more; so with entries of up to n bytes, no
+    more than ``max_write_back_bytes + read_ahead * n`` are held.
     """
 
-    def __init__(self, metadata: Versioned, ports: RecoveryPorts, *, max_write_backs: int = 256) -> None:
+    def __init__(
+        self,
+        metadata: Versioned,
+        ports: RecoveryPorts,
+        *,
+        read_ahead: int = 1,
+        max_write_backs: int = 256,
+        max_write_back_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
         super().__init__(
             QuorumSizes.of(metadata.metadata), metadata.metadata.last_fragment.ensemble, last_add_confirmed=-1, length=0
         )
         self.phase = RecoveryPhase.MARKING
         self.local: Final = LocalMetadata(metadata)
         self._ports = ports
+        self._read_ahead = read_ahead
         self._max_write_backs = max_write_backs
+        self._max_write_back_bytes = max_write_back_bytes
         self._snapshot = metadata.metadata
         self._update: MetadataUpdate | None = None
         self._lac_read: LacRead | None = None
-        self._read: EntryRead | None = None
+        self._reads: ReadAhead | None = None
+        self._measuring: EntryRead | None = None
         self._frozen_lac = -1
         self._recovered_entries = 0
+        self._write_back_bytes = 0
         self._end_found = False
         self._new_ensembles: dict[int, Ensemble] = {}
         self._late_failures: dict[int, BookieId] = {}
@@ -155,7 +173,7 @@ class RecoveryMachine(AddPipeline):
             return
         self._update = None
         if update.error is not None:
-            self._fail(update.error.code, str(update.error))
+            self._fail(update.error.code, str(update.error), cause=update.error)
         elif self.metadata.is_closed:
             self._finish()
         else:
@@ -179,7 +197,11 @@ class RecoveryMachine(AddPipeline):
         if outcome is LacOutcome.COVERED:
             self._begin_reading(self._lac_read)
         elif outcome is LacOutcome.FAILED:
-            self._fail(self._lac_read.failure_code, "too few bookies of the last ensemble could be fenced")
+            self._fail(
+                self._lac_read.failure_code,
+                "too few bookies of the last ensemble could be fenced",
+                bookie_id=self._lac_read.failed_by,
+            )
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -190,60 +212,70 @@ class RecoveryMachine(AddPipeline):
         start = starting_lac(found.last_add_confirmed, fragment.first_entry_id)
         self.last_add_confirmed = self.last_add_pushed = self._frozen_lac = start
         self.length = found.length
-        self._read_next()
-
-    def _read_next(self) -> None:
-        if self.pending_count >= self._max_write_backs:
-            self._read = None  # _confirm goes on
-            return
-        entry_id = self.last_add_pushed + 1
         # Always the last fragment as it was when recovery started: entries of earlier fragments are settled, and a
         # bookie that replaced another one for the write-back never had the entry.
-        ensemble = self._snapshot.last_fragment.ensemble
-        self._read = EntryRead(
-            entry_id,
-            (ensemble[position] for position in self.sizes.write_set(entry_id)),
-            negatives_to_deny=self.sizes.negatives_to_deny,
-            parallel=True,
-        )
-        for bookie_id in self._read.to_ask():
-            self._ports.send_read(entry_id, bookie_id, fence=True)
+        self._reads = ReadAhead(self.sizes, fragment.ensemble, start + 1, limit=self._read_ahead)
+        self._read_on(self._reads)
+
+    def _read_on(self, reads: ReadAhead) -> None:
+        while (
+            reads.has_room
+            and self.pending_count + len(reads) < self._max_write_backs
+            and self._write_back_bytes + reads.held_bytes < self._max_write_back_bytes
+        ):
+            read = reads.begin()
+            for bookie_id in read.to_ask():
+                self._ports.send_read(read.entry_id, bookie_id, fence=True)
 
     def on_read_reply(
         self, bookie_id: BookieId, entry_id: int, code: int, payload: bytes = b"", length: int = 0
     ) -> None:
         """A bookie answered a read; OK (digest verified) comes with the payload and the length in the header."""
-        read = self._read
-        if read is None or read.entry_id != entry_id or read.outcome is not ReadOutcome.WAITING:
-            return
-        outcome = read.on_reply(bookie_id, code)
-        if self.phase is RecoveryPhase.MEASURING:
-            self._on_measured(read, length)
-        elif outcome is ReadOutcome.FOUND:
-            self._ports.entry_decided(entry_id, Verdict.POSITIVE, (bookie_id,))
-            self._write_back(payload, length)
-        elif outcome is ReadOutcome.ABSENT:
-            self._ports.entry_decided(entry_id, Verdict.NEGATIVE, read.deniers)
+        reads = self._reads
+        if reads is not None:
+            reads.on_reply(bookie_id, entry_id, code, payload, length)
+            while self._reads is reads and (entry := reads.take()) is not None:
+                self._on_read(entry)
+            if self._reads is reads:
+                self._read_on(reads)
+        elif self._measuring is not None and self._measuring.entry_id == entry_id:
+            self._on_measured(self._measuring, bookie_id, code, length)
+
+    def _on_read(self, entry: FoundEntry) -> None:
+        read = entry.read
+        if read.outcome is ReadOutcome.FOUND:
+            assert read.code_from is not None, "somebody found it"
+            self._ports.entry_decided(read.entry_id, Verdict.POSITIVE, (read.code_from,))
+            self._write_back(entry.payload, entry.length)
+        elif read.outcome is ReadOutcome.ABSENT:
+            self._ports.entry_decided(read.entry_id, Verdict.NEGATIVE, read.deniers)
             self._end_found = True
+            self._reads = None
             self._close_if_written_back()
-        elif outcome is ReadOutcome.FAILED:
-            self._ports.entry_decided(entry_id, Verdict.UNKNOWN, ())
-            self._fail(read.code, f"entry {entry_id} can be neither read nor ruled out")
+        else:
+            self._ports.entry_decided(read.entry_id, Verdict.UNKNOWN, ())
+            self._fail(
+                read.code,
+                f"entry {read.entry_id} can be neither read nor ruled out",
+                entry_id=read.entry_id,
+                bookie_id=read.code_from,
+            )
 
     # Writing back ------------------------------------------------------------------------------------------------
 
     def _write_back(self, payload: bytes, length: int) -> None:
         self.length = length - len(payload)  # REC-24: the add restores exactly the original header length
         self._recovered_entries += 1
+        self._write_back_bytes += len(payload)
         self._push(payload, self._frozen_lac, None)
-        self._read_next()
 
     def _send(self, add: PendingAdd, bookie_id: BookieId) -> None:
         self._ports.send_add(add, bookie_id)
 
-    def _confirm(self, add: PendingAdd) -> None:  # noqa: ARG002
-        if self._read is None:  # the limit was reached
-            self._read_next()
+    def _confirm(self, add: PendingAdd) -> None:
+        self._write_back_bytes -= len(add.payload)
+        if self._reads is not None:
+            self._read_on(self._reads)
         self._close_if_written_back()
 
     def _on_late_failure(self, position: int, bookie_id: BookieId) -> None:
@@ -277,7 +309,9 @@ class RecoveryMachine(AddPipeline):
                 for position in self.sizes.write_set(add.entry_id)
             )
             if missing > self.sizes.write_quorum_size - self.sizes.ack_quorum_size:
-                self._fail(error.code, f"entry {add.entry_id} cannot be written back to an ack quorum: {error}")
+                self._fail(
+                    error.code, f"entry {add.entry_id} cannot be written back to an ack quorum: {error}", cause=error
+                )
                 return
 
     def _on_fatal(self, code: int) -> None:
@@ -297,23 +331,24 @@ class RecoveryMachine(AddPipeline):
         self.phase = RecoveryPhase.MEASURING
         entry_id = self.last_add_confirmed
         ensemble = self._snapshot.ensemble_at(entry_id)
-        self._read = EntryRead(
+        self._measuring = EntryRead(
             entry_id, (ensemble[position] for position in self.sizes.write_set(entry_id)), parallel=True
         )
-        for bookie_id in self._read.to_ask():
+        for bookie_id in self._measuring.to_ask():
             self._ports.send_read(entry_id, bookie_id, fence=False)
 
-    def _on_measured(self, read: EntryRead, length: int) -> None:
-        if read.outcome is ReadOutcome.WAITING:
+    def _on_measured(self, read: EntryRead, bookie_id: BookieId, code: int, length: int) -> None:
+        outcome = read.on_reply(bookie_id, code)
+        if outcome is ReadOutcome.WAITING:
             return
-        if read.outcome is ReadOutcome.FOUND:
+        if outcome is ReadOutcome.FOUND:
             self.length = length
         # Otherwise the length found with the LAC has to do: the entry is safe, only its size is not known here.
         self._close()
 
     def _close(self) -> None:
         self.phase = RecoveryPhase.CLOSING
-        self._read = None
+        self._reads = self._measuring = None
         last_entry_id, length = self.last_add_confirmed, self.length
 
         def needs_update(metadata: LedgerMetadata) -> bool:
@@ -336,15 +371,31 @@ class RecoveryMachine(AddPipeline):
         self.length = self.metadata.length
         self._ports.recovery_finished(None)
 
-    def _fail(self, code: int, why: str) -> None:
-        """Give up without a trace in the metadata but IN_RECOVERY (REC-39); the error is reported as REC-40 says."""
+    def _fail(
+        self,
+        code: int,
+        why: str,
+        *,
+        entry_id: int | None = None,
+        bookie_id: BookieId | None = None,
+        cause: BookKeeperError | None = None,
+    ) -> None:
+        """Give up without a trace in the metadata but IN_RECOVERY (REC-39).
+
+        The error is reported as REC-40 says, with the original one, whose code says what really happened, as its cause (H-33).
+        """
         self.phase = RecoveryPhase.FAILED
-        self._read = None
+        self._reads = self._measuring = None
         self._drain()
+        ledger_id = self.metadata.ledger_id
         if code not in (Code.TIMEOUT, Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+            if cause is None:
+                cause = error_for(code, why, ledger_id=ledger_id, entry_id=entry_id, bookie_id=bookie_id)
             try:
                 why = f"{why} ({Code(code).name})"
             except ValueError:
                 why = f"{why} (code {code})"
             code = Code.LEDGER_RECOVERY
-        self._ports.recovery_finished(error_for(code, why, ledger_id=self.metadata.ledger_id))
+        error = error_for(code, why, ledger_id=ledger_id, entry_id=entry_id, bookie_id=bookie_id)
+        error.__cause__ = cause
+        self._ports.recovery_finished(error)

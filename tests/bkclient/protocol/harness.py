@@ -7,6 +7,7 @@ means entry 0 at bookies a and b. A stage never answers of its own accord; the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from bkclient.errors import BookKeeperError, Code, NoSuchLedger
 from bkclient.metadata.model import BookieId, DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
@@ -201,6 +202,7 @@ class Recovery(Stage):
     """A recovery and its ports.
 
     What was sent reads ``F.a`` for a fence, ``R0a`` for a fencing read, ``r0a`` for a plain one, ``W0a`` for an add.
+    ``limits`` are those of the machine.
     """
 
     def __init__(
@@ -209,15 +211,15 @@ class Recovery(Stage):
         ensembles: str | Mapping[int, str] = "abc",
         *,
         spares: str = "",
-        max_write_backs: int = 256,
         store: Store | None = None,
+        **limits: Any,
     ) -> None:
         value = ledger(sizes, ensembles) if store is None else store.value
         super().__init__(value, spares=spares, store=store)
         self.decided: list[tuple[int, Verdict, str]] = []
         self.finished: list[Code | None] = []
         self.errors: list[BookKeeperError] = []
-        self.machine = RecoveryMachine(self.store.value, self, max_write_backs=max_write_backs)
+        self.machine = RecoveryMachine(self.store.value, self, **limits)
 
     @property
     def phase(self) -> str:
@@ -293,10 +295,10 @@ def reading(
     lac: int | None = None,
     length: int = 0,
     spares: str = "",
-    max_write_backs: int = 256,
+    **limits: Any,
 ) -> Recovery:
     """A recovery whose fences were answered by all bookies; what it has sent so far is forgotten."""
-    recovery = Recovery(sizes, ensembles, spares=spares, max_write_backs=max_write_backs)
+    recovery = Recovery(sizes, ensembles, spares=spares, **limits)
     recovery.start()
     recovery.fenced("".join(recovery.store.metadata.last_fragment.ensemble), lac=lac, length=length)
     return recovery

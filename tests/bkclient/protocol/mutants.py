@@ -7,7 +7,7 @@ the duration of a test; the numbers are those of the list of known defects that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -87,8 +87,8 @@ def recovery_reads_follow_its_own_replacements(patch: pytest.MonkeyPatch) -> Non
     switch = RecoveryMachine._switch_ensemble
 
     def and_read_from_it(self: RecoveryMachine, ensemble: Ensemble, positions: Iterable[int]) -> None:
-        first = self._snapshot.last_fragment.first_entry_id
-        self._snapshot = self._snapshot.with_ensemble(first, ensemble)
+        if self._reads is not None:
+            self._reads._ensemble = ensemble
         switch(self, ensemble, positions)
 
     patch.setattr(RecoveryMachine, "_switch_ensemble", and_read_from_it)
@@ -97,9 +97,9 @@ def recovery_reads_follow_its_own_replacements(patch: pytest.MonkeyPatch) -> Non
 def what_is_undecided_ends_the_ledger(patch: pytest.MonkeyPatch) -> None:
     fail = RecoveryMachine._fail
 
-    def close_instead(self: RecoveryMachine, code: int, why: str) -> None:
+    def close_instead(self: RecoveryMachine, code: int, why: str, **details: Any) -> None:
         if "ruled out" not in why:
-            fail(self, code, why)
+            fail(self, code, why, **details)
             return
         self._end_found = True
         self._close_if_written_back()

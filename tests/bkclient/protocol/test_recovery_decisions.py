@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.errors import Code, MetadataStoreError
+from bkclient.errors import Code, DataUnknown, DigestMismatch, MetadataStoreError, code_of
 from bkclient.metadata.model import LedgerState
 from bkclient.protocol.recovery import Verdict, starting_lac
 from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, end_of, ledger, reading
@@ -225,6 +225,41 @@ def test_the_error_of_a_failed_recovery_names_what_went_wrong() -> None:
     recovery.start()
     recovery.fenced("a", code=-4711)
     assert "-4711" in str(recovery.errors[0])
+
+
+@pytest.mark.rule("H-33")
+@pytest.mark.rule("REC-40")
+def test_a_failed_recovery_has_the_error_behind_it_as_its_cause() -> None:
+    fencing, recovery, marking = Recovery((3, 3, 2), "abc"), reading((3, 3, 2), "abc"), Recovery()
+    fencing.start()
+    fencing.fenced("bc", code=Code.DATA_UNKNOWN)
+    fencing.fenced("a", lac=1, length=2)
+    recovery.denied("0a")
+    recovery.unknown("0b 0c", Code.DIGEST_MATCH)
+    marking.machine.start()
+    store_error = MetadataStoreError("down")
+    marking.updates[0].on_error(store_error)
+    marking.machine.on_update_done(marking.updates[0])
+
+    (fence_error,), (read_error,), (mark_error,) = fencing.errors, recovery.errors, marking.errors
+    assert isinstance(fence_error.__cause__, DataUnknown)
+    assert (fence_error.bookie_id, fence_error.__cause__.bookie_id) == ("c", "c")
+    assert isinstance(read_error.__cause__, DigestMismatch)
+    assert (read_error.__cause__.ledger_id, read_error.__cause__.entry_id) == (LEDGER_ID, 0)
+    assert (read_error.entry_id, read_error.bookie_id) == (0, "b")
+    assert mark_error.__cause__ is store_error
+    assert code_of(read_error) == Code.LEDGER_RECOVERY
+
+
+@pytest.mark.rule("H-33")
+@pytest.mark.parametrize("code", [Code.TIMEOUT, Code.UNAUTHORIZED, Code.CLIENT_CLOSED])
+def test_an_error_that_is_reported_as_such_needs_no_cause(code: Code) -> None:
+    recovery = Recovery((1, 1, 1), "a")
+    recovery.start()
+    recovery.fenced("a", code=code)
+
+    (error,) = recovery.errors
+    assert (error.code, error.__cause__, error.bookie_id) == (code, None, "a")
 
 
 # Starting point -----------------------------------------------------------------------------------------------------

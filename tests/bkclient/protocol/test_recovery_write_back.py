@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.errors import Code
+from bkclient.errors import Code, NotEnoughBookies
 from bkclient.metadata.model import LedgerState
 from bkclient.protocol.recovery import Verdict
 from tests.bkclient.protocol.harness import Recovery, end_of, reading
@@ -206,6 +206,7 @@ def test_write_backs_that_a_replaced_bookie_stored_do_not_count() -> None:
 @pytest.mark.rule("REC-28")
 @pytest.mark.behaviour("T-120")
 @pytest.mark.behaviour("T-127")
+@pytest.mark.rule("H-33")
 def test_without_a_spare_bookie_a_write_back_that_needs_every_bookie_fails_the_recovery() -> None:
     recovery = reading((3, 3, 3), "abc")
     recovery.found("0a")
@@ -215,6 +216,7 @@ def test_without_a_spare_bookie_a_write_back_that_needs_every_bookie_fails_the_r
     assert recovery.finished == [Code.LEDGER_RECOVERY]
     assert "NOT_ENOUGH_BOOKIES" in str(recovery.errors[0])
     assert "entry 0 cannot be written back" in str(recovery.errors[0])
+    assert isinstance(recovery.errors[0].__cause__, NotEnoughBookies)
     assert end_of(recovery) == (IN_RECOVERY, -1, 0)
     assert recovery.store.ensembles == {0: "abc"}
 

@@ -37,6 +37,8 @@ class Configuration(NamedTuple):
     bookies: int
     entries: int
     recoveries: int
+    #: How many entries a recovery reads ahead; small worlds have few, so that the window opens and fills up.
+    read_ahead: int = 3
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -343,7 +345,9 @@ class RecoveryClient(Client):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.heard: Heard = Heard()
-        self.machine: RecoveryMachine = RecoveryMachine(world.store.value, self)
+        self.machine: RecoveryMachine = RecoveryMachine(
+            world.store.value, self, read_ahead=world.configuration.read_ahead
+        )
 
     def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
         machine = self.machine
