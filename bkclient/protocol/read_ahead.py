@@ -38,25 +38,25 @@ class FoundEntry:
 class ReadAhead:
     """Reads of the entries from ``first_entry_id`` on, all of them from one ``ensemble`` (REC-15).
 
-    At most ``limit`` entries (at least 1) are being read or wait for their turn. ``held_bytes`` is the payload of those
-    that wait.
+    At most ``limit`` entries (at least 1) are being read or wait for their turn.
     """
 
     __slots__ = (
         "_ensemble",
         "_entries",
         "_is_bounded",
+        "_largest_bytes",
         "_limit",
         "_next_to_ask",
         "_next_to_take",
         "_sizes",
+        "_under_way",
+        "_waiting_bytes",
         "_window",
-        "held_bytes",
     )
 
     def __init__(self, sizes: QuorumSizes, ensemble: Ensemble, first_entry_id: int, *, limit: int) -> None:
         assert limit >= 1, "something has to be read"
-        self.held_bytes = 0
         self._sizes = sizes
         self._ensemble = ensemble
         self._limit = limit
@@ -64,6 +64,9 @@ class ReadAhead:
         self._next_to_ask = self._next_to_take = first_entry_id
         self._entries: dict[int, FoundEntry] = {}
         self._is_bounded = False
+        self._under_way = 0
+        self._waiting_bytes = 0
+        self._largest_bytes = 0
 
     def __len__(self) -> int:
         """How many entries are being read or wait for their turn."""
@@ -73,6 +76,11 @@ class ReadAhead:
     def has_room(self) -> bool:
         """Whether another entry is worth reading now."""
         return len(self._entries) < self._window and not self._is_bounded
+
+    @property
+    def expected_bytes(self) -> int:
+        """Payload that waits for its turn, and what the reads under way bring if no entry is larger than those found."""
+        return self._waiting_bytes + self._under_way * self._largest_bytes
 
     def begin(self) -> EntryRead:
         """Begin to read the next entry; the caller asks those whom the read names."""
@@ -86,6 +94,7 @@ class ReadAhead:
             parallel=True,
         )
         self._entries[entry_id] = FoundEntry(read)
+        self._under_way += 1
         return read
 
     def on_reply(self, bookie_id: BookieId, entry_id: int, code: int, payload: bytes, length: int) -> None:
@@ -94,10 +103,14 @@ class ReadAhead:
         if entry is None or entry.read.outcome is not ReadOutcome.WAITING:
             return
         outcome = entry.read.on_reply(bookie_id, code)
+        if outcome is ReadOutcome.WAITING:
+            return
+        self._under_way -= 1
         if outcome is ReadOutcome.FOUND:
             entry.payload, entry.length = payload, length
-            self.held_bytes += len(payload)
-        elif outcome is not ReadOutcome.WAITING:
+            self._waiting_bytes += len(payload)
+            self._largest_bytes = max(self._largest_bytes, len(payload))
+        else:
             self._is_bounded = True
 
     def take(self) -> FoundEntry | None:
@@ -107,6 +120,6 @@ class ReadAhead:
             return None
         del self._entries[self._next_to_take]
         self._next_to_take += 1
-        self.held_bytes -= len(entry.payload)
+        self._waiting_bytes -= len(entry.payload)
         self._window = min(self._window + 1, self._limit)
         return entry

@@ -109,8 +109,8 @@ class RecoveryMachine(AddPipeline):
     """One recovery of one ledger. Call :meth:`start`, feed it answers; it calls ``recovery_finished`` once.
 
     At most ``read_ahead`` entries are being read at a time, and at most ``max_write_backs`` read or written back. No read
-    begins while the entries at hand have ``max_write_back_bytes`` of payload or more; so with entries of up to n bytes, no
-    more than ``max_write_back_bytes + read_ahead * n`` are held.
+    begins while the payload at hand, counting every read under way as the largest entry found so far, has
+    ``max_write_back_bytes`` or more. One entry is always allowed.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class RecoveryMachine(AddPipeline):
         while (
             reads.has_room
             and self.pending_count + len(reads) < self._max_write_backs
-            and self._write_back_bytes + reads.held_bytes < self._max_write_back_bytes
+            and self._write_back_bytes + reads.expected_bytes < self._max_write_back_bytes
         ):
             read = reads.begin()
             for bookie_id in read.to_ask():

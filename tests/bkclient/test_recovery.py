@@ -85,7 +85,7 @@ async def test_fences_reads_and_adds_carry_the_key_the_flags_and_high_priority()
         key = master_key(b"secret")
         reads = [request for _, request in where.sent if isinstance(request, ReadRequest)]
         adds = [request for _, request in where.sent if isinstance(request, AddRequest)]
-        assert [read.entry_id for read in reads] == [LAST_ENTRY] * 3 + [1] * 3 + [2] * 3
+        assert [read.entry_id for read in reads] == [LAST_ENTRY] * 3 + [1] * 3 + [2] * 3 + [3] * 3
         assert {(read.fence_key, read.high_priority) for read in reads} == {(key, True)}
         assert {(add.entry_id, add.master_key, add.recovery, add.high_priority) for add in adds} == {
             (1, key, True, True)

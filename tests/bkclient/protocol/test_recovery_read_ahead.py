@@ -206,18 +206,30 @@ def test_entries_being_read_and_written_back_are_limited_together() -> None:
 
 @pytest.mark.rule("REC-23")
 def test_no_read_begins_while_the_entries_at_hand_have_too_many_bytes() -> None:
-    recovery = reading((1, 1, 1), "a", read_ahead=8, max_write_back_bytes=10)
+    recovery = reading((1, 1, 1), "a", read_ahead=8, max_write_back_bytes=11)
     recovery.found("0a", payload=b"12345", length=5)
-    assert reads_in(recovery.sent()) == ["R0a", "R1a", "R2a"]
+    assert reads_in(recovery.sent()) == ["R0a", "R1a", "R2a"]  # each is expected to be as large as entry 0
 
     recovery.found("1a", payload=b"12345", length=10)
     assert recovery.sent() == "W1a"
     recovery.found("2a", payload=b"12345", length=15)
     assert recovery.sent() == "W2a"
     recovery.written("0a")
-    assert recovery.sent() == ""
+    assert reads_in(recovery.sent()) == ["R3a"]
     recovery.written("1a")
-    assert reads_in(recovery.sent()) == ["R3a", "R4a", "R5a", "R6a"]
+    assert reads_in(recovery.sent()) == ["R4a"]
+    recovery.written("2a")
+    assert reads_in(recovery.sent()) == ["R5a"]
+
+
+@pytest.mark.rule("REC-23")
+def test_the_largest_entry_found_so_far_is_what_a_read_is_expected_to_bring() -> None:
+    recovery = reading((1, 1, 1), "a", read_ahead=8, max_write_back_bytes=21)
+    recovery.found("0a", payload=b"1234567890", length=10)
+    recovery.found("1a", payload=b"1", length=11)
+    recovery.written("0a 1a")
+
+    assert reads_in(recovery.sent()) == ["R0a", "R1a", "R2a", "R3a", "R4a"]
 
 
 @pytest.mark.rule("REC-23")
@@ -232,7 +244,7 @@ def test_bytes_that_wait_for_an_earlier_entry_count_too() -> None:
     recovery.written("0a 1a")
     assert recovery.sent() == ""
     recovery.written("2a")
-    assert reads_in(recovery.sent()) == ["R3a", "R4a", "R5a"]
+    assert reads_in(recovery.sent()) == ["R3a"]
 
 
 @pytest.mark.rule("REC-23")
@@ -255,13 +267,14 @@ def test_a_read_ahead_gives_every_result_once_and_only_in_its_turn() -> None:
     reads.on_reply("a", 7, Code.OK, b"seven", 50)
     reads.on_reply("a", 7, Code.OK, b"again", 51)
     reads.on_reply("a", 8, Code.OK, b"never asked for", 52)
-    assert (reads.held_bytes, len(reads)) == (5, 1)
+    assert (reads.expected_bytes, len(reads)) == (5, 1)
 
     taken = reads.take()
     assert taken is not None
     assert (taken.read.entry_id, taken.payload, taken.length) == (7, b"seven", 50)
-    assert (reads.held_bytes, len(reads), reads.take()) == (0, 0, None)
+    assert (reads.expected_bytes, len(reads), reads.take()) == (0, 0, None)
     assert [reads.begin().entry_id, reads.begin().entry_id, reads.has_room] == [8, 9, False]
+    assert reads.expected_bytes == 10
 
 
 @pytest.mark.parametrize("limit", [0, -1])
