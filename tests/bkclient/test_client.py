@@ -29,6 +29,7 @@ from tests.bkclient.fakes import FakeStore, FakeTransport, payloads_of, town, tu
 
 
 @pytest.mark.rule("API-5")
+@pytest.mark.behaviour("T-1")
 async def test_a_new_ledger_is_registered_and_no_bookie_is_asked() -> None:
     async with town("abcde") as where:
         writer = await where.bk.create_ledger(
@@ -140,6 +141,7 @@ async def test_a_bookie_that_registers_while_the_client_starts_is_not_overlooked
 
 
 @pytest.mark.rule("API-3")
+@pytest.mark.behaviour("T-7")
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -184,6 +184,8 @@ async def test_a_cancelled_flush_and_a_cancelled_wait_for_room_wake_nobody_wrong
 
 @pytest.mark.rule("DEL-1")
 @pytest.mark.rule("DEL-2")
+@pytest.mark.behaviour("T-30")
+@pytest.mark.behaviour("T-31")
 async def test_a_deleted_ledger_is_gone_for_everybody_and_deleting_it_again_is_no_error(new_town: NewTown) -> None:
     async with new_town() as town:
         client, other = await town.client(), await town.client()

@@ -34,6 +34,9 @@ def payload_of(entry_id: int) -> bytes:
     return (b"%d." % entry_id * size)[:size]
 
 
+@pytest.mark.behaviour("T-25")
+@pytest.mark.behaviour("T-41")
+@pytest.mark.behaviour("T-65")
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("digest_type", list(DigestType), ids=lambda digest_type: digest_type.name)
 async def test_what_one_client_writes_another_reads(new_town: NewTown, version: int, digest_type: DigestType) -> None:
@@ -194,6 +197,8 @@ async def test_a_full_window_refuses_nowait_and_holds_append_until_there_is_room
             assert await writer.append(bytes(5000)) == 25
 
 
+@pytest.mark.behaviour("T-15")
+@pytest.mark.behaviour("T-53")
 async def test_empty_ledgers_and_entries_outside_the_ledger(new_town: NewTown) -> None:
     async with new_town(3) as town:
         client = await town.client()
@@ -217,10 +222,16 @@ async def test_empty_ledgers_and_entries_outside_the_ledger(new_town: NewTown) -
 
 @pytest.mark.rule("API-3")
 @pytest.mark.rule("API-5")
+@pytest.mark.behaviour("T-2")
+@pytest.mark.behaviour("T-3")
+@pytest.mark.behaviour("T-4")
+@pytest.mark.behaviour("T-5")
+@pytest.mark.behaviour("T-6")
+@pytest.mark.behaviour("T-14")
 async def test_sizes_that_cannot_be_are_refused_before_anything_is_written(new_town: NewTown) -> None:
     async with new_town(3) as town:
         client = await town.client()
-        for sizes in ((3, 2, 3), (2, 3, 2), (3, 3, 0), (0, 0, 0), (True, 1, 1)):
+        for sizes in ((3, 2, 3), (2, 3, 2), (3, 3, 0), (0, 0, 0), (0, 2, 2), (3, 0, 0), (3, 0, 2), (True, 1, 1)):
             ensemble_size, write_quorum_size, ack_quorum_size = sizes
             with pytest.raises(ArgumentError):
                 await client.create_ledger(

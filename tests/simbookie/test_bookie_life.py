@@ -19,6 +19,7 @@ SLOW = JournalConfig(group_wait_max_s=0.001, sync_latency_s=0.010)
 
 
 @pytest.mark.rule("BK-23")
+@pytest.mark.behaviour("T-159")
 @pytest.mark.parametrize("mode", list(CrashMode))
 async def test_a_restart_restores_keys_fences_entries_and_explicit_lacs(kit: Any, mode: CrashMode) -> None:
     bench = kit.Bench()

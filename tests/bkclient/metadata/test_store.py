@@ -83,6 +83,7 @@ class TestLedgers:
         assert await store.read_ledger(5) == first
 
     @pytest.mark.rule("API-6")
+    @pytest.mark.behaviour("T-48")
     async def test_a_creation_that_is_repeated_with_its_token_succeeds(self, open_session: OpenSession) -> None:
         one, two = await open_session(), await open_session()
         attempt = replace(ledger(5), creator_token=4711)
@@ -208,6 +209,7 @@ class TestDeletion:
             await store.read_ledger(5)
 
     @pytest.mark.rule("DEL-2")
+    @pytest.mark.behaviour("T-49")
     async def test_deleting_a_ledger_that_is_not_there_succeeds(self, store: MetadataStore) -> None:
         await store.delete_ledger(404)
         await store.create_ledger(ledger(5))

@@ -274,6 +274,7 @@ class TestLostConnections:
             assert await store.bookie_address("bookie-1") == ADDRESS
 
     @pytest.mark.rule("API-6")
+    @pytest.mark.behaviour("T-48")
     @pytest.mark.parametrize("was_carried_out", [True, False])
     async def test_a_creation_that_was_in_flight_is_repeated_and_recognised(
         self, connect: Connect, monkeypatch: pytest.MonkeyPatch, *, was_carried_out: bool

@@ -162,6 +162,7 @@ async def test_with_version_2_what_it_lacks_goes_over_a_version_3_connection() -
         assert outcomes.all[1][3] == BatchReadResponse(Status.OK, 1, 0, (b"one", b"two"))
 
 
+@pytest.mark.behaviour("T-47")
 @pytest.mark.parametrize(
     ("version", "request_"),
     [
