@@ -139,6 +139,13 @@ def test_each_kind_of_discrepancy_is_found(coverage: Coverage, problem: str) -> 
     assert problems[0].startswith(problem)
 
 
+def test_a_test_may_name_a_hazard_and_a_hazard_the_tests_that_name_it() -> None:
+    hazards = HAZARDS_PAGE + "| H-3 | It does this. | We do that. | H-3 |"
+
+    assert judged(hazards=hazards, rules_named=("W-1", "H-3")).problems() == []
+    assert judged(hazards=hazards).problems() == ["H-3 is said to be shown by H-3, which no test shows"]
+
+
 def test_what_is_not_covered_is_told_by_area() -> None:
     assert judged().missing() == {"rules": {"Writing": ["W-2"]}, "behaviours": {"Appending": ["T-2"]}}
 
