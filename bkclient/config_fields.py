@@ -1,7 +1,7 @@
 """How a setting is declared: its default, its bounds, and the key under which BookKeeper users know it.
 
 BookKeeper's own configuration mixes seconds and milliseconds; its keys name the unit only sometimes. Here every duration
-is in seconds and every name that has a unit ends in it. A :class:`Setting` remembers the factor between the two, so that
+is in seconds and every name that has a unit ends in it. A :class:`Setting` remembers what lies between the two, so that
 a properties file written for the Java client can be read as it is.
 """
 
@@ -9,34 +9,41 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 from bkclient.errors import ArgumentError
 
 __all__ = ["Setting", "choice", "names", "nearest", "number", "off", "on", "secret", "setting_of", "text", "whole"]
 
 _METADATA_KEY = "bkclient.setting"
+_SWITCH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """What is known about one field of a configuration.
 
-    ``key`` is BookKeeper's name for it, None where this client has a setting of its own; a value under that key is
-    multiplied by ``factor`` to get ours. ``low`` and ``high`` are inclusive bounds. ``none_below``: values under the
-    BookKeeper key below this mean "off", which is None here.
+    ``low`` and ``high`` are inclusive bounds, ``choices`` all there is to choose from.
+
+    The rest is about BookKeeper's ``key`` for it, None where this client has a setting of its own. A number under the
+    key is multiplied by ``factor`` to get ours; if it is below ``off_below``, it means ``off`` (BookKeeper says -1 or 0 for
+    many things that do not happen). ``words`` are texts under the key that have a meaning of their own.
     """
 
     kind: type
-    key: str | None = None
-    factor: float = 1
     low: float | None = None
     high: float | None = None
-    none_below: float | None = None
     optional: bool = False
     choices: tuple[Any, ...] = ()
+    key: str | None = None
+    factor: float = 1
+    off_below: float | None = None
+    off: Any = None
+    words: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def check(self, name: str, value: Any) -> None:
         """Raise :class:`~bkclient.errors.ArgumentError` unless ``value`` can be the setting ``name``."""
@@ -52,17 +59,59 @@ class Setting:
             if not isinstance(value, tuple) or not all(isinstance(item, str) and item for item in value):
                 raise ArgumentError(f"{name} must be a tuple of names, not {value!r}")
         elif not isinstance(value, self.kind):
-            raise ArgumentError(f"{name} must be a {self.kind.__name__}, not {value!r}")
+            shown = "something else" if self.kind is bytes else repr(value)
+            raise ArgumentError(f"{name} must be a {self.kind.__name__}, not {shown}")
 
     def _check_number(self, name: str, value: Any) -> None:
         allowed = (int, float) if self.kind is float else (int,)
         noun = "a number" if self.kind is float else "a whole number"
-        if isinstance(value, bool) or not isinstance(value, allowed) or value != value:  # noqa: PLR0124 - NaN
+        if isinstance(value, bool) or not isinstance(value, allowed) or not math.isfinite(value):
             raise ArgumentError(f"{name} must be {noun}, not {value!r}")
         if self.low is not None and value < self.low:
             raise ArgumentError(f"{name} must be at least {self.low}, not {value!r}")
         if self.high is not None and value > self.high:
             raise ArgumentError(f"{name} must be at most {self.high}, not {value!r}")
+
+    def from_plain(self, value: Any) -> Any:
+        """What TOML or JSON can say for it: a list for a tuple, the name of an enum's member; all else as it is."""
+        if self.kind is tuple and isinstance(value, list):
+            return tuple(value)
+        if issubclass(self.kind, Enum) and isinstance(value, str) and value in self.kind.__members__:
+            return self.kind[value]
+        return value
+
+    def from_property(self, value: Any) -> Any:
+        """What ``value``, text as a rule, says under BookKeeper's key; :class:`ValueError` if nothing."""
+        word = str(value).strip()
+        if word.lower() in self.words:
+            return self.words[word.lower()]
+        if self.choices and word in self.choices:
+            return word
+        if self.kind is bool:
+            return _SWITCH[word.lower()] if word.lower() in _SWITCH else _no(value, "true or false")
+        if self.choices:
+            return _no(value, " or ".join(self.words))
+        if self.kind in (int, float):
+            return self._number_from(value, word)
+        if self.kind is tuple:
+            return tuple(item.strip() for item in word.split(";") if item.strip())
+        if self.kind is bytes:
+            return value if isinstance(value, bytes) else str(value).encode()
+        return word or (None if self.optional else word)
+
+    def _number_from(self, value: Any, word: str) -> Any:
+        try:
+            number = float(word)
+        except ValueError:
+            return _no(value, "a number")
+        if self.off_below is not None and number < self.off_below:
+            return self.off
+        scaled = round(number * self.factor, 9)
+        return int(scaled) if self.kind is int and scaled.is_integer() else scaled
+
+
+def _no(value: Any, wanted: str) -> Any:
+    raise ValueError(f"{wanted} is wanted, not {value!r}")
 
 
 def _field(default: Any, **setting: Any) -> Any:
@@ -71,12 +120,12 @@ def _field(default: Any, **setting: Any) -> Any:
 
 def number(default: float | None, **setting: Any) -> Any:
     """A field that holds a number."""
-    return _field(default, kind=float, **setting)
+    return _field(default, kind=float, **{"optional": default is None} | setting)
 
 
-def whole(default: int, **setting: Any) -> Any:
+def whole(default: int | None, **setting: Any) -> Any:
     """A field that holds a whole number."""
-    return _field(default, kind=int, **setting)
+    return _field(default, kind=int, **{"optional": default is None} | setting)
 
 
 def on(**setting: Any) -> Any:
@@ -119,5 +168,5 @@ def setting_of(field: dataclasses.Field[Any]) -> Setting:
 def nearest(name: str, known: Iterable[str]) -> str:
     """``; did you mean ...?`` for a name that looks like one of ``known``, else nothing."""
     by_folded = {candidate.replace("_", "").lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.replace("_", "").lower(), by_folded, n=2)
+    close = difflib.get_close_matches(str(name).replace("_", "").lower(), by_folded, n=2)
     return f"; did you mean {' or '.join(by_folded[folded] for folded in close)}?" if close else ""

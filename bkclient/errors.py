@@ -7,15 +7,18 @@ does into an exception with :func:`error_for`.
 
 The tree says who is to blame and what to do:
 
-* :class:`BookKeeperError` - base of all; ``retriable`` tells whether the same call may succeed later, unchanged.
+* :class:`BookKeeperError` - base of all. ``retriable``: the same call may succeed later, unchanged. ``is_fatal``: neither
+  time nor a repetition helps; the call was wrong, or the handle it was made on has come to its end.
 * :class:`ArgumentError` - the caller passed something wrong; nothing was sent.
 * every other class - an outcome of the protocol, named after BookKeeper's own word for it.
+
+An error that stands for another one carries it as ``__cause__``. Errors can be copied and pickled. ``docs/errors.md`` lists them.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "ArgumentError",
@@ -110,11 +113,13 @@ _CLASS_BY_CODE: dict[int, type[BookKeeperError]] = {}
 class BookKeeperError(Exception):
     """Base of every error this package raises.
 
-    ``ledger_id``, ``entry_id`` and ``bookie_id`` are set wherever they are known; the message repeats them for people.
+    ``ledger_id``, ``entry_id`` and ``bookie_id`` are set wherever they are known; ``str()`` repeats them for people, around
+    ``message``.
     """
 
     code: ClassVar[Code] = Code.UNEXPECTED_CONDITION
     retriable: ClassVar[bool] = False
+    is_fatal: ClassVar[bool] = False
     advice: ClassVar[str] = ""
 
     def __init__(
@@ -128,20 +133,25 @@ class BookKeeperError(Exception):
         self.ledger_id = ledger_id
         self.entry_id = entry_id
         self.bookie_id = bookie_id
-        super().__init__(self._compose(message))
+        text = message or self.__class__.__doc__ or self.__class__.__name__
+        self.message = text.splitlines()[0].rstrip(".")
+        super().__init__(self._compose())
 
-    def _compose(self, message: str) -> str:
+    def _compose(self) -> str:
         where = [
             f"{name} {value}"
             for name, value in (("ledger", self.ledger_id), ("entry", self.entry_id), ("bookie", self.bookie_id))
             if value is not None
         ]
-        text = message or self.__class__.__doc__ or self.__class__.__name__
-        text = text.splitlines()[0].rstrip(".")
-        if where:
-            text = f"{', '.join(where)}: {text}"
+        text = f"{', '.join(where)}: {self.message}" if where else self.message
         text = f"{text} [{self.code.name} {self.code.value}]"
         return f"{text}. {self.advice}" if self.advice else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What BaseException does would compose the message around itself. A cause with a code goes along, because codes
+        # are looked for along causes (ERR-3); others may not be picklable.
+        cause = self.__cause__ if isinstance(self.__cause__, BookKeeperError) else None
+        return _restored, (type(self), self.args, dict(self.__dict__), cause)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -150,10 +160,20 @@ class BookKeeperError(Exception):
             _CLASS_BY_CODE[cls.code] = cls
 
 
+def _restored(
+    cls: type[BookKeeperError], args: tuple[Any, ...], attributes: dict[str, Any], cause: BookKeeperError | None
+) -> BookKeeperError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(attributes)
+    error.__cause__ = cause
+    return error
+
+
 class ArgumentError(BookKeeperError, ValueError):
     """An argument is outside what the call accepts; nothing was sent."""
 
     code = Code.INCORRECT_PARAMETER
+    is_fatal = True
     advice = "Correct the argument and call again."
 
 
@@ -170,6 +190,7 @@ class QuorumFailed(BookKeeperError):
 
     code = Code.QUORUM
     retriable = True
+    advice = "Retry once more bookies answer."
 
 
 class NoBookieAvailable(BookKeeperError):
@@ -184,6 +205,7 @@ class DigestNotInitialized(BookKeeperError):
     """The digest of a ledger cannot be computed on this machine."""
 
     code = Code.DIGEST_NOT_INITIALIZED
+    is_fatal = True
     advice = "Choose another digest type."
 
 
@@ -191,6 +213,7 @@ class DigestMismatch(BookKeeperError):
     """An entry came back with a digest, ledger id or entry id that does not fit its content."""
 
     code = Code.DIGEST_MATCH
+    is_fatal = True
     advice = "Every replica asked was corrupt, or the digest type or password is wrong."
 
 
@@ -236,6 +259,7 @@ class LedgerClosed(BookKeeperError):
     """The ledger or this handle is closed; nothing can be added."""
 
     code = Code.LEDGER_CLOSED
+    is_fatal = True
     advice = "Create a new ledger to go on writing."
 
 
@@ -243,7 +267,8 @@ class WriteFailed(BookKeeperError):
     """The entry could not be written to an ack quorum."""
 
     code = Code.WRITE
-    advice = "The handle is closed; the entry may or may not be part of the ledger."
+    is_fatal = True
+    advice = "The entry may or may not be part of the ledger: open it to learn, and write on in a new ledger."
 
 
 class NoSuchEntry(BookKeeperError):
@@ -257,12 +282,14 @@ class Interrupted(BookKeeperError):
 
     code = Code.INTERRUPTED
     retriable = True
+    advice = "Retry."
 
 
 class ProtocolVersionError(BookKeeperError):
     """The bookie does not accept this version of the wire protocol."""
 
     code = Code.PROTOCOL_VERSION
+    is_fatal = True
     advice = "Choose the other wire protocol version in the client configuration."
 
 
@@ -276,6 +303,7 @@ class MetadataVersionConflict(BookKeeperError):
 class MetadataOutcomeUnknown(MetadataStoreError):
     """The connection to the metadata store was lost while a write was under way; it may have been applied."""
 
+    retriable = False
     advice = "Read the metadata again to learn whether the write took effect."
 
 
@@ -291,6 +319,8 @@ class ClientClosed(BookKeeperError):
     """The client was closed."""
 
     code = Code.CLIENT_CLOSED
+    is_fatal = True
+    advice = "Connect again to go on."
 
 
 class LedgerExists(BookKeeperError):
@@ -304,12 +334,15 @@ class QuorumTimeout(BookKeeperError):
     """The entry did not reach its ack quorum within the configured time; the handle is closed."""
 
     code = Code.QUORUM_TIMEOUT
+    is_fatal = True
+    advice = "Open the ledger to learn where it ends, and write on in a new ledger."
 
 
 class DuplicateEntryId(BookKeeperError):
     """An entry with this id was added before."""
 
     code = Code.DUPLICATE_ENTRY_ID
+    advice = "Count entry ids from 0, or take it as the answer to a repeated add."
 
 
 class RequestTimeout(BookKeeperError):
@@ -324,12 +357,15 @@ class SecurityError(BookKeeperError):
     """A secure connection could not be established."""
 
     code = Code.SECURITY
+    is_fatal = True
+    advice = "Check certificates and the security settings of client and bookie."
 
 
 class NoSuchLedger(BookKeeperError):
     """The metadata store has no ledger with this id."""
 
     code = Code.NO_SUCH_LEDGER
+    is_fatal = True
     advice = "Check the id and the metadata URI; the ledger may have been deleted."
 
 
@@ -337,12 +373,15 @@ class IllegalOperation(BookKeeperError):
     """The operation is not possible on this handle or protocol version."""
 
     code = Code.ILLEGAL_OPERATION
+    is_fatal = True
+    advice = "Use the handle or the wire protocol version that has the operation."
 
 
 class LedgerFenced(BookKeeperError):
     """Another client has taken over the ledger; this writer may not add to it any more."""
 
     code = Code.LEDGER_FENCED
+    is_fatal = True
     advice = "Open the ledger to learn where it ends, and write on in a new ledger."
 
 
@@ -350,6 +389,7 @@ class UnauthorizedAccess(BookKeeperError):
     """The password does not match the ledger's."""
 
     code = Code.UNAUTHORIZED
+    is_fatal = True
     advice = "Open the ledger with the password it was created with."
 
 
@@ -365,6 +405,7 @@ class WriteOnReadOnlyBookie(BookKeeperError):
 
     code = Code.WRITE_ON_READ_ONLY_BOOKIE
     retriable = True
+    advice = "Retry once the bookie has space again, or on another bookie."
 
 
 class TooManyRequests(BookKeeperError):
@@ -379,12 +420,16 @@ class LedgerIdOverflow(BookKeeperError):
     """The ledger id generator is exhausted."""
 
     code = Code.LEDGER_ID_OVERFLOW
+    is_fatal = True
+    advice = "Choose ledger ids yourself, or start a new cluster root."
 
 
 class MetadataSerializationError(BookKeeperError):
     """The stored metadata cannot be decoded, or new metadata cannot be encoded."""
 
     code = Code.METADATA_SERIALIZATION
+    is_fatal = True
+    advice = "Use a client that knows the stored format; the record may also be damaged."
 
 
 class DataUnknown(BookKeeperError):
@@ -392,6 +437,7 @@ class DataUnknown(BookKeeperError):
 
     code = Code.DATA_UNKNOWN
     retriable = True
+    advice = "Retry; another replica may know, and the bookie will once its ledger is checked."
 
 
 class ReplicationFailed(BookKeeperError):
@@ -406,6 +452,7 @@ class UnexpectedCondition(BookKeeperError):
     """An invariant of the protocol does not hold; this is a defect of some client."""
 
     code = Code.UNEXPECTED_CONDITION
+    is_fatal = True
     advice = "Please report it with the message above."
 
 
@@ -425,11 +472,22 @@ def error_for(
     return cls(message, ledger_id=ledger_id, entry_id=entry_id, bookie_id=bookie_id)
 
 
-def code_of(error: BaseException, default: Code = Code.UNEXPECTED_CONDITION) -> Code:
-    """The code of the first :class:`BookKeeperError` along the cause chain of ``error``, else ``default`` (ERR-3)."""
+#: No chain of causes is longer; one that is, is a circle.
+_CAUSES_MAX: Final = 100
+
+
+def code_of(error: BaseException | None, default: Code = Code.UNEXPECTED_CONDITION) -> Code:
+    """The code of the first :class:`BookKeeperError` along the causes of ``error``, else ``default`` (ERR-3).
+
+    No error at all is ``OK``. A context counts as a cause unless it was suppressed by ``raise ... from None``.
+    """
+    if error is None:
+        return Code.OK
     seen: BaseException | None = error
-    while seen is not None:
+    for _ in range(_CAUSES_MAX):
+        if seen is None:
+            break
         if isinstance(seen, BookKeeperError):
             return seen.code
-        seen = seen.__cause__ or seen.__context__
+        seen = seen.__cause__ if seen.__cause__ is not None or seen.__suppress_context__ else seen.__context__
     return default
