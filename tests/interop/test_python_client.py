@@ -1,0 +1,143 @@
+"""The Python client on Apache BookKeeper's own bookies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bkclient import BookKeeper, LedgerReader
+from bkclient.errors import LedgerClosed, LedgerFenced, NoSuchLedger, ReadFailed, UnauthorizedAccess
+from bkclient.metadata.model import DigestType
+from tests.interop.java_peer import pattern
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+DIGESTS = list(DigestType)
+PASSWORDS = [b"", b"secret"]
+SIZES = [(1, 1, 1), (3, 3, 2), (3, 2, 2), (4, 2, 1), (4, 3, 3)]
+
+
+async def payloads_of(reader: AsyncIterator[Any] | LedgerReader) -> list[bytes]:
+    return [entry.payload async for entry in reader]
+
+
+async def written(client: BookKeeper, count: int, **options: Any) -> int:
+    """A closed ledger of ``count`` pattern entries."""
+    async with await client.create_ledger(**options) as writer:
+        for entry_id in range(count):
+            await writer.wait_for_room()
+            writer.append_nowait(pattern(entry_id))
+    return writer.ledger_id
+
+
+@pytest.mark.matrix("append and read, every digest")
+@pytest.mark.parametrize("password", PASSWORDS, ids=["open", "password"])
+@pytest.mark.parametrize("digest_type", DIGESTS, ids=lambda digest: digest.name.lower())
+async def test_what_was_appended_is_read(python: BookKeeper, digest_type: DigestType, password: bytes) -> None:
+    ledger_id = await written(python, 50, digest_type=digest_type, password=password)
+
+    reader = await python.open_ledger(ledger_id, password=password)
+
+    assert await payloads_of(reader) == [pattern(entry_id) for entry_id in range(50)]
+    assert reader.length == sum(len(pattern(entry_id)) for entry_id in range(50))
+
+
+@pytest.mark.matrix("striped ensembles")
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(map(str, sizes)))
+async def test_striped_ensembles(python: BookKeeper, sizes: tuple[int, int, int]) -> None:
+    ensemble, write_quorum, ack_quorum = sizes
+    ledger_id = await written(
+        python, 200, ensemble_size=ensemble, write_quorum_size=write_quorum, ack_quorum_size=ack_quorum
+    )
+
+    assert await payloads_of(await python.open_ledger(ledger_id)) == [pattern(entry_id) for entry_id in range(200)]
+
+
+@pytest.mark.matrix("payloads up to the frame limit")
+async def test_payloads_of_every_size(python: BookKeeper) -> None:
+    sizes = [0, 1, 1023, 65_536, 1_000_000, 4_000_000]
+    async with await python.create_ledger() as writer:
+        for size in sizes:
+            await writer.append(pattern(3, size))
+
+    assert await payloads_of(await python.open_ledger(writer.ledger_id)) == [pattern(3, size) for size in sizes]
+
+
+@pytest.mark.matrix("fencing and recovery")
+async def test_opening_recovers_and_fences_a_living_writer(python: BookKeeper) -> None:
+    writer = await python.create_ledger()
+    for entry_id in range(30):
+        await writer.append(pattern(entry_id))
+
+    reader = await python.open_ledger(writer.ledger_id)
+
+    assert (reader.is_closed, reader.last_add_confirmed) == (True, 29)
+    with pytest.raises((LedgerFenced, LedgerClosed)):
+        await writer.append(b"too late")
+    assert await payloads_of(reader) == [pattern(entry_id) for entry_id in range(30)]
+
+
+@pytest.mark.matrix("recovery of an empty ledger")
+async def test_recovering_a_ledger_nobody_wrote_to(python: BookKeeper) -> None:
+    writer = await python.create_ledger()
+
+    reader = await python.open_ledger(writer.ledger_id)
+
+    assert (reader.last_add_confirmed, reader.length) == (-1, 0)
+    with pytest.raises(LedgerFenced):
+        await writer.append(b"too late")
+
+
+@pytest.mark.matrix("tail without recovery")
+async def test_following_an_open_ledger(python: BookKeeper) -> None:
+    writer = await python.create_ledger()
+    for entry_id in range(10):
+        await writer.append(pattern(entry_id))
+
+    reader = await python.open_ledger(writer.ledger_id, recover=False)
+
+    assert reader.last_add_confirmed == 8
+    with pytest.raises(ReadFailed):
+        await reader.read(9)
+    await writer.append(pattern(10))
+    assert await reader.read_last_add_confirmed() == 9
+    assert await payloads_of(reader) == [pattern(entry_id) for entry_id in range(10)]
+    await writer.close()
+    async with asyncio.timeout(10):
+        while not reader.is_closed:  # noqa: ASYNC110 - told by a watch
+            await asyncio.sleep(0.02)
+    assert reader.last_add_confirmed == 10
+
+
+@pytest.mark.matrix("wrong password")
+async def test_a_wrong_password_fences_nobody(python: BookKeeper) -> None:
+    writer = await python.create_ledger(password=b"right")
+    await writer.append(b"1")
+
+    with pytest.raises(UnauthorizedAccess):
+        await python.open_ledger(writer.ledger_id, password=b"wrong")
+
+    assert await writer.append(b"2") == 1
+    await writer.close()
+
+
+@pytest.mark.matrix("delete")
+async def test_a_deleted_ledger_is_gone(python: BookKeeper) -> None:
+    ledger_id = await written(python, 3)
+
+    await python.delete_ledger(ledger_id)
+
+    with pytest.raises(NoSuchLedger):
+        await python.open_ledger(ledger_id)
+
+
+@pytest.mark.matrix("custom metadata")
+async def test_custom_metadata_is_kept(python: BookKeeper) -> None:
+    custom = {"application": b"py", "binary": bytes(range(256))}
+
+    ledger_id = await written(python, 1, custom_metadata=custom)
+
+    assert dict((await python.ledger_metadata(ledger_id)).custom_metadata) == custom
