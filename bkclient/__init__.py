@@ -4,8 +4,9 @@
 (:class:`LedgerReader`). Errors are in :mod:`bkclient.errors`.
 """
 
-from bkclient.client import BookKeeper, connect
+from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
+from bkclient.connecting import connect
 from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState

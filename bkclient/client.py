@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from types import MappingProxyType, TracebackType
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
 from typing import Self
 
 import anyio
 
+from bkclient import stats as names
+from bkclient.arguments import check_flag, check_ledger_id
 from bkclient.config import ClientConfig
-from bkclient.core import ClientCore, Features, entry_codec_for
-from bkclient.errors import (
-    ArgumentError,
-    ClientClosed,
-    LedgerExists,
-    NoSuchLedger,
-    NotEnoughBookies,
-    UnauthorizedAccess,
-)
-from bkclient.lac import read_last_add_confirmed
+from bkclient.core import ClientCore, Features
+from bkclient.create import NewLedger, create_ledger
+from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError
+from bkclient.measure import measured
 from bkclient.metadata.base import BookieSets, MetadataStore
-from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, Versioned
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.observer import RecoveryObserver
-from bkclient.placement import BookieWatcher, LedgerShape, PlacementPolicy, RandomPlacement
-from bkclient.protocol.quorum import QuorumSizes
+from bkclient.open import Credentials, open_ledger, read_metadata
+from bkclient.placement import BookieWatcher, PlacementPolicy, RandomPlacement
 from bkclient.reader import LedgerReader
-from bkclient.recovery import recover_ledger
 from bkclient.stats import ClientStats
 from bkclient.transport.base import BookieTransport
-from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
+from bkclient.watch import watch_metadata
 from bkclient.writer import LedgerWriter
 
-__all__ = ["BookKeeper", "connect"]
-
-#: A generated id that is taken means another generator works on the same store; that cannot go on for long.
-_CREATE_ATTEMPTS = 100
+__all__ = ["BookKeeper"]
 
 
 class BookKeeper:
-    """A BookKeeper client over any metadata store and bookie transport; :func:`connect` makes one for real bookies.
+    """A BookKeeper client over any metadata store and bookie transport; :func:`bkclient.connect` makes one for real bookies.
 
     Use it as an async context manager: its background work lives exactly as long as the block. ``rng`` drives placement
     and back-off; hand in a seeded one for runs that can be repeated. The client takes over ``transport`` and closes it on
     leaving: requests still under way end with :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed
-    stay open (API-19). ``metadata`` stays with whoever made it.
+    stay open (API-19). ``metadata`` stays with whoever made it. ``wall_clock``, seconds since 1970, is needed only if the
+    configuration has new ledgers stamped with their creation time.
+
+    Wrong arguments raise :class:`~bkclient.errors.ArgumentError` before anything else is looked at, even on a closed client
+    (API-2). Every call may be cancelled; what that leaves behind, if anything, is said where it is not obvious.
     """
 
     def __init__(
@@ -60,6 +55,7 @@ class BookKeeper:
         observer: RecoveryObserver | None = None,
         features: Features | None = None,
         stats: ClientStats | None = None,
+        wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self._metadata = metadata
         self._transport = transport
@@ -69,6 +65,11 @@ class BookKeeper:
         self._observer = observer
         self._features = features or _no_features
         self._stats = stats
+        self._now_ms = None
+        if self._config.store_creation_time:
+            if wall_clock is None:
+                raise ArgumentError("store_creation_time is on, so the client needs a wall_clock")
+            self._now_ms = _milliseconds(wall_clock)
         self._stack: AsyncExitStack | None = None
         self._core: ClientCore | None = None
 
@@ -111,7 +112,7 @@ class BookKeeper:
             return False
 
     async def _shut_down(self, core: ClientCore) -> None:
-        core.is_closed = True
+        core.close()
         with anyio.CancelScope(shield=True):
             await self._transport.aclose()
         core.tasks.cancel_scope.cancel()
@@ -134,72 +135,80 @@ class BookKeeper:
         password: bytes = b"",
         digest_type: DigestType = DigestType.CRC32C,
         custom_metadata: Mapping[str, bytes] | None = None,
+        deferred_sync: bool = False,
+        ledger_id: int | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its writer.
 
         Each entry goes to ``write_quorum_size`` of the ``ensemble_size`` bookies and is acknowledged once
-        ``ack_quorum_size`` of them stored it. Raises :class:`~bkclient.errors.ArgumentError` unless ensemble >= write quorum >=
-        ack quorum >= 1 (API-3), :class:`~bkclient.errors.NotEnoughBookies` before anything is written (API-5).
-        """
-        core = self._open_core()
-        _check_sizes(ensemble_size, write_quorum_size, ack_quorum_size)
-        _check_password(password)
-        if not isinstance(digest_type, DigestType):
-            raise ArgumentError(f"digest_type is a DigestType, not {digest_type!r}")
-        custom = _checked_custom_metadata(custom_metadata)
-        ensemble = core.watcher.new_ensemble(LedgerShape(ensemble_size, write_quorum_size, ack_quorum_size, custom))
-        if ensemble is None:
-            registered = await core.metadata.bookies()
-            raise NotEnoughBookies(
-                f"an ensemble of {ensemble_size} is wanted, the writable bookies are: "
-                f"{', '.join(registered.writable) or 'none'}"
-            )
-        for _ in range(_CREATE_ATTEMPTS):
-            metadata = LedgerMetadata(
-                ledger_id=await core.metadata.generate_ledger_id(),
-                ensemble_size=ensemble_size,
-                write_quorum_size=write_quorum_size,
-                ack_quorum_size=ack_quorum_size,
-                fragments=(Fragment(0, ensemble),),
-                digest_type=digest_type,
-                password=password,
-                custom_metadata=custom,
-            )
-            try:
-                return LedgerWriter(core, await core.metadata.create_ledger(metadata))
-            except LedgerExists:
-                continue
-        raise LedgerExists(f"{_CREATE_ATTEMPTS} generated ledger ids in a row were taken")
+        ``ack_quorum_size`` of them stored it. Whoever opens the ledger needs the ``password``, which may be empty (H-35). With
+        ``deferred_sync`` bookies acknowledge before entries are durable, and :meth:`LedgerWriter.force` makes them so. The
+        ``ledger_id`` is generated unless one is chosen.
 
-    async def open_ledger(self, ledger_id: int, *, password: bytes = b"", recover: bool = True) -> LedgerReader:
+        Raises :class:`~bkclient.errors.ArgumentError` unless ensemble >= write quorum >= ack quorum >= 1 (API-3),
+        :class:`~bkclient.errors.NotEnoughBookies` before anything is written (API-5),
+        :class:`~bkclient.errors.LedgerExists` for a chosen id that is taken. A cancelled call may leave an empty ledger.
+        """
+        wanted = NewLedger(
+            ensemble_size=ensemble_size,
+            write_quorum_size=write_quorum_size,
+            ack_quorum_size=ack_quorum_size,
+            password=password,
+            digest_type=digest_type,
+            custom_metadata=custom_metadata,
+            deferred_sync=deferred_sync,
+            ledger_id=ledger_id,
+        )
+        core = self._open_core()
+        value = await measured(core.stats, names.CREATE, create_ledger(core, wanted, self._now_ms))
+        return LedgerWriter(core, value)
+
+    async def open_ledger(
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        digest_type: DigestType | None = None,
+        recover: bool = True,
+        keep_metadata_updated: bool = False,
+    ) -> LedgerReader:
         """Open a ledger for reading.
 
         With ``recover`` a ledger that is not closed is fenced, recovered and closed first: its writer can add nothing any
         more, and the reader sees the final end. Without, nothing is changed and the reader follows the living ledger.
+        A reader of a closed ledger that lives long enough to see bookies decommissioned needs ``keep_metadata_updated``
+        (NR-9). The digest type is that of the metadata, unless the configuration switches autodetection off.
 
-        Raises :class:`~bkclient.errors.NoSuchLedger` for an unknown id, :class:`~bkclient.errors.UnauthorizedAccess` for a wrong
-        password before any bookie is contacted (API-7), :class:`~bkclient.errors.LedgerRecoveryFailed` or
+        Raises :class:`~bkclient.errors.NoSuchLedger` for an unknown id; :class:`~bkclient.errors.UnauthorizedAccess` for a wrong
+        password and, without autodetection, :class:`~bkclient.errors.DigestMismatch` for a wrong digest type, before any
+        bookie is contacted (API-7); :class:`~bkclient.errors.LedgerRecoveryFailed` or
         :class:`~bkclient.errors.RequestTimeout` when recovery could not decide; repeat it once more bookies answer.
         """
+        check_ledger_id(ledger_id)
+        credentials = Credentials(password, digest_type)
+        check_flag("recover", recover)
+        check_flag("keep_metadata_updated", keep_metadata_updated)
+        credentials.check_against_config(self._config)
         core = self._open_core()
-        _check_ledger_id(ledger_id)
-        _check_password(password)
-        if ledger_id < 0:
-            raise NoSuchLedger("ledger ids are not negative", ledger_id=ledger_id)
-        value = await core.metadata.read_ledger(ledger_id)
-        if value.metadata.has_password and value.metadata.password != password:
-            raise UnauthorizedAccess(ledger_id=ledger_id)
-        if not value.metadata.is_closed and recover:
-            value = await recover_ledger(core, value)
-        if value.metadata.is_closed:
-            return LedgerReader(core, value, value.metadata.last_entry_id)
-        return await self._open_tail(core, value)
+        opening = open_ledger(
+            core, ledger_id, credentials, recover=recover, keep_metadata_updated=keep_metadata_updated
+        )
+        return await measured(core.stats, names.OPEN, opening)
 
-    async def _open_tail(self, core: ClientCore, value: Versioned) -> LedgerReader:
-        found = await read_last_add_confirmed(core, value.metadata, entry_codec_for(value.metadata))  # NR-1
-        reader = LedgerReader(core, value, found)
-        reader.follow_metadata()
-        return reader
+    async def open_ledger_as_administrator(
+        self, ledger_id: int, *, recover: bool = True, keep_metadata_updated: bool = False
+    ) -> LedgerReader:
+        """Open a ledger with the password and digest type that its metadata holds, whatever they are (API-8).
+
+        For tools that repair and inspect: who can read the metadata can read the passwords in it. Raises as
+        :meth:`open_ledger`, less what is about credentials.
+        """
+        check_ledger_id(ledger_id)
+        check_flag("recover", recover)
+        check_flag("keep_metadata_updated", keep_metadata_updated)
+        core = self._open_core()
+        opening = open_ledger(core, ledger_id, None, recover=recover, keep_metadata_updated=keep_metadata_updated)
+        return await measured(core.stats, names.OPEN, opening)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete a ledger; bookies drop its entries later. Succeeds if there is none (DEL-1, DEL-2).
@@ -207,19 +216,38 @@ class BookKeeper:
         Neither the password nor the state of the ledger is looked at (DEL-3). Raises
         :class:`~bkclient.errors.ArgumentError` for a negative id (API-9).
         """
-        core = self._open_core()
-        _check_ledger_id(ledger_id)
+        check_ledger_id(ledger_id)
         if ledger_id < 0:
             raise ArgumentError("ledger ids are not negative", ledger_id=ledger_id)
-        await core.metadata.delete_ledger(ledger_id)
+        core = self._open_core()
+        await measured(core.stats, names.DELETE, core.metadata.delete_ledger(ledger_id))
+
+    # Metadata ----------------------------------------------------------------------------------------------------
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
         """What the metadata store holds about a ledger; :class:`~bkclient.errors.NoSuchLedger` if nothing."""
-        core = self._open_core()
-        _check_ledger_id(ledger_id)
-        if ledger_id < 0:
-            raise NoSuchLedger("ledger ids are not negative", ledger_id=ledger_id)
-        return (await core.metadata.read_ledger(ledger_id)).metadata
+        check_ledger_id(ledger_id)
+        return (await read_metadata(self._open_core(), ledger_id)).metadata
+
+    async def is_closed(self, ledger_id: int) -> bool:
+        """Whether the ledger's end is final (T-37); :class:`~bkclient.errors.NoSuchLedger` if there is none."""
+        return (await self.ledger_metadata(ledger_id)).is_closed
+
+    def watch_metadata(self, ledger_id: int) -> AsyncIterator[LedgerMetadata]:
+        """The ledger's metadata as it is now and after every change: ensembles that change, recovery, the close.
+
+        ::
+
+            async for metadata in bk.watch_metadata(ledger_id):
+                if metadata.is_closed:
+                    break
+
+        Changes in quick succession are reported once, by the last. Ends when the ledger is deleted; raises
+        :class:`~bkclient.errors.NoSuchLedger` if there is none, :class:`~bkclient.errors.ClientClosed` when the client is
+        closed.
+        """
+        check_ledger_id(ledger_id)
+        return watch_metadata(self._open_core(), ledger_id)
 
     def list_ledgers(self) -> AsyncIterator[int]:
         """All ledger ids. Not a snapshot: what is created or deleted meanwhile may or may not appear (DEL-6)."""
@@ -229,74 +257,18 @@ class BookKeeper:
         """The bookies registered now."""
         return await self._open_core().metadata.bookies()
 
-
-@asynccontextmanager
-async def connect(
-    metadata_uri: str, *, config: ClientConfig | None = None, rng: random.Random | None = None
-) -> AsyncIterator[BookKeeper]:
-    """A client, over TCP, for the bookies registered under ``metadata_uri``.
-
-    ::
-
-        async with bkclient.connect("zk://localhost:2181/ledgers") as bk:
-            writer = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
-
-    URIs: ``zk://host:port[;host:port...]/root`` (also ``zk+hierarchical``, ``zk+longhierarchical``, ``zk+flat``) and
-    ``mem://name`` for a store inside this process. Raises :class:`~bkclient.errors.ArgumentError` for other ones and
-    :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.
-    """
-    config = config or ClientConfig()
-    rng = rng or random.Random()  # noqa: S311 - placement and back-off need no secrecy
-    async with AsyncExitStack() as stack:
-        store = await open_store(metadata_uri, rng=rng, session_timeout_s=config.metadata_timeout_s)
-        stack.push_async_callback(store.aclose)
-        transport = TcpTransport(store.bookie_address, _transport_config(config), rng=rng)
-        stack.push_async_callback(transport.aclose)
-        yield await stack.enter_async_context(BookKeeper(store, transport, config=config, rng=rng))
+    async def is_metadata_available(self) -> bool:
+        """Whether the metadata service answers now; asks it, and waits no longer than any operation does."""
+        try:
+            await self._open_core().metadata.bookies()
+        except (MetadataStoreError, MetadataDriverError):
+            return False
+        return True
 
 
 def _no_features(name: str) -> bool:  # noqa: ARG001
     return False
 
 
-def _transport_config(config: ClientConfig) -> TcpTransportConfig:
-    limits = TcpTransportConfig()
-    return TcpTransportConfig(
-        protocol_version=config.wire_protocol_version,
-        add_timeout_s=config.add_timeout_s,
-        read_timeout_s=config.read_timeout_s,
-        connect_timeout_s=config.connect_timeout_s,
-        max_frame_size_bytes=config.max_frame_size_bytes,
-        write_buffer_low_water_bytes=config.write_buffer_low_water_bytes,
-        write_buffer_high_water_bytes=config.write_buffer_high_water_bytes,
-        # What a connection refuses counts as a failed bookie, so the windows must be full first.
-        max_outstanding_requests=max(limits.max_outstanding_requests, 10 * config.max_in_flight_entries),
-        max_outstanding_bytes=max(limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes),
-    )
-
-
-def _check_sizes(ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> None:
-    for value in (ensemble_size, write_quorum_size, ack_quorum_size):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ArgumentError(f"ensemble and quorum sizes are ints, not {value!r}")
-    QuorumSizes(ensemble_size, write_quorum_size, ack_quorum_size)
-
-
-def _check_ledger_id(ledger_id: int) -> None:
-    if isinstance(ledger_id, bool) or not isinstance(ledger_id, int):
-        raise ArgumentError(f"a ledger id is an int, not {ledger_id!r}")
-
-
-def _check_password(password: bytes) -> None:
-    if not isinstance(password, bytes):
-        raise ArgumentError(f"a password is bytes, not {type(password).__name__}")
-
-
-def _checked_custom_metadata(custom_metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
-    if custom_metadata is not None and not isinstance(custom_metadata, Mapping):
-        raise ArgumentError(f"custom metadata is a mapping, not {type(custom_metadata).__name__}")
-    custom = dict(custom_metadata or {})
-    for key, value in custom.items():
-        if not isinstance(key, str) or not isinstance(value, bytes):  # type: ignore[redundant-expr]
-            raise ArgumentError(f"custom metadata maps str to bytes, not {key!r} to {value!r}")
-    return MappingProxyType(custom)
+def _milliseconds(wall_clock: Callable[[], float]) -> Callable[[], int]:
+    return lambda: int(wall_clock() * 1000)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anyio.abc import TaskGroup
 
 from bkclient.config import ClientConfig
 from bkclient.errors import ClientClosed
-from bkclient.metadata.base import MetadataStore
+from bkclient.metadata.base import Cancel, MetadataStore
 from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.observer import RecoveryObserver
 from bkclient.placement import BookieWatcher
@@ -41,6 +41,24 @@ class ClientCore:
     features: Features
     stats: ClientStats | None
     is_closed: bool = False
+    _closers: dict[object, Callable[[], None]] = field(default_factory=dict)
+
+    def at_close(self, callback: Callable[[], None]) -> Cancel:
+        """Call ``callback`` when the client is closed, unless what is returned is called before."""
+        key = object()
+        self._closers[key] = callback
+
+        def cancel() -> None:
+            self._closers.pop(key, None)
+
+        return cancel
+
+    def close(self) -> None:
+        """The client is closed: nothing new begins, and whoever waits for what cannot come any more is told. Idempotent."""
+        self.is_closed = True
+        closers, self._closers = self._closers, {}
+        for callback in closers.values():
+            callback()
 
     def run_update(self, update: MetadataUpdate, done: Callable[[MetadataUpdate], None]) -> None:
         """Drive ``update`` in the background, then call ``done`` with it; never from within this call.

@@ -1,0 +1,53 @@
+"""Checks of what applications pass in: types first, so that a mistake is named as what it is and nothing is sent.
+
+Python lets anything be passed for anything, and a wrong type that gets through surfaces far from its cause: a ``str`` for a
+password as a failing digest, ``True`` as ledger 1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bkclient.errors import ArgumentError
+from bkclient.metadata.model import DigestType
+from bkclient.protocol.quorum import QuorumSizes
+
+__all__ = ["LARGEST_ID", "check_flag", "check_ledger_id", "check_password", "check_sizes", "checked_digest_type"]
+
+#: Ledger and entry ids are 64 bits wide, signed.
+LARGEST_ID: Final = 2**63 - 1
+
+
+def check_sizes(ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> None:
+    """Ensemble >= write quorum >= ack quorum >= 1 (API-3)."""
+    for value in (ensemble_size, write_quorum_size, ack_quorum_size):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ArgumentError(f"ensemble and quorum sizes are ints, not {value!r}")
+    QuorumSizes(ensemble_size, write_quorum_size, ack_quorum_size)
+
+
+def check_ledger_id(ledger_id: int) -> None:
+    """An int that fits the field on the wire; whether negative ids are an error or just unknown is the caller's matter."""
+    if isinstance(ledger_id, bool) or not isinstance(ledger_id, int):
+        raise ArgumentError(f"a ledger id is an int, not {ledger_id!r}")
+    if ledger_id > LARGEST_ID:
+        raise ArgumentError(f"ledger ids end at {LARGEST_ID}, {ledger_id} is beyond")
+
+
+def check_password(password: bytes) -> None:
+    """Bytes; the empty password is one (H-35)."""
+    if not isinstance(password, bytes):
+        raise ArgumentError(f"a password is bytes, not {type(password).__name__}")
+
+
+def checked_digest_type(digest_type: DigestType) -> DigestType:
+    """A member of :class:`~bkclient.metadata.model.DigestType`, not its number or name."""
+    if not isinstance(digest_type, DigestType):
+        raise ArgumentError(f"digest_type is a DigestType, not {digest_type!r}")
+    return digest_type
+
+
+def check_flag(name: str, value: bool) -> None:  # noqa: FBT001 - the value to check
+    """True or False, and nothing that merely counts as it."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} is True or False, not {value!r}")
