@@ -15,6 +15,7 @@ from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, TooMan
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, Versioned
 from bkclient.placement import LedgerShape
 from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.update import MetadataUpdate
 from bkclient.wire.messages import AddRequest, Request, Response
@@ -54,7 +55,9 @@ class LedgerWriter:
         self._codec = entry_codec_for(metadata.metadata)
         self._master_key = self._codec.master_key
         self._submit = core.transport.submit
-        self._machine = AppendMachine(metadata, self, max_ensemble_changes=core.config.max_ensemble_changes)
+        self._machine = AppendMachine(
+            metadata, self, options=AppendOptions(max_ensemble_changes=core.config.max_ensemble_changes)
+        )
         self._max_entries = core.config.max_in_flight_entries
         self._max_bytes = core.config.max_in_flight_bytes
         self._max_payload = core.config.max_frame_size_bytes - _FRAME_OVERHEAD_BYTES
@@ -297,6 +300,18 @@ class LedgerWriter:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         shape = LedgerShape.of(self._machine.metadata)
         return self._core.watcher.replace(shape, ensemble, position, excluded)
+
+    def is_ensemble_change_disabled(self) -> bool:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        return False
+
+    def retry_later(self, delay_s: float) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        self._loop.call_later(delay_s, self._machine.on_retry)
+
+    def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        return self._core.watcher.policy.covers_fault_domains(LedgerShape.of(self._machine.metadata), bookies)
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

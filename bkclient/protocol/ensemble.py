@@ -1,13 +1,13 @@
-"""Replacing failed bookies in an ensemble."""
+"""Replacing failed bookies in an ensemble, and remembering which ones failed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bkclient.errors import Code, error_for
 from bkclient.metadata.model import BookieId, Ensemble
 
-__all__ = ["ReplaceBookie", "replace_failed"]
+__all__ = ["BookieMemory", "ReplaceBookie", "replace_failed"]
 
 ReplaceBookie = Callable[[Ensemble, int, frozenset[BookieId]], BookieId | None]
 """``(ensemble, position, excluded)``: a bookie for ``position``, in neither of the other two; None if there is none."""
@@ -20,26 +20,40 @@ def replace_failed(
     choose: ReplaceBookie,
     *,
     failed_before: Collection[BookieId] = (),
+    last_resort: Collection[BookieId] = (),
+    policy: str = "placement policy",
 ) -> Ensemble:
     """The ensemble with a replacement for every failed bookie that still is where it failed (W-31).
 
     The other positions keep their bookies and their order. Replacements are never failed bookies of this change, nor
-    of ``failed_before``, nor members of the ensemble being built (PL-4). Raises
-    :class:`~bkclient.errors.NotEnoughBookies` if not a single one could be replaced; otherwise a partial result is
-    accepted.
+    of ``failed_before``, nor members of the ensemble being built (PL-4); those of ``last_resort`` only if there is
+    nobody else. Raises :class:`~bkclient.errors.NotEnoughBookies` if not a single one could be replaced; otherwise a
+    partial result is accepted. ``policy`` names whoever ``choose`` asks: an offer that breaks these rules raises
+    :class:`~bkclient.errors.UnexpectedCondition`.
     """
     excluded = frozenset(failures.values()).union(failed_before)
+    preferred = excluded.union(last_resort)
     members = list(ensemble)
     replaced = unreplaced = 0
     for position, bookie_id in sorted(failures.items()):
         if members[position] != bookie_id:
             continue
-        candidate = choose(tuple(members), position, excluded)
+        forbidden = preferred
+        candidate = choose(tuple(members), position, forbidden)
+        if candidate is None and preferred != excluded:
+            forbidden = excluded
+            candidate = choose(tuple(members), position, forbidden)
         if candidate is None:
             unreplaced += 1
             continue
-        assert candidate not in excluded, "placement offered a failed bookie"
-        assert candidate not in members, "placement offered a member of the ensemble"
+        if candidate in forbidden or candidate in members:
+            what = "a bookie that failed" if candidate in forbidden else "a member of the ensemble"
+            raise error_for(
+                Code.UNEXPECTED_CONDITION,
+                f"{policy} offered {what} in place of {bookie_id}; correct the policy",
+                ledger_id=ledger_id,
+                bookie_id=candidate,
+            )
         members[position] = candidate
         replaced += 1
     if unreplaced and not replaced:
@@ -50,3 +64,49 @@ def replace_failed(
             ledger_id=ledger_id,
         )
     return tuple(members)
+
+
+class BookieMemory:
+    """Which bookies failed one writer, so that each of its ensemble changes makes progress.
+
+    A bookie may be registered and dead. A writer without memory would go back and forth between two of them for as long
+    as it lives, each change costing it a timeout and the metadata a fragment. So a bookie that failed is offered a place
+    again only when nobody else is left, for it may have been restarted since. And one that was given a place and
+    failed without a single acknowledgement is not offered one again by this writer. Between two changes that
+    achieve nothing the number of bookies that may be offered shrinks, so such changes are as many as bookies at most.
+
+    Nothing is forgotten by time: how long a bookie is to be avoided by all writers of a client is the business of its
+    quarantine, while this memory is about one ledger and ends with it.
+    """
+
+    __slots__ = ("_failed", "unproven")
+
+    def __init__(self) -> None:
+        #: Bookies that have acknowledged nothing since they were given their place, or since they failed there.
+        self.unproven: dict[BookieId, None] = {}
+        self._failed: dict[BookieId, bool] = {}
+
+    @property
+    def last_resort(self) -> list[BookieId]:
+        """Bookies that failed but had acknowledged something before."""
+        return [bookie_id for bookie_id, is_useless in self._failed.items() if not is_useless]
+
+    @property
+    def useless(self) -> list[BookieId]:
+        """Bookies that failed from the start."""
+        return [bookie_id for bookie_id, is_useless in self._failed.items() if is_useless]
+
+    def note_failed(self, bookies: Iterable[BookieId]) -> None:
+        """These failed at their places."""
+        for bookie_id in bookies:
+            self._failed.setdefault(bookie_id, bookie_id in self.unproven)
+
+    def note_change(self, before: Ensemble, after: Ensemble, unreplaced: Iterable[BookieId]) -> None:
+        """The ensemble changed; ``unreplaced`` failed and are members still."""
+        for bookie_id in after:
+            if bookie_id not in before:
+                self._failed.pop(bookie_id, None)
+                self.unproven[bookie_id] = None
+        self.unproven.update(dict.fromkeys(unreplaced))
+        for bookie_id in [bookie_id for bookie_id in self.unproven if bookie_id not in after]:
+            del self.unproven[bookie_id]

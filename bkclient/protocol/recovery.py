@@ -210,7 +210,7 @@ class RecoveryMachine(AddPipeline):
         fragment = self._snapshot.last_fragment
         self.ensemble = fragment.ensemble
         start = starting_lac(found.last_add_confirmed, fragment.first_entry_id)
-        self.last_add_confirmed = self.last_add_pushed = self._frozen_lac = start
+        self.last_add_acknowledged = self.last_add_confirmed = self.last_add_pushed = self._frozen_lac = start
         self.length = found.length
         # Always the last fragment as it was when recovery started: entries of earlier fragments are settled, and a
         # bookie that replaced another one for the write-back never had the entry.
@@ -297,6 +297,9 @@ class RecoveryMachine(AddPipeline):
         except NotEnoughBookies as error:
             self._do_without(failures, error)
             return
+        except BookKeeperError as error:  # a placement that offers what it must not
+            self._fail(error.code, str(error), cause=error)
+            return
         self._new_ensembles[self.last_add_confirmed + 1] = ensemble
         self._given_up -= failures.keys()
         self._switch_ensemble(ensemble, failures)
@@ -367,7 +370,7 @@ class RecoveryMachine(AddPipeline):
 
     def _finish(self) -> None:
         self.phase = RecoveryPhase.DONE
-        self.last_add_confirmed = self.last_add_pushed = self.metadata.last_entry_id
+        self.last_add_acknowledged = self.last_add_confirmed = self.last_add_pushed = self.metadata.last_entry_id
         self.length = self.metadata.length
         self._ports.recovery_finished(None)
 

@@ -12,6 +12,7 @@ from typing import Any
 from bkclient.errors import BookKeeperError, Code, NoSuchLedger
 from bkclient.metadata.model import BookieId, DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.recovery import RecoveryMachine, Verdict
 from bkclient.protocol.update import MetadataUpdate, ReadMetadata
@@ -139,8 +140,8 @@ class Writer(Stage):
         ensemble: str = "abc",
         *,
         spares: str = "",
-        max_ensemble_changes: int = 1000,
         store: Store | None = None,
+        **options: Any,
     ) -> None:
         value = ledger(sizes, ensemble) if store is None else store.value
         super().__init__(value, spares=spares, store=store)
@@ -149,7 +150,13 @@ class Writer(Stage):
         self.failed: list[tuple[int, Code]] = []
         self.errors: list[BookKeeperError] = []
         self.closed: list[Code | None] = []
-        self.machine = AppendMachine(self.store.value, self, max_ensemble_changes=max_ensemble_changes)
+        #: Whether ensemble changes are disabled, and how long the machine wants to wait before it sends again.
+        self.is_change_disabled = False
+        self.retries: list[float] = []
+        #: Bookies by fault domain; every bookie is one by itself if it is not named.
+        self.domains: dict[BookieId, str] = {}
+        self.min_domains = 2
+        self.machine = AppendMachine(self.store.value, self, options=AppendOptions(**options))
 
     @property
     def state(self) -> str:
@@ -160,6 +167,16 @@ class Writer(Stage):
     def append(self, *payloads: bytes) -> None:
         for payload in payloads or (b"x",):
             self.machine.append(payload)
+
+    def append_at(self, *entry_ids: int, payload: bytes = b"x") -> None:
+        for entry_id in entry_ids:
+            self.machine.append_at(entry_id, payload)
+
+    def retry(self) -> float:
+        """The time the machine wanted to wait is over; returns how long that was."""
+        delay = self.retries.pop()
+        self.machine.on_retry()
+        return delay
 
     def ok(self, answers: str) -> None:
         self.answer(answers, Code.OK)
@@ -191,6 +208,16 @@ class Writer(Stage):
     def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
         self.failed.append((add.entry_id, error.code))
         self.errors.append(error)
+
+    def is_ensemble_change_disabled(self) -> bool:
+        return self.is_change_disabled
+
+    def retry_later(self, delay_s: float) -> None:
+        assert not self.retries, "one retry at a time"
+        self.retries.append(delay_s)
+
+    def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
+        return len({self.domains.get(bookie_id, bookie_id) for bookie_id in bookies}) >= self.min_domains
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         self.closed.append(error.code if error else None)

@@ -6,22 +6,24 @@ the duration of a test; the numbers are those of the list of known defects that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
 from bkclient.errors import BookKeeperError, Code
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
-from bkclient.protocol import append, lac, read, recovery
+from bkclient.protocol import lac, read, recovery
 from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.ensemble_change import EnsembleChange
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
 from bkclient.protocol.recovery import RecoveryMachine
-from bkclient.protocol.update import MetadataUpdate
+from bkclient.protocol.update import LocalMetadata, MetadataUpdate
 from tests.bkclient.protocol.world import Configuration, RecoveryClient
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+Choose = Callable[[LedgerMetadata, Mapping[int, BookieId]], Ensemble]
 
 
 class Mutant(NamedTuple):
@@ -125,17 +127,16 @@ def changes_start_at_the_last_confirmed_entry(patch: pytest.MonkeyPatch) -> None
 
 
 def _begin_passes_at(patch: pytest.MonkeyPatch, lac_of: Callable[[AppendMachine], int]) -> None:
-    change = append._EnsembleChange
-    begin_pass = change.begin_pass
+    next_pass = AppendMachine._next_pass
 
-    def begin(self: append._EnsembleChange, machine: AppendMachine, failures: dict[int, BookieId]) -> MetadataUpdate:
-        honest, machine.last_add_confirmed = machine.last_add_confirmed, lac_of(machine)
+    def begin(self: AppendMachine, failures: Mapping[int, BookieId]) -> None:
+        honest, self.last_add_confirmed = self.last_add_confirmed, lac_of(self)
         try:
-            return begin_pass(self, machine, failures)
+            next_pass(self, failures)
         finally:
-            machine.last_add_confirmed = honest
+            self.last_add_confirmed = honest
 
-    patch.setattr(change, "begin_pass", begin)
+    patch.setattr(AppendMachine, "_next_pass", begin)
 
 
 def replaced_bookies_keep_their_acknowledgements(patch: pytest.MonkeyPatch) -> None:
@@ -179,16 +180,16 @@ def entries_are_confirmed_during_a_change(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_ensemble_is_used_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    begin_pass = append._EnsembleChange.begin_pass
+    next_pass = AppendMachine._next_pass
 
-    def begin(self: append._EnsembleChange, machine: AppendMachine, failures: dict[int, BookieId]) -> MetadataUpdate:
-        update = begin_pass(self, machine, failures)
-        if update.action is not None:
-            wanted = getattr(update.action, "metadata", machine.metadata)
-            machine._switch_ensemble(wanted.last_fragment.ensemble, failures)
-        return update
+    def begin(self: AppendMachine, failures: Mapping[int, BookieId]) -> None:
+        next_pass(self, failures)
+        update = self._change.update if self._change is not None else None
+        if update is not None and update.action is not None:
+            wanted = getattr(update.action, "metadata", self.metadata)
+            self._switch_ensemble(wanted.last_fragment.ensemble, failures)
 
-    patch.setattr(append._EnsembleChange, "begin_pass", begin)
+    patch.setattr(AppendMachine, "_next_pass", begin)
 
 
 def one_acknowledgement_too_few_suffices(patch: pytest.MonkeyPatch) -> None:
@@ -216,7 +217,7 @@ def entries_are_confirmed_out_of_order(patch: pytest.MonkeyPatch) -> None:
     def whatever_is_complete(self: AddPipeline) -> None:
         for add in [add for add in self._pending.values() if add.has_quorum]:
             del self._pending[add.entry_id]
-            self.last_add_confirmed = max(self.last_add_confirmed, add.entry_id)
+            self.last_add_confirmed = self.last_add_acknowledged = max(self.last_add_confirmed, add.entry_id)
             self._confirm(add)
 
     patch.setattr(AddPipeline, "_complete_in_order", whatever_is_complete)
@@ -241,17 +242,19 @@ def the_writer_closes_at_what_it_pushed(patch: pytest.MonkeyPatch) -> None:
 
 
 def changes_ignore_that_the_ledger_was_taken_over(patch: pytest.MonkeyPatch) -> None:
-    begin_pass = append._EnsembleChange.begin_pass
+    begin_pass = EnsembleChange.begin_pass
 
-    def begin(self: append._EnsembleChange, machine: AppendMachine, failures: dict[int, BookieId]) -> MetadataUpdate:
+    def begin(
+        self: EnsembleChange, local: LocalMetadata, first_entry_id: int, failures: dict[int, BookieId], choose: Choose
+    ) -> MetadataUpdate:
         def still_there(metadata: LedgerMetadata) -> bool:
             return any(metadata.last_fragment.ensemble[p] == bookie_id for p, bookie_id in failures.items())
 
-        update = begin_pass(self, machine, failures)
+        update = begin_pass(self, local, first_entry_id, failures, choose)
         update._needs_update = still_there
         return update
 
-    patch.setattr(append._EnsembleChange, "begin_pass", begin)
+    patch.setattr(EnsembleChange, "begin_pass", begin)
 
 
 def entries_are_not_sent_again_after_a_change(patch: pytest.MonkeyPatch) -> None:

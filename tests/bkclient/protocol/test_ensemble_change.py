@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.errors import Code
+from bkclient.errors import Code, UnexpectedCondition
 from bkclient.protocol.ensemble import replace_failed
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
@@ -83,10 +83,28 @@ def test_a_position_that_another_bookie_holds_by_now_is_skipped() -> None:
     assert "".join(ensemble) == "adc"
 
 
+@pytest.mark.rule("PL-4")
 @pytest.mark.parametrize("offered", ["a", "b", "c"])
-def test_a_placement_that_offers_a_failed_bookie_or_a_member_is_a_defect(offered: str) -> None:
-    with pytest.raises(AssertionError, match="placement offered"):
-        replace_failed(LEDGER_ID, tuple("abc"), {1: "b"}, lambda *_: offered)
+def test_a_placement_that_offers_a_failed_bookie_or_a_member_fails_the_change_and_is_named(offered: str) -> None:
+    with pytest.raises(UnexpectedCondition, match="rack-aware offered") as caught:
+        replace_failed(LEDGER_ID, tuple("abc"), {1: "b"}, lambda *_: offered, policy="rack-aware")
+
+    assert (caught.value.ledger_id, caught.value.bookie_id) == (LEDGER_ID, offered)
+
+
+@pytest.mark.rule("PL-4")
+def test_a_placement_that_offers_what_it_must_not_ends_the_writer_and_not_the_program() -> None:
+    writer = Writer((3, 3, 2), "abc", spares="d", placement_policy="random")
+    writer.replace_bookie = lambda *_: "a"  # type: ignore[method-assign]
+    writer.append()
+
+    writer.timeout("0b")
+    writer.metadata_arrives()
+
+    assert writer.failed == [(0, Code.UNEXPECTED_CONDITION)]
+    assert "random offered a member of the ensemble in place of b" in str(writer.errors[0])
+    writer.metadata_arrives()
+    assert writer.closed == [None]
 
 
 # Entries under way --------------------------------------------------------------------------------------------------

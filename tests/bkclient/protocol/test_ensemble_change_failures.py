@@ -288,7 +288,10 @@ def test_a_bookie_that_nobody_could_replace_gets_the_entry_again_and_may_fail_it
     writer.metadata_arrives()
     assert writer.sent().endswith("1d 1c")
 
-    writer.timeout("1c")
+    writer.timeout("1c")  # entry 1 can do without
+    assert writer.updates == []
+
+    writer.timeout("1d")  # and now it cannot
     writer.metadata_arrives()
 
     assert writer.failed == [(1, Code.NOT_ENOUGH_BOOKIES)]

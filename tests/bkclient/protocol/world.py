@@ -21,6 +21,7 @@ from typing import NamedTuple
 from bkclient.errors import BookKeeperError, Code
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.append import AppendMachine, WriterState
+from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase, Verdict
 from bkclient.protocol.update import MetadataUpdate, WriteMetadata
@@ -39,6 +40,7 @@ class Configuration(NamedTuple):
     recoveries: int
     #: How many entries a recovery reads ahead; small worlds have few, so that the window opens and fills up.
     read_ahead: int = 3
+    options: AppendOptions = AppendOptions()
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -92,6 +94,7 @@ class World:
         self.recoveries: list[RecoveryClient] = []
         self.appended: list[bytes] = []
         self.replacements_offered = 0
+        self.is_change_disabled = False
         self.moves: dict[str, tuple[Callable[[], int], Callable[[int], None]]] = {
             # how many choices there are, and what to do with the chosen one
             "request arrives": (lambda: len(self.requests), self._request_arrives),
@@ -324,7 +327,8 @@ class WriterClient(Client):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.machine: AppendMachine = AppendMachine(world.store.value, self, max_ensemble_changes=1000)
+        self.is_retry_due = False
+        self.machine: AppendMachine = AppendMachine(world.store.value, self, options=world.configuration.options)
 
     def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
         self.machine.on_add_reply(message.bookie_id, message.entry_id, code)
@@ -334,6 +338,16 @@ class WriterClient(Client):
 
     def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
         self.world.guarantees.on_failed(add.entry_id)
+
+    def is_ensemble_change_disabled(self) -> bool:
+        return self.world.is_change_disabled
+
+    def retry_later(self, delay_s: float) -> None:
+        assert not self.is_retry_due, "one retry at a time"
+        self.is_retry_due = True
+
+    def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
+        raise NotImplementedError
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         self.endings += 1

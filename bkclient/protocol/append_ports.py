@@ -1,0 +1,55 @@
+"""What a writer asks of whoever drives it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bkclient.errors import BookKeeperError
+from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.protocol.pipeline import PendingAdd
+from bkclient.protocol.update import MetadataUpdate
+
+__all__ = ["AppendPorts"]
+
+
+class AppendPorts(Protocol):
+    """What the machine asks of its shell. None of these may call back into the machine."""
+
+    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+        """Send the entry; report the answer through :meth:`~bkclient.protocol.append.AppendMachine.on_add_reply`."""
+        ...
+
+    def confirm_add(self, add: PendingAdd) -> None:
+        """The entry is acknowledged, and durable unless sync is deferred; tell the application. Called in id order."""
+        ...
+
+    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
+        """The entry was not acknowledged; whether it is part of the ledger is decided by whoever closes it."""
+        ...
+
+    def run_update(self, update: MetadataUpdate) -> None:
+        """Drive ``update`` in the background, then call :meth:`~bkclient.protocol.append.AppendMachine.on_update_done`."""
+        ...
+
+    def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
+        """A writable bookie for ``position``, or None."""
+        ...
+
+    def is_ensemble_change_disabled(self) -> bool:
+        """Whether the ensemble must not be changed now (W-26). Asked when bookies failed, never per entry."""
+        ...
+
+    def retry_later(self, delay_s: float) -> None:
+        """Call :meth:`~bkclient.protocol.append.AppendMachine.on_retry` in ``delay_s`` seconds.
+
+        At most one such call is outstanding.
+        """
+        ...
+
+    def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
+        """Whether acknowledgements of ``bookies`` span enough fault domains; asked only if the options say so (W-19)."""
+        ...
+
+    def close_finished(self, error: BookKeeperError | None) -> None:
+        """The ledger is closed in the metadata store, or could not be closed. Called once."""
+        ...
