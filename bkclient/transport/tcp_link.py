@@ -19,17 +19,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, cast
 
-from bkclient.errors import BookKeeperError, Code, IllegalOperation
+from bkclient import log
+from bkclient.errors import BookKeeperError, Code, IllegalOperation, code_of
 from bkclient.metadata.base import BookieAddress
+from bkclient.stats import ACTIVE_CHANNELS, CONNECT, FAILED_CONNECTIONS, BookieStats
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.errors import FrameTooLarge, WireError
-from bkclient.wire.messages import AddRequest, Operation, Request, Response, Status, code_for_status
+from bkclient.wire.messages import AddRequest, Operation, ReadRequest, Request, Response, Status, code_for_status
 
-__all__ = ["BookieLink", "FailLater", "deliver"]
+__all__ = ["BookieLink", "FailLater", "LinkContext", "deliver"]
 
 FailLater = Callable[[ReplyHandler, str, Request, Code], None]
 """Arranges for a handler to be called with a code, soon but not now."""
@@ -50,27 +54,28 @@ def deliver(
         asyncio.get_running_loop().call_exception_handler(context)
 
 
-class BookieLink:
-    """The way to one bookie in one protocol version."""
+@dataclass(frozen=True, slots=True)
+class LinkContext:
+    """What the links of one transport share."""
 
-    def __init__(
-        self,
-        bookie_id: str,
-        protocol_version: int,
-        config: TcpTransportConfig,
-        resolve: Callable[[str], Awaitable[BookieAddress]],
-        rng: random.Random,
-        *,
-        txn_ids: Iterator[int],
-        fail: FailLater,
-    ) -> None:
+    config: TcpTransportConfig
+    resolve: Callable[[str], Awaitable[BookieAddress]]
+    rng: random.Random
+    txn_ids: Iterator[int]
+    fail: FailLater
+    unavailable: log.Throttle
+    stats: BookieStats | None
+
+
+class BookieLink:
+    """One channel to one bookie in one protocol version."""
+
+    def __init__(self, bookie_id: str, protocol_version: int, context: LinkContext) -> None:
         self.bookie_id = bookie_id
         self.protocol_version = protocol_version
-        self.config = config
-        self.txn_ids = txn_ids
-        self.fail = fail
-        self._resolve = resolve
-        self._rng = rng
+        self.context = context
+        self.config = context.config
+        self.fail = context.fail
         self._stream: _Stream | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[tuple[Request, ReplyHandler]] = []
@@ -130,9 +135,12 @@ class BookieLink:
 
     # Called by the streams.
 
-    def connected(self, stream: _Stream) -> None:
+    def connected(self, stream: _Stream, address: object) -> None:
         """A connection stands: hand over what waited for it."""
         self._ends[stream] = asyncio.get_running_loop().create_future()
+        log.CONNECTION_MADE(bookie_id=self.bookie_id, address=address)
+        if self.context.stats is not None:
+            self.context.stats.bookie_level(self.bookie_id, ACTIVE_CHANNELS, 1)
         if self._is_closed:
             stream.abort(Code.CLIENT_CLOSED)
             return
@@ -144,9 +152,12 @@ class BookieLink:
     def answered(self) -> None:
         """The bookie answers, so the connection is a success."""
         self._failures = 0
+        self.context.unavailable.reset(self.bookie_id)
 
-    def detach(self, stream: _Stream, *, was_working: bool) -> None:
+    def detach(self, stream: _Stream, *, was_working: bool, reason: str) -> None:
         """The connection is of no more use."""
+        if not self._is_closed:
+            log.CONNECTION_LOST(bookie_id=self.bookie_id, outstanding=stream.outstanding_requests, reason=reason)
         if self._stream is stream:
             self._stream = None
             if not was_working:
@@ -155,24 +166,38 @@ class BookieLink:
     def ended(self, stream: _Stream) -> None:
         """The connection's socket is closed."""
         self._ends.pop(stream).set_result(None)
+        if self.context.stats is not None:
+            self.context.stats.bookie_level(self.bookie_id, ACTIVE_CHANNELS, -1)
 
     # Connecting.
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
+        stats = self.context.stats
+        began = 0.0 if stats is None else stats.now()
+        code = Code.OK
         try:
             async with asyncio.timeout(self.config.connect_timeout_s):
-                address = await self._resolve(self.bookie_id)
+                address = await self.context.resolve(self.bookie_id)
                 await loop.create_connection(lambda: _Stream(self), address.host, address.port)
-        except (OSError, BookKeeperError):
-            self._connect_failed()
+        except (OSError, BookKeeperError) as error:
+            code = code_of(error, Code.BOOKIE_NOT_AVAILABLE)
+            self._connect_failed(error)
         except Exception as error:  # noqa: BLE001 - requests wait for this task, whatever the resolver raises
-            self._connect_failed()
+            code = Code.UNEXPECTED_CONDITION
+            self._connect_failed(error)
             loop.call_exception_handler({"message": f"connecting to bookie {self.bookie_id}", "exception": error})
         finally:
             self._connecting = None
+        if stats is not None:
+            stats.request(self.bookie_id, CONNECT, stats.now() - began, code)
+            if code != Code.OK:
+                stats.bookie_event(self.bookie_id, FAILED_CONNECTIONS)
 
-    def _connect_failed(self) -> None:
+    def _connect_failed(self, error: Exception) -> None:
+        held_back = self.context.unavailable.passes(self.bookie_id, asyncio.get_running_loop().time())
+        if held_back is not None:
+            log.BOOKIE_UNAVAILABLE(bookie_id=self.bookie_id, reason=reason_of(error), held_back=held_back)
         if self._stream is None:
             self._back_off()
         self._fail_waiting(Code.BOOKIE_NOT_AVAILABLE)
@@ -181,12 +206,17 @@ class BookieLink:
         config = self.config
         delay = min(config.backoff_initial_s * 2 ** min(self._failures, _LARGEST_EXPONENT), config.backoff_max_s)
         self._failures += 1
-        self._retry_at = asyncio.get_running_loop().time() + delay * self._rng.uniform(0.5, 1.0)
+        self._retry_at = asyncio.get_running_loop().time() + delay * self.context.rng.uniform(0.5, 1.0)
 
     def _fail_waiting(self, code: Code) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for request, reply_to in waiting:
             deliver(reply_to, self.bookie_id, request, code)
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says, or at least its name: a timeout says nothing."""
+    return str(error) or type(error).__name__
 
 
 class _Stream(asyncio.BufferedProtocol):
@@ -197,11 +227,13 @@ class _Stream(asyncio.BufferedProtocol):
         self._link = link
         self._loop = asyncio.get_running_loop()
         self._connection: ClientConnection[ReplyHandler] = ClientConnection(
-            link.protocol_version, config.max_frame_size_bytes, link.txn_ids
+            link.protocol_version, config.max_frame_size_bytes, link.context.txn_ids
         )
         self._add_timeout_s = config.add_timeout_s
         self._read_timeout_s = config.read_timeout_s
-        self._scan_interval_s = min(config.add_timeout_s, config.read_timeout_s) / _SCANS_PER_TIMEOUT
+        self._info_timeout_s = config.bookie_info_timeout_s
+        shortest_s = min(config.add_timeout_s, config.read_timeout_s, config.bookie_info_timeout_s)
+        self._scan_interval_s = shortest_s / _SCANS_PER_TIMEOUT
         self._max_requests = config.max_outstanding_requests
         self._max_bytes = config.max_outstanding_bytes
         self._transport: asyncio.Transport | None = None
@@ -234,7 +266,10 @@ class _Stream(asyncio.BufferedProtocol):
             return
         if not self._buffers:
             self._now = self._loop.time()
-        timeout_s = self._add_timeout_s if request.operation is Operation.ADD_ENTRY else self._read_timeout_s
+        operation = request.operation
+        timeout_s = self._add_timeout_s if operation is Operation.ADD_ENTRY else self._read_timeout_s
+        if operation is Operation.READ_ENTRY and isinstance(request, ReadRequest):
+            timeout_s += request.wait_s  # a long poll is not late while the bookie waits as asked (H-21)
         try:
             buffers = connection.send(request, reply_to, self._now + timeout_s)
         except (IllegalOperation, FrameTooLarge):
@@ -246,9 +281,9 @@ class _Stream(asyncio.BufferedProtocol):
                 self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
         self._buffers += buffers
 
-    def abort(self, code: Code) -> None:
+    def abort(self, code: Code, reason: str = "the client was closed") -> None:
         """Give the connection up now; what was outstanding ends with ``code``."""
-        self._detach(code)
+        self._detach(code, reason)
         if self._transport is not None:
             self._transport.abort()
 
@@ -262,7 +297,8 @@ class _Stream(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(
             config.write_buffer_high_water_bytes, config.write_buffer_low_water_bytes
         )
-        self._link.connected(self)
+        apply_socket_options(self._transport.get_extra_info("socket"), config)
+        self._link.connected(self, self._transport.get_extra_info("peername"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the frame buffer knows better
         """See :class:`asyncio.BufferedProtocol`."""
@@ -282,12 +318,12 @@ class _Stream(asyncio.BufferedProtocol):
                 except Exception as error:  # noqa: BLE001 - as in deliver(), whose call would cost every answer
                     context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
                     self._loop.call_exception_handler(context)
-        except WireError:
-            self.abort(Code.BOOKIE_NOT_AVAILABLE)
+        except WireError as error:
+            self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({reason_of(error)})")
 
     def eof_received(self) -> None:
         """See :class:`asyncio.BufferedProtocol`. A bookie that closed its side will not answer any more."""
-        self.abort(Code.BOOKIE_NOT_AVAILABLE)
+        self.abort(Code.BOOKIE_NOT_AVAILABLE, "the bookie closed it")
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.BaseProtocol`. Frames go on to the transport; what piles up there is bounded by submit."""
@@ -297,9 +333,9 @@ class _Stream(asyncio.BufferedProtocol):
         """See :class:`asyncio.BaseProtocol`."""
         self._is_paused = False
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the outcome is the same for every reason
-        """See :class:`asyncio.BaseProtocol`."""
-        self._detach(Code.BOOKIE_NOT_AVAILABLE)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.BaseProtocol`. The outcome is the same for every reason."""
+        self._detach(Code.BOOKIE_NOT_AVAILABLE, "it broke" if exc is None else reason_of(exc))
         self._link.ended(self)
 
     # Inside.
@@ -317,14 +353,14 @@ class _Stream(asyncio.BufferedProtocol):
         for request, reply_to in expired:
             deliver(reply_to, self._link.bookie_id, request, Code.TIMEOUT)
 
-    def _detach(self, code: Code) -> None:
+    def _detach(self, code: Code, reason: str) -> None:
         if self._is_detached:
             return
         self._is_detached = True
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
-        self._link.detach(self, was_working=self._is_working)
+        self._link.detach(self, was_working=self._is_working, reason=reason)
         for request, reply_to in self._connection.abandon():
             deliver(reply_to, self._link.bookie_id, request, code)
 

@@ -159,6 +159,12 @@ class ReadRequest:
     high_priority: bool = False
     long_poll: LongPoll | None = None
 
+    @property
+    def wait_s(self) -> float:
+        """How long the bookie may take to answer because it was asked to wait, in seconds."""
+        poll = self.long_poll
+        return 0.0 if poll is None or poll.timeout_ms is None else poll.timeout_ms / 1000
+
 
 @dataclass(slots=True, eq=False)
 class BatchReadRequest:

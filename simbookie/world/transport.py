@@ -21,7 +21,7 @@ from typing import Final
 from bkclient.errors import Code
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.wire.messages import AddRequest, Operation, Request, Response, Status, code_for_status
+from bkclient.wire.messages import AddRequest, Operation, ReadRequest, Request, Response, Status, code_for_status
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.hosts import Host, World
 from simbookie.world.network import ConnectionEnd
@@ -106,6 +106,8 @@ class SimulatedTransport:
         if isinstance(request, AddRequest):
             size = len(request.header) + len(request.payload)
             return size > self.config.max_frame_size_bytes or (is_v2 and request.write_flags != 0)
+        if isinstance(request, ReadRequest):
+            return is_v2 and request.long_poll is not None
         operation = request.operation
         if operation is Operation.BATCH_READ_ENTRY:
             return not is_v2
@@ -133,6 +135,7 @@ class _BookieLink:
         #: When which request times out, for adds and for everything else; each in order, because each has one timeout.
         self._deadlines: tuple[deque[tuple[float, int]], deque[tuple[float, int]]] = (deque(), deque())
         self._timers: list[asyncio.TimerHandle | None] = [None, None]
+        self._poll_timers: dict[int, asyncio.TimerHandle] = {}
         self._failures = 0
         self._retry_at = 0.0
         self._is_working = False
@@ -229,6 +232,9 @@ class _BookieLink:
     def _fail_all(self, code: Code) -> None:
         waiting, self._waiting = self._waiting, []
         outstanding, self._outstanding = self._outstanding, {}
+        timers, self._poll_timers = self._poll_timers, {}
+        for timer in timers.values():
+            timer.cancel()
         self._bytes = 0
         for request, reply_to in (*((item[0], item[1]) for item in outstanding.values()), *waiting):
             self._transport.deliver(reply_to, self._bookie_id, request, code, None)
@@ -238,6 +244,9 @@ class _BookieLink:
     def _send(self, end: ConnectionEnd, request: Request, reply_to: ReplyHandler) -> None:
         call_id = next(self._transport.call_ids)
         self._outstanding[call_id] = (request, reply_to, _size(request))
+        if isinstance(request, ReadRequest) and request.long_poll is not None:
+            self._send_poll(end, call_id, request)
+            return
         is_add = request.operation is Operation.ADD_ENTRY
         timeout_s = self._config.add_timeout_s if is_add else self._config.read_timeout_s
         deadline = self._loop.time() + timeout_s
@@ -247,10 +256,29 @@ class _BookieLink:
             self._start_timer(deadline, number)
         end.send(RequestMessage(call_id, request))
 
+    def _send_poll(self, end: ConnectionEnd, call_id: int, request: ReadRequest) -> None:
+        # Their timeouts differ, so each has a timer of its own (H-21).
+        self._poll_timers[call_id] = self._loop.call_later(
+            self._config.read_timeout_s + request.wait_s,
+            self._expire_poll,
+            call_id,
+            context=self._transport.process.context(),
+        )
+        end.send(RequestMessage(call_id, request))
+
+    def _expire_poll(self, call_id: int) -> None:
+        if self._poll_timers.pop(call_id, None) is None:
+            return  # it came due while the process was paused, and the answer too
+        request, reply_to, _ = self._outstanding.pop(call_id)
+        self._transport.deliver(reply_to, self._bookie_id, request, Code.TIMEOUT, None)
+
     def _answered(self, message: ResponseMessage) -> None:
         outstanding = self._outstanding.pop(message.call_id, None)
         if outstanding is None:
             return  # too late, or answered before
+        timer = self._poll_timers.pop(message.call_id, None)
+        if timer is not None:
+            timer.cancel()
         if not self._is_working:
             self._is_working, self._failures = True, 0
         request, reply_to, size = outstanding
