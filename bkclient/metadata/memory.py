@@ -40,6 +40,7 @@ from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Ca
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.creator_token import is_created_by, with_creator_token
 from bkclient.metadata.listeners import Listener
+from bkclient.metadata.memory_tree import MemoryTree, MemoryTreeSession
 from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.paths import LEDGER_ID_MAX, check_bookie_id, check_ledger_id
 
@@ -81,6 +82,7 @@ class MemoryMetadataService:
         self._last_addresses: dict[BookieId, BookieAddress] = {}
         self._ledger_watches: dict[int, dict[Listener[Versioned | None], None]] = {}
         self._bookie_watches: dict[Listener[BookieSets], None] = {}
+        self.tree = MemoryTree()
 
     @classmethod
     def named(cls, name: str) -> MemoryMetadataService:
@@ -326,12 +328,18 @@ class MemoryMetadataStore:
         await self._checkpoint()
         self._service.unregister(self, (bookie_id,))
 
+    def node_tree(self) -> MemoryTreeSession:
+        """The service's tree of nodes, seen by this session."""
+        self._check_open()
+        return MemoryTreeSession(self._service.tree, self, self._checkpoint, self._until_closed)
+
     async def aclose(self) -> None:
-        """End the session: its bookies disappear and its listeners are called no more. Idempotent."""
+        """End the session: its bookies and nodes disappear and its listeners are called no more. Idempotent."""
         self._is_closed = True
         for cancel in tuple(self._cancels):
             cancel()
         self._service.unregister(self, self._service.registered_by(self))
+        self._service.tree.end_session(self)
         await asyncio.sleep(0)
 
     async def _checkpoint(self, ledger_id: int | None = None) -> None:

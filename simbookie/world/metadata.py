@@ -39,6 +39,7 @@ from bkclient.metadata.paths import check_ledger_id
 from simbookie.world.faults import Delay
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata_service import METADATA_HOST, MetadataAction, MetadataCall, MetadataFault
+from simbookie.world.node_tree import SimulatedTree
 from simbookie.world.process import Process
 
 __all__ = ["OpenSession", "SimulatedMetadataStore"]
@@ -198,6 +199,12 @@ class SimulatedMetadataStore:
         """See there."""
         self._registered.pop(bookie_id, None)
         await self._ask(self._named("unregister_bookie"), lambda store: store.unregister_bookie(bookie_id))
+
+    # --------------------------------------------------------------------------------------------------------- nodes
+
+    def node_tree(self) -> SimulatedTree:
+        """The tree of nodes, by the same connection and under the same faults as everything else."""
+        return SimulatedTree(self._host_name, self._ask, self._watch)
 
     # ------------------------------------------------------------------------------------------- a session and its end
 

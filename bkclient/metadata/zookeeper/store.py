@@ -16,6 +16,7 @@ from bkclient.metadata.zookeeper.ids import LedgerIdGenerator
 from bkclient.metadata.zookeeper.ledgers import Ledgers
 from bkclient.metadata.zookeeper.registry import Bookies
 from bkclient.metadata.zookeeper.session import ZooKeeperSession
+from bkclient.metadata.zookeeper.tree import ZooKeeperTree
 from bkclient.metadata.zookeeper.watches import Watched
 
 __all__ = ["OPERATION_TIMEOUT_S_DEFAULT", "ZooKeeperMetadataStore", "connect_zookeeper"]
@@ -37,6 +38,7 @@ class ZooKeeperMetadataStore:
         self._ids = LedgerIdGenerator(session, root, manager)
         self._ledgers = Ledgers(session, root, manager, rng)
         self._bookies = Bookies(session, root)
+        self._tree = ZooKeeperTree(session, root)
         self._watched_ledgers: dict[int, Watched[Versioned | None]] = {}
         self._watched_bookies: Watched[BookieSets] | None = None
 
@@ -117,12 +119,18 @@ class ZooKeeperMetadataStore:
         """Withdraw a bookie if this session announced it. Idempotent."""
         await self._bookies.unregister(bookie_id)
 
+    def node_tree(self) -> ZooKeeperTree:
+        """The znodes below the root of the cluster, for :mod:`bkclient.metadata.tree`."""
+        self._session.check_open()
+        return self._tree
+
     async def aclose(self) -> None:
-        """End the session: its bookies disappear and its listeners are called no more. Idempotent."""
+        """End the session: its bookies and nodes disappear and its listeners are called no more. Idempotent."""
         for watched in tuple(self._watched_ledgers.values()):
             await watched.aclose()
         if self._watched_bookies is not None:
             await self._watched_bookies.aclose()
+        await self._tree.aclose()
         await self._bookies.aclose()
         await self._session.aclose()
 
