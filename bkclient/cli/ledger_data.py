@@ -1,0 +1,333 @@
+"""``bk ledger append``, ``read`` and ``tail``: entries from standard input and to standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+import typer
+
+from bkclient.cli.help import APPEND_HELP, READ_HELP, TAIL_HELP
+from bkclient.cli.options import (
+    AckQuorum,
+    AskPassword,
+    ConfigFile,
+    Custom,
+    Digest,
+    Ensemble,
+    Json,
+    JsonLines,
+    LedgerId,
+    Metadata,
+    NewLedgerId,
+    PasswordFile,
+    Settings,
+    WriteQuorum,
+)
+from bkclient.cli.output import Move, print_json, print_json_line, watched
+from bkclient.cli.records import Framing, OutputFormat, Splitter, formatter, splitter
+from bkclient.cli.running import EXIT_INTERRUPTED, run_with_client
+from bkclient.cli.settings import connection_for, pairs, password_from
+from bkclient.cli.streams import ByteSink, ByteSource
+from bkclient.client import BookKeeper
+from bkclient.config_keys import DIGEST_TYPES
+from bkclient.errors import ArgumentError, BookKeeperError, NoSuchEntry
+from bkclient.reader import LedgerReader
+from bkclient.writer import LedgerWriter
+
+__all__ = ["add_to", "append_from", "copy_entries", "follow", "new_ledger"]
+
+_POLL_INTERVAL_S: Final = 0.2
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add the commands to the group ``ledger``."""
+    group.command("append", help=APPEND_HELP, short_help="Create a ledger from standard input.")(append)
+    group.command("read", help=READ_HELP, short_help="Print entries of a ledger.")(read)
+    group.command("tail", help=TAIL_HELP, short_help="Print entries as they are confirmed.")(tail)
+
+
+def new_ledger(
+    ensemble: int, write_quorum: int, ack_quorum: int, digest: str, custom: list[str] | None
+) -> dict[str, Any]:
+    """What the options that ``create`` and ``append`` share say about a new ledger, as arguments of ``create_ledger``."""
+    digest_type = DIGEST_TYPES.get("mac" if digest.lower() == "hmac" else digest.lower())
+    if digest_type is None:
+        raise typer.BadParameter(f"{digest!r} is none of {', '.join(sorted(DIGEST_TYPES))}", param_hint="--digest")
+    return {
+        "ensemble_size": ensemble,
+        "write_quorum_size": write_quorum,
+        "ack_quorum_size": ack_quorum,
+        "digest_type": digest_type,
+        "custom_metadata": {key: value.encode() for key, value in pairs(custom, "--custom").items()},
+    }
+
+
+# Appending ---------------------------------------------------------------------------------------------------------
+
+
+def append(
+    ledger: Annotated[
+        int | None,
+        typer.Argument(help="The new ledger's id, as --ledger-id.", metavar="LEDGER", min=0, show_default=False),
+    ] = None,
+    *,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the ledger. There is no other way to write to one.")
+    ] = False,
+    length_prefixed: Annotated[
+        bool,
+        typer.Option(
+            "--length-prefixed", help="Entries follow their size, four bytes big endian, instead of being lines."
+        ),
+    ] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="The whole input is one entry.")] = False,
+    print_ids: Annotated[
+        bool, typer.Option("--print-ids", help="Print the id of each entry once it is confirmed.")
+    ] = False,
+    ensemble: Ensemble = 3,
+    write_quorum: WriteQuorum = 2,
+    ack_quorum: AckQuorum = 2,
+    digest: Digest = "crc32c",
+    custom: Custom = None,
+    ledger_id: NewLedgerId = None,
+    password_file: PasswordFile = None,
+    ask_password: AskPassword = False,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Create a ledger from standard input."""
+    if not create:
+        which = "a ledger that exists" if ledger is None else f"ledger {ledger}"
+        raise typer.BadParameter(
+            f"only the creator of a ledger can write to it, so {which} cannot be appended to; create a new one",
+            param_hint="--create",
+        )
+    if None not in {ledger, ledger_id} and ledger != ledger_id:
+        raise typer.BadParameter("two ids are given for one ledger", param_hint="--ledger-id")
+    if length_prefixed and whole:
+        raise typer.BadParameter("the input is cut in one way", param_hint="--length-prefixed and --whole")
+    framing = Framing.LENGTH_PREFIXED if length_prefixed else Framing.WHOLE if whole else Framing.LINES
+    new = new_ledger(ensemble, write_quorum, ack_quorum, digest, custom)
+    connection = connection_for(metadata, config, settings)
+    password = password_from(password_file, ask=ask_password, is_new=True)
+    source = ByteSource(typer.get_binary_stream("stdin"))
+    sink = ByteSink(typer.get_binary_stream("stdout"))
+
+    async def work(client: BookKeeper) -> None:
+        writer = await client.create_ledger(
+            **new, ledger_id=ledger if ledger_id is None else ledger_id, password=password
+        )
+        ids = Ids(sink, as_json=as_json) if print_ids else None
+        with watched("appending", source.size_bytes, is_bytes=True) as move:
+            await append_from(source, writer, splitter(framing, connection.config.max_frame_size_bytes), ids, move)
+        end = writer.metadata
+        facts = {
+            "ledgerId": end.ledger_id,
+            "entries": end.last_entry_id + 1,
+            "bytes": end.length,
+            "lastEntryId": end.last_entry_id,
+        }
+        if as_json:
+            (print_json_line if print_ids else print_json)(facts)
+        else:
+            line = f"ledger {end.ledger_id}: {facts['entries']} entries, {end.length} bytes, last entry {end.last_entry_id}"
+            typer.echo(line, err=print_ids)
+
+    run_with_client(connection, work, as_json=as_json)
+
+
+@dataclass
+class Ids:
+    """Prints the ids of confirmed entries, in order, as they are confirmed."""
+
+    sink: ByteSink
+    as_json: bool
+    _printing: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def confirmed(self, appended: asyncio.Future[int]) -> None:
+        """Take note of an append that ended."""
+        if appended.cancelled() or appended.exception() is not None:
+            return
+        entry_id = appended.result()
+        line = json.dumps({"entryId": entry_id}) if self.as_json else str(entry_id)
+        self.sink.write(line.encode() + b"\n")
+        if self._printing is None or self._printing.done():
+            self._printing = asyncio.ensure_future(self.sink.drain())
+
+    async def finish(self) -> None:
+        """Wait until everything is printed; raises what kept it from being printed."""
+        if self._printing is not None:
+            await self._printing
+        await self.sink.drain()
+
+    async def keep_up(self) -> None:
+        """Wait while more is to be printed than should wait, and notice that nobody reads it."""
+        if self._printing is not None and (self.sink.is_full or self._printing.done()):
+            await self._printing
+
+
+async def append_from(
+    source: ByteSource, writer: LedgerWriter, cut: Splitter, ids: Ids | None = None, move: Move = lambda _: None
+) -> None:
+    """Append all of ``source`` to ``writer`` and close its ledger, whatever happens, after the last confirmed entry.
+
+    Whoever interrupts it is told on standard error what the ledger holds.
+    """
+    done_bytes = 0
+    try:
+        async with writer:
+            while data := await source.read():
+                for payload in cut.feed(data):
+                    await _append(writer, payload, ids)
+                done_bytes += len(data)
+                move(done_bytes)
+                if ids is not None:
+                    await ids.keep_up()
+            for payload in cut.end():
+                await _append(writer, payload, ids)
+            await writer.flush()
+            if ids is not None:
+                await ids.finish()
+    except (asyncio.CancelledError, ArgumentError, BookKeeperError, BrokenPipeError):
+        state = "is closed" if writer.metadata.is_closed else "may still be open"
+        typer.echo(
+            f"bk: not everything was appended: ledger {writer.ledger_id} {state}, last entry {writer.last_add_confirmed}",
+            err=True,
+        )
+        raise
+
+
+async def _append(writer: LedgerWriter, payload: bytes, ids: Ids | None) -> None:
+    await writer.wait_for_room()
+    appended = writer.append_nowait(payload)
+    if ids is not None:
+        appended.add_done_callback(ids.confirmed)
+
+
+# Reading -----------------------------------------------------------------------------------------------------------
+
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How entries are written.")]
+
+
+def read(
+    ledger: LedgerId,
+    *,
+    first: Annotated[int, typer.Option(min=0, help="The first entry.", metavar="ENTRY")] = 0,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="The last entry.  [default: the last one confirmed]", metavar="ENTRY", show_default=False
+        ),
+    ] = None,
+    output: Output = OutputFormat.LINES,
+    recover: Annotated[
+        bool, typer.Option("--recover/--no-recover", help="Take the ledger over from its writer and close it first.")
+    ] = False,
+    password_file: PasswordFile = None,
+    ask_password: AskPassword = False,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Print entries of a ledger."""
+    connection = connection_for(metadata, config, settings)
+    password = password_from(password_file, ask=ask_password)
+    format_ = OutputFormat.JSON if as_json else output
+    sink = ByteSink(typer.get_binary_stream("stdout"))
+
+    async def work(client: BookKeeper) -> None:
+        async with await client.open_ledger(ledger, password=password, recover=recover) as reader:
+            end = reader.last_add_confirmed if last is None else last
+            if end > reader.last_add_confirmed or (first > end and (first, last) != (0, None)):
+                raise NoSuchEntry(
+                    f"its last confirmed entry is {reader.last_add_confirmed}",
+                    ledger_id=ledger,
+                    entry_id=max(first, end),
+                )
+            with watched("reading", max(0, end - first + 1)) as move:
+                await copy_entries(reader, first, end, sink, format_, move)
+
+    run_with_client(connection, work, as_json=format_ is OutputFormat.JSON)
+
+
+def tail(
+    ledger: LedgerId,
+    *,
+    first: Annotated[int, typer.Option(min=0, help="The first entry.", metavar="ENTRY")] = 0,
+    new: Annotated[bool, typer.Option("--new", help="Begin with the next entry that is confirmed.")] = False,
+    until_closed: Annotated[
+        bool, typer.Option("--until-closed", help="Succeed only if the ledger is closed in the end.")
+    ] = False,
+    output: Output = OutputFormat.LINES,
+    poll_interval: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between questions when nothing is new.", metavar="SECONDS")
+    ] = _POLL_INTERVAL_S,
+    password_file: PasswordFile = None,
+    ask_password: AskPassword = False,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Print entries as they are confirmed."""
+    connection = connection_for(metadata, config, settings)
+    password = password_from(password_file, ask=ask_password)
+    format_ = OutputFormat.JSON if as_json else output
+    sink = ByteSink(typer.get_binary_stream("stdout"))
+
+    async def work(client: BookKeeper) -> None:
+        async with await client.open_ledger(ledger, password=password, recover=False) as reader:
+            start = reader.last_add_confirmed + 1 if new else first
+            await follow(reader, start, sink, format_, poll_interval)
+
+    run_with_client(
+        connection, work, as_json=format_ is OutputFormat.JSON, interrupted=EXIT_INTERRUPTED if until_closed else 0
+    )
+
+
+async def copy_entries(
+    reader: LedgerReader, first: int, last: int, sink: ByteSink, output: OutputFormat, move: Move = lambda _: None
+) -> None:
+    """Write the entries ``first`` to ``last`` to ``sink``; what was read before an error is written too."""
+    if first > last:
+        return
+    write = formatter(output)
+    done = 0
+    try:
+        async for entry in reader.read_range(first, last):
+            sink.write(write(entry))
+            done += 1
+            if sink.is_full:
+                await sink.drain()
+                move(done)
+    except BookKeeperError:
+        await sink.drain()
+        raise
+    await sink.drain()
+    move(done)
+
+
+async def follow(
+    reader: LedgerReader, first: int, sink: ByteSink, output: OutputFormat, poll_interval_s: float = _POLL_INTERVAL_S
+) -> None:
+    """Write the entries from ``first`` on to ``sink``, as they are confirmed; returns when the ledger is closed."""
+    next_id = first
+    while True:
+        # In this order: a ledger that is seen closed is at its end, so that nothing is left behind.
+        was_closed = reader.is_closed
+        known = reader.last_add_confirmed
+        if next_id <= known:
+            await copy_entries(reader, next_id, known, sink, output)
+            next_id = known + 1
+        elif was_closed:
+            return
+        else:
+            await reader.read_last_add_confirmed()
+            if reader.last_add_confirmed < next_id and not reader.is_closed:
+                await asyncio.sleep(poll_interval_s)

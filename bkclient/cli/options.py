@@ -1,0 +1,84 @@
+"""Options that several commands have, so that they are the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bkclient.cli.settings import METADATA_VARIABLE
+
+__all__ = [
+    "AckQuorum",
+    "AskPassword",
+    "ConfigFile",
+    "Custom",
+    "Digest",
+    "Ensemble",
+    "Json",
+    "JsonLines",
+    "LedgerId",
+    "Metadata",
+    "NewLedgerId",
+    "PasswordFile",
+    "Settings",
+    "WriteQuorum",
+]
+
+LedgerId = Annotated[int, typer.Argument(help="The ledger.", metavar="LEDGER", min=0, show_default=False)]
+
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        "-m",
+        envvar=METADATA_VARIABLE,
+        help="Where the cluster is: zk://host:port/ledgers for example.",
+        metavar="URI",
+        show_default=False,
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="A properties file with BookKeeper's keys.", metavar="FILE", show_default=False),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-c", help="One property; may be repeated, wins over the file.", metavar="KEY=VALUE", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON objects, one a line, and nothing else there.")]
+
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Read the password from this file.  [default: BK_LEDGER_PASSWORD, or none]",
+        show_default=False,
+        metavar="FILE",
+    ),
+]
+AskPassword = Annotated[bool, typer.Option("--ask-password", help="Ask for the password.")]
+
+Ensemble = Annotated[
+    int, typer.Option("--ensemble", "-e", min=1, help="Bookies that entries are striped over.", metavar="E")
+]
+WriteQuorum = Annotated[
+    int, typer.Option("--write-quorum", "-w", min=1, help="Bookies that store each entry.", metavar="QW")
+]
+AckQuorum = Annotated[
+    int, typer.Option("--ack-quorum", "-a", min=1, help="Of these, how many have to confirm it.", metavar="QA")
+]
+Digest = Annotated[str, typer.Option(help="How entries are protected: crc32c, crc32, mac or dummy.", metavar="TYPE")]
+Custom = Annotated[
+    list[str] | None,
+    typer.Option("--custom", help="Custom metadata; may be repeated.", metavar="KEY=VALUE", show_default=False),
+]
+NewLedgerId = Annotated[
+    int | None,
+    typer.Option(
+        "--ledger-id", min=0, help="The new ledger's id.  [default: a generated one]", metavar="ID", show_default=False
+    ),
+]
