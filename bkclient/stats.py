@@ -1,41 +1,140 @@
 """What a client can tell about itself while it works: one small interface for every way of counting.
 
 A client without an observer of this kind has ``None`` in its place and asks nothing of it: not a clock, not a call. Names are
-those under which Apache BookKeeper reports the same things, so that dashboards for its Java client can be reused.
+those under which Apache BookKeeper's client reports the same things, so that dashboards made for it can be used; what it does
+not report has a name of ours. ``docs/observability.md`` lists them.
+
+Two interfaces: :class:`ClientStats` hears of operations of the client, :class:`BookieStats` of requests and connections,
+bookie by bookie. One object may be both, as those in :mod:`bkclient.observability` are.
 """
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["ClientStats"]
+__all__ = ["METRICS", "BookieStats", "ClientStats", "Kind", "Metric"]
 
-# Operations: latency and outcome.
-CREATE: Final = "LEDGER_CREATE"
-OPEN: Final = "LEDGER_OPEN"
-DELETE: Final = "LEDGER_DELETE"
-RECOVER: Final = "LEDGER_RECOVER"
-CLOSE: Final = "LEDGER_CLOSE"
-ADD: Final = "ADD_ENTRY"
-READ: Final = "READ_ENTRY"
-READ_LAC: Final = "READ_LAST_CONFIRMED"
-TRY_READ_LAC: Final = "TRY_READ_LAST_CONFIRMED"
-READ_LAC_AND_ENTRY: Final = "READ_LAST_CONFIRMED_AND_ENTRY"
-FORCE: Final = "FORCE"
-WRITE_LAC: Final = "WRITE_LAC"
+
+class Kind(Enum):
+    """What is counted, and how."""
+
+    #: How often, how long, with which outcome.
+    OPERATION = "operation"
+    #: How often.
+    EVENT = "event"
+    #: Amounts, each time it happens: how often, and how much in all.
+    AMOUNT = "amount"
+    #: How many at present.
+    LEVEL = "level"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is known about a name. ``scope`` is where BookKeeper files it; metrics of a bookie are kept for each one."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    scope: str = "bookkeeper_client"
+    is_per_bookie: bool = False
+    #: Whether BookKeeper's Java client reports it under the same name.
+    is_bookkeepers: bool = True
+
+    @property
+    def full_name(self) -> str:
+        """The name with its scope."""
+        return f"{self.scope}_{self.name}"
+
+
+METRICS: Final[dict[str, Metric]] = {}
+
+
+def _declare(name: str, kind: Kind, meaning: str, *, is_bookkeepers: bool = True) -> str:
+    METRICS[name] = Metric(name, kind, meaning, is_bookkeepers=is_bookkeepers)
+    return name
+
+
+# Operations of the client: latency and outcome.
+CREATE: Final = _declare("LEDGER_CREATE", Kind.OPERATION, "creating a ledger")
+OPEN: Final = _declare("LEDGER_OPEN", Kind.OPERATION, "opening a ledger, its recovery included")
+DELETE: Final = _declare("LEDGER_DELETE", Kind.OPERATION, "deleting a ledger")
+RECOVER: Final = _declare("LEDGER_RECOVER", Kind.OPERATION, "recovering a ledger")
+CLOSE: Final = _declare("LEDGER_CLOSE", Kind.OPERATION, "closing a ledger by its writer", is_bookkeepers=False)
+ADD: Final = _declare("ADD_ENTRY", Kind.OPERATION, "appending an entry, from the call to its acknowledgement")
+READ: Final = _declare("READ_ENTRY", Kind.OPERATION, "reading an entry")
+READ_LAC: Final = _declare("READ_LAC", Kind.OPERATION, "asking the ensemble for the last add confirmed")
+TRY_READ_LAC: Final = _declare(
+    "TRY_READ_LAC", Kind.OPERATION, "asking for a last add confirmed until one is newer", is_bookkeepers=False
+)
+READ_LAC_AND_ENTRY: Final = _declare("READ_LAST_CONFIRMED_AND_ENTRY", Kind.OPERATION, "waiting for the next entry")
+FORCE: Final = _declare("FORCE", Kind.OPERATION, "making acknowledged entries durable")
+WRITE_LAC: Final = _declare("WRITE_LAC", Kind.OPERATION, "telling the ensemble the last add confirmed")
 
 # Events.
-ENSEMBLE_CHANGES: Final = "NUM_ENSEMBLE_CHANGE"
-ADD_UNDER_REPLICATED: Final = "ADD_OP_UR"
-SPECULATIVE_READS: Final = "SPECULATIVE_READ_COUNT"
-READS_REORDERED: Final = "READ_REQUESTS_REORDERED"
-LAC_UPDATE_HITS: Final = "LAC_UPDATE_HITS"
-LAC_UPDATE_MISSES: Final = "LAC_UPDATE_MISSES"
-DIGEST_MISMATCHES: Final = "READ_OP_DM"
-RECOVERED_ENTRIES: Final = "LEDGER_RECOVER_ADD_ENTRIES"
-QUARANTINED: Final = "BOOKIE_QUARANTINE"
-FAULT_DOMAINS_MISSED: Final = "WRITE_DELAYED_DUE_TO_NOT_ENOUGH_FAULT_DOMAINS"
-THROTTLED: Final = "WRITE_THROTTLED"
+ENSEMBLE_CHANGES: Final = _declare("NUM_ENSEMBLE_CHANGE", Kind.EVENT, "ensembles changed because bookies failed")
+ADD_UNDER_REPLICATED: Final = _declare(
+    "ADD_ENTRY_UR", Kind.EVENT, "entries acknowledged although a bookie had failed to store them"
+)
+SPECULATIVE_READS: Final = _declare("SPECULATIVE_READ_COUNT", Kind.EVENT, "reads sent to a further replica in advance")
+READS_REORDERED: Final = _declare("READ_REQUESTS_REORDERED", Kind.EVENT, "reads that began with another replica")
+LAC_UPDATE_HITS: Final = _declare("LAC_UPDATE_HITS", Kind.EVENT, "answers that told a newer last add confirmed")
+LAC_UPDATE_MISSES: Final = _declare("LAC_UPDATE_MISSES", Kind.EVENT, "answers that told none that was newer")
+DIGEST_MISMATCHES: Final = _declare("READ_ENTRY_DM", Kind.EVENT, "replicas that came back corrupt")
+RECOVERED_ENTRIES: Final = _declare("LEDGER_RECOVER_ADD_ENTRIES", Kind.AMOUNT, "entries written back by a recovery")
+RECOVERY_READS: Final = _declare("LEDGER_RECOVER_READ_ENTRIES", Kind.AMOUNT, "entries read by a recovery")
+QUARANTINED: Final = _declare("BOOKIE_QUARANTINE", Kind.EVENT, "bookies put in quarantine", is_bookkeepers=False)
+FAULT_DOMAINS_MISSED: Final = _declare(
+    "WRITE_DELAYED_DUE_TO_NOT_ENOUGH_FAULT_DOMAINS",
+    Kind.EVENT,
+    "entries that had their quorum before they had their fault domains",
+)
+THROTTLED: Final = _declare("WRITE_THROTTLED", Kind.EVENT, "appends that waited for the rate", is_bookkeepers=False)
+
+# Levels.
+PENDING_ADDS: Final = _declare("NUM_PENDING_ADD", Kind.LEVEL, "entries appended and not yet acknowledged")
+
+_CHANNEL: Final = "per_channel_bookie_client"
+
+
+def _declare_channel(name: str, kind: Kind, meaning: str) -> str:
+    METRICS[f"{_CHANNEL}_{name}"] = Metric(name, kind, meaning, scope=_CHANNEL, is_per_bookie=True)
+    return f"{_CHANNEL}_{name}"
+
+
+# Requests and connections, for each bookie.
+REQUESTS: Final = tuple(
+    _declare_channel(name, Kind.OPERATION, f"{meaning}, from the request to its outcome")
+    for name, meaning in (
+        ("ADD_ENTRY", "adding an entry"),
+        ("READ_ENTRY", "reading an entry, several entries, or the last one"),
+        ("READ_LAC", "reading the last add confirmed"),
+        ("WRITE_LAC", "writing the last add confirmed"),
+        ("FORCE", "making entries durable"),
+        ("GET_BOOKIE_INFO", "asking for disk space"),
+        ("GET_LIST_OF_ENTRIES_OF_LEDGER", "asking which entries are stored"),
+    )
+)
+TIMEOUTS: Final = tuple(
+    _declare_channel(name, Kind.OPERATION, "those of the above that timed out, all of them failures")
+    for name in (
+        "TIMEOUT_ADD_ENTRY",
+        "TIMEOUT_READ_ENTRY",
+        "TIMEOUT_READ_LAC",
+        "TIMEOUT_WRITE_LAC",
+        "TIMEOUT_FORCE",
+        "TIMEOUT_GET_BOOKIE_INFO",
+        "TIMEOUT_GET_LIST_OF_ENTRIES_OF_LEDGER",
+    )
+)
+OUTSTANDING_ADDS: Final = _declare_channel("ADD_OP_OUTSTANDING", Kind.LEVEL, "adds without an outcome yet")
+OUTSTANDING_READS: Final = _declare_channel("READ_OP_OUTSTANDING", Kind.LEVEL, "reads without an outcome yet")
+CONNECT: Final = _declare_channel(
+    "CLIENT_CONNECT_TIMER", Kind.OPERATION, "connecting, the look-up of the address included"
+)
+ACTIVE_CHANNELS: Final = _declare_channel("ACTIVE_NON_TLS_CHANNEL_COUNTER", Kind.LEVEL, "connections that stand")
+FAILED_CONNECTIONS: Final = _declare_channel("FAILED_CONNECTION_COUNTER", Kind.EVENT, "attempts to connect that failed")
 
 
 class ClientStats(Protocol):
@@ -55,4 +154,25 @@ class ClientStats(Protocol):
 
     def level(self, name: str, change: int) -> None:
         """Something of which there are several at a time became more or fewer by ``change`` (a gauge)."""
+        ...
+
+
+@runtime_checkable
+class BookieStats(Protocol):
+    """Receives what happens between a client and each of its bookies. Must neither raise nor wait."""
+
+    def now(self) -> float:
+        """A clock in seconds, for latencies."""
+        ...
+
+    def request(self, bookie_id: str, name: str, seconds: float, code: int) -> None:
+        """A request ended, or an attempt to connect, with a :class:`~bkclient.errors.Code` after ``seconds``."""
+        ...
+
+    def bookie_event(self, bookie_id: str, name: str, amount: int = 1) -> None:
+        """Something happened ``amount`` times."""
+        ...
+
+    def bookie_level(self, bookie_id: str, name: str, change: int) -> None:
+        """Something of which there are several at a time became more or fewer by ``change``."""
         ...

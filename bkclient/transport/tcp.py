@@ -1,16 +1,17 @@
 """Requests over TCP, in BookKeeper's own wire protocol.
 
-One connection per bookie and protocol version, made when the first request needs it and again after it was lost; requests
-are pipelined without waiting for answers. The protocol is in :mod:`bkclient.wire.connection`, the life of a connection in
-:mod:`bkclient.transport.tcp_link`; this module routes requests to links and keeps the promises of
-:class:`~bkclient.transport.base.BookieTransport`.
+There are as many connections to a bookie, for each protocol version in use, as are configured (one by default); each is
+made when the first request needs it and again after it was lost. All requests about one ledger use the same one, which the
+ledger's id modulo their number says. Requests are pipelined without waiting for answers. The protocol is in
+:mod:`bkclient.wire.connection`, the life of a connection in :mod:`bkclient.transport.tcp_link`; this module routes requests
+to links and keeps the promises of :class:`~bkclient.transport.base.BookieTransport`.
 
 With protocol version 2, what that version lacks goes over a second connection in version 3, as Java clients do it; what
 they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only. TLS is not
 supported: the request for it is refused.
 
-Limits: requests and bytes outstanding per connection, size of a frame, time to connect and to answer, and the rate of
-attempts to reach a bookie that cannot be reached.
+Limits: connections per bookie, requests and bytes outstanding per connection, size of a frame, time to connect and to
+answer, and the rate of attempts to reach a bookie that cannot be reached.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from bkclient.errors import Code
+from bkclient.log import Throttle
 from bkclient.metadata.base import BookieAddress
+from bkclient.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.transport.tcp_link import BookieLink, deliver
-from bkclient.wire.messages import Operation, Request
+from bkclient.transport.tcp_link import BookieLink, LinkContext, deliver
+from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
 
 __all__ = ["TcpTransport", "TcpTransportConfig"]
 
@@ -50,7 +53,8 @@ class TcpTransport:
     """A :class:`~bkclient.transport.base.BookieTransport` over TCP.
 
     ``resolve`` tells where a bookie listens; whatever it raises counts as a bookie that cannot be reached. ``rng`` spreads
-    the attempts of many clients to reach a bookie that comes back.
+    the attempts of many clients to reach a bookie that comes back. ``stats`` hear of connections; what requests take is
+    measured by :class:`~bkclient.observability.requests.MeasuredTransport` around any transport.
 
     Belongs to the event loop in which it is first used. A handler that raises is reported to the loop's exception handler
     and disturbs nothing else.
@@ -62,15 +66,24 @@ class TcpTransport:
         config: TcpTransportConfig | None = None,
         *,
         rng: random.Random,
+        stats: BookieStats | None = None,
     ) -> None:
         self._config = config or TcpTransportConfig()
-        self._resolve = resolve
-        self._rng = rng
         self._routes = _ROUTES[self._config.protocol_version]
-        self._links: dict[int, dict[str, BookieLink]] = {2: {}, 3: {}}
-        self._txn_ids = itertools.count(1)
+        self._channels = self._config.channels_per_bookie
+        #: By protocol version and bookie; a channel that was not needed yet is None.
+        self._links: dict[int, dict[str, list[BookieLink | None]]] = {2: {}, 3: {}}
         self._outcomes: list[tuple[ReplyHandler, str, Request, Code]] = []
         self._is_closed = False
+        self._context = LinkContext(
+            config=self._config,
+            resolve=resolve if self._config.follow_bookie_addresses else _resolving_once(resolve),
+            rng=rng,
+            txn_ids=itertools.count(1),
+            fail=self._fail_later,
+            unavailable=Throttle(self._config.unavailable_log_interval_s),
+            stats=stats,
+        )
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """Send ``request``; see :class:`~bkclient.transport.base.BookieTransport`.
@@ -84,18 +97,22 @@ class TcpTransport:
         elif version is None:
             self._fail_later(reply_to, bookie_id, request, Code.ILLEGAL_OPERATION)
         else:
-            link = self._links[version].get(bookie_id)
+            links = self._links[version].get(bookie_id)
+            if links is None:
+                links = self._links[version][bookie_id] = [None] * self._channels
+            channel = 0 if self._channels == 1 else self._channel_of(request)
+            link = links[channel]
             if link is None:
-                link = self._new_link(bookie_id, version)
+                link = links[channel] = BookieLink(bookie_id, version, self._context)
             link.submit(request, reply_to)
 
     def pending_requests(self, bookie_id: str) -> int:
         """How many requests to the bookie have no outcome yet."""
-        return sum(links[bookie_id].pending_requests for links in self._links.values() if bookie_id in links)
+        return sum(link.pending_requests for link in self._links_to(bookie_id))
 
     def is_writable(self, bookie_id: str) -> bool:
         """Whether none of the connections to the bookie is over its high-water mark (W-7)."""
-        return all(links[bookie_id].is_writable for links in self._links.values() if bookie_id in links)
+        return all(link.is_writable for link in self._links_to(bookie_id))
 
     async def aclose(self) -> None:
         """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent.
@@ -103,18 +120,25 @@ class TcpTransport:
         Returns when every socket is closed and no task is left.
         """
         self._is_closed = True
-        links = [link for links in self._links.values() for link in links.values()]
+        links = [
+            link for bookies in self._links.values() for bookie_id in bookies for link in bookies[bookie_id] if link
+        ]
         for link in links:
             link.close()
         self._deliver_outcomes()
         await asyncio.gather(*(link.wait_closed() for link in links))
 
-    def _new_link(self, bookie_id: str, version: int) -> BookieLink:
-        link = BookieLink(
-            bookie_id, version, self._config, self._resolve, self._rng, txn_ids=self._txn_ids, fail=self._fail_later
-        )
-        self._links[version][bookie_id] = link
-        return link
+    def _channel_of(self, request: Request) -> int:
+        """Requests about one ledger keep to one connection; what is about none goes over the first."""
+        if isinstance(request, AuthMessage | BookieInfoRequest | StartTlsRequest):
+            return 0
+        return request.ledger_id % self._channels
+
+    def _links_to(self, bookie_id: str) -> Iterator[BookieLink]:
+        for bookies in self._links.values():
+            for link in bookies.get(bookie_id, ()):
+                if link is not None:
+                    yield link
 
     def _fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: Code) -> None:
         if not self._outcomes:
@@ -125,3 +149,15 @@ class TcpTransport:
         outcomes, self._outcomes = self._outcomes, []
         for reply_to, bookie_id, request, code in outcomes:
             deliver(reply_to, bookie_id, request, code)
+
+
+def _resolving_once(resolve: Callable[[str], Awaitable[BookieAddress]]) -> Callable[[str], Awaitable[BookieAddress]]:
+    """``resolve``, asked about each bookie until it has answered, and never again."""
+    known: dict[str, BookieAddress] = {}
+
+    async def resolve_once(bookie_id: str) -> BookieAddress:
+        if bookie_id not in known:
+            known[bookie_id] = await resolve(bookie_id)
+        return known[bookie_id]
+
+    return resolve_once

@@ -1,13 +1,30 @@
-"""What can be configured about talking to bookies over TCP."""
+"""What can be configured about talking to bookies over TCP: the part of a client's configuration that a transport needs.
+
+A transport can be used without a client (benchmarks, simulated clocks, other programs), so it has a configuration of its
+own. Its settings are those of :class:`~bkclient.config.ClientConfig`, declared once, there: defaults and bounds are taken
+from that declaration.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
+from bkclient.config import ClientConfig
+from bkclient.config_fields import setting_of, whole
 from bkclient.errors import ArgumentError
-from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE
 
 __all__ = ["TcpTransportConfig"]
+
+_DECLARED: Final = {field.name: field for field in fields(ClientConfig)}
+_CLIENT_NAME: Final = "bkclient.client_setting"
+
+
+def _of_client(name: str) -> Any:
+    """A field declared as the setting ``name`` of a client."""
+    declared = _DECLARED[name]
+    return dataclasses.field(default=declared.default, metadata={**declared.metadata, _CLIENT_NAME: name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,47 +32,82 @@ class TcpTransportConfig:
     """How to talk to bookies. :class:`~bkclient.errors.ArgumentError` for values that cannot work.
 
     A request times out ``add_timeout_s`` or, if it is no add, ``read_timeout_s`` after it was handed to an established
-    connection (W-45), noticed up to a twentieth later. ``connect_timeout_s`` includes resolving the bookie's address.
+    connection (W-45), noticed up to a twentieth later; the question for a bookie's disk space has ``bookie_info_timeout_s``.
+    ``connect_timeout_s`` includes resolving the bookie's address.
 
     After an attempt to connect fails, further requests fail at once for a time that doubles with every failure from
     ``backoff_initial_s`` to ``backoff_max_s``, each shortened by up to half at random; a bookie's first answer resets it.
+    A bookie that cannot be reached is logged once in ``unavailable_log_interval_s``.
+
+    There are up to ``channels_per_bookie`` connections to a bookie, made when they are needed; a ledger uses the one that
+    its id modulo their number says. With ``follow_bookie_addresses`` every connection asks anew where its bookie is,
+    without it the first answer holds for good.
 
     A connection counts as not writable from ``write_buffer_high_water_bytes`` unsent bytes on until fewer than
-    ``write_buffer_low_water_bytes`` are left (W-7).
+    ``write_buffer_low_water_bytes`` are left (W-7). The settings of the socket are the kernel's where they are None.
 
     ``max_outstanding_requests`` and ``max_outstanding_bytes`` bound what a bookie owes answers to, per connection: once
     reached, requests fail with ``TOO_MANY_REQUESTS``. Keep the number of entries a writer has in flight below.
     """
 
-    protocol_version: int = 3
-    add_timeout_s: float = 5.0
-    read_timeout_s: float = 5.0
-    connect_timeout_s: float = 10.0
-    max_frame_size_bytes: int = DEFAULT_MAX_FRAME_SIZE
-    max_outstanding_requests: int = 20_000
-    max_outstanding_bytes: int = 128 * 1024 * 1024
-    write_buffer_low_water_bytes: int = 384 * 1024
-    write_buffer_high_water_bytes: int = 512 * 1024
-    backoff_initial_s: float = 0.1
-    backoff_max_s: float = 10.0
+    protocol_version: int = _of_client("wire_protocol_version")
+    add_timeout_s: float = _of_client("add_timeout_s")
+    read_timeout_s: float = _of_client("read_timeout_s")
+    connect_timeout_s: float = _of_client("connect_timeout_s")
+    max_frame_size_bytes: int = _of_client("max_frame_size_bytes")
+    max_outstanding_requests: int = whole(20_000, low=1)
+    max_outstanding_bytes: int = whole(128 * 1024 * 1024, low=1)
+    write_buffer_low_water_bytes: int = _of_client("write_buffer_low_water_bytes")
+    write_buffer_high_water_bytes: int = _of_client("write_buffer_high_water_bytes")
+    backoff_initial_s: float = _of_client("reconnect_backoff_initial_s")
+    backoff_max_s: float = _of_client("reconnect_backoff_max_s")
+    bookie_info_timeout_s: float = _of_client("bookie_info_timeout_s")
+    channels_per_bookie: int = _of_client("channels_per_bookie")
+    follow_bookie_addresses: bool = _of_client("follow_bookie_addresses")
+    unavailable_log_interval_s: float = _of_client("unavailable_log_interval_s")
+    tcp_no_delay: bool = _of_client("tcp_no_delay")
+    tcp_keepalive: bool = _of_client("tcp_keepalive")
+    tcp_keepalive_idle_s: int | None = _of_client("tcp_keepalive_idle_s")
+    tcp_keepalive_interval_s: int | None = _of_client("tcp_keepalive_interval_s")
+    tcp_keepalive_probes: int | None = _of_client("tcp_keepalive_probes")
+    tcp_user_timeout_s: float | None = _of_client("tcp_user_timeout_s")
+    send_buffer_bytes: int | None = _of_client("send_buffer_bytes")
+    receive_buffer_bytes: int | None = _of_client("receive_buffer_bytes")
 
     def __post_init__(self) -> None:
-        if self.protocol_version not in {2, 3}:
-            raise ArgumentError(f"protocol_version {self.protocol_version}: only 2 and 3 exist")
-        for name in (
-            "add_timeout_s",
-            "read_timeout_s",
-            "connect_timeout_s",
-            "max_outstanding_requests",
-            "max_outstanding_bytes",
-            "write_buffer_high_water_bytes",
-            "backoff_initial_s",
-        ):
-            if not getattr(self, name) > 0:
-                raise ArgumentError(f"{name} {getattr(self, name)} is not above 0")
-        if not 0 <= self.write_buffer_low_water_bytes <= self.write_buffer_high_water_bytes:
-            raise ArgumentError("write_buffer_low_water_bytes is not between 0 and write_buffer_high_water_bytes")
-        if self.backoff_max_s < self.backoff_initial_s:
-            raise ArgumentError(f"backoff_max_s {self.backoff_max_s} is below backoff_initial_s")
-        if self.max_frame_size_bytes < 1024:
-            raise ArgumentError(f"max_frame_size_bytes {self.max_frame_size_bytes} leaves no room for entries")
+        for field in fields(self):
+            setting_of(field).check(field.name, getattr(self, field.name))
+        for low, high in _ORDERED:
+            if getattr(self, low) > getattr(self, high):
+                raise ArgumentError(f"{low} is above {high}")
+
+    @classmethod
+    def of_client(cls, config: ClientConfig) -> TcpTransportConfig:
+        """What ``config`` says about connections.
+
+        What a connection refuses counts as a failed bookie, so the windows of writers must be full first; and a slow
+        bookie may owe answers to many more entries than are in flight, because those the others stored are confirmed.
+        """
+        settings = {
+            field.name: getattr(config, field.metadata[_CLIENT_NAME])
+            for field in fields(cls)
+            if _CLIENT_NAME in field.metadata
+        }
+        limits = cls()
+        return cls(
+            max_outstanding_requests=max(
+                limits.max_outstanding_requests,
+                10 * config.max_in_flight_entries,
+                2 * config.max_client_in_flight_entries,
+            ),
+            max_outstanding_bytes=max(
+                limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes, 2 * config.max_client_in_flight_bytes
+            ),
+            **settings,
+        )
+
+
+_ORDERED: Final = (
+    ("write_buffer_low_water_bytes", "write_buffer_high_water_bytes"),
+    ("backoff_initial_s", "backoff_max_s"),
+)

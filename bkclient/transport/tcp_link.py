@@ -270,6 +270,8 @@ class _Stream(asyncio.BufferedProtocol):
         timeout_s = self._add_timeout_s if operation is Operation.ADD_ENTRY else self._read_timeout_s
         if operation is Operation.READ_ENTRY and isinstance(request, ReadRequest):
             timeout_s += request.wait_s  # a long poll is not late while the bookie waits as asked (H-21)
+        elif operation is Operation.GET_BOOKIE_INFO:
+            timeout_s = self._info_timeout_s
         try:
             buffers = connection.send(request, reply_to, self._now + timeout_s)
         except (IllegalOperation, FrameTooLarge):

@@ -1,0 +1,101 @@
+"""What a client writes to the log: every kind of line is declared here, as an event with a name and fields.
+
+Lines go to loggers of the standard library, one for each part of the client (``bkclient.transport``, ``bkclient.writer``, ...),
+which an application configures like any others; without configuration nothing is written. A record carries its event's
+name and what it is about as attributes, for formatters and filters: ``event``, ``ledger_id``, ``entry_id``, ``bookie_id`` and
+``code`` (None where it is about none), and ``details`` (a dict).
+
+Events are about changes: a connection, an ensemble, a recovery. There is none for an entry, so a client that works writes
+nothing however much it writes and reads, and an event whose level is off builds no record. Passwords and payloads are
+never logged.
+
+The machines under :mod:`bkclient.protocol` do not log; their shells do. ``docs/observability.md`` lists the events.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+__all__ = ["EVENTS", "Event", "Throttle"]
+
+#: Every event, by logger and name.
+EVENTS: Final[dict[tuple[str, str], Event]] = {}
+
+logging.getLogger("bkclient").addHandler(logging.NullHandler())
+
+
+class Event:
+    """One kind of line. Call it with the fields that its ``template`` names."""
+
+    __slots__ = ("_logger", "level", "logger_name", "name", "template")
+
+    def __init__(self, area: str, name: str, level: int, template: str) -> None:
+        self.logger_name = f"bkclient.{area}"
+        self.name = name
+        self.level = level
+        self.template = template
+        self._logger = logging.getLogger(self.logger_name)
+        assert (self.logger_name, name) not in EVENTS, f"{name} is declared twice"
+        EVENTS[self.logger_name, name] = self
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether anybody wants it; to be asked where its fields are costly to come by."""
+        return self._logger.isEnabledFor(self.level)
+
+    def __call__(
+        self,
+        *,
+        ledger_id: int | None = None,
+        entry_id: int | None = None,
+        bookie_id: str | None = None,
+        code: int | None = None,
+        **details: Any,
+    ) -> None:
+        """It happened."""
+        if not self._logger.isEnabledFor(self.level):
+            return
+        about = {"ledger_id": ledger_id, "entry_id": entry_id, "bookie_id": bookie_id, "code": code}
+        extra = about | {"event": self.name, "details": details}
+        self._logger.log(self.level, self.template, about | details, extra=extra, stacklevel=2)
+
+
+class Throttle:
+    """Lets one of many equal lines pass in ``interval_s``, for each of the things they are about; counts the others."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._held_back: dict[str, tuple[float, int]] = {}
+
+    def passes(self, subject: str, now: float) -> int | None:
+        """None to be silent about ``subject``; else how many lines were held back since the last one that passed."""
+        next_at, count = self._held_back.get(subject, (now, 0))
+        if now < next_at:
+            self._held_back[subject] = (next_at, count + 1)
+            return None
+        self._held_back[subject] = (now + self._interval_s, 0)
+        return count
+
+    def reset(self, subject: str) -> None:
+        """What comes next about ``subject`` is news."""
+        self._held_back.pop(subject, None)
+
+
+# Transport -----------------------------------------------------------------------------------------------------------
+
+CONNECTION_MADE: Final = Event(
+    "transport", "connection_made", logging.INFO, "connected to bookie %(bookie_id)s at %(address)s"
+)
+CONNECTION_LOST: Final = Event(
+    "transport",
+    "connection_lost",
+    logging.WARNING,
+    "lost the connection to bookie %(bookie_id)s with %(outstanding)d requests under way: %(reason)s",
+)
+BOOKIE_UNAVAILABLE: Final = Event(
+    "transport",
+    "bookie_unavailable",
+    logging.WARNING,
+    "cannot connect to bookie %(bookie_id)s: %(reason)s (%(held_back)d such failures since the last line about it)",
+)

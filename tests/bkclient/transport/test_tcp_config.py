@@ -1,0 +1,60 @@
+"""The configuration of a transport is the part of the client's that it needs, declared once."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bkclient import ClientConfig
+from bkclient.config_fields import setting_of
+from bkclient.transport.tcp import TcpTransportConfig
+
+RENAMED = {
+    "protocol_version": "wire_protocol_version",
+    "backoff_initial_s": "reconnect_backoff_initial_s",
+    "backoff_max_s": "reconnect_backoff_max_s",
+}
+OWN = ("max_outstanding_requests", "max_outstanding_bytes")
+SHARED = [field.name for field in dataclasses.fields(TcpTransportConfig) if field.name not in OWN]
+OTHER: dict[type, Any] = {int: 600_000, float: 7.5, bool: False}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_shared_setting_has_one_declaration_and_arrives(name: str) -> None:
+    client_name = RENAMED.get(name, name)
+    ours = {field.name: field for field in dataclasses.fields(TcpTransportConfig)}[name]
+    theirs = {field.name: field for field in dataclasses.fields(ClientConfig)}[client_name]
+    assert setting_of(ours) is setting_of(theirs)
+    assert (ours.default, ours.type) == (theirs.default, theirs.type)
+
+    setting = setting_of(theirs)
+    other = 2 if setting.choices else OTHER[setting.kind]
+    if setting.high is not None and not isinstance(other, bool):
+        other = min(other, int(setting.high))
+    other = 1024 if name == "write_buffer_low_water_bytes" else other
+    config = ClientConfig.of({client_name: other})
+    assert getattr(config, client_name) != theirs.default
+    assert getattr(TcpTransportConfig.of_client(config), name) == other
+
+
+def test_a_transport_of_a_default_client_is_a_default_transport_but_for_its_bounds() -> None:
+    made = TcpTransportConfig.of_client(ClientConfig())
+    defaults = TcpTransportConfig()
+    assert dataclasses.replace(made, max_outstanding_requests=20_000, max_outstanding_bytes=128 << 20) == defaults
+    assert made.max_outstanding_requests >= defaults.max_outstanding_requests
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ClientConfig(),
+        ClientConfig(max_in_flight_entries=100_000, max_in_flight_bytes=1 << 30),
+        ClientConfig(max_client_in_flight_entries=10**6, max_client_in_flight_bytes=1 << 34),
+    ],
+)
+def test_a_connection_takes_more_than_all_writers_may_have_in_flight(config: ClientConfig) -> None:
+    made = TcpTransportConfig.of_client(config)
+    assert made.max_outstanding_requests > max(config.max_in_flight_entries, config.max_client_in_flight_entries)
+    assert made.max_outstanding_bytes > max(config.max_in_flight_bytes, config.max_client_in_flight_bytes)
