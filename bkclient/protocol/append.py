@@ -108,8 +108,10 @@ class AppendMachine(AddPipeline):
         assert self.is_writable, "the shell refuses appends to a closed handle"
         if self.options.entry_ids_given:
             raise self._error(Code.ILLEGAL_OPERATION, "the writer of this ledger takes entries with ids only")
-        if self._late_failures and not self._change_late():
-            return self._refuse(self.last_add_pushed + 1, payload, token)
+        if self._late_failures:
+            entry_id = self.last_add_pushed + 1
+            if not self._change_late():
+                return self._refuse(entry_id, payload, token)
         return self._push(payload, self.last_add_confirmed, token)
 
     def append_at(self, entry_id: int, payload: bytes, token: Any = None) -> PendingAdd:

@@ -1,0 +1,103 @@
+"""Making acknowledged entries durable: one force of one ledger (LAC-12..LAC-14).
+
+With deferred sync a bookie acknowledges an entry before it is durable there. A force asks every bookie of the ensemble to make
+durable what it has, and when all of them did, everything that was acknowledged in order when the force began is durable
+on an ack quorum, whichever bookies that quorum was. That is why it takes all E and not a quorum: nobody remembers which
+bookies acknowledged which entry.
+
+Entries acknowledged after the force began are not covered by it, although they may be durable by accident. Without deferred
+sync a force is legal and moves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bkclient.errors import BookKeeperError, Code, error_for
+from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.protocol.append import AppendMachine
+
+__all__ = ["ForceMachine", "ForcePorts"]
+
+
+class ForcePorts(Protocol):
+    """What a force asks of its shell. None of these may call back into the machine."""
+
+    def send_force(self, bookie_id: BookieId) -> None:
+        """Send a force of the ledger; report the answer through :meth:`ForceMachine.on_force_reply`."""
+        ...
+
+    def force_finished(self, error: BookKeeperError | None) -> None:
+        """The force ended; called once. Without an error, the LAC is at least what was acknowledged when it began."""
+        ...
+
+
+class ForceMachine:
+    """One force of the ledger that ``writer`` writes. Call :meth:`start`, feed it answers.
+
+    It fails with the first error of a bookie, and may then be repeated by another machine; with the writer's refusal if
+    that takes no entries any more; and with :class:`~bkclient.errors.LedgerClosed` if the ledger was closed below what was to
+    be forced, before all bookies had answered.
+    """
+
+    def __init__(self, writer: AppendMachine, ports: ForcePorts) -> None:
+        #: The last entry that the force covers; -1 before :meth:`start`.
+        self.entry_id = -1
+        self.is_finished = False
+        self._writer = writer
+        self._ports = ports
+        self._length = 0
+        self._ensemble: Ensemble = ()
+        self._outstanding = 0
+
+    def start(self) -> None:
+        """Note what is acknowledged now, and ask all E bookies; nothing is asked if nothing is (LAC-12)."""
+        writer = self._writer
+        if not writer.is_writable:
+            self._finish(writer.refusal())
+            return
+        self.entry_id, self._length = writer.last_add_acknowledged, writer.acknowledged_length
+        if self.entry_id < 0:
+            self._finish(None)
+            return
+        self._ensemble = writer.ensemble
+        self._outstanding = (1 << len(self._ensemble)) - 1
+        for bookie_id in self._ensemble:
+            self._ports.send_force(bookie_id)
+
+    def on_force_reply(self, bookie_id: BookieId, code: int) -> None:
+        """A bookie answered, or it is known that it will not (``code`` says why)."""
+        if self.is_finished:
+            return
+        if code != Code.OK:
+            self._finish(
+                error_for(
+                    code,
+                    "a bookie did not force what it stores",
+                    ledger_id=self._writer.metadata.ledger_id,
+                    bookie_id=bookie_id,
+                )
+            )
+            return
+        # Old metadata may name a bookie twice; it is asked and answers once for each place.
+        position = next(
+            (p for p, member in enumerate(self._ensemble) if member == bookie_id and self._outstanding >> p & 1), None
+        )
+        if position is None:
+            return
+        self._outstanding &= ~(1 << position)
+        if self._outstanding == 0:
+            is_covered = self._writer.on_forced(self.entry_id, self._length)
+            self._finish(None if is_covered else self._cut_off())
+
+    def _cut_off(self) -> BookKeeperError:
+        return error_for(
+            Code.LEDGER_CLOSED,
+            f"the ledger was closed at entry {self._writer.last_add_confirmed} while entries up to {self.entry_id} were "
+            f"being forced",
+            ledger_id=self._writer.metadata.ledger_id,
+        )
+
+    def _finish(self, error: BookKeeperError | None) -> None:
+        self.is_finished = True
+        self._ports.force_finished(error)
