@@ -161,6 +161,7 @@ class Ids:
 
     async def finish(self) -> None:
         """Wait until everything is printed; raises what kept it from being printed."""
+        await asyncio.sleep(0)  # appends that are confirmed may not have called back yet
         if self._printing is not None:
             await self._printing
         await self.sink.drain()
@@ -181,19 +182,23 @@ async def append_from(
     done_bytes = 0
     try:
         async with writer:
-            while data := await source.read():
-                for payload in cut.feed(data):
+            try:
+                while data := await source.read():
+                    for payload in cut.feed(data):
+                        await _append(writer, payload, ids)
+                    done_bytes += len(data)
+                    move(done_bytes)
+                    if ids is not None:
+                        await ids.keep_up()
+                for payload in cut.end():
                     await _append(writer, payload, ids)
-                done_bytes += len(data)
-                move(done_bytes)
-                if ids is not None:
-                    await ids.keep_up()
-            for payload in cut.end():
-                await _append(writer, payload, ids)
+            except ArgumentError:
+                await writer.flush()  # what came before the input that cannot be used is as good as any other
+                raise
             await writer.flush()
             if ids is not None:
                 await ids.finish()
-    except (asyncio.CancelledError, ArgumentError, BookKeeperError, BrokenPipeError):
+    except (asyncio.CancelledError, BookKeeperError, BrokenPipeError):
         state = "is closed" if writer.metadata.is_closed else "may still be open"
         typer.echo(
             f"bk: not everything was appended: ledger {writer.ledger_id} {state}, last entry {writer.last_add_confirmed}",

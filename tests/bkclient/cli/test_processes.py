@@ -1,0 +1,141 @@
+"""``bk`` as a process: pipes that close, signals, terminals; and once the whole of it on ZooKeeper and bookie processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from simbookie.processes import ProcessCluster
+from simbookie.zookeeper import ZooKeeperServer
+
+PATIENCE_S = 30
+
+
+@contextmanager
+def standalone(entries: int, *arguments: str, size: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "tests.bkclient.cli.standalone", str(entries), str(size), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[bytes], data: bytes | None = None) -> tuple[int, bytes, str]:
+    output, errors = process.communicate(data, timeout=PATIENCE_S)
+    return process.returncode, output, errors.decode()
+
+
+def test_what_comes_through_a_pipe_goes_into_a_ledger() -> None:
+    lines = b"".join(b"line %d\n" % number for number in range(20_000))
+    with standalone(-1, "ledger", "append", "--create", "--json") as process:
+        code, output, errors = ended(process, lines)
+
+    assert (code, errors) == (0, "")
+    assert json.loads(output)["entries"] == 20_000
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_silently() -> None:
+    with standalone(50, "ledger", "read", "0", size=20_000) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"entry 0 ")
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE_S) == 141
+
+
+def test_a_reader_that_does_not_read_holds_up_no_interrupt() -> None:
+    with standalone(50, "ledger", "read", "0", size=20_000) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"e"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+
+
+def test_a_closed_pipe_is_exit_code_141() -> None:
+    end_of_read, end_of_write = os.pipe()
+    os.close(end_of_read)
+    command = [sys.executable, "-m", "tests.bkclient.cli.standalone", "50", "0", "ledger", "read", "0"]
+    try:
+        with subprocess.Popen(command, stdout=end_of_write, stderr=subprocess.PIPE) as process:
+            _, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        os.close(end_of_write)
+
+    assert (process.returncode, errors) == (141, b"")
+
+
+@pytest.mark.parametrize(("until_closed", "code"), [([], 0), (["--until-closed"], 130)])
+def test_an_interrupt_ends_a_tail_in_peace(until_closed: list[str], code: int) -> None:
+    with standalone(5, "ledger", "tail", "1", *until_closed) as process:
+        assert process.stdout is not None
+        seen = [process.stdout.readline() for _ in range(4)]
+        process.send_signal(signal.SIGINT)
+        status, rest, errors = ended(process)
+
+    assert seen == [b"entry %d\n" % number for number in range(4)]
+    assert (status, rest, errors) == (code, b"", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_an_append_with_the_ledger_closed_although_the_input_stands_still(
+    number: signal.Signals, code: int
+) -> None:
+    with standalone(-1, "ledger", "append", "--create", "--print-ids") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.flush()
+        assert [process.stdout.readline(), process.stdout.readline()] == [b"0\n", b"1\n"]
+        process.send_signal(number)
+        assert process.stderr is not None
+        told = process.stderr.read().decode()  # the input is left open
+        assert process.wait(PATIENCE_S) == code
+
+    assert told == "bk: not everything was appended: ledger 0 is closed, last entry 1\n"
+
+
+@pytest.mark.zookeeper
+def test_the_commands_work_together_on_a_real_cluster(zookeeper_server: ZooKeeperServer, zookeeper_root: str) -> None:
+    uri = zookeeper_server.metadata_uri(zookeeper_root)
+
+    def bk(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes]:
+        done = subprocess.run(
+            [sys.executable, "-m", "bkclient.cli", *arguments],
+            input=stdin,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env=os.environ | {"BK_METADATA_URI": uri},
+        )
+        return done.returncode, done.stdout
+
+    with ProcessCluster(uri, 3):
+        code, output = bk("bookies", "--json")
+        assert code == 0
+        assert len(json.loads(output)["writable"]) == 3
+
+        lines = b"".join(b"line %d\n" % number for number in range(1000))
+        code, output = bk("ledger", "append", "--create", "--json", "-e", "3", "-w", "3", "-a", "2", stdin=lines)
+        assert code == 0
+        ledger_id = str(json.loads(output)["ledgerId"])
+        assert bk("ledger", "read", ledger_id) == (0, lines)
+        assert bk("ledger", "tail", ledger_id, "--until-closed", "--first", "999") == (0, b"line 999\n")
+
+        code, output = bk("ledger", "create", "--json")
+        created = str(json.loads(output)["ledgerId"])
+        assert bk("ledger", "list")[1].split() == [ledger_id.encode(), created.encode()]
+        assert bk("ledger", "list", "--state", "open")[1].split() == [created.encode()]
+        code, output = bk("ledger", "recover", created, "--json")
+        assert (code, json.loads(output)["state"]) == (0, "CLOSED")
+        assert bk("ledger", "delete", created, "--force") == (0, b"")
+        assert bk("ledger", "info", created)[0] == 1
+        assert bk("ledger", "info", ledger_id)[0] == 0
