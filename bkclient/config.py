@@ -144,7 +144,8 @@ class ClientConfig:
     bookie_failure_tracking: bool = on(key="enableBookieFailureTracking")
     bookie_failure_history_s: float = number(60.0, key="bookieFailureHistoryExpirationMSec", factor=_MS, low=0)
     # Recovery
-    recovery_read_batch_size: int = whole(1, key="recoveryReadBatchSize", low=1, high=10_000)
+    # BookKeeper reads one at a time. The window grows with what is found, so more costs little; see docs/recovery.md.
+    recovery_read_batch_size: int = whole(64, key="recoveryReadBatchSize", low=1, high=10_000)
     recovery_batch_read: bool = off(key="recoveryBatchReadEnabled")
     # Placement and health of bookies
     placement_policy: str = choice(
