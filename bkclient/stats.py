@@ -103,31 +103,24 @@ def _declare_channel(name: str, kind: Kind, meaning: str) -> str:
     return f"{_CHANNEL}_{name}"
 
 
-# Requests and connections, for each bookie.
-REQUESTS: Final = tuple(
-    _declare_channel(name, Kind.OPERATION, f"{meaning}, from the request to its outcome")
-    for name, meaning in (
-        ("ADD_ENTRY", "adding an entry"),
-        ("READ_ENTRY", "reading an entry, several entries, or the last one"),
-        ("READ_LAC", "reading the last add confirmed"),
-        ("WRITE_LAC", "writing the last add confirmed"),
-        ("FORCE", "making entries durable"),
-        ("GET_BOOKIE_INFO", "asking for disk space"),
-        ("GET_LIST_OF_ENTRIES_OF_LEDGER", "asking which entries are stored"),
+# Requests and connections, for each bookie. What a request is counted as, and what as well when it times out: BookKeeper
+# counts that a second time, as a success of the timeout.
+_REQUESTS: Final = {
+    "ADD_ENTRY": "adding an entry",
+    "READ_ENTRY": "reading one entry or several",
+    "READ_LAC": "reading the last add confirmed",
+    "WRITE_LAC": "writing the last add confirmed",
+    "FORCE": "making entries durable",
+    "GET_BOOKIE_INFO": "asking for disk space",
+    "GET_LIST_OF_ENTRIES_OF_LEDGER": "asking which entries are stored",
+}
+REQUESTS: Final = {
+    name: (
+        _declare_channel(name, Kind.OPERATION, f"{meaning}, from the request to its outcome"),
+        _declare_channel(f"TIMEOUT_{name}", Kind.OPERATION, f"{meaning}, but without an answer in time"),
     )
-)
-TIMEOUTS: Final = tuple(
-    _declare_channel(name, Kind.OPERATION, "those of the above that timed out, all of them failures")
-    for name in (
-        "TIMEOUT_ADD_ENTRY",
-        "TIMEOUT_READ_ENTRY",
-        "TIMEOUT_READ_LAC",
-        "TIMEOUT_WRITE_LAC",
-        "TIMEOUT_FORCE",
-        "TIMEOUT_GET_BOOKIE_INFO",
-        "TIMEOUT_GET_LIST_OF_ENTRIES_OF_LEDGER",
-    )
-)
+    for name, meaning in _REQUESTS.items()
+}
 OUTSTANDING_ADDS: Final = _declare_channel("ADD_OP_OUTSTANDING", Kind.LEVEL, "adds without an outcome yet")
 OUTSTANDING_READS: Final = _declare_channel("READ_OP_OUTSTANDING", Kind.LEVEL, "reads without an outcome yet")
 CONNECT: Final = _declare_channel(

@@ -54,7 +54,7 @@ class TcpTransport:
 
     ``resolve`` tells where a bookie listens; whatever it raises counts as a bookie that cannot be reached. ``rng`` spreads
     the attempts of many clients to reach a bookie that comes back. ``stats`` hear of connections; what requests take is
-    measured by :class:`~bkclient.observability.requests.MeasuredTransport` around any transport.
+    measured by :class:`~bkclient.transport.measured.MeasuredTransport` around any transport.
 
     Belongs to the event loop in which it is first used. A handler that raises is reported to the loop's exception handler
     and disturbs nothing else.

@@ -1,0 +1,88 @@
+"""A transport that tells how long bookies take, around any other; a client without statistics has none.
+
+What is measured begins with the request, before a connection is made or the socket takes it, and ends with the outcome, so it
+is what the protocol had to wait for, whoever is to blame.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bkclient.errors import Code
+from bkclient.stats import OUTSTANDING_ADDS, OUTSTANDING_READS, REQUESTS, BookieStats
+from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.wire.messages import Operation, Request, Response
+
+__all__ = ["MeasuredTransport"]
+
+#: As what an operation is counted, and as what in addition when it times out; those about the connection itself are not.
+_NAMES: Final = {
+    Operation.ADD_ENTRY: REQUESTS["ADD_ENTRY"],
+    Operation.READ_ENTRY: REQUESTS["READ_ENTRY"],
+    Operation.BATCH_READ_ENTRY: REQUESTS["READ_ENTRY"],
+    Operation.READ_LAC: REQUESTS["READ_LAC"],
+    Operation.WRITE_LAC: REQUESTS["WRITE_LAC"],
+    Operation.FORCE_LEDGER: REQUESTS["FORCE"],
+    Operation.GET_BOOKIE_INFO: REQUESTS["GET_BOOKIE_INFO"],
+    Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: REQUESTS["GET_LIST_OF_ENTRIES_OF_LEDGER"],
+}
+_LEVELS: Final = {
+    Operation.ADD_ENTRY: OUTSTANDING_ADDS,
+    Operation.READ_ENTRY: OUTSTANDING_READS,
+    Operation.BATCH_READ_ENTRY: OUTSTANDING_READS,
+}
+
+
+class MeasuredTransport:
+    """A :class:`~bkclient.transport.base.BookieTransport` that reports every request to ``stats``."""
+
+    def __init__(self, transport: BookieTransport, stats: BookieStats) -> None:
+        self._transport = transport
+        self._stats = stats
+
+    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        """See :class:`~bkclient.transport.base.BookieTransport`."""
+        names = _NAMES.get(request.operation)
+        if names is None:
+            self._transport.submit(bookie_id, request, reply_to)
+            return
+        level = _LEVELS.get(request.operation)
+        if level is not None:
+            self._stats.bookie_level(bookie_id, level, 1)
+        self._transport.submit(bookie_id, request, _Measured(self._stats, reply_to, names, level))
+
+    def pending_requests(self, bookie_id: str) -> int:
+        """See :class:`~bkclient.transport.base.BookieTransport`."""
+        return self._transport.pending_requests(bookie_id)
+
+    def is_writable(self, bookie_id: str) -> bool:
+        """See :class:`~bkclient.transport.base.BookieTransport`."""
+        return self._transport.is_writable(bookie_id)
+
+    async def aclose(self) -> None:
+        """See :class:`~bkclient.transport.base.BookieTransport`."""
+        await self._transport.aclose()
+
+
+class _Measured:
+    """The handler of one request: reports, then hands on."""
+
+    __slots__ = ("_began", "_level", "_names", "_reply_to", "_stats")
+
+    def __init__(self, stats: BookieStats, reply_to: ReplyHandler, names: tuple[str, str], level: str | None) -> None:
+        self._stats = stats
+        self._reply_to = reply_to
+        self._names = names
+        self._level = level
+        self._began = stats.now()
+
+    def __call__(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
+        stats = self._stats
+        seconds = stats.now() - self._began
+        name, timeout_name = self._names
+        stats.request(bookie_id, name, seconds, code)
+        if code == Code.TIMEOUT:
+            stats.request(bookie_id, timeout_name, seconds, Code.OK)
+        if self._level is not None:
+            stats.bookie_level(bookie_id, self._level, -1)
+        self._reply_to(bookie_id, request, code, response)
