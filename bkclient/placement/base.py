@@ -2,20 +2,38 @@
 
 A policy only chooses. Which bookies it may choose from, which of them are to be avoided because they misbehave, and what is
 tried when there are too few is the business of :class:`~bkclient.placement.watcher.BookieWatcher`, through which a client
-asks its policy.
+asks its policy, and which believes nothing that a policy says: an offer that breaks the rules below fails the operation that
+asked, and nothing else. ``docs/placement.md`` shows how to write one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
 
-__all__ = ["Adherence", "BookieHealth", "LedgerShape", "PlacementDefaults", "PlacementPolicy"]
+__all__ = [
+    "Adherence",
+    "BookieHealth",
+    "Features",
+    "LedgerShape",
+    "PlacementDefaults",
+    "PlacementPolicy",
+    "RepairingPolicy",
+    "no_features",
+]
+
+Features = Callable[[str], bool]
+"""Tells whether a feature, by its name, is switched on at this moment."""
+
+
+def no_features(name: str) -> bool:  # noqa: ARG001
+    """No feature is on."""
+    return False
 
 
 class Adherence(IntEnum):
@@ -66,7 +84,10 @@ class PlacementPolicy(Protocol):
     """Chooses among the registered bookies. Read-only and unregistered bookies are never chosen (PL-5).
 
     None of these may wait for anything; a policy that needs knowledge from elsewhere keeps it up to date by itself. What a
-    policy raises, and a choice that breaks the rules below, fails the one operation that asked.
+    policy raises, and a choice that breaks the rules below, fails the one operation that asked:
+    :class:`~bkclient.errors.ArgumentError` from :meth:`new_ensemble` as such, which says that no cluster could serve the
+    request; everything else as :class:`~bkclient.errors.NotEnoughBookies` caused by it (T-216), and a choice that breaks the
+    rules as :class:`~bkclient.errors.UnexpectedCondition`.
     """
 
     def update(self, bookies: BookieSets) -> None:
@@ -93,6 +114,19 @@ class PlacementPolicy(Protocol):
 
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
         """The members of ``write_set`` in the order in which to ask them; none added, none left out (RO-1)."""
+        ...
+
+
+@runtime_checkable
+class RepairingPolicy(Protocol):
+    """A policy that can tell how to mend an ensemble that breaks it (PL-16); those that cannot leave the method out."""
+
+    def propose_repair(self, shape: LedgerShape, ensemble: Ensemble, excluded: frozenset[BookieId]) -> Ensemble | None:
+        """An adherent ensemble that differs from ``ensemble`` in as few positions as possible; None if there is none.
+
+        Bookies that come in are writable, not ``excluded`` and not members of ``ensemble``. An ensemble that adheres is its own
+        repair.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""Placement by chance alone."""
+"""Placement by chance alone, or weighted by free disk space (PL-27)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import random
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement.base import LedgerShape, PlacementDefaults
+from bkclient.placement.weights import BookieWeights, draw
 
 __all__ = ["RandomPlacement"]
 
 
 class RandomPlacement(PlacementDefaults):
-    """Every writable bookie is as good as any other; ``rng`` decides."""
+    """Every writable bookie is as good as any other; ``rng`` decides, with chances by ``weights`` if there are any."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, weights: BookieWeights | None = None) -> None:
         self._rng = rng
+        self._weights = weights
         self._writable: tuple[BookieId, ...] = ()
 
     def update(self, bookies: BookieSets) -> None:
@@ -27,6 +29,8 @@ class RandomPlacement(PlacementDefaults):
         candidates = [b for b in self._writable if b not in excluded]
         if len(candidates) < shape.ensemble_size:
             return None
+        if self._weights is not None:
+            return tuple(draw(self._rng, candidates, self._weights)[: shape.ensemble_size])
         return tuple(self._rng.sample(candidates, shape.ensemble_size))
 
     def replace(
@@ -38,4 +42,8 @@ class RandomPlacement(PlacementDefaults):
     ) -> BookieId | None:
         """Any writable bookie that is allowed."""
         candidates = [b for b in self._writable if b not in excluded and b not in ensemble]
-        return self._rng.choice(candidates) if candidates else None
+        if not candidates:
+            return None
+        if self._weights is not None:
+            return draw(self._rng, candidates, self._weights)[0]
+        return self._rng.choice(candidates)

@@ -1,0 +1,145 @@
+"""Everything that one client has for placement: its policy, its view of the bookies, and the background work for both.
+
+What is not switched on costs nothing: no task runs for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from bkclient.config import ClientConfig
+from bkclient.errors import ArgumentError, BookKeeperError
+from bkclient.metadata.base import BookieRegistry
+from bkclient.placement.base import Features, PlacementPolicy, no_features
+from bkclient.placement.disk_info import DiskInfo
+from bkclient.placement.factory import locations_from_config, policy_from_config
+from bkclient.placement.locations import NetworkLocations, ResolvingLocations
+from bkclient.placement.quarantine import HealthCheckSwitch, Quarantine
+from bkclient.placement.watcher import BookieWatcher
+from bkclient.placement.weights import BookieWeights
+from bkclient.stats import QUARANTINED, ClientStats
+from bkclient.transport.base import BookieTransport
+
+__all__ = ["RESOLVE_RETRY_S", "ClientPlacement"]
+
+RESOLVE_RETRY_S: Final = 60.0
+"""How long after locations could not be resolved they are asked for again."""
+
+
+class ClientPlacement:
+    """Placement as ``config`` says, or by ``policy`` if the application has its own.
+
+    ``locations`` are for the policy of the configuration, in place of its script. Raises
+    :class:`~bkclient.errors.ArgumentError` for settings that contradict each other, and for locations beside a policy of the
+    application, which has its own.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        rng: random.Random,
+        *,
+        policy: PlacementPolicy | None = None,
+        locations: NetworkLocations | None = None,
+        features: Features = no_features,
+        stats: ClientStats | None = None,
+    ) -> None:
+        if policy is not None and locations is not None:
+            raise ArgumentError("network locations are for the policies of this package; give them to your own policy")
+        self._config = config
+        self._stats = stats
+        self._locations = locations if policy is not None or locations is not None else locations_from_config(config)
+        self._weights: BookieWeights | None = None
+        if policy is None and config.disk_weighted_placement:
+            self._weights = BookieWeights(config.max_multiple_for_weighted_placement)
+        self._quarantine: Quarantine | None = None
+        if config.bookie_health_check:
+            self._quarantine = Quarantine(
+                rng,
+                threshold=config.bookie_error_threshold_per_interval,
+                duration_s=config.bookie_quarantine_time_s,
+                ratio=config.bookie_quarantine_ratio,
+                counts_connections=config.connection_errors_quarantine,
+            )
+
+        def configured() -> PlacementPolicy:
+            return policy_from_config(config, rng, locations=self._locations, features=features, weights=self._weights)
+
+        stabilizes = policy is None and config.topology_stabilize_period_s > 0
+        #: Through which everything else in the client chooses bookies.
+        self.watcher = BookieWatcher(
+            policy or configured(),
+            fallback=configured() if stabilizes else None,
+            stabilize_s=config.topology_stabilize_period_s,
+            quarantine=self._quarantine,
+            weights=self._weights,
+            stats=stats,
+        )
+
+    async def start(self, registry: BookieRegistry, transport: BookieTransport, tasks: TaskGroup) -> None:
+        """Learn the bookies and where they are, and start what has to go on; it ends with ``tasks``.
+
+        Waits for locations that have to be looked up, as long as those take themselves to give up.
+        """
+        self.watcher.update(await registry.bookies())
+        locations = _to_resolve(self._locations)
+        if locations is not None:
+            await self._resolve(locations)
+            tasks.start_soon(self._keep_resolving, locations, name="network locations")
+        if self._weights is not None:
+            disk_info = DiskInfo(
+                transport,
+                self._weights,
+                interval_s=self._config.bookie_info_interval_s,
+                retry_interval_s=self._config.bookie_info_retry_interval_s,
+            )
+            self.watcher.listeners.append(disk_info.on_bookies_changed)
+            tasks.start_soon(disk_info.run, name="disk space of bookies")
+        if self._quarantine is not None:
+            tasks.start_soon(self._check_health, registry, self._quarantine, name="health of bookies")
+
+    async def _resolve(self, locations: ResolvingLocations) -> bool:
+        bookies = self.watcher.bookies
+        return await locations.resolve((*bookies.writable, *bookies.read_only))
+
+    async def _keep_resolving(self, locations: ResolvingLocations) -> None:
+        changed = asyncio.Event()
+        self.watcher.listeners.append(changed.set)
+        while True:
+            changed.clear()
+            is_complete = await self._resolve(locations)
+            with anyio.move_on_after(None if is_complete else RESOLVE_RETRY_S):
+                await changed.wait()
+
+    async def _check_health(self, registry: BookieRegistry, quarantine: Quarantine) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await anyio.sleep(self._config.bookie_health_check_interval_s)
+            faulty = quarantine.end_interval()
+            if not faulty:
+                continue
+            if not await _is_enabled(registry):
+                quarantine.release_all()
+                continue
+            put = quarantine.put(faulty, loop.time())
+            if put and self._stats is not None:
+                self._stats.event(QUARANTINED, put)
+
+
+def _to_resolve(locations: object) -> ResolvingLocations | None:
+    return locations if isinstance(locations, ResolvingLocations) else None
+
+
+async def _is_enabled(registry: BookieRegistry) -> bool:
+    """Whether the cluster allows health checks (PL-8); it does if it does not say."""
+    if not isinstance(registry, HealthCheckSwitch):
+        return True
+    try:
+        return await registry.is_health_check_enabled()
+    except BookKeeperError:
+        return True

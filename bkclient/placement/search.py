@@ -1,0 +1,155 @@
+"""Filling the open positions of an ensemble so that every write set obeys a rule.
+
+Policies care about *groups* (racks, regions, upgrade domains), and bookies of one group are interchangeable to a rule, so the
+search assigns groups to positions first. It is exact: it goes back on choices that lead nowhere, so when it finds nothing
+within its steps there is nothing. The Java client never goes back and may report too few bookies where an ensemble exists. The
+worst case is exponential and would hold up the event loop; :data:`STEPS_MAX` bounds it, far above what ensembles of real
+sizes take, and a search that reaches it counts as one that found nothing.
+
+A write set is a window of ``Qw`` consecutive positions of the ensemble, taken as a ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from bkclient.metadata.model import BookieId
+
+__all__ = ["NOWHERE", "STEPS_MAX", "Admits", "Kin", "Preference", "Slots", "any_kin", "fill", "hand_out", "windows_of"]
+
+STEPS_MAX: Final = 2000
+"""Assignments tried per search."""
+
+NOWHERE: Final = ""
+"""The group of a bookie whose place is not known; belongs to no rack, region or zone."""
+
+Kin = Callable[[str], object]
+"""Groups with the same kin differ, as long as nothing was assigned to them, in their capacity only."""
+
+
+def any_kin(group: str) -> str:  # noqa: ARG001
+    """All groups are alike."""
+    return NOWHERE
+
+
+Slots = Sequence[str | None]
+"""The group at each position of an ensemble; None where there is none yet."""
+
+Admits = Callable[[Slots], bool]
+"""Tells of the groups of one write set whether it obeys the rule, or can still do so once its open positions are filled."""
+
+Preference = Callable[[int, str, Slots], object]
+"""``(position, group, slots)``: how much a group is wanted there; less is better. Values of one search are comparable."""
+
+
+def windows_of(ensemble_size: int, write_quorum_size: int) -> tuple[tuple[int, ...], ...]:
+    """The positions of each different write set."""
+    count = 1 if write_quorum_size >= ensemble_size else ensemble_size
+    return tuple(tuple((first + w) % ensemble_size for w in range(write_quorum_size)) for first in range(count))
+
+
+def fill(
+    slots: Slots,
+    capacity: Mapping[str, int],
+    write_quorum_size: int,
+    admits: Admits,
+    preference: Preference,
+    *,
+    kin: Kin,
+    settled: bool = True,
+    steps: int = STEPS_MAX,
+) -> tuple[str, ...] | None:
+    """Groups for all positions, keeping those that are filled; None if there is no way, or none was found in time.
+
+    ``capacity`` tells how many positions each group may get, in the order in which groups of equal preference are tried.
+    ``kin`` tells which groups may stand for each other, so that failures are found fast. With ``settled`` write sets without open
+    positions have to obey too; else they are taken as they are.
+    """
+    windows = windows_of(len(slots), write_quorum_size)
+    if not settled:
+        windows = tuple(window for window in windows if any(slots[position] is None for position in window))
+    return _Search(slots, capacity, windows, admits, preference, kin).run(steps)
+
+
+class _Search:
+    def __init__(
+        self,
+        slots: Slots,
+        capacity: Mapping[str, int],
+        windows: Sequence[Sequence[int]],
+        admits: Admits,
+        preference: Preference,
+        kin: Kin,
+    ) -> None:
+        self.slots = list(slots)
+        self.left = {group: count for group, count in capacity.items() if count > 0}
+        self.fixed = frozenset(group for group in slots if group is not None)
+        self.used: dict[str, int] = {}
+        self.windows = windows
+        self.windows_at = tuple(tuple(w for w in windows if position in w) for position in range(len(slots)))
+        self.open = [position for position, group in enumerate(slots) if group is None]
+        self.admits = admits
+        self.preference = preference
+        self.kin = kin
+
+    def run(self, steps: int) -> tuple[str, ...] | None:
+        if not all(self._admits(window) for window in self.windows):
+            return None
+        if not self.open:
+            return tuple(group for group in self.slots if group is not None)
+        if sum(self.left.values()) < len(self.open):
+            return None
+        stack = [self._choices(self.open[0])]
+        while stack:
+            position = self.open[len(stack) - 1]
+            self._take_back(position)
+            group = next(stack[-1], None)
+            if group is None:
+                stack.pop()
+                continue
+            steps -= 1
+            if steps < 0:
+                return None
+            self._assign(position, group)
+            if not all(self._admits(window) for window in self.windows_at[position]):
+                continue
+            if len(stack) == len(self.open):
+                return tuple(group for group in self.slots if group is not None)
+            stack.append(self._choices(self.open[len(stack)]))
+        return None
+
+    def _choices(self, position: int) -> Iterator[str]:
+        groups = [group for group, left in self.left.items() if left > 0]
+        groups.sort(key=lambda group: self.preference(position, group, self.slots))  # type: ignore[arg-type,return-value]
+        tried: set[tuple[object, int]] = set()  # membership only
+        for group in groups:
+            if group not in self.fixed and not self.used.get(group):
+                alike = self.kin(group), min(self.left[group], len(self.open))
+                if alike in tried:
+                    continue
+                tried.add(alike)
+            yield group
+
+    def _assign(self, position: int, group: str) -> None:
+        self.slots[position] = group
+        self.left[group] -= 1
+        self.used[group] = self.used.get(group, 0) + 1
+
+    def _take_back(self, position: int) -> None:
+        group = self.slots[position]
+        if group is not None:
+            self.slots[position] = None
+            self.left[group] += 1
+            self.used[group] -= 1
+
+    def _admits(self, window: Sequence[int]) -> bool:
+        return self.admits([self.slots[position] for position in window])
+
+
+def hand_out(
+    groups: Sequence[str], slots: Slots, members: Mapping[str, Sequence[BookieId]]
+) -> tuple[BookieId | None, ...]:
+    """Bookies for the positions of ``groups`` that are open in ``slots``, each group's in order; None at the others."""
+    supply = {group: iter(bookies) for group, bookies in members.items()}
+    return tuple(next(supply[group]) if slot is None else None for group, slot in zip(groups, slots, strict=True))
