@@ -21,7 +21,8 @@ from bkclient.metadata.base import BookieSets, MetadataStore
 from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.observer import RecoveryObserver
 from bkclient.open import Credentials, open_ledger, read_metadata
-from bkclient.placement import BookieWatcher, PlacementPolicy, RandomPlacement
+from bkclient.placement import NetworkLocations, PlacementPolicy
+from bkclient.placement.client_side import ClientPlacement
 from bkclient.reader import LedgerReader
 from bkclient.stats import ClientStats
 from bkclient.transport.base import BookieTransport
@@ -40,6 +41,9 @@ class BookKeeper:
     stay open (API-19). ``metadata`` stays with whoever made it. ``wall_clock``, seconds since 1970, is needed only if the
     configuration has new ledgers stamped with their creation time.
 
+    Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a policy of
+    the application; ``docs/placement.md`` explains both.
+
     Wrong arguments raise :class:`~bkclient.errors.ArgumentError` before anything else is looked at, even on a closed client
     (API-2). Every call may be cancelled; what that leaves behind, if anything, is said where it is not obvious.
     """
@@ -52,6 +56,7 @@ class BookKeeper:
         config: ClientConfig | None = None,
         rng: random.Random | None = None,
         placement: PlacementPolicy | None = None,
+        locations: NetworkLocations | None = None,
         observer: RecoveryObserver | None = None,
         features: Features | None = None,
         stats: ClientStats | None = None,
@@ -61,10 +66,12 @@ class BookKeeper:
         self._transport = transport
         self._config = config or ClientConfig()
         self._rng = rng or random.Random()  # noqa: S311 - placement needs no secrecy
-        self._watcher = BookieWatcher(placement or RandomPlacement(self._rng))
         self._observer = observer
         self._features = features or _no_features
         self._stats = stats
+        self._placement = ClientPlacement(
+            self._config, self._rng, policy=placement, locations=locations, features=self._features, stats=stats
+        )
         self._now_ms = None
         if self._config.store_creation_time:
             if wall_clock is None:
@@ -83,7 +90,7 @@ class BookKeeper:
                 config=self._config,
                 metadata=self._metadata,
                 transport=self._transport,
-                watcher=self._watcher,
+                watcher=self._placement.watcher,
                 observer=self._observer,
                 tasks=tasks,
                 rng=self._rng,
@@ -92,8 +99,8 @@ class BookKeeper:
             )
             self._stack.push_async_callback(self._shut_down, self._core)
             # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
-            self._watcher.update(await self._metadata.bookies())
-            self._stack.callback(self._metadata.watch_bookies(self._watcher.update))
+            await self._placement.start(self._metadata, self._transport, tasks)
+            self._stack.callback(self._metadata.watch_bookies(self._placement.watcher.update))
         except BaseException:
             await self._stack.aclose()
             raise
