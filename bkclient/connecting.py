@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from bkclient import log
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
+from bkclient.core import Features
+from bkclient.errors import ArgumentError
+from bkclient.metadata.base import BookieAddress, MetadataStore
+from bkclient.metadata.records import parse_bookie_address
 from bkclient.metadata.uri import open_store
+from bkclient.placement import NetworkLocations, PlacementPolicy
+from bkclient.observer import RecoveryObserver
+from bkclient.placement import PlacementPolicy
+from bkclient.stats import BookieStats, ClientStats
+from bkclient.transport.base import BookieTransport
+from bkclient.transport.measured import MeasuredTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 
 __all__ = ["connect"]
@@ -21,11 +32,15 @@ __all__ = ["connect"]
 
 @asynccontextmanager
 async def connect(
-    metadata_uri: str,
+    metadata_uri: str | None = None,
     *,
     config: ClientConfig | None = None,
     rng: random.Random | None = None,
     wall_clock: Callable[[], float] = time.time,
+    placement: PlacementPolicy | None = None,
+    observer: RecoveryObserver | None = None,
+    features: Features | None = None,
+    stats: ClientStats | None = None,
 ) -> AsyncIterator[BookKeeper]:
     """A client, over TCP, for the bookies registered under ``metadata_uri``.
 
@@ -35,36 +50,55 @@ async def connect(
             writer = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
 
     URIs: ``zk://host:port[;host:port...]/root`` (also ``zk+hierarchical``, ``zk+longhierarchical``, ``zk+flat``) and
-    ``mem://name`` for a store inside this process. ``wall_clock``, seconds since 1970, stamps new ledgers if the configuration
-    asks for it. Raises :class:`~bkclient.errors.ArgumentError` for other URIs and
+    ``mem://name`` for a store inside this process; without one, that of the configuration
+    (``ClientConfig.from_file("bookkeeper.conf")``). ``wall_clock``, seconds since 1970, stamps new ledgers if the configuration
+    asks for it.
+
+    ``placement`` chooses bookies in place of the policy of the configuration, ``features`` tells which features are on,
+    ``observer`` hears of recoveries and ``stats`` of everything that can be counted; if it is a
+    :class:`~bkclient.stats.BookieStats` too, of requests and connections, bookie by bookie.
+
+    Raises :class:`~bkclient.errors.ArgumentError` for other URIs and without any, and
     :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.
     """
     config = config or ClientConfig()
+    uri = metadata_uri if metadata_uri is not None else config.metadata_uri
+    if uri is None:
+        raise ArgumentError("give connect() a metadata URI, or set metadata_uri in the configuration")
     rng = rng or random.Random()  # noqa: S311 - placement and back-off need no secrecy
     async with AsyncExitStack() as stack:
-        store = await open_store(metadata_uri, rng=rng, session_timeout_s=config.metadata_timeout_s)
+        store = await open_store(uri, rng=rng, session_timeout_s=config.metadata_timeout_s)
         stack.push_async_callback(store.aclose)
-        transport = TcpTransport(store.bookie_address, _transport_config(config), rng=rng)
+        transport = _transport(config, store, rng, stats)
         stack.push_async_callback(transport.aclose)
-        client = BookKeeper(store, transport, config=config, rng=rng, wall_clock=wall_clock)
-        yield await stack.enter_async_context(client)
+        client = BookKeeper(
+            store,
+            transport,
+            config=config,
+            rng=rng,
+            wall_clock=wall_clock,
+            placement=placement,
+            observer=observer,
+            features=features,
+            stats=stats,
+        )
+        entered = await stack.enter_async_context(client)
+        log.CLIENT_CONNECTED(uri=uri)
+        stack.callback(log.CLIENT_CLOSED, uri=uri)
+        yield entered
 
 
-def _transport_config(config: ClientConfig) -> TcpTransportConfig:
-    limits = TcpTransportConfig()
-    return TcpTransportConfig(
-        protocol_version=config.wire_protocol_version,
-        add_timeout_s=config.add_timeout_s,
-        read_timeout_s=config.read_timeout_s,
-        connect_timeout_s=config.connect_timeout_s,
-        max_frame_size_bytes=config.max_frame_size_bytes,
-        write_buffer_low_water_bytes=config.write_buffer_low_water_bytes,
-        write_buffer_high_water_bytes=config.write_buffer_high_water_bytes,
-        # What a connection refuses counts as a failed bookie, so the windows must be full first.
-        max_outstanding_requests=max(
-            limits.max_outstanding_requests, 10 * config.max_in_flight_entries, 2 * config.max_client_in_flight_entries
-        ),
-        max_outstanding_bytes=max(
-            limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes, 2 * config.max_client_in_flight_bytes
-        ),
+def _transport(
+    config: ClientConfig, store: MetadataStore, rng: random.Random, stats: ClientStats | None
+) -> BookieTransport:
+    bookie_stats = stats if isinstance(stats, BookieStats) else None
+    resolve: Callable[[str], Awaitable[BookieAddress]] = (
+        store.bookie_address if config.resolve_bookie_ids else _address_in
     )
+    transport = TcpTransport(resolve, TcpTransportConfig.of_client(config), rng=rng, stats=bookie_stats)
+    return transport if bookie_stats is None else MeasuredTransport(transport, bookie_stats)
+
+
+async def _address_in(bookie_id: str) -> BookieAddress:
+    """The address that a bookie id is, where ids are addresses."""
+    return parse_bookie_address(bookie_id)
