@@ -19,9 +19,8 @@ from bkclient.errors import ArgumentError
 from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.records import parse_bookie_address
 from bkclient.metadata.uri import open_store
-from bkclient.placement import NetworkLocations, PlacementPolicy
 from bkclient.observer import RecoveryObserver
-from bkclient.placement import PlacementPolicy
+from bkclient.placement import NetworkLocations, PlacementPolicy
 from bkclient.stats import BookieStats, ClientStats
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.measured import MeasuredTransport
@@ -38,6 +37,7 @@ async def connect(
     rng: random.Random | None = None,
     wall_clock: Callable[[], float] = time.time,
     placement: PlacementPolicy | None = None,
+    locations: NetworkLocations | None = None,
     observer: RecoveryObserver | None = None,
     features: Features | None = None,
     stats: ClientStats | None = None,
@@ -54,7 +54,8 @@ async def connect(
     (``ClientConfig.from_file("bookkeeper.conf")``). ``wall_clock``, seconds since 1970, stamps new ledgers if the configuration
     asks for it.
 
-    ``placement`` chooses bookies in place of the policy of the configuration, ``features`` tells which features are on,
+    ``placement`` chooses bookies in place of the policy of the configuration, ``locations`` tells that one where bookies are (in
+    place of the script of the configuration, see ``docs/placement.md``), ``features`` tells which features are on,
     ``observer`` hears of recoveries and ``stats`` of everything that can be counted; if it is a
     :class:`~bkclient.stats.BookieStats` too, of requests and connections, bookie by bookie.
 
@@ -78,6 +79,7 @@ async def connect(
             rng=rng,
             wall_clock=wall_clock,
             placement=placement,
+            locations=locations,
             observer=observer,
             features=features,
             stats=stats,
