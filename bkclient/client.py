@@ -41,8 +41,8 @@ class BookKeeper:
     stay open (API-19). ``metadata`` stays with whoever made it. ``wall_clock``, seconds since 1970, is needed only if the
     configuration has new ledgers stamped with their creation time.
 
-    Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a policy of
-    the application; ``docs/placement.md`` explains both.
+    Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a
+    policy of the application; ``docs/placement.md`` explains both.
 
     Wrong arguments raise :class:`~bkclient.errors.ArgumentError` before anything else is looked at, even on a closed client
     (API-2). Every call may be cancelled; what that leaves behind, if anything, is said where it is not obvious.
