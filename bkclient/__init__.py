@@ -12,8 +12,10 @@ from bkclient.errors import BookKeeperError
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.reader import LedgerReader
 from bkclient.writer import LedgerWriter
+from bkclient.writer_advanced import AdvancedLedgerWriter
 
 __all__ = [
+    "AdvancedLedgerWriter",
     "BookKeeper",
     "BookKeeperError",
     "ClientConfig",

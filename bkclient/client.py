@@ -18,7 +18,7 @@ from bkclient.create import NewLedger, create_ledger
 from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError
 from bkclient.measure import measured
 from bkclient.metadata.base import BookieSets, MetadataStore
-from bkclient.metadata.model import DigestType, LedgerMetadata
+from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
 from bkclient.observer import RecoveryObserver
 from bkclient.open import Credentials, open_ledger, read_metadata
 from bkclient.placement import NetworkLocations, PlacementPolicy
@@ -28,6 +28,7 @@ from bkclient.stats import ClientStats
 from bkclient.transport.base import BookieTransport
 from bkclient.watch import watch_metadata
 from bkclient.writer import LedgerWriter
+from bkclient.writer_advanced import AdvancedLedgerWriter
 
 __all__ = ["BookKeeper"]
 
@@ -166,9 +167,36 @@ class BookKeeper:
             deferred_sync=deferred_sync,
             ledger_id=ledger_id,
         )
+        return LedgerWriter(self._open_core(), await self._create(wanted), deferred_sync=deferred_sync)
+
+    async def create_advanced_ledger(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum_size: int = 2,
+        ack_quorum_size: int = 2,
+        password: bytes = b"",
+        digest_type: DigestType = DigestType.CRC32C,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        deferred_sync: bool = False,
+        ledger_id: int | None = None,
+    ) -> AdvancedLedgerWriter:
+        """Create a ledger whose entry ids the application chooses; arguments and errors as :meth:`create_ledger`."""
+        wanted = NewLedger(
+            ensemble_size=ensemble_size,
+            write_quorum_size=write_quorum_size,
+            ack_quorum_size=ack_quorum_size,
+            password=password,
+            digest_type=digest_type,
+            custom_metadata=custom_metadata,
+            deferred_sync=deferred_sync,
+            ledger_id=ledger_id,
+        )
+        return AdvancedLedgerWriter(self._open_core(), await self._create(wanted), deferred_sync=deferred_sync)
+
+    async def _create(self, wanted: NewLedger) -> Versioned:
         core = self._open_core()
-        value = await measured(core.stats, names.CREATE, create_ledger(core, wanted, self._now_ms))
-        return LedgerWriter(core, value)
+        return await measured(core.stats, names.CREATE, create_ledger(core, wanted, self._now_ms))
 
     async def open_ledger(
         self,

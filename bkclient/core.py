@@ -19,6 +19,7 @@ from bkclient.protocol.update import MetadataUpdate
 from bkclient.stats import ClientStats
 from bkclient.transport.base import BookieTransport
 from bkclient.updates import drive_update
+from bkclient.window import ClientWindow
 from bkclient.wire.entry import EntryCodec
 
 __all__ = ["ClientCore", "Features", "entry_codec_for"]
@@ -41,7 +42,17 @@ class ClientCore:
     features: Features
     stats: ClientStats | None
     is_closed: bool = False
+    #: What all writers have in flight together.
+    window: ClientWindow = field(init=False)
     _closers: dict[object, Callable[[], None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        # Whoever widens the window of a writer means it, so that of the client is never narrower.
+        self.window = ClientWindow(
+            max(config.max_client_in_flight_entries, config.max_in_flight_entries),
+            max(config.max_client_in_flight_bytes, config.max_in_flight_bytes),
+        )
 
     def at_close(self, callback: Callable[[], None]) -> Cancel:
         """Call ``callback`` when the client is closed, unless what is returned is called before."""

@@ -49,14 +49,22 @@ class Throttle:
         earliest = self._loop.time() - _BURST_S
         self._paid_until = max(self._paid_until, earliest) + permits * self._interval_s
 
+    def reserve(self, permits: int = 1) -> float:
+        """Take ``permits`` on credit; returns for how many seconds they must not be used yet, 0 or less if they are due."""
+        self.take(permits)
+        return self._paid_until - self._loop.time()
+
+    def give_back(self, permits: int = 1) -> None:
+        """``permits`` that were reserved will not be used."""
+        self._paid_until -= permits * self._interval_s
+
     async def acquire(self, permits: int = 1) -> None:
         """Take ``permits`` and wait until they are due. A caller that is cancelled gives them back."""
-        self.take(permits)
-        delay_s = self._paid_until - self._loop.time()
+        delay_s = self.reserve(permits)
         if delay_s <= 0:
             return
         try:
             await anyio.sleep(delay_s)
         except BaseException:
-            self._paid_until -= permits * self._interval_s
+            self.give_back(permits)
             raise

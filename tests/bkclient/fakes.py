@@ -1,4 +1,4 @@
-"""A town of fake bookies for the client's shells: one event loop, no sockets, no clocks.
+"""A town of fake bookies for the client's shells: one event loop, no sockets, no clocks but the loop's.
 
 Bookies answer at the next turn of the loop. A test may make one hold its answers, or answer with a code; and make the
 metadata store wait or fail. Everything a client sent is on record.
@@ -7,23 +7,30 @@ metadata store wait or fail. Everything a client sent is on record.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any, ParamSpec
 
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
+from bkclient.core import Features
 from bkclient.errors import BookKeeperError, Code
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.observer import RecoveryObserver
+from bkclient.placement import PlacementPolicy
+from bkclient.stats import ClientStats
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import (
     LAST_ENTRY,
     AddRequest,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -31,12 +38,18 @@ from bkclient.wire.messages import (
     Request,
     Response,
     Status,
+    WriteLacRequest,
+    WriteLacResponse,
 )
 from bkclient.writer import LedgerWriter
+from bkclient.writer_advanced import AdvancedLedgerWriter
+from simbookie.world.loop import VirtualTimeLoop
 
 Answer = tuple[int, Response | None]
 
 _SESSIONS = itertools.count(1)
+
+P = ParamSpec("P")
 
 
 @dataclass(eq=False)
@@ -50,6 +63,8 @@ class FakeBookie:
     #: Told by the answers to ordinary reads, as bookies do over version 3.
     max_lac: int | None = None
     explicit_lac: bytes | None = None
+    #: Entries acknowledged before they were durable, for each ledger since it was last forced.
+    unforced: dict[int, int] = field(default_factory=dict)
 
     def answer(self, request: Request) -> Answer:
         if self.code is not None:
@@ -58,9 +73,17 @@ class FakeBookie:
             if request.ledger_id in self.fenced and not request.recovery:
                 return Code.LEDGER_FENCED, None
             self.entries[request.ledger_id, request.entry_id] = request.body
+            if request.write_flags:
+                self.unforced[request.ledger_id] = self.unforced.get(request.ledger_id, 0) + 1
             return Code.OK, None
         if isinstance(request, ReadLacRequest):
             return self._answer_lac(request)
+        if isinstance(request, WriteLacRequest):
+            self.explicit_lac = request.body
+            return Code.OK, WriteLacResponse(Status.OK, request.ledger_id)
+        if isinstance(request, ForceLedgerRequest):
+            self.unforced.pop(request.ledger_id, None)
+            return Code.OK, ForceLedgerResponse(Status.OK, request.ledger_id)
         assert isinstance(request, ReadRequest), "clients send nothing else yet"
         return self._answer_read(request)
 
@@ -202,15 +225,31 @@ class Town:
 
 @asynccontextmanager
 async def town(
-    bookies: str = "abc", *, config: ClientConfig | None = None, observer: RecoveryObserver | None = None
+    bookies: str = "abc",
+    *,
+    config: ClientConfig | None = None,
+    observer: RecoveryObserver | None = None,
+    features: Features | None = None,
+    stats: ClientStats | None = None,
+    placement: PlacementPolicy | None = None,
 ) -> AsyncIterator[Town]:
-    """A client in a cluster of ``bookies``, all of them writable."""
+    """A client in a cluster of ``bookies``, all of them writable; the rest is handed to the client."""
     service = MemoryMetadataService()
     async with service.session(rng=Random(3)) as landlord:
         for port, bookie_id in enumerate(bookies, start=3181):
             await landlord.register_bookie(bookie_id, BookieAddress("localhost", port))
         transport, store = FakeTransport(bookies), FakeStore(service)
-        async with BookKeeper(store, transport, config=config, rng=Random(4), observer=observer) as bk:
+        client = BookKeeper(
+            store,
+            transport,
+            config=config,
+            rng=Random(4),
+            observer=observer,
+            features=features,
+            stats=stats,
+            placement=placement,
+        )
+        async with client as bk:
             yield Town(bk, transport, store, service)
 
 
@@ -231,3 +270,31 @@ async def payloads_of(where: Town, ledger_id: int) -> list[bytes]:
     """Everything in such a ledger once it is closed."""
     reader = await where.bk.open_ledger(ledger_id, password=b"secret")
     return [entry.payload async for entry in reader]
+
+
+async def advanced_writer_of(
+    where: Town, sizes: tuple[int, int, int] = (3, 3, 2), *, deferred_sync: bool = False
+) -> AdvancedLedgerWriter:
+    """A new ledger with given entry ids and the password ``secret``."""
+    return await where.bk.create_advanced_ledger(
+        ensemble_size=sizes[0],
+        write_quorum_size=sizes[1],
+        ack_quorum_size=sizes[2],
+        password=b"secret",
+        deferred_sync=deferred_sync,
+    )
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that waits for timers, on a loop whose clock jumps to the next one."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        loop = VirtualTimeLoop()
+        try:
+            loop.run_until_complete(test(*args, **kwargs))
+            assert not loop.unretrieved, f"failed unseen: {loop.unretrieved}"
+        finally:
+            loop.close()
+
+    return run

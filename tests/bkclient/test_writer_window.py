@@ -162,7 +162,7 @@ async def test_waiters_that_give_up_are_forgotten() -> None:
             waiter.cancel()
             await turns(2)
 
-        assert len(writer._room_waiters) == 0
+        assert len(writer._shell.window.waiters) == 0
         where.transport.let_go("abc")
 
 

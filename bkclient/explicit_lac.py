@@ -1,0 +1,96 @@
+"""Telling bookies the LAC besides entries, from a timer or on demand: the shell around :mod:`bkclient.protocol.explicit_lac`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bkclient import stats as names
+from bkclient.core import ClientCore
+from bkclient.errors import BookKeeperError, Code, code_of, error_for
+from bkclient.metadata.model import BookieId
+from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.explicit_lac import ExplicitLac, LacWrite
+from bkclient.wire.entry import EntryCodec
+from bkclient.wire.messages import Request, Response, WriteLacRequest
+
+__all__ = ["LacTimer", "write_lac"]
+
+
+def _send(
+    core: ClientCore, codec: EntryCodec, bookie_id: BookieId, lac: int, on_reply: Callable[[BookieId, int], None]
+) -> None:
+    def on_answer(answered_by: str, _request: Request, code: int, _response: Response | None) -> None:
+        if code:
+            core.watcher.on_request_failed(answered_by, code)
+        on_reply(answered_by, code)
+
+    request = WriteLacRequest(codec.ledger_id, lac, codec.master_key, codec.encode_lac(lac))
+    core.transport.submit(bookie_id, request, on_answer)
+
+
+async def write_lac(core: ClientCore, codec: EntryCodec, writer: AppendMachine) -> int:
+    """Tell the write set of the LAC about it now; returns the LAC once an ack quorum knows it (LAC-7).
+
+    Raises the error of the bookie that made that impossible. Without any entry confirmed there is nothing to tell.
+    """
+    lac = writer.last_add_confirmed
+    if lac < 0:
+        return lac
+    write = LacWrite(writer.sizes, writer.ensemble, lac)
+    finished: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def on_reply(bookie_id: BookieId, code: int) -> None:
+        if not write.on_reply(bookie_id, code) or finished.done():
+            return
+        if write.code == Code.OK:
+            finished.set_result(lac)
+        else:
+            why = f"too few bookies took the explicit LAC {lac}"
+            finished.set_exception(error_for(code, why, ledger_id=codec.ledger_id, bookie_id=bookie_id))
+            finished.exception()  # who gave up waiting is not complained about
+
+    for bookie_id in write.bookies:
+        _send(core, codec, bookie_id, lac, on_reply)
+    return await finished
+
+
+class LacTimer:
+    """Tells the LAC of an idle writer every ``interval_s`` seconds (LAC-5), until the writer ends. Best effort."""
+
+    def __init__(self, core: ClientCore, codec: EntryCodec, writer: AppendMachine, interval_s: float) -> None:
+        self._core = core
+        self._codec = codec
+        self._writer = writer
+        self._interval_s = interval_s
+        self._loop = asyncio.get_running_loop()
+        self._machine = ExplicitLac(writer, self)
+        self._began_at = 0.0
+        self._timer = self._loop.call_later(interval_s, self._on_tick)
+
+    def _on_tick(self) -> None:
+        if not self._writer.is_writable or self._core.is_closed:
+            return
+        self._machine.on_tick()
+        self._timer = self._loop.call_later(self._interval_s, self._on_tick)
+
+    def stop(self) -> None:
+        """No more ticks. Idempotent."""
+        self._timer.cancel()
+
+    def send_write_lac(self, bookie_id: BookieId, last_add_confirmed: int) -> None:
+        """Port of :class:`~bkclient.protocol.explicit_lac.ExplicitLac`."""
+        if self._core.stats is not None:
+            self._began_at = self._core.stats.now()
+
+        def on_reply(answered_by: BookieId, code: int) -> None:
+            self._machine.on_write_lac_reply(answered_by, last_add_confirmed, code)
+
+        _send(self._core, self._codec, bookie_id, last_add_confirmed, on_reply)
+
+    def write_lac_finished(self, last_add_confirmed: int, error: BookKeeperError | None) -> None:  # noqa: ARG002
+        """Port of :class:`~bkclient.protocol.explicit_lac.ExplicitLac`."""
+        stats = self._core.stats
+        if stats is not None:
+            code = Code.OK if error is None else code_of(error)
+            stats.operation(names.WRITE_LAC, stats.now() - self._began_at, code)

@@ -1,0 +1,150 @@
+"""How much may be in flight: entries and bytes, per writer and per client, and who goes on when there is room again.
+
+BookKeeper bounds a writer by a rate alone (H-13), which bounds nothing when bookies slow down. Here each writer has a window, and
+all writers of a client share a wider one, so that a program with a thousand ledgers cannot fill its memory by a thousand
+windows. Whatever is appended takes a place in both, and gives it back when it is confirmed or has failed.
+
+Who finds no room waits in a line, that of the window that is full. A line moves when a quarter of its window is free, first come,
+first served, and one at a time: each takes its room before the next one looks. So entries leave in batches, which bookies
+serve far faster than single frames; and since a writer that took much of the shared window waits behind those it held up, the
+window goes round.
+
+An append costs one call here, and a confirmation another; there is neither a task nor a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+__all__ = ["ClientWindow", "WriterWindow"]
+
+
+class _Line:
+    """A window and those who wait for room in it."""
+
+    __slots__ = ("_resume_bytes", "_resume_entries", "bytes", "entries", "max_bytes", "max_entries", "waiters")
+
+    def __init__(self, max_entries: int, max_bytes: int) -> None:
+        #: What is in flight now.
+        self.entries = 0
+        self.bytes = 0
+        self.max_entries: Final = max_entries
+        self.max_bytes: Final = max_bytes
+        #: Those who wait, the first in line first; a dict, so that who gives up leaves at no cost.
+        self.waiters: dict[asyncio.Future[None], None] = {}
+        self._resume_entries: Final = max_entries * 3 // 4
+        self._resume_bytes: Final = max_bytes * 3 // 4
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more entry, of any size, is taken: the last one may exceed the bytes."""
+        return self.entries < self.max_entries and self.bytes < self.max_bytes
+
+    def on_less(self) -> None:
+        """Something was given back and somebody waits."""
+        if self.entries <= self._resume_entries and self.bytes <= self._resume_bytes:
+            self.wake_next()
+
+    def wake_next(self) -> None:
+        """Let the first in line go on, if there is room."""
+        while self.waiters and self.has_room:
+            waiter = next(iter(self.waiters))
+            del self.waiters[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+
+class ClientWindow(_Line):
+    """What all writers of one client have in flight together."""
+
+    __slots__ = ()
+
+
+class WriterWindow(_Line):
+    """What one writer has in flight, as a part of what its client has."""
+
+    __slots__ = ("_is_released", "_loop", "_own", "shared")
+
+    def __init__(self, max_entries: int, max_bytes: int, shared: ClientWindow) -> None:
+        super().__init__(max_entries, max_bytes)
+        self.shared: Final = shared
+        self._loop = asyncio.get_running_loop()
+        self._own: dict[asyncio.Future[None], None] = {}
+        self._is_released = False
+
+    def try_take(self, size: int) -> bool:
+        """Take a place for an entry of ``size`` bytes; tells whether there was one in both windows."""
+        shared = self.shared
+        if (
+            self.entries >= self.max_entries
+            or self.bytes >= self.max_bytes
+            or shared.entries >= shared.max_entries
+            or shared.bytes >= shared.max_bytes
+        ):
+            return False
+        self.entries += 1
+        self.bytes += size
+        shared.entries += 1
+        shared.bytes += size
+        return True
+
+    def take(self, size: int) -> None:
+        """Take a place although there may be none: for the one entry that everything else in flight waits for."""
+        self.entries += 1
+        self.bytes += size
+        self.shared.entries += 1
+        self.shared.bytes += size
+
+    def give_back(self, size: int) -> None:
+        """An entry is done, and so is its place."""
+        shared = self.shared
+        self.entries -= 1
+        self.bytes -= size
+        shared.entries -= 1
+        shared.bytes -= size
+        if self.waiters:
+            self.on_less()
+        if shared.waiters:
+            shared.on_less()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both windows have room, or waiting is over for good."""
+        return self._is_released or (self.has_room and self.shared.has_room)
+
+    @property
+    def occupancy(self) -> str:
+        """What is in flight, for messages: of the client if it is its window that is full."""
+        if self.has_room and not self.shared.has_room:
+            return f"{self.shared.entries} entries with {self.shared.bytes} bytes of all writers of this client"
+        return f"{self.entries} entries with {self.bytes} bytes"
+
+    async def wait(self) -> None:
+        """Return once there is room, or :meth:`release` was called. Nothing is taken."""
+        while not self.is_open:
+            await self.wait_in_line(self._loop.create_future())
+
+    async def wait_in_line(self, waiter: asyncio.Future[None]) -> None:
+        """Return when a place may be free, or somebody else completed ``waiter``; look again then."""
+        line: _Line = self.shared if self.has_room else self
+        line.waiters[waiter] = None
+        self._own[waiter] = None
+        try:
+            await waiter
+        finally:
+            del self._own[waiter]
+            line.waiters.pop(waiter, None)
+            if not waiter.cancelled():
+                # The turn goes on once this waiter has had its chance, whether it appends, fails or was cancelled.
+                self._loop.call_soon(line.wake_next)
+
+    def release(self) -> None:
+        """The writer takes no more: let all who wait go on, to be refused. Idempotent."""
+        self._is_released = True
+        for waiter in self._own:
+            self.waiters.pop(waiter, None)
+            self.shared.waiters.pop(waiter, None)
+            if not waiter.done():
+                waiter.set_result(None)
