@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bkclient.config import ClientConfig
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -318,6 +319,43 @@ async def test_an_open_that_was_reading_the_metadata_when_the_client_closed_star
     with pytest.raises(ClientClosed, match=f"ledger {writer.ledger_id}"):
         await opening
     assert where.metadata(writer.ledger_id).state is LedgerState.OPEN
+
+
+# Reading ahead -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("REC-3")
+@pytest.mark.rule("REC-16")
+@pytest.mark.behaviour("T-125")
+@pytest.mark.behaviour("T-135")
+@pytest.mark.parametrize("read_ahead", [1, 3, 13])
+@pytest.mark.parametrize("marked_meanwhile", [False, True])
+async def test_with_any_read_ahead_and_another_client_that_marks_the_ledger_the_end_is_right(
+    read_ahead: int, *, marked_meanwhile: bool
+) -> None:
+    async with town(config=ClientConfig(recovery_read_batch_size=read_ahead)) as where:
+        writer = await writer_of(where)
+        for entry_id in range(30):  # without waiting, so that no entry tells of a LAC and recovery begins at the first
+            writer.append_nowait(b"entry %d" % entry_id)
+        await writer.flush()
+        where.store.gate.clear()
+        opening = asyncio.create_task(recovered(where, writer))
+        await turns()
+        if marked_meanwhile:
+            where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
+        where.sent.clear()
+        where.store.gate.set()
+
+        reader = await opening
+
+        payloads = [b"entry %d" % entry_id for entry_id in range(30)]
+        assert (reader.last_add_confirmed, reader.length) == (29, sum(map(len, payloads)))
+        adds = [request.entry_id for _, request in where.sent if isinstance(request, AddRequest)]
+        reads = [request.entry_id for _, request in where.sent if isinstance(request, ReadRequest)]
+        assert adds == [entry_id for entry_id in range(30) for _ in range(3)]
+        assert reads == [LAST_ENTRY] * 3 + [entry_id for entry_id in range(reads[-1] + 1) for _ in range(3)]
+        assert 30 <= reads[-1] < 30 + read_ahead
+        assert [entry.payload async for entry in reader] == payloads
 
 
 # Observing ---------------------------------------------------------------------------------------------------------

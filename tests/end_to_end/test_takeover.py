@@ -138,11 +138,16 @@ async def test_a_tail_that_reached_some_bookies_only_is_decided_once_and_for_all
         assert not any(future.done() for future in futures)
 
 
-@pytest.mark.parametrize("recoverers", [2, 5])
-async def test_recoverers_at_the_same_time_come_to_the_same_end(new_town: NewTown, recoverers: int) -> None:
+@pytest.mark.behaviour("T-111")
+@pytest.mark.behaviour("T-139")
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("recoverers", [2, 10])
+async def test_recoverers_at_the_same_time_come_to_the_same_end(
+    new_town: NewTown, recoverers: int, version: int
+) -> None:
     async with new_town() as town:
         first = await town.client(max_in_flight_entries=200)
-        clients = [await town.client() for _ in range(recoverers)]
+        clients = [await town.client(wire_protocol_version=version) for _ in range(recoverers)]
         writer = await first.create_ledger(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2)
         producer = Producer(writer)
         running = asyncio.create_task(producer.run())

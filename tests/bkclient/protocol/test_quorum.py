@@ -151,6 +151,7 @@ def test_an_entry_is_acknowledged_by_any_ack_quorum_and_by_nothing_less(sizes: S
 
 @pytest.mark.rule("DS-11")
 @pytest.mark.rule("DS-14")
+@pytest.mark.behaviour("T-143")
 @pytest.mark.parametrize("sizes", SMALL)
 def test_responders_cover_exactly_when_no_ack_quorum_fits_into_the_others(sizes: Sizes) -> None:
     twin, quorum = Twin(sizes), QuorumSizes(*sizes)

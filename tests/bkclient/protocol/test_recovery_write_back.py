@@ -85,6 +85,23 @@ def test_the_ledger_is_closed_only_when_every_entry_reached_an_ack_quorum_in_ord
     assert end_of(recovery) == (CLOSED, 1, 2)
 
 
+@pytest.mark.rule("DS-6")
+@pytest.mark.behaviour("T-142")
+def test_an_ack_quorum_counts_different_bookies_and_stays_reached() -> None:
+    recovery = reading((3, 3, 2), "abc")
+    recovery.found("0a")
+    recovery.denied("1a 1b")
+
+    recovery.written("0a 0a 0a")
+    assert recovery.updates == []
+    recovery.written("0c")
+    assert len(recovery.updates) == 1
+    recovery.written("0b 0c")
+    recovery.metadata_arrives()
+
+    assert end_of(recovery) == (CLOSED, 0, 1)
+
+
 @pytest.mark.rule("M49")
 @pytest.mark.rule("REC-28")
 @pytest.mark.rule("REC-40")
