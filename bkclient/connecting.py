@@ -90,15 +90,14 @@ async def connect(
         yield entered
 
 
-def _transport(
-    config: ClientConfig, store: MetadataStore, rng: random.Random, stats: ClientStats | None
-) -> BookieTransport:
-    bookie_stats = stats if isinstance(stats, BookieStats) else None
+def _transport(config: ClientConfig, store: MetadataStore, rng: random.Random, stats: object) -> BookieTransport:
     resolve: Callable[[str], Awaitable[BookieAddress]] = (
         store.bookie_address if config.resolve_bookie_ids else _address_in
     )
-    transport = TcpTransport(resolve, TcpTransportConfig.of_client(config), rng=rng, stats=bookie_stats)
-    return transport if bookie_stats is None else MeasuredTransport(transport, bookie_stats)
+    transport_config = TcpTransportConfig.of_client(config)
+    if isinstance(stats, BookieStats):
+        return MeasuredTransport(TcpTransport(resolve, transport_config, rng=rng, stats=stats), stats)
+    return TcpTransport(resolve, transport_config, rng=rng)
 
 
 async def _address_in(bookie_id: str) -> BookieAddress:

@@ -99,3 +99,8 @@ BOOKIE_UNAVAILABLE: Final = Event(
     logging.WARNING,
     "cannot connect to bookie %(bookie_id)s: %(reason)s (%(held_back)d such failures since the last line about it)",
 )
+
+# Client --------------------------------------------------------------------------------------------------------------
+
+CLIENT_CONNECTED: Final = Event("client", "connected", logging.INFO, "connected to the metadata service %(uri)s")
+CLIENT_CLOSED: Final = Event("client", "closed", logging.INFO, "closed the client of %(uri)s")
