@@ -1,0 +1,213 @@
+"""What an administrator asks for: checks, repairs, and the retirement of bookies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import nullcontext
+from random import Random
+
+import anyio
+
+from bkclient.client import BookKeeper
+from bkclient.core import ClientCore
+from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, IllegalOperation, NoSuchLedger
+from bkclient.metadata.election import AuditorElection
+from bkclient.metadata.model import BookieId
+from bkclient.metadata.tree import tree_of
+from bkclient.metadata.underreplication import UnderReplication
+from bkclient.repair.bookie_recovery import BookieRecovery, BookieRecoveryReport
+from bkclient.repair.checker import LedgerChecker
+from bkclient.repair.config import RepairConfig
+from bkclient.repair.findings import LedgerReport
+from bkclient.repair.fragments import stores_entries
+from bkclient.repair.ledger import open_as_administrator
+from bkclient.repair.progress import OnProgress, Progress, Step, no_progress
+from bkclient.repair.replicas import ReplicaReport, check_replicas, entries_on
+from bkclient.repair.replicator import FragmentReplicator, ReplicatedFragment
+from bkclient.wire.availability import EntryAvailability
+
+__all__ = ["RepairAdmin", "core_of"]
+
+
+def core_of(client: BookKeeper) -> ClientCore:
+    """The seams of an entered client; :class:`~bkclient.errors.ClientClosed` after it was left."""
+    return client._open_core()  # noqa: SLF001 - repairs are part of the client, in a package of their own
+
+
+class RepairAdmin:
+    """Administration of a cluster through ``client``, which has to be entered and stays the caller's.
+
+    Ledgers are opened without a password: theirs is in the metadata (API-8, T-240). ``config`` decides how ledgers are
+    checked and copied; ``rng`` draws samples of entries. Methods raise :class:`~bkclient.errors.ClientClosed` once the
+    client is closed (T-51).
+    """
+
+    def __init__(self, client: BookKeeper, config: RepairConfig | None = None, *, rng: Random | None = None) -> None:
+        self._client = client
+        self._config = config or RepairConfig()
+        core = core_of(client)
+        self._checker = LedgerChecker(
+            core,
+            max_reads=self._config.max_checker_reads_in_flight,
+            percentage=self._config.verification_percentage,
+            rng=rng or core.rng,
+        )
+        self._replicator = FragmentReplicator(core, self._config)
+
+    # Looking -----------------------------------------------------------------------------------------------------
+
+    async def check_ledger(self, ledger_id: int, *, thorough: bool = False) -> LedgerReport:
+        """What is wrong with a ledger (AR-4..AR-7); ``thorough`` reads and compares every copy of every entry.
+
+        :class:`~bkclient.errors.NoSuchLedger` for an unknown id, and for an open ledger the error of its bookies if too few of
+        them tell how far it is confirmed.
+        """
+        return await self._checker.check(await open_as_administrator(self._core(), ledger_id), thorough=thorough)
+
+    async def ledgers_on(self, bookie_id: BookieId) -> AsyncIterator[int]:
+        """The ledgers that need the bookie for entries they have or, while open, may get (T-252)."""
+        core = self._core()
+        async for ledger_id in core.metadata.list_ledgers():
+            try:
+                value = await core.metadata.read_ledger(ledger_id)
+            except NoSuchLedger:
+                continue
+            if stores_entries(value.metadata, bookie_id):
+                yield ledger_id
+
+    async def entries_on(self, bookie_id: BookieId, ledger_id: int) -> EntryAvailability:
+        """The entries of a ledger that the bookie says it stores (T-251); see :func:`bkclient.repair.replicas.entries_on`."""
+        return await entries_on(self._core(), ledger_id, bookie_id)
+
+    async def check_replicas(self, ledger_id: int) -> ReplicaReport:
+        """Which entries of a closed ledger have too few copies by what bookies list (AR-19)."""
+        core = self._core()
+        return await check_replicas(core, (await core.metadata.read_ledger(ledger_id)).metadata)
+
+    # Repairing ---------------------------------------------------------------------------------------------------
+
+    async def repair_ledger(
+        self, ledger_id: int, *, thorough: bool = False, on_progress: OnProgress = no_progress
+    ) -> LedgerReport:
+        """Check a ledger, give its bad positions new bookies, and check it again; the report is that of the second check.
+
+        Fragments that are still written to are left alone. A fragment that cannot be repaired is told as a step and keeps its
+        place in the report.
+        """
+        ledger = await open_as_administrator(self._core(), ledger_id)
+        report = await self._checker.check(ledger, thorough=thorough)
+        for found in report.repairable:
+            fragment = found.fragment
+            if not fragment.is_final:
+                on_progress(Progress(Step.SKIPPED, ledger_id, fragment.first_entry_id, "it may still be written to"))
+                continue
+            try:
+                done: ReplicatedFragment = await self._replicator.replicate(ledger, fragment, found.bad_positions)
+            except (ClientClosed, NoSuchLedger):
+                raise
+            except BookKeeperError as error:
+                on_progress(Progress(Step.FAILED, ledger_id, fragment.first_entry_id, str(error)))
+            else:
+                new = ", ".join(bookie_id for _, bookie_id in sorted(done.replacements.items()))
+                on_progress(Progress(Step.REPLACED, ledger_id, fragment.first_entry_id, new, done.bytes_copied))
+        if report.repairable:
+            report = await self.check_ledger(ledger_id, thorough=thorough)
+        return report
+
+    async def recover_bookie(
+        self,
+        bookie_ids: Collection[BookieId],
+        *,
+        ledger_ids: Iterable[int] | None = None,
+        dry_run: bool = False,
+        skip_open_ledgers: bool = False,
+        skip_unrecoverable: bool = False,
+        concurrency: int = 4,
+        on_progress: OnProgress = no_progress,
+    ) -> BookieRecoveryReport:
+        """Copy what ``bookie_ids`` store to other bookies and name those in the metadata, of all ledgers or of ``ledger_ids``.
+
+        Open ledgers whose last fragment lies on one of the bookies are fenced and closed first, and their writers fail (AR-14);
+        with ``skip_open_ledgers`` no open ledger is touched. A ``dry_run`` only tells. The other bookies must not be asked to
+        store more than they can; the bookies themselves may be alive or dead.
+
+        Every ledger is tried. :class:`~bkclient.repair.bookie_recovery.BookieRecoveryFailed` at the end if some could not be
+        repaired; with ``skip_unrecoverable`` those that could not be opened are not counted. Repeating it repairs what is left.
+        """
+        if isinstance(bookie_ids, str) or not bookie_ids:
+            raise ArgumentError("bookie_ids is a collection of at least one bookie id")
+        if concurrency < 1:
+            raise ArgumentError(f"concurrency must be at least 1, not {concurrency}")
+        recovery = BookieRecovery(
+            self._core(),
+            self._replicator,
+            bookie_ids,
+            dry_run=dry_run,
+            skip_open_ledgers=skip_open_ledgers,
+            skip_unrecoverable=skip_unrecoverable,
+            on_progress=on_progress,
+        )
+        chosen = self._core().metadata.list_ledgers() if ledger_ids is None else _each(ledger_ids)
+        return await recovery.run(chosen, concurrency)
+
+    async def decommission(
+        self,
+        bookie_id: BookieId,
+        *,
+        poll_s: float = 30.0,
+        timeout_s: float | None = None,
+        on_progress: OnProgress = no_progress,
+    ) -> None:
+        """Wait until no ledger needs a bookie that was shut down; auto-recovery does the work, after an audit (9.7).
+
+        :class:`~bkclient.errors.IllegalOperation` while the bookie is registered, also if it comes back meanwhile.
+        :class:`TimeoutError` after ``timeout_s``; what was repaired by then stays repaired. The bookie's cookie is not removed.
+        """
+        with nullcontext() if timeout_s is None else anyio.fail_after(timeout_s):
+            await self._check_gone(bookie_id)
+            await self.trigger_audit()
+            while True:
+                remaining = [ledger_id async for ledger_id in self.ledgers_on(bookie_id)]
+                await self._check_gone(bookie_id)
+                if not remaining:
+                    return
+                detail = f"{len(remaining)} ledgers are left on {bookie_id}"
+                on_progress(Progress(Step.WAITING, remaining[0], detail=detail))
+                await anyio.sleep(poll_s)
+
+    async def _check_gone(self, bookie_id: BookieId) -> None:
+        registered = await self._core().metadata.bookies()
+        if bookie_id in (*registered.writable, *registered.read_only):
+            raise IllegalOperation("the bookie is registered; shut it down first", bookie_id=bookie_id)
+
+    # Auto-recovery -----------------------------------------------------------------------------------------------
+
+    def under_replication(
+        self, *, name: str = "admin", wall_clock_ms: Callable[[], int] | None = None
+    ) -> UnderReplication:
+        """The marks and switches of auto-recovery; ``wall_clock_ms`` is needed for marking ledgers only."""
+        core = self._core()
+        return UnderReplication(
+            tree_of(core.metadata), name=name, wall_clock_ms=wall_clock_ms or _no_clock, rng=core.rng
+        )
+
+    async def trigger_audit(self) -> None:
+        """Have the auditor audit at once, by setting the delay of audits to what it is (AR-16)."""
+        marks = self.under_replication()
+        await marks.set_lost_bookie_recovery_delay_s(await marks.lost_bookie_recovery_delay_s() or 0)
+
+    async def auditor(self) -> str | None:
+        """Who is the auditor of the cluster; None if nobody is."""
+        return await AuditorElection(tree_of(self._core().metadata), "admin").auditor()
+
+    def _core(self) -> ClientCore:
+        return core_of(self._client)
+
+
+async def _each(ledger_ids: Iterable[int]) -> AsyncIterator[int]:
+    for ledger_id in ledger_ids:
+        yield ledger_id
+
+
+def _no_clock() -> int:
+    raise ArgumentError("marking a ledger needs a wall_clock_ms")

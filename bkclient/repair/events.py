@@ -1,0 +1,42 @@
+"""What auto-recovery tells about its work, one event for each thing worth a line in a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["EventKind", "OnRepairEvent", "RepairEvent", "no_event"]
+
+
+class EventKind(Enum):
+    """What happened."""
+
+    ELECTED = "elected"
+    DEPOSED = "deposed"
+    AUDITED = "audited"
+    MARKED = "marked"
+    CHECKED = "checked"
+    CONFLICT = "conflict"
+    REPLACED = "replaced"
+    CLOSED = "closed"
+    REPLICATED = "replicated"
+    WAITING = "waiting"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairEvent:
+    """Something happened, to a ledger or, with -1, to the program."""
+
+    kind: EventKind
+    ledger_id: int = -1
+    detail: str = ""
+
+
+OnRepairEvent = Callable[[RepairEvent], None]
+"""Is called from the loop, must not wait, and must not raise."""
+
+
+def no_event(event: RepairEvent) -> None:
+    """Tell nobody."""

@@ -1,0 +1,66 @@
+"""Waiting, as auto-recovery does it: for the switch, for news, and for a metadata service that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from bkclient.errors import MetadataDriverError, MetadataStoreError
+from bkclient.metadata.underreplication import UnderReplication
+
+__all__ = ["FailureCount", "lock_release_delay_s", "until_enabled", "wait_for_news"]
+
+_LOOK_S = 10.0
+"""How often the switch is looked at although no watch fired."""
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 30.0
+_FAST_RETRIES = 5
+
+
+async def wait_for_news(news: asyncio.Event, longest_s: float) -> None:
+    """Return when ``news`` is set, or after ``longest_s``."""
+    if longest_s > 0:
+        with anyio.move_on_after(longest_s):
+            await news.wait()
+
+
+async def until_enabled(marks: UnderReplication) -> None:
+    """Return once auto-recovery is switched on in the cluster; at once if it is."""
+    if await marks.is_enabled():
+        return
+    news = asyncio.Event()
+    cancel = marks.watch_enabled(news.set)
+    try:
+        while not await marks.is_enabled():
+            await wait_for_news(news, _LOOK_S)
+            news.clear()
+    finally:
+        cancel()
+
+
+def lock_release_delay_s(failures: int, grace_s: float) -> float:
+    """How long a ledger stays locked after its ``failures``-th failure in a row, counted from 1 (AR-24).
+
+    A 32nd of the grace period at first, twice as long each time, and the whole of it from the sixth on.
+    """
+    return grace_s if failures > _FAST_RETRIES else grace_s / 32 * 2.0 ** (failures - 1)
+
+
+class FailureCount:
+    """Failures of the metadata service in a row: how long to pause after each, and when to give up (AR-25)."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._count = 0
+
+    def succeeded(self) -> None:
+        """The service answered."""
+        self._count = 0
+
+    async def failed(self, error: MetadataStoreError | MetadataDriverError) -> None:
+        """Pause, longer each time; raises ``error`` once there were too many."""
+        self._count += 1
+        if self._count >= self._limit:
+            raise error
+        await anyio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (self._count - 1)))

@@ -1,0 +1,137 @@
+"""Reading single copies of entries, a bounded number at a time.
+
+Repairs ask one particular bookie, where a reader asks whichever replica is best. A copy counts as read only if its digest
+fits: bytes that do not are no copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from bkclient.core import ClientCore
+from bkclient.errors import Code, DigestMismatch, ReplicationFailed, error_for
+from bkclient.metadata.model import BookieId
+from bkclient.protocol.read import EntryRead, ReadOutcome
+from bkclient.wire.entry import DecodedEntry, EntryCodec
+from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response
+
+__all__ = ["Copy", "CopyReads", "ReadBatch", "read_any_copy", "write_copies"]
+
+Copy = tuple[DecodedEntry, bytes]
+"""An entry, and the body that it was decoded from."""
+
+OnRead = Callable[[int, DecodedEntry | None], None]
+"""``(code, entry)``: the entry is there exactly if the code is OK."""
+
+
+class CopyReads:
+    """Bounds the reads of everybody who shares it to ``limit`` at a time (AR-5)."""
+
+    def __init__(self, core: ClientCore, limit: int) -> None:
+        self.core = core
+        self._room = asyncio.Semaphore(limit)
+
+    async def start(self, codec: EntryCodec, entry_id: int, bookie_id: BookieId, on_read: OnRead) -> None:
+        """Wait for room, then ask; ``on_read`` is called once, later. A caller who was cancelled is still called."""
+        await self._room.acquire()
+
+        def on_reply(_bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+            self._room.release()
+            code, copy = _decoded(codec, entry_id, code, response)
+            on_read(code, None if copy is None else copy[0])
+
+        self.core.transport.submit(bookie_id, ReadRequest(codec.ledger_id, entry_id), on_reply)
+
+
+class ReadBatch:
+    """Reads that belong together: started one by one, waited for at the end."""
+
+    def __init__(self, reads: CopyReads, codec: EntryCodec) -> None:
+        self._reads = reads
+        self._codec = codec
+        self._outstanding = 0
+        self._drained = asyncio.Event()
+
+    async def read(self, entry_id: int, bookie_id: BookieId, on_read: OnRead) -> None:
+        """Start one read, as soon as there is room."""
+        self._outstanding += 1
+        self._drained.clear()
+
+        def done(code: int, entry: DecodedEntry | None) -> None:
+            self._outstanding -= 1
+            if self._outstanding == 0:
+                self._drained.set()
+            on_read(code, entry)
+
+        await self._reads.start(self._codec, entry_id, bookie_id, done)
+
+    async def drained(self) -> None:
+        """Wait until every read has its answer."""
+        while self._outstanding:
+            await self._drained.wait()
+
+
+async def read_any_copy(core: ClientCore, codec: EntryCodec, entry_id: int, replicas: Iterable[BookieId]) -> Copy:
+    """The entry from the first of ``replicas`` that gives it, asked in this order, with the body as it is stored.
+
+    Fails with the most telling error of all (R-13).
+    """
+    machine = EntryRead(entry_id, replicas)
+    request = ReadRequest(codec.ledger_id, entry_id)
+    copy: Copy | None = None
+    while machine.outcome is ReadOutcome.WAITING:
+        for bookie_id in machine.to_ask():
+            code, response = await _ask(core, bookie_id, request)
+            code, copy = _decoded(codec, entry_id, code, response)
+            machine.on_reply(bookie_id, code)
+    if copy is None:
+        raise error_for(
+            machine.code,
+            "no replica gave the entry",
+            ledger_id=codec.ledger_id,
+            entry_id=entry_id,
+            bookie_id=machine.code_from,
+        )
+    return copy
+
+
+async def write_copies(
+    core: ClientCore, codec: EntryCodec, entry_id: int, body: bytes, bookies: Sequence[BookieId]
+) -> None:
+    """Store ``body`` at all of ``bookies``, past fences; :class:`~bkclient.errors.ReplicationFailed` unless all take it (AR-9).
+
+    The body is stored as it was read: the writer's own digest protects the copy too, and all copies are the same bytes.
+    """
+    request = AddRequest(
+        codec.ledger_id, entry_id, codec.master_key, body[: codec.overhead], body[codec.overhead :], recovery=True
+    )
+    answers = await asyncio.gather(*[_ask(core, bookie_id, request) for bookie_id in bookies])
+    for bookie_id, (code, _) in zip(bookies, answers, strict=True):
+        if code != Code.OK:
+            cause = error_for(code, ledger_id=codec.ledger_id, entry_id=entry_id, bookie_id=bookie_id)
+            raise ReplicationFailed(
+                "a new bookie did not take its copy", ledger_id=codec.ledger_id, entry_id=entry_id, bookie_id=bookie_id
+            ) from cause
+
+
+def _ask(core: ClientCore, bookie_id: BookieId, request: Request) -> asyncio.Future[tuple[int, Response | None]]:
+    future: asyncio.Future[tuple[int, Response | None]] = asyncio.get_running_loop().create_future()
+
+    def on_reply(_bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+        if not future.done():
+            future.set_result((code, response))
+
+    core.transport.submit(bookie_id, request, on_reply)
+    return future
+
+
+def _decoded(codec: EntryCodec, entry_id: int, code: int, response: Response | None) -> tuple[int, Copy | None]:
+    if code != Code.OK:
+        return code, None
+    assert isinstance(response, ReadResponse), "a read is answered by a read response"
+    body = response.body or b""
+    try:
+        return Code.OK, (codec.decode(body, entry_id), body)
+    except DigestMismatch:
+        return Code.DIGEST_MATCH, None
