@@ -15,6 +15,7 @@ from bkclient.cli.options import (
     AskPassword,
     ConfigFile,
     Custom,
+    DeferredSync,
     Digest,
     Ensemble,
     Json,
@@ -92,6 +93,7 @@ def append(
     ack_quorum: AckQuorum = 2,
     digest: Digest = "crc32c",
     custom: Custom = None,
+    deferred_sync: DeferredSync = False,
     ledger_id: NewLedgerId = None,
     password_file: PasswordFile = None,
     ask_password: AskPassword = False,
@@ -101,6 +103,7 @@ def append(
     as_json: Json = False,
 ) -> None:
     """Create a ledger from standard input."""
+    new_id = ledger if ledger_id is None else ledger_id
     if not create:
         which = "a ledger that exists" if ledger is None else f"ledger {ledger}"
         raise typer.BadParameter(
@@ -119,12 +122,11 @@ def append(
     sink = ByteSink(typer.get_binary_stream("stdout"))
 
     async def work(client: BookKeeper) -> None:
-        writer = await client.create_ledger(
-            **new, ledger_id=ledger if ledger_id is None else ledger_id, password=password
-        )
+        writer = await client.create_ledger(**new, ledger_id=new_id, password=password, deferred_sync=deferred_sync)
         ids = Ids(sink, as_json=as_json) if print_ids else None
         with watched("appending", source.size_bytes, is_bytes=True) as move:
-            await append_from(source, writer, splitter(framing, connection.config.max_frame_size_bytes), ids, move)
+            cut = splitter(framing, connection.config.max_frame_size_bytes)
+            await append_from(source, writer, cut, ids, move, is_deferred=deferred_sync)
         end = writer.metadata
         facts = {
             "ledgerId": end.ledger_id,
@@ -173,7 +175,13 @@ class Ids:
 
 
 async def append_from(
-    source: ByteSource, writer: LedgerWriter, cut: Splitter, ids: Ids | None = None, move: Move = lambda _: None
+    source: ByteSource,
+    writer: LedgerWriter,
+    cut: Splitter,
+    ids: Ids | None = None,
+    move: Move = lambda _: None,
+    *,
+    is_deferred: bool = False,
 ) -> None:
     """Append all of ``source`` to ``writer`` and close its ledger, whatever happens, after the last confirmed entry.
 
@@ -193,7 +201,10 @@ async def append_from(
                 for payload in cut.end():
                     await _append(writer, payload, ids)
             except ArgumentError:
-                await writer.flush()  # what came before the input that cannot be used is as good as any other
+                # What came before the input that cannot be used is as good as any other.
+                await writer.flush()
+                if is_deferred:
+                    await writer.force()
                 raise
             await writer.flush()
             if ids is not None:

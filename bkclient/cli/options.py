@@ -14,6 +14,7 @@ __all__ = [
     "AskPassword",
     "ConfigFile",
     "Custom",
+    "DeferredSync",
     "Digest",
     "Ensemble",
     "Json",
@@ -80,5 +81,11 @@ NewLedgerId = Annotated[
     int | None,
     typer.Option(
         "--ledger-id", min=0, help="The new ledger's id.  [default: a generated one]", metavar="ID", show_default=False
+    ),
+]
+DeferredSync = Annotated[
+    bool,
+    typer.Option(
+        "--deferred-sync", help="Have entries confirmed before they are durable, and make all durable at the end."
     ),
 ]

@@ -15,6 +15,7 @@ import io
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -26,19 +27,21 @@ CHUNK_BYTES: Final = 256 * 1024
 T = TypeVar("T")
 
 _Call = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+_Calls = queue.SimpleQueue[_Call | None]
 
 
 class _Caller:
-    """Does blocking calls in a thread of its own, one at a time."""
+    """Does blocking calls in a thread of its own, one at a time. The thread ends once this is forgotten."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: queue.SimpleQueue[_Call] | None = None
+        self._calls: _Calls | None = None
 
     async def call(self, function: Callable[[], T]) -> T:
         """The outcome of ``function``. A caller that is cancelled leaves the call to itself."""
         if self._calls is None:
             self._calls = queue.SimpleQueue()
+            weakref.finalize(self, self._calls.put, None)
             threading.Thread(target=_work, args=(self._calls,), name=self._name, daemon=True).start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -46,9 +49,9 @@ class _Caller:
         return await future
 
 
-def _work(calls: queue.SimpleQueue[_Call]) -> None:
-    while True:
-        function, future, loop = calls.get()
+def _work(calls: _Calls) -> None:
+    while (call := calls.get()) is not None:
+        function, future, loop = call
         try:
             result, error = function(), None
         except BaseException as raised:  # noqa: BLE001  it belongs to whoever waits

@@ -113,6 +113,13 @@ def test_the_new_ledger_is_as_the_options_say(bk: Invoke, cluster: ThreadedClust
     assert payloads(cluster, 506, b"secret") == [b"x"]
 
 
+def test_with_deferred_sync_everything_is_durable_in_the_end(bk: Invoke, cluster: ThreadedCluster) -> None:
+    appended = bk("ledger", "append", "507", "--create", "--deferred-sync", "--json", stdin=b"one\ntwo\n")
+
+    assert (appended.code, appended.json["lastEntryId"]) == (0, 1)
+    assert payloads(cluster, 507) == [b"one", b"two"]
+
+
 @pytest.mark.parametrize("arguments", [["0"], []])
 def test_a_ledger_that_exists_cannot_be_appended_to_and_the_error_says_why(bk: Invoke, arguments: list[str]) -> None:
     refused = bk("ledger", "append", *arguments, stdin=b"one\n")
@@ -129,12 +136,13 @@ def test_an_id_that_is_taken_is_refused_before_anything_is_read(bk: Invoke, clus
     assert payloads(cluster, ledger_id) == [b"mine"]
 
 
+@pytest.mark.parametrize("sync", [[], ["--deferred-sync"]], ids=["sync", "deferred"])
 @pytest.mark.parametrize("framing", ["--whole", "--length-prefixed"])
 def test_input_that_cannot_be_used_ends_the_ledger_at_what_was_appended(
-    bk: Invoke, cluster: ThreadedCluster, framing: str
+    bk: Invoke, cluster: ThreadedCluster, framing: str, sync: list[str]
 ) -> None:
     refused = bk(
-        *("ledger", "append", "--create", framing, "--json", "-c", "nettyMaxFrameSizeBytes=2000"),
+        *("ledger", "append", "--create", framing, "--json", "-c", "nettyMaxFrameSizeBytes=2000", *sync),
         stdin=b"\0\0\0\3one\0\0\7\xff" + bytes(2047),
     )
 
