@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from bkclient.config import ClientConfig
 from bkclient.errors import ClientClosed
+from bkclient.health import BookieMemory
 from bkclient.metadata.base import Cancel, MetadataStore
 from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.observer import RecoveryObserver
@@ -42,11 +43,14 @@ class ClientCore:
     features: Features
     stats: ClientStats | None
     is_closed: bool = False
+    #: What reads learn about bookies.
+    memory: BookieMemory = field(init=False)
     #: What all writers have in flight together.
     window: ClientWindow = field(init=False)
     _closers: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.memory = BookieMemory(self.config)
         config = self.config
         # Whoever widens the window of a writer means it, so that of the client is never narrower.
         self.window = ClientWindow(

@@ -1,27 +1,24 @@
-"""Entries as a reader gets them, and the reading of one from its replicas."""
+"""Entries as readers get them, one at a time or several at once."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
-from bkclient.errors import Code, DigestMismatch, error_for
-from bkclient.metadata.model import LedgerMetadata
-from bkclient.protocol.quorum import QuorumSizes
-from bkclient.protocol.read import EntryRead, ReadOutcome
-from bkclient.transport.base import BookieTransport
-from bkclient.wire.entry import EntryCodec
-from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response
+from bkclient.errors import BookKeeperError
+from bkclient.wire.entry import DecodedEntry
 
-__all__ = ["Entry", "start_entry_read"]
+__all__ = ["Entries", "Entry", "EntryResult", "LastConfirmedAndEntry"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry as read. ``length`` is the ledger's payload bytes up to and including this entry (API-13).
+    """One entry as read.
 
-    ``last_add_confirmed`` is what the writer knew to be confirmed when it sent the entry (LAC-1).
+    ``length`` is not the entry's: it is the payload bytes of the whole ledger up to and including this entry (API-13). The
+    entry's own is :attr:`size` (H-37). ``last_add_confirmed`` is what the writer knew to be confirmed when it sent the
+    entry (LAC-1).
     """
 
     ledger_id: int
@@ -30,75 +27,75 @@ class Entry:
     length: int
     last_add_confirmed: int
 
-
-def start_entry_read(
-    transport: BookieTransport,
-    codec: EntryCodec,
-    metadata: LedgerMetadata,
-    entry_id: int,
-    on_max_lac: Callable[[int], None],
-) -> asyncio.Future[Entry]:
-    """Read one entry from the ensemble that ``metadata`` says stores it; returns a future, no task is made.
-
-    ``on_max_lac`` is told the LAC that a bookie knows, where its answer carries one (LAC-3). The future fails with the most
-    telling error of the replicas (R-13). Cancelling it asks no further replica.
-    """
-    return _EntryCall(transport, codec, metadata, entry_id, on_max_lac).future
-
-
-class _EntryCall:
-    __slots__ = ("_codec", "_machine", "_on_max_lac", "_request", "_transport", "future")
-
-    def __init__(
-        self,
-        transport: BookieTransport,
-        codec: EntryCodec,
-        metadata: LedgerMetadata,
-        entry_id: int,
-        on_max_lac: Callable[[int], None],
-    ) -> None:
-        ensemble = metadata.ensemble_at(entry_id)
-        write_set = QuorumSizes.of(metadata).write_set(entry_id)
-        self._transport = transport
-        self._codec = codec
-        self._machine = EntryRead(entry_id, (ensemble[position] for position in write_set))
-        self._on_max_lac = on_max_lac
-        self._request = ReadRequest(metadata.ledger_id, entry_id)
-        self.future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-        self._ask()
-
-    def _ask(self) -> None:
-        for bookie_id in self._machine.to_ask():
-            self._transport.submit(bookie_id, self._request, self._on_reply)
-
-    def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-        entry: Entry | None = None
-        if code == Code.OK:
-            assert isinstance(response, ReadResponse), "a read is answered by a read response"
-            try:
-                entry = self._decode(response)
-            except DigestMismatch:
-                code = Code.DIGEST_MATCH
-        outcome = self._machine.on_reply(bookie_id, code)
-        if self.future.done():
-            return
-        if outcome is ReadOutcome.WAITING:
-            self._ask()
-        elif entry is not None:
-            self.future.set_result(entry)
-        else:
-            machine = self._machine
-            self.future.set_exception(
-                error_for(
-                    machine.code,
-                    ledger_id=self._request.ledger_id,
-                    entry_id=machine.entry_id,
-                    bookie_id=machine.code_from,
-                )
-            )
-
-    def _decode(self, response: ReadResponse) -> Entry:
-        decoded = self._codec.decode(response.body or b"", self._machine.entry_id)
-        if response.max_lac is not None:
-            self._on_max_lac(response.max_lac)
+    @staticmethod
+    def of(decoded: DecodedEntry) -> Entry:
+        """The entry that was decoded."""
         return Entry(decoded.ledger_id, decoded.entry_id, decoded.payload, decoded.length, decoded.last_add_confirmed)
+
+    @property
+    def size(self) -> int:
+        """Bytes of this entry's payload."""
+        return len(self.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryResult:
+    """What became of one entry of a range: the entry, or why it could not be read. Exactly one of both is there."""
+
+    entry_id: int
+    entry: Entry | None
+    error: BookKeeperError | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastConfirmedAndEntry:
+    """What a long poll brought: the LAC, and the entry if it is confirmed and was sent along (R-43)."""
+
+    last_add_confirmed: int
+    entry: Entry | None
+
+
+class Entries(Sequence[Entry]):
+    """Consecutive entries in order, at least one; may be iterated over again and again (API-12)."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            raise ValueError("a result has at least one entry")
+        self._entries = tuple(entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
+        """By place in the result, from 0; a slice is a tuple. See :meth:`entry` for entry ids."""
+        return self._entries[index]
+
+    def __repr__(self) -> str:
+        return f"<Entries {self.first_entry_id} to {self.last_entry_id} of ledger {self._entries[0].ledger_id}>"
+
+    @property
+    def first_entry_id(self) -> int:
+        """The id of the first entry."""
+        return self._entries[0].entry_id
+
+    @property
+    def last_entry_id(self) -> int:
+        """The id of the last entry."""
+        return self._entries[-1].entry_id
+
+    def entry(self, entry_id: int) -> Entry:
+        """The entry with this id; ``IndexError`` if it is none of these."""
+        if not self.first_entry_id <= entry_id <= self.last_entry_id:
+            raise IndexError(f"entry {entry_id} is not among {self.first_entry_id} to {self.last_entry_id}")
+        return self._entries[entry_id - self.first_entry_id]

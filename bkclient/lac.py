@@ -1,14 +1,16 @@
-"""Reading the last add confirmed of an open ledger, without fencing."""
+"""Reading the last add confirmed of an open ledger, without fencing: surely, or quickly."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from bkclient.core import ClientCore
-from bkclient.errors import Code, DigestMismatch, error_for
+from bkclient.errors import BookKeeperError, Code, DigestMismatch, error_for
 from bkclient.metadata.model import LedgerMetadata
-from bkclient.protocol.lac import LacOutcome, LacRead
+from bkclient.protocol.lac import LacOutcome, LacProgress, LacRead
 from bkclient.protocol.quorum import QuorumSizes
+from bkclient.stats import READ_LAC, TRY_READ_LAC
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import (
     LAST_ENTRY,
@@ -20,7 +22,15 @@ from bkclient.wire.messages import (
     Response,
 )
 
-__all__ = ["read_last_add_confirmed"]
+__all__ = ["least_lac", "read_last_add_confirmed", "try_read_last_add_confirmed"]
+
+
+def least_lac(metadata: LedgerMetadata) -> int:
+    """What must be confirmed because the metadata says so.
+
+    That is the end of a closed ledger, else all before the last fragment: its writer had it confirmed (W-34, T-72).
+    """
+    return metadata.last_entry_id if metadata.is_closed else metadata.last_fragment.first_entry_id - 1
 
 
 async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec) -> int:
@@ -28,7 +38,54 @@ async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, co
 
     Raises the error of a bookie when no coverage can be reached.
     """
-    read = LacRead(QuorumSizes.of(metadata), metadata.last_fragment.ensemble)
+    request: Request
+    if core.config.wire_protocol_version == 2:
+        request = ReadRequest(metadata.ledger_id, LAST_ENTRY)
+    else:
+        request = ReadLacRequest(metadata.ledger_id)
+    machine = LacRead(QuorumSizes.of(metadata), metadata.last_fragment.ensemble)
+    return max(least_lac(metadata), await _ask(core, codec, machine, request, READ_LAC))
+
+
+async def try_read_last_add_confirmed(
+    core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec, known: int, on_lac: Callable[[int], None]
+) -> int:
+    """A LAC above ``known`` as soon as any bookie tells one, else ``known`` (R-38).
+
+    ``on_lac`` is told what bookies say after that, too. Raises the most telling error of the bookies if all fail.
+    """
+    machine = LacProgress(metadata.last_fragment.ensemble, max(known, least_lac(metadata)))
+    return await _ask(core, codec, machine, ReadRequest(metadata.ledger_id, LAST_ENTRY), TRY_READ_LAC, on_lac)
+
+
+async def _ask(
+    core: ClientCore,
+    codec: EntryCodec,
+    machine: LacRead | LacProgress,
+    request: Request,
+    operation: str,
+    on_lac: Callable[[int], None] | None = None,
+) -> int:
+    stats = core.stats
+    began = 0.0 if stats is None else stats.now()
+    code = int(Code.OK)
+    try:
+        return await _answer(core, codec, machine, request, on_lac)
+    except BookKeeperError as error:
+        code = error.code
+        raise
+    finally:
+        if stats is not None and machine.outcome is not LacOutcome.WAITING:
+            stats.operation(operation, stats.now() - began, code)
+
+
+def _answer(
+    core: ClientCore,
+    codec: EntryCodec,
+    machine: LacRead | LacProgress,
+    request: Request,
+    on_lac: Callable[[int], None] | None,
+) -> asyncio.Future[int]:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def on_reply(bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
@@ -38,32 +95,30 @@ async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, co
                 found = _lac_in(response, codec)
             except DigestMismatch:
                 code = Code.DIGEST_MATCH  # R-36: a bad answer is no answer
-        outcome = read.on_reply(bookie_id, code, found)
+        if code not in (Code.OK, Code.CLIENT_CLOSED):
+            core.watcher.on_request_failed(bookie_id, code)
+        if on_lac is not None:
+            on_lac(found)
+        outcome = machine.on_reply(bookie_id, code, found)
         if future.done():
             return
         if outcome is LacOutcome.COVERED:
-            future.set_result(read.last_add_confirmed)
+            future.set_result(machine.last_add_confirmed)
         elif outcome is LacOutcome.FAILED:
-            future.set_exception(
-                error_for(
-                    read.failure_code, "too few bookies told the last add confirmed", ledger_id=metadata.ledger_id
-                )
-            )
+            why = "too few bookies told the last add confirmed"
+            error = error_for(machine.failure_code, why, ledger_id=codec.ledger_id, bookie_id=machine.failed_by)
+            future.set_exception(error)
 
-    request: Request
-    if core.config.wire_protocol_version == 2:
-        request = ReadRequest(metadata.ledger_id, LAST_ENTRY)
-    else:
-        request = ReadLacRequest(metadata.ledger_id)
-    for bookie_id in read.bookies:
+    for bookie_id in machine.bookies:
         core.transport.submit(bookie_id, request, on_reply)
-    return await future
+    return future
 
 
 def _lac_in(response: Response | None, codec: EntryCodec) -> int:
-    """The greatest LAC in an answer; an explicit one and the last entry's header may both be there."""
+    """The greatest LAC in an answer; an explicit one, the last entry's header, and what a bookie knows may all be there."""
     if isinstance(response, ReadResponse):
-        return codec.decode(response.body or b"", None).last_add_confirmed
+        found = codec.decode(response.body or b"", None).last_add_confirmed
+        return found if response.max_lac is None else max(found, response.max_lac)
     assert isinstance(response, ReadLacResponse), "a LAC read is answered by a LAC read response"
     found = -1
     if response.last_entry_body is not None:

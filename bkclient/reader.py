@@ -1,171 +1,245 @@
-"""Reading a ledger."""
+"""Reading a ledger, closed or still being written."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from bkclient.core import ClientCore, entry_codec_for
-from bkclient.entry import Entry, start_entry_read
-from bkclient.errors import ArgumentError, ClientClosed, NoSuchEntry, ReadFailed
-from bkclient.lac import read_last_add_confirmed
+from bkclient.entry import Entry
+from bkclient.entry_reads import EntryReads
+from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, IllegalOperation, NoSuchEntry, NoSuchLedger
+from bkclient.lac import least_lac
 from bkclient.metadata.base import Cancel
 from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.polls import Poll
+from bkclient.reads import LedgerReads
+from bkclient.stats import LAC_UPDATE_HITS, LAC_UPDATE_MISSES
+from bkclient.tail import LedgerTail
+from bkclient.throttle import Throttle
 
 __all__ = ["LedgerReader"]
 
+_LONGEST_PATIENCE_S: Final = 86_400.0
 
-class LedgerReader:
+
+class _Knowledge:
+    """What a reader knows of its ledger; a :class:`~bkclient.entry_reads.LedgerView`."""
+
+    def __init__(self, core: ClientCore, value: Versioned, last_add_confirmed: int) -> None:
+        self._stats = core.stats
+        self.value = value
+        self.last_add_confirmed = max(last_add_confirmed, least_lac(value.metadata))
+        self.length = value.metadata.length
+        self.is_deleted = False
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as known now."""
+        return self.value.metadata
+
+    def on_metadata(self, value: Versioned) -> bool:
+        """The store has another value; False if it is not newer."""
+        if value.version <= self.value.version:
+            return False
+        self.value = value
+        metadata = value.metadata
+        if metadata.is_closed:
+            self.last_add_confirmed = metadata.last_entry_id
+            self.length = metadata.length
+        else:
+            self.last_add_confirmed = max(self.last_add_confirmed, least_lac(metadata))
+        return True
+
+    def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
+        """The length up to a confirmed entry is one of the ledger (H-18); on a closed ledger nothing is news."""
+        if self.value.metadata.is_closed:
+            return
+        self.on_last_add_confirmed(last_add_confirmed)
+        if entry_id <= self.last_add_confirmed and length > self.length:
+            self.length = length
+
+    def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
+        """LAC-4: it never goes back; and on a closed ledger the end is the end, whatever a bookie stores beyond it."""
+        if self.value.metadata.is_closed:
+            return
+        is_news = last_add_confirmed > self.last_add_confirmed
+        if is_news:
+            self.last_add_confirmed = last_add_confirmed
+        if self._stats is not None and last_add_confirmed >= 0:
+            self._stats.event(LAC_UPDATE_HITS if is_news else LAC_UPDATE_MISSES)
+
+
+class LedgerReader(LedgerReads):
     """Reads a ledger, from :meth:`bkclient.BookKeeper.open_ledger`.
 
     Entries up to :attr:`last_add_confirmed` can be read; they are acknowledged and stay. On a closed ledger that is its
     last entry. On an open one it advances with :meth:`read_last_add_confirmed`, with what bookies tell in passing
-    (LAC-3), and when the ledger is closed. ``async for entry in reader`` yields everything up to it.
+    (LAC-3), and when the ledger is closed. ``async for entry in reader`` yields everything up to it, ``async for entry in
+    reader.tail()`` goes on with what is written later.
+
+    The reader of an open ledger follows its metadata, so it learns of new ensembles and of the close from the metadata
+    store, whatever bookies answer (NR-7, NR-10); of a closed one if it was opened with ``keep_metadata_updated`` (NR-9).
     """
 
     def __init__(self, core: ClientCore, metadata: Versioned, last_add_confirmed: int) -> None:
-        self._core = core
-        self._value = metadata
-        self._codec = entry_codec_for(metadata.metadata)
-        self._last_add_confirmed = last_add_confirmed
-        self._length = metadata.metadata.length
+        self._known = _Knowledge(core, metadata, last_add_confirmed)
+        super().__init__(core, self._known, entry_codec_for(metadata.metadata), Throttle.of(core.config))
         self._stop_watching: Cancel | None = None
-
-    @property
-    def ledger_id(self) -> int:
-        """The ledger's id."""
-        return self._value.metadata.ledger_id
+        self._stop_waiting: Cancel | None = None
+        self._changed: asyncio.Future[None] | None = None
+        self._end_waiters: dict[asyncio.Future[None], None] = {}
 
     @property
     def metadata(self) -> LedgerMetadata:
         """The ledger's metadata as this reader knows it."""
-        return self._value.metadata
+        return self._known.value.metadata
 
     @property
     def metadata_version(self) -> int:
         """The version of :attr:`metadata` in the store."""
-        return self._value.version
+        return self._known.value.version
 
     @property
     def is_closed(self) -> bool:
         """Whether the end of the ledger is final."""
-        return self._value.metadata.is_closed
+        return self._known.value.metadata.is_closed
 
     @property
-    def last_add_confirmed(self) -> int:
-        """The highest entry id this reader may read; -1 for none. Never decreases."""
-        return self._last_add_confirmed
+    def is_deleted(self) -> bool:
+        """Whether this reader, while it followed the ledger, saw it deleted. Bookies drop its entries some time later."""
+        return self._known.is_deleted
+
+    @property
+    def is_following(self) -> bool:
+        """Whether this reader learns what becomes of the ledger."""
+        return self._stop_watching is not None
 
     @property
     def length(self) -> int:
-        """Payload bytes of the closed ledger; 0 while it is open (NR-5)."""
-        return self._length
+        """Payload bytes of a closed ledger; of an open one those up to the last confirmed entry read here (H-18)."""
+        return self._known.length
+
+    @property
+    def room(self) -> EntryReads:
+        """Where entries are read; for the other modules of this package."""
+        return self._room
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    async def read(self, entry_id: int) -> Entry:
-        """One entry.
-
-        Raises :class:`~bkclient.errors.ReadFailed` for an id above :attr:`last_add_confirmed` (R-19),
-        :class:`~bkclient.errors.NoSuchEntry` when every replica denies it, else the most telling error of its replicas (R-13).
-        """
-        self._check_range(entry_id, entry_id)
-        return await self._start_read(entry_id)
-
-    def read_range(self, first: int, last: int) -> AsyncIterator[Entry]:
-        """The entries ``first`` to ``last``, both inclusive, in order, read ahead as far as the configuration allows.
-
-        Raises as :meth:`read`, at the first entry that cannot be read; arguments are checked before anything is sent.
-        """
-        self._check_range(first, last)
-        return self._iterate(first, last)
-
     def __aiter__(self) -> AsyncIterator[Entry]:
-        if self._last_add_confirmed < 0:
+        if self.last_add_confirmed < 0:
             return _nothing()
-        return self._iterate(0, self._last_add_confirmed)
+        return self._iterate(0, self.last_add_confirmed, parallel=False)
 
     async def read_last_entry(self) -> Entry:
         """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` on an empty ledger (R-22)."""
         if not self.is_closed:
             await self.read_last_add_confirmed()
-        if self._last_add_confirmed < 0:
+        if self.last_add_confirmed < 0:
             raise NoSuchEntry("the ledger has no confirmed entry", ledger_id=self.ledger_id)
-        return await self.read(self._last_add_confirmed)
+        return await self.read(self.last_add_confirmed)
 
-    async def read_last_add_confirmed(self) -> int:
-        """Ask the ensemble how far the ledger is confirmed and advance to it (R-34); a closed ledger answers locally.
+    def tail(self, first_entry_id: int = 0, *, patience_s: float = 60.0) -> LedgerTail:
+        """The entries from ``first_entry_id`` on, each once and in order, as they are confirmed, until the ledger is closed.
 
-        Returns :attr:`last_add_confirmed`. Raises :class:`~bkclient.errors.RequestTimeout` and other errors of the bookies when
-        too few of them answer.
+        Bookies that fail and ensembles that change are lived through; :meth:`~bkclient.tail.LedgerTail.__anext__` raises
+        the error of the bookies once nothing but failures came for ``patience_s`` seconds, and at once what repeating does
+        not help against. After the ledger was deleted it raises :class:`~bkclient.errors.NoSuchLedger` where it would have
+        to wait.
         """
-        self._check_open()
-        if not self.is_closed:
-            self._on_max_lac(await read_last_add_confirmed(self._core, self.metadata, self._codec))
-        return self._last_add_confirmed
+        self._check_range(first_entry_id, first_entry_id, is_confirmed=False)
+        if isinstance(patience_s, bool) or not isinstance(patience_s, int | float):
+            raise ArgumentError(f"patience_s is a number of seconds, not {patience_s!r}")
+        if not 0 <= patience_s <= _LONGEST_PATIENCE_S:
+            raise ArgumentError(f"patience_s is between 0 and {_LONGEST_PATIENCE_S} seconds, {patience_s!r} is not")
+        return LedgerTail(self, first_entry_id, patience_s)
 
-    async def _iterate(self, first: int, last: int) -> AsyncIterator[Entry]:
-        window: deque[asyncio.Future[Entry]] = deque()
-        next_id = first
-        try:
-            while next_id <= last or window:
-                while next_id <= last and len(window) < self._core.config.read_ahead_entries:
-                    window.append(self._start_read(next_id))
-                    next_id += 1
-                yield await window.popleft()
-        finally:
-            for future in window:
-                future.cancel()
+    def start_poll(self, entry_id: int, timeout_s: float, *, parallel: bool) -> Poll:
+        """For :class:`~bkclient.tail.LedgerTail`."""
+        return self._start_poll(entry_id, timeout_s, parallel=parallel)
 
-    def _start_read(self, entry_id: int) -> asyncio.Future[Entry]:
-        self._check_open()
-        return start_entry_read(self._core.transport, self._codec, self.metadata, entry_id, self._on_max_lac)
-
-    def _check_range(self, first: int, last: int) -> None:
-        for value in (first, last):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise ArgumentError(f"an entry id is an int, not {type(value).__name__}", ledger_id=self.ledger_id)
-        if first < 0 or first > last:
-            raise ArgumentError(f"entries {first} to {last} are no range", ledger_id=self.ledger_id)
-        if last > self._last_add_confirmed:
-            raise ReadFailed(
-                f"the last add confirmed known here is {self._last_add_confirmed}",
-                ledger_id=self.ledger_id,
-                entry_id=last,
-            )
-
-    def _check_open(self) -> None:
-        if self._core.is_closed:
-            raise ClientClosed(ledger_id=self.ledger_id)
-
-    def _on_max_lac(self, last_add_confirmed: int) -> None:
-        """LAC-4: it never goes back; and on a closed ledger the end is the end, whatever a bookie stores beyond it."""
-        if not self.is_closed:
-            self._last_add_confirmed = max(self._last_add_confirmed, last_add_confirmed)
+    def end_poll(self, poll: Poll) -> None:
+        """For :class:`~bkclient.tail.LedgerTail`."""
+        self._end_poll(poll)
 
     # Following the metadata --------------------------------------------------------------------------------------
 
     def follow_metadata(self) -> None:
-        """Follow ensemble changes and the closing of an open ledger (NR-7). Called once, by the client."""
+        """Follow ensemble changes and the closing of the ledger (NR-7). Called once, by the client."""
         assert self._stop_watching is None, "one watch per reader"
         self._stop_watching = self._core.metadata.watch_ledger(self.ledger_id, self._on_metadata)
+        self._stop_waiting = self._core.at_close(self._on_client_closed)
 
     def _on_metadata(self, value: Versioned | None) -> None:
-        if value is None or value.version <= self._value.version:
+        if value is None:
+            # NR-7: what was confirmed can still be read for a while; bookies will tell.
+            self._known.is_deleted = True
+            self._end_waits(NoSuchLedger("it was deleted", ledger_id=self.ledger_id))
+        elif self._known.on_metadata(value):
+            self.metadata_changed()
+            if self.is_closed:
+                self._end_waits(None)
+        self._wake()
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done at the next change of the metadata, and when the reader is closed; not to be cancelled: others may wait."""
+        if self._changed is None or self._changed.done():
+            self._changed = self._room.loop.create_future()
+        return self._changed
+
+    async def closed(self) -> None:
+        """Wait until the ledger is closed: its end is final, and :attr:`last_add_confirmed` tells it.
+
+        Returns at once if it is. Raises :class:`~bkclient.errors.NoSuchLedger` when the ledger is deleted instead,
+        :class:`~bkclient.errors.ClientClosed` when the client is closed, and :class:`~bkclient.errors.IllegalOperation`
+        when this reader is, or never followed its ledger.
+        """
+        if self.is_closed:
             return
-        self._value = value
-        if value.metadata.is_closed:
-            self._last_add_confirmed = value.metadata.last_entry_id
-            self._length = value.metadata.length
+        self._room.check_open()
+        if self.is_deleted:
+            raise NoSuchLedger("it was deleted", ledger_id=self.ledger_id)
+        if not self.is_following:
+            raise self._not_following()
+        waiter: asyncio.Future[None] = self._room.loop.create_future()
+        self._end_waiters[waiter] = None
+        try:
+            await waiter
+        finally:
+            self._end_waiters.pop(waiter, None)
+
+    def _end_waits(self, error: BookKeeperError | None) -> None:
+        for waiter in self._end_waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    def _not_following(self) -> IllegalOperation:
+        return IllegalOperation("this reader does not follow its ledger", ledger_id=self.ledger_id)
+
+    def _on_client_closed(self) -> None:
+        self._end_waits(ClientClosed(ledger_id=self.ledger_id))
+        self._room.stop()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
 
     async def close(self) -> None:
-        """Stop following the metadata. The ledger itself is not touched. Idempotent."""
-        if self._stop_watching is not None:
-            self._stop_watching()
-            self._stop_watching = None
+        """Stop following the metadata. The ledger itself is not touched, and can be read as before. Idempotent."""
+        for cancel in (self._stop_watching, self._stop_waiting):
+            if cancel is not None:
+                cancel()
+        self._stop_watching = self._stop_waiting = None
+        self._end_waits(self._not_following())
+        self._wake()
 
     async def __aenter__(self) -> Self:
         return self

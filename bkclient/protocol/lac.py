@@ -4,6 +4,9 @@ The question goes to all E bookies at once and is answered as soon as the bookie
 every ack quorum has a member that was heard, so the greatest LAC among the answers is at least as high as the LAC any
 acknowledged entry carried. With fencing, coverage also means that no ack quorum is left that would still accept an
 entry from the old writer.
+
+Who only wants to know whether there is anything new asks without waiting for coverage (:class:`LacProgress`): the first sign of
+progress is the answer, and it is a hint, not a bound.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from enum import Enum
 from bkclient.errors import Code
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
+from bkclient.protocol.read import outranks
 
-__all__ = ["LacOutcome", "LacRead"]
+__all__ = ["LacOutcome", "LacProgress", "LacRead"]
 
 
 class LacOutcome(Enum):
@@ -74,4 +78,48 @@ class LacRead:
             self.outcome = LacOutcome.COVERED
         elif self._coverage.is_exhausted:
             self.outcome = LacOutcome.FAILED
+        return self.outcome
+
+
+class LacProgress:
+    """Asks an ensemble for a LAC above the one known (R-38). Feed it every answer; it ends at most once.
+
+    It ends as COVERED, which here means answered, with the first LAC above ``known``; or when all have answered and any of
+    them was good or an explicit negative. ``last_add_confirmed`` is the greatest LAC heard, never below ``known``.
+    """
+
+    __slots__ = ("_answered", "_ensemble", "_has_answer", "failed_by", "failure_code", "last_add_confirmed", "outcome")
+
+    def __init__(self, ensemble: Ensemble, known: int) -> None:
+        self.outcome = LacOutcome.WAITING
+        self.last_add_confirmed = known
+        self.failure_code: int = Code.OK
+        self.failed_by: BookieId | None = None
+        self._ensemble = tuple(dict.fromkeys(ensemble))
+        self._answered: dict[BookieId, None] = {}
+        self._has_answer = False
+
+    @property
+    def bookies(self) -> Collection[BookieId]:
+        """Whom to ask: the whole ensemble."""
+        return self._ensemble
+
+    def on_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1) -> LacOutcome:
+        """Note one answer; a corrupt one is ``DIGEST_MATCH``. UNAUTHORIZED and CLIENT_CLOSED fail at once."""
+        if self.outcome is not LacOutcome.WAITING or bookie_id in self._answered:
+            return self.outcome
+        self._answered[bookie_id] = None
+        if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+            self.failure_code, self.failed_by = code, bookie_id
+            self.outcome = LacOutcome.FAILED
+            return self.outcome
+        self._has_answer |= code == Code.OK or code in EXPLICIT_NEGATIVES
+        if code == Code.OK and last_add_confirmed > self.last_add_confirmed:
+            self.last_add_confirmed = last_add_confirmed
+            self.outcome = LacOutcome.COVERED
+            return self.outcome
+        if code != Code.OK and outranks(code, self.failure_code):
+            self.failure_code, self.failed_by = code, bookie_id
+        if len(self._answered) == len(self._ensemble):
+            self.outcome = LacOutcome.COVERED if self._has_answer else LacOutcome.FAILED
         return self.outcome

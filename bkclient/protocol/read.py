@@ -1,7 +1,9 @@
 """Reading one entry from its write set.
 
 An ordinary read asks one replica after the other (R-7): the first good answer wins, and "no such entry" is reported only
-if every replica said so, because a single one proves nothing (R-14).
+if every replica said so, because a single one proves nothing (R-14). When an answer is late, the next replica is asked
+although the last one has not answered (R-11): this machine decides whether, a :class:`Speculation` when, and whoever owns
+both has the clock.
 
 A recovery read decides more: whether the ledger goes on with this entry or ends before it. It asks all replicas at
 once, so that one silent bookie costs nothing. One good answer makes the entry recoverable (REC-19); explicit negatives
@@ -11,14 +13,15 @@ fails rather than guess (REC-20).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from enum import Enum
 
 from bkclient.errors import Code
 from bkclient.metadata.model import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 
-__all__ = ["EntryRead", "ReadOutcome"]
+__all__ = ["EntryRead", "ReadOutcome", "Speculation", "outranks"]
 
 
 class ReadOutcome(Enum):
@@ -31,8 +34,30 @@ class ReadOutcome(Enum):
     FAILED = "failed"
 
 
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """After how many seconds without an answer another replica is asked, and how that grows; 0 for never (R-11)."""
+
+    first_s: float
+    max_s: float
+    backoff: float
+
+    def after(self, delay_s: float) -> float:
+        """The delay that follows ``delay_s``."""
+        return min(self.max_s, delay_s * self.backoff)
+
+
+def outranks(code: int, current: int) -> bool:
+    """Whether ``code`` is to be reported instead of ``current`` (R-13); both are errors, or ``current`` is OK for none yet."""
+    return (
+        current == Code.OK
+        or current in EXPLICIT_NEGATIVES
+        or (current == Code.BOOKIE_NOT_AVAILABLE and code not in EXPLICIT_NEGATIVES)
+    )
+
+
 class EntryRead:
-    """One read of one entry. Ask :meth:`to_ask` after construction and after every answer.
+    """One read of one entry. Ask :meth:`to_ask` after construction, after every answer, and when :meth:`on_late` says so.
 
     ``code`` is the result to report once ``outcome`` is not WAITING (R-13): any specific error outranks
     BOOKIE_NOT_AVAILABLE, which outranks explicit negatives. ``code_from`` is the replica that gave it. CLIENT_CLOSED ends
@@ -46,6 +71,7 @@ class EntryRead:
         "_is_parallel",
         "_negatives_to_deny",
         "_replicas",
+        "_width",
         "code",
         "code_from",
         "entry_id",
@@ -70,6 +96,8 @@ class EntryRead:
         self._negatives_to_deny = min(negatives_to_deny or len(self._replicas), len(self._replicas))
         self._is_parallel = parallel
         self._asked = 0
+        #: How many replicas may be asked at a time: one, and one more for each time that an answer was late.
+        self._width = 1
         self._answered = 0
         self._denied = 0
 
@@ -80,9 +108,39 @@ class EntryRead:
         first = self._asked
         if self._is_parallel:
             self._asked = len(self._replicas)
-        elif first == self._answered.bit_count() and first < len(self._replicas):
-            self._asked = first + 1  # R-7: one at a time, the next after an error
+        elif first < self._width and first < len(self._replicas):
+            self._asked = first + 1
         return self._replicas[first : self._asked]
+
+    def on_late(self, answering: Container[BookieId] = ()) -> bool:
+        """An answer is late: whether to ask another replica, which :meth:`to_ask` then names.
+
+        Not if one of those asked is among ``answering``, those who answer other requests: it is busy, and asking more makes
+        it busier (R-11). Not after the end, nor when all have been asked (R-12). Once refused, do not ask again.
+        """
+        if self.outcome is not ReadOutcome.WAITING or self._asked >= len(self._replicas):
+            return False
+        if any(bookie_id in answering for bookie_id in self._replicas[: self._asked]):
+            return False
+        self._width = self._asked + 1
+        return True
+
+    @property
+    def tried(self) -> int:
+        """How many replicas were asked."""
+        return self._asked
+
+    @property
+    def overtaken(self) -> tuple[BookieId, ...]:
+        """Those who were asked before the last one and neither have the entry nor denied it: they are slow (RO-6).
+
+        A bookie that denies an entry promptly lacks it, which is no reason to ask it later for others.
+        """
+        return tuple(
+            bookie_id
+            for i, bookie_id in enumerate(self._replicas[: max(0, self._asked - 1)])
+            if bookie_id != self.code_from and not self._denied >> i & 1
+        )
 
     @property
     def deniers(self) -> tuple[BookieId, ...]:
@@ -109,15 +167,13 @@ class EntryRead:
                 self.code, self.code_from = code, bookie_id
                 self.outcome = ReadOutcome.ABSENT
                 return self.outcome
-        if self._answered.bit_count() == len(self._replicas):
+        answered = self._answered.bit_count()
+        if answered == len(self._replicas):
             self.outcome = ReadOutcome.FAILED
+        elif answered == self._asked:
+            self._width = self._asked + 1  # R-7: the next after an error, unless an answer is outstanding
         return self.outcome
 
     def _note_error(self, code: int, bookie_id: BookieId) -> None:
-        current = self.code
-        if (
-            current == Code.OK
-            or current in EXPLICIT_NEGATIVES
-            or (current == Code.BOOKIE_NOT_AVAILABLE and code not in EXPLICIT_NEGATIVES)
-        ):
+        if outranks(code, self.code):
             self.code, self.code_from = code, bookie_id

@@ -1,0 +1,74 @@
+"""Following a ledger from some entry on until it is closed and read to its end: what to do next, and how long to try.
+
+Entries up to the LAC are there to be read. Above it there is nothing to read before the LAC moves, so the reader waits at
+the bookies; and when the ledger is closed, its last entry is the end. Failures are met with growing pauses, because they
+come from bookies that are down or from an ensemble that is out of date, and both change; a failure that lasts is reported.
+That nothing is written is no failure, however long it lasts.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+__all__ = ["TailRead", "TailStep"]
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
+_FIRST_IDLE_S: Final = 0.02
+_LONGEST_IDLE_S: Final = 1.0
+
+
+class TailStep(Enum):
+    """What a follower does next."""
+
+    READ = "read"
+    WAIT = "wait"
+    END = "end"
+
+
+class TailRead:
+    """One reader that follows from ``first_entry_id`` on and gives up after ``patience_s`` seconds of nothing but failures.
+
+    ``next_entry_id`` is the entry to deliver next. ``now`` is any clock in seconds.
+    """
+
+    __slots__ = ("_failing_since", "_idle_s", "_patience_s", "_pause_s", "next_entry_id")
+
+    def __init__(self, first_entry_id: int, patience_s: float) -> None:
+        self.next_entry_id = first_entry_id
+        self._patience_s = patience_s
+        self._failing_since: float | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self._idle_s = _FIRST_IDLE_S
+
+    def step(self, last_add_confirmed: int, *, is_closed: bool) -> TailStep:
+        """What to do, given what is known of the ledger."""
+        if self.next_entry_id <= last_add_confirmed:
+            return TailStep.READ
+        return TailStep.END if is_closed else TailStep.WAIT
+
+    def on_entry(self) -> None:
+        """The next entry was delivered."""
+        self.next_entry_id += 1
+        self.on_answer()
+        self._idle_s = _FIRST_IDLE_S
+
+    def on_answer(self) -> None:
+        """Bookies answered, with news or without: whatever failed before is over."""
+        self._failing_since = None
+        self._pause_s = _FIRST_PAUSE_S
+
+    def on_failed(self, now: float) -> float | None:
+        """Reading or waiting failed: the seconds to pause before the next attempt; None to give up."""
+        if self._failing_since is None:
+            self._failing_since = now
+        elif now - self._failing_since >= self._patience_s:
+            return None
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return pause_s
+
+    def on_nothing(self) -> float:
+        """There was nothing to wait at: the seconds to pause before looking again."""
+        idle_s, self._idle_s = self._idle_s, min(2 * self._idle_s, _LONGEST_IDLE_S)
+        return idle_s
