@@ -23,7 +23,7 @@ __all__ = ["ClientWindow", "WriterWindow"]
 class _Line:
     """A window and those who wait for room in it."""
 
-    __slots__ = ("_resume_bytes", "_resume_entries", "bytes", "entries", "max_bytes", "max_entries", "waiters")
+    __slots__ = ("_resume_bytes", "_resume_entries", "bytes", "entries", "max_bytes", "max_entries", "waiters", "woken")
 
     def __init__(self, max_entries: int, max_bytes: int) -> None:
         #: What is in flight now.
@@ -33,6 +33,8 @@ class _Line:
         self.max_bytes: Final = max_bytes
         #: Those who wait, the first in line first; a dict, so that who gives up leaves at no cost.
         self.waiters: dict[asyncio.Future[None], None] = {}
+        #: How many have left the line and have not run since.
+        self.woken = 0
         self._resume_entries: Final = max_entries * 3 // 4
         self._resume_bytes: Final = max_bytes * 3 // 4
 
@@ -51,6 +53,7 @@ class _Line:
         while self.waiters and self.has_room:
             waiter = next(iter(self.waiters))
             del self.waiters[waiter]
+            self.woken += 1
             if not waiter.done():
                 waiter.set_result(None)
                 return
@@ -123,19 +126,33 @@ class WriterWindow(_Line):
 
     async def wait(self) -> None:
         """Return once there is room, or :meth:`release` was called. Nothing is taken."""
-        while not self.is_open:
-            await self.wait_in_line(self._loop.create_future())
+        is_from_own_line = False
+        while not self._is_released:
+            if not self.has_room:
+                await self._wait_in(self, self._loop.create_future())
+                is_from_own_line = True
+            elif not self.shared.has_room or (is_from_own_line and (self.shared.waiters or self.shared.woken)):
+                # Also behind others who wait for the client's window, or this writer would go round on what it frees itself.
+                await self._wait_in(self.shared, self._loop.create_future())
+                is_from_own_line = False
+            else:
+                return
 
     async def wait_in_line(self, waiter: asyncio.Future[None]) -> None:
         """Return when a place may be free, or somebody else completed ``waiter``; look again then."""
-        line: _Line = self.shared if self.has_room else self
+        await self._wait_in(self.shared if self.has_room else self, waiter)
+
+    async def _wait_in(self, line: _Line, waiter: asyncio.Future[None]) -> None:
         line.waiters[waiter] = None
         self._own[waiter] = None
         try:
             await waiter
         finally:
             del self._own[waiter]
-            line.waiters.pop(waiter, None)
+            if waiter in line.waiters:
+                del line.waiters[waiter]  # gave up, or somebody else completed it
+            else:
+                line.woken -= 1
             if not waiter.cancelled():
                 # The turn goes on once this waiter has had its chance, whether it appends, fails or was cancelled.
                 self._loop.call_soon(line.wake_next)
@@ -144,7 +161,5 @@ class WriterWindow(_Line):
         """The writer takes no more: let all who wait go on, to be refused. Idempotent."""
         self._is_released = True
         for waiter in self._own:
-            self.waiters.pop(waiter, None)
-            self.shared.waiters.pop(waiter, None)
             if not waiter.done():
                 waiter.set_result(None)

@@ -1,0 +1,206 @@
+"""Writers that are held back by a rate, or by connections that take no more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from bkclient.config import ClientConfig
+from bkclient.errors import LedgerClosed, NotEnoughBookies, TooManyRequests
+from bkclient.wire.messages import AddRequest
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+
+TEN_A_SECOND = ClientConfig(throttle_per_s=10)
+WAIT_A_SECOND = ClientConfig(backpressure_wait_s=1.0)
+FAIL_FAST = ClientConfig(backpressure_wait_s=0.0)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def adds_to(where: Town, bookie_id: str) -> int:
+    return sum(to == bookie_id and isinstance(request, AddRequest) for to, request in where.sent)
+
+
+# The rate -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("W-4")
+@in_virtual_time
+async def test_appends_keep_to_the_rate_after_a_burst_of_one_second() -> None:
+    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+        began = now()
+        for _ in range(30):
+            await writer.append(b"x")
+
+        assert 1.9 <= now() - began <= 2.1
+
+
+@in_virtual_time
+async def test_many_producers_share_the_rate_and_reads_of_the_handle_count_too() -> None:
+    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+        began = now()
+        await asyncio.gather(*(writer.append(b"%d" % number) for number in range(20)))
+        assert 0.9 <= now() - began <= 1.1
+        for entry_id in range(10):
+            await writer.read(entry_id)
+        assert 1.9 <= now() - began <= 2.1
+        assert len([entry async for entry in writer.read_range(0, 9)]) == 10
+        assert 2.8 <= now() - began <= 3.2
+
+
+@in_virtual_time
+async def test_without_a_permit_append_nowait_refuses_and_after_waiting_for_one_it_does_not() -> None:
+    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+        for _ in range(10):
+            writer.append_nowait(b"x")
+        with pytest.raises(TooManyRequests, match="the rate of 10 requests per second"):
+            writer.append_nowait(b"x")
+        assert writer._shell.window.entries == writer.in_flight_entries
+
+        await writer.wait_for_room()
+        writer.append_nowait(b"x")
+        await writer.flush()
+
+
+@in_virtual_time
+async def test_who_waits_for_a_permit_learns_that_the_writer_has_ended() -> None:
+    async with town(config=ClientConfig(throttle_per_s=0.001)) as where:
+        writer = await writer_of(where)
+        waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
+        await turns()
+        began = now()
+        await writer.close()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert now() - began < 1
+        assert LedgerClosed in {type(result) for result in results}
+
+
+# Connections --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("W-7")
+@pytest.mark.behaviour("T-184")
+@pytest.mark.behaviour("T-188")
+@in_virtual_time
+async def test_a_writer_waits_while_a_connection_takes_no_more() -> None:
+    async with town(config=WAIT_A_SECOND) as where, await writer_of(where) as writer:
+        await writer.append(b"0")
+        where.transport.unwritable.add("b")
+        began = now()
+        waiting = asyncio.create_task(writer.append(b"1"))
+        await anyio.sleep(0.5)
+        assert writer.last_add_pushed == 0
+        with pytest.raises(TooManyRequests, match="takes no more at present"):
+            writer.append_nowait(b"does not wait")
+
+        where.transport.unwritable.clear()
+        assert await waiting == 1
+        assert 0.5 <= now() - began < 0.51
+
+
+@pytest.mark.rule("W-7")
+@pytest.mark.behaviour("T-188")
+@in_virtual_time
+async def test_waiting_for_a_connection_ends_and_the_entry_goes_without_it() -> None:
+    config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+    async with town(config=config) as where, await writer_of(where) as writer:
+        where.transport.unwritable.add("b")
+        began = now()
+        assert await writer.append(b"0") == 0
+
+        assert 1.0 <= now() - began < 1.1
+        assert (adds_to(where, "a"), adds_to(where, "b"), adds_to(where, "c")) == (1, 0, 1)
+        where.transport.unwritable.clear()
+
+
+@pytest.mark.rule("W-7")
+@pytest.mark.behaviour("T-185")
+async def test_failing_fast_replaces_the_bookie_or_ends_the_writer() -> None:
+    async with town("abcd", config=FAIL_FAST) as where, await writer_of(where, (3, 3, 3)) as writer:
+        stuck = writer.metadata.last_fragment.ensemble[1]
+        where.transport.unwritable.add(stuck)
+        assert await writer.append(b"0") == 0
+        assert adds_to(where, stuck) == 0
+        assert stuck not in writer.metadata.last_fragment.ensemble
+        where.transport.unwritable.clear()
+
+    async with town(config=FAIL_FAST) as where:
+        writer = await writer_of(where, (3, 3, 3))
+        where.transport.unwritable.add("c")
+        with pytest.raises(NotEnoughBookies):
+            await writer.append(b"0")
+
+
+@pytest.mark.behaviour("T-186")
+async def test_without_the_setting_connections_are_not_asked() -> None:
+    async with town() as where, await writer_of(where) as writer:
+        where.transport.unwritable.update("abc")
+        for _ in range(100):
+            await writer.wait_for_room()
+            writer.append_nowait(b"x")
+        await writer.flush()
+
+        assert adds_to(where, "a") == 100
+
+
+@pytest.mark.rule("W-7")
+@pytest.mark.behaviour("T-187")
+@in_virtual_time
+async def test_only_the_write_set_of_the_entry_matters() -> None:
+    async with town("abcd", config=WAIT_A_SECOND) as where, await writer_of(where, (4, 2, 2)) as writer:
+        where.transport.unwritable.add(writer.metadata.last_fragment.ensemble[2])
+        began = now()
+        assert await writer.append(b"0") == 0  # positions 0 and 1
+        assert now() == began
+
+        waiting = asyncio.create_task(writer.append(b"1"))  # positions 1 and 2
+        await anyio.sleep(0.2)
+        assert not waiting.done()
+        where.transport.unwritable.clear()
+        assert await waiting == 1
+
+
+@in_virtual_time
+async def test_an_advanced_writer_asks_for_the_bookies_of_the_id_given() -> None:
+    async with town("abcd", config=WAIT_A_SECOND) as where, await advanced_writer_of(where, (4, 2, 2)) as writer:
+        where.transport.unwritable.add(writer.metadata.last_fragment.ensemble[0])
+        began = now()
+        first = asyncio.create_task(writer.append(0, b"x"))
+        second = asyncio.create_task(writer.append(1, b"x"))
+        await anyio.sleep(0.2)
+        assert writer.last_add_pushed == 1
+        where.transport.unwritable.clear()
+        await asyncio.gather(first, second)
+        assert now() - began < 0.3
+
+
+@in_virtual_time
+async def test_who_waits_for_a_connection_learns_that_the_writer_has_ended() -> None:
+    async with town(config=ClientConfig(backpressure_wait_s=1000)) as where:
+        writer = await writer_of(where)
+        where.transport.unwritable.add("a")
+        waiting = asyncio.create_task(writer.append(b"x"))
+        await anyio.sleep(1)
+        await writer.close()
+        with pytest.raises(LedgerClosed):
+            await waiting
+        assert now() < 2
+
+
+@in_virtual_time
+async def test_entries_that_may_fail_fast_are_forgotten_once_they_are_done() -> None:
+    config = ClientConfig(backpressure_wait_s=0.0, delay_ensemble_change=True)
+    async with town(config=config) as where, await writer_of(where) as writer:
+        where.transport.unwritable.add("b")
+        for _ in range(50):
+            await writer.append(b"x")
+        where.transport.unwritable.clear()
+
+        admission = writer._shell.admission
+        assert admission is not None
+        assert len(admission._fail_fast) <= 1
