@@ -21,6 +21,8 @@ from tests.interop.java_peer import JavaPeer
 from tests.interop.real_bookie import RealCluster
 
 BOOKIES = 4
+#: Several JVMs that force their journals to one disk may take their time; only tests of slowness are impatient.
+PATIENT = {"add_timeout_s": 20.0, "read_timeout_s": 20.0}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -81,7 +83,13 @@ def new_peer(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         key = (metadata_uri, wire, *sorted(properties.items()))
         if not own and key in shared:
             return shared[key]
-        settings = {"metadataServiceUri": metadata_uri, "useV2WireProtocol": wire == 2, "zkTimeout": 8000, **properties}
+        settings = {
+            "metadataServiceUri": metadata_uri,
+            "useV2WireProtocol": wire == 2,
+            "zkTimeout": 8000,
+            "readTimeout": 20,
+            **properties,
+        }
         peer = JavaPeer(build, directory / f"peer-{len(peers)}.log", settings)
         peers.append(peer)
         if not own:
@@ -144,7 +152,7 @@ async def new_client() -> AsyncIterator[ClientFactory]:
 @pytest.fixture
 async def python(new_client: ClientFactory, real: RealCluster, wire: int) -> BookKeeper:
     """The Python client on the real bookies."""
-    client: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire)
+    client: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, **PATIENT)
     return client
 
 

@@ -26,19 +26,23 @@ import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.client.api.WriteAdvHandle;
 import org.apache.bookkeeper.client.api.WriteFlag;
 import org.apache.bookkeeper.client.api.WriteHandle;
+import org.apache.bookkeeper.conf.ClientConfiguration;
 import org.apache.bookkeeper.net.BookieId;
+import org.apache.bookkeeper.stats.NullStatsLogger;
 
 /** What the peer can be asked to do. Handles are kept by ledger id, one to write and one to read each. */
 final class Operations {
     private static final int WINDOW = 1000;
 
     private final BookKeeper client;
+    private final ClientConfiguration configuration;
     private final Map<Long, WriteHandle> writers = new ConcurrentHashMap<>();
     private final Map<Long, WriteAdvHandle> advanced = new ConcurrentHashMap<>();
     private final Map<Long, ReadHandle> readers = new ConcurrentHashMap<>();
 
-    Operations(BookKeeper client) {
+    Operations(BookKeeper client, ClientConfiguration configuration) {
         this.client = client;
+        this.configuration = configuration;
     }
 
     ObjectNode perform(JsonNode request) throws Exception {
@@ -314,7 +318,8 @@ final class Operations {
     }
 
     private ObjectNode recoverBookie(String bookie) throws Exception {
-        try (BookKeeperAdmin admin = new BookKeeperAdmin(client)) {
+        // The constructor without a configuration makes an admin that cannot copy anything.
+        try (BookKeeperAdmin admin = new BookKeeperAdmin(client, NullStatsLogger.INSTANCE, configuration)) {
             admin.recoverBookieData(BookieId.parse(bookie));
             return result();
         }

@@ -30,9 +30,10 @@ public final class Peer {
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         System.setOut(System.err); // whatever a library prints must not be taken for an answer
+        ClientConfiguration configuration = configuration(JSON.readTree(arguments[0]));
         BookKeeper client;
         try {
-            client = new BookKeeper(configuration(JSON.readTree(arguments[0])));
+            client = new BookKeeper(configuration);
         } catch (Throwable failure) {
             answer(answers, failed(0, failure));
             System.exit(1);
@@ -41,7 +42,7 @@ public final class Peer {
         ObjectNode ready = JSON.createObjectNode();
         ready.put("id", 0).set("ok", JSON.createObjectNode().put("version", version()));
         answer(answers, ready);
-        serve(new Operations(client), answers);
+        serve(new Operations(client, configuration), answers);
         client.close();
         System.exit(0);
     }
