@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import Code
-from bkclient.protocol.lac import LacOutcome, LacRead
+from bkclient.protocol.lac import LacOutcome, LacProgress, LacRead
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 
 GONE, SLOW = Code.BOOKIE_NOT_AVAILABLE, Code.TIMEOUT
@@ -151,3 +151,59 @@ def test_a_bookie_that_old_metadata_names_twice_answers_for_both_positions() -> 
     read = LacRead(QuorumSizes(2, 2, 1), ("a", "a"))
 
     assert read.on_reply("a", Code.OK, 2, 20) is LacOutcome.COVERED
+
+
+# The first sign of progress ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("R-38")
+@pytest.mark.behaviour("T-147")
+def test_the_first_lac_above_the_one_known_is_the_answer() -> None:
+    read = LacProgress(("a", "b", "c"), 3)
+    assert tuple(read.bookies) == ("a", "b", "c")
+
+    assert read.on_reply("a", Code.OK, 3) is LacOutcome.WAITING
+    assert read.on_reply("b", Code.OK, 4) is LacOutcome.COVERED
+    assert read.last_add_confirmed == 4
+    assert read.on_reply("c", Code.OK, 9) is LacOutcome.COVERED
+    assert read.last_add_confirmed == 4
+
+
+@pytest.mark.rule("R-38")
+@pytest.mark.parametrize("answer", [Code.OK, Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE])
+def test_without_progress_one_answer_of_any_kind_makes_the_known_lac_the_answer(answer: Code) -> None:
+    read = LacProgress(("a", "b", "c"), 3)
+
+    outcomes = [read.on_reply(b, code) for b, code in zip("abc", (Code.TIMEOUT, answer, Code.TIMEOUT), strict=True)]
+    assert outcomes == [LacOutcome.WAITING, LacOutcome.WAITING, LacOutcome.COVERED]
+    assert read.last_add_confirmed == 3
+
+
+@pytest.mark.rule("R-38")
+@pytest.mark.behaviour("T-149")
+def test_nobody_answering_is_a_failure_with_the_most_telling_error() -> None:
+    read = LacProgress(("a", "b", "c"), 3)
+    for bookie_id, code in zip("abc", (Code.BOOKIE_NOT_AVAILABLE, Code.TIMEOUT, Code.DIGEST_MATCH), strict=True):
+        read.on_reply(bookie_id, code)
+
+    assert read.outcome is LacOutcome.FAILED
+    assert (read.failure_code, read.failed_by) == (Code.TIMEOUT, "b")
+
+
+@pytest.mark.rule("R-38")
+@pytest.mark.rule("API-18")
+@pytest.mark.parametrize("code", [Code.UNAUTHORIZED, Code.CLIENT_CLOSED])
+def test_a_refusal_and_a_closed_client_fail_it_at_once(code: Code) -> None:
+    read = LacProgress(("a", "b", "c"), 3)
+    read.on_reply("a", Code.OK, 3)
+
+    assert read.on_reply("b", code) is LacOutcome.FAILED
+    assert (read.failure_code, read.failed_by) == (code, "b")
+
+
+def test_second_answers_and_bookies_named_twice_count_once() -> None:
+    read = LacProgress(("a", "b", "a"), 3)
+    read.on_reply("a", Code.TIMEOUT)
+
+    assert read.on_reply("a", Code.OK, 9) is LacOutcome.WAITING
+    assert read.on_reply("b", Code.TIMEOUT) is LacOutcome.FAILED

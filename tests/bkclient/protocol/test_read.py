@@ -8,7 +8,7 @@ import pytest
 
 from bkclient.errors import Code
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
-from bkclient.protocol.read import EntryRead, ReadOutcome
+from bkclient.protocol.read import EntryRead, ReadOutcome, Speculation
 
 NO_ENTRY, NO_LEDGER = Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE
 GONE, SLOW, CORRUPT, REFUSED = Code.BOOKIE_NOT_AVAILABLE, Code.TIMEOUT, Code.DIGEST_MATCH, Code.UNAUTHORIZED
@@ -274,3 +274,131 @@ def test_a_recovery_read_fails_if_an_ack_quorum_may_hide_the_entry_and_denies_it
             assert read.code not in EXPLICIT_NEGATIVES
         else:
             assert read.outcome is ReadOutcome.ABSENT
+
+
+# Late answers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("R-11")
+def test_a_late_answer_lets_the_next_replica_be_asked_as_well() -> None:
+    read = EntryRead(3, "abc")
+    assert asked(read) == "a"
+
+    assert read.on_late()
+    assert asked(read) == "b"
+    assert asked(read) == ""
+    assert read.on_late()
+    assert asked(read) == "c"
+
+
+@pytest.mark.rule("R-12")
+@pytest.mark.behaviour("T-199")
+def test_no_replica_is_asked_twice_however_late_it_gets() -> None:
+    read = EntryRead(3, "ab")
+    read.to_ask()
+    read.on_late()
+    read.to_ask()
+
+    assert not read.on_late()
+    assert asked(read) == ""
+
+
+@pytest.mark.rule("R-11")
+@pytest.mark.behaviour("T-199")
+def test_no_other_replica_is_asked_while_one_of_those_asked_answers_other_requests() -> None:
+    read = EntryRead(3, "abc")
+    read.to_ask()
+
+    assert not read.on_late({"a"})
+    assert read.on_late({"b", "c"})
+    assert asked(read) == "b"
+    assert not read.on_late({"b"})
+
+
+@pytest.mark.rule("R-12")
+@pytest.mark.behaviour("T-198")
+def test_nothing_is_late_after_the_end() -> None:
+    read = EntryRead(3, "abc")
+    read.to_ask()
+    read.on_reply("a", Code.OK)
+
+    assert not read.on_late()
+    assert asked(read) == ""
+
+
+def test_a_parallel_read_has_nobody_left_to_ask_when_it_is_late() -> None:
+    read = EntryRead(3, "abc", parallel=True)
+    read.to_ask()
+
+    assert not read.on_late()
+
+
+@pytest.mark.rule("R-9")
+@pytest.mark.behaviour("T-197")
+def test_the_answer_of_a_replica_that_was_overtaken_counts() -> None:
+    read = EntryRead(3, "abc")
+    read.to_ask()
+    read.on_late()
+    read.to_ask()
+
+    assert read.on_reply("a", Code.OK) is ReadOutcome.FOUND
+    assert read.code_from == "a"
+    assert read.overtaken == ()
+
+
+@pytest.mark.rule("R-7")
+def test_an_error_asks_nobody_while_another_answer_is_outstanding() -> None:
+    read = EntryRead(3, "abcd")
+    read.to_ask()
+    read.on_late()
+    read.to_ask()
+
+    read.on_reply("b", SLOW)
+    assert asked(read) == ""
+    assert read.on_late()
+    assert asked(read) == "c"
+    read.on_reply("a", SLOW)
+    assert asked(read) == ""
+    read.on_reply("c", SLOW)
+    assert asked(read) == "d"
+    assert read.on_reply("d", SLOW) is ReadOutcome.FAILED
+
+
+@pytest.mark.rule("RO-6")
+@pytest.mark.behaviour("T-196")
+def test_those_asked_before_the_last_are_slow_whether_silent_or_failed() -> None:
+    read = EntryRead(3, "abcd")
+    read.to_ask()
+    read.on_late()
+    read.to_ask()
+    read.on_reply("b", SLOW)
+    read.on_late()
+    read.to_ask()
+
+    read.on_reply("c", Code.OK)
+    assert read.overtaken == ("a", "b")
+    assert read.tried == 3
+
+
+@pytest.mark.rule("RO-6")
+@pytest.mark.rule("H-27")
+def test_neither_who_answered_nor_who_denied_the_entry_is_slow() -> None:
+    read = EntryRead(3, "abcd")
+    read.to_ask()
+    read.on_reply("a", NO_ENTRY)
+    read.to_ask()
+    read.on_late()
+    read.to_ask()
+
+    read.on_reply("b", Code.OK)
+    assert read.overtaken == ()
+
+
+@pytest.mark.rule("R-11")
+def test_delays_grow_up_to_the_largest() -> None:
+    speculation = Speculation(first_s=1.5, max_s=5.0, backoff=2.0)
+
+    delays = [speculation.first_s]
+    for _ in range(3):
+        delays.append(speculation.after(delays[-1]))
+    assert delays == [1.5, 3.0, 5.0, 5.0]
