@@ -55,6 +55,11 @@ class Guarantees:
         self._denied_by: dict[int, set[BookieId]] = {}
         self._closed: LedgerMetadata | None = None
 
+    @property
+    def confirmed(self) -> int:
+        """The last entry that must not be lost any more: the last one acknowledged."""
+        return self.acknowledged
+
     # What happened
 
     def on_sent(self, message: Message) -> None:
@@ -62,8 +67,8 @@ class Guarantees:
         client = message.client
         if message.add is not None:
             lac = message.add.last_add_confirmed
-            if lac > self.acknowledged:
-                raise Violation("D6", f"entry {message.entry_id} tells LAC {lac}, {self.acknowledged} is acknowledged")
+            if lac > self.confirmed:
+                raise Violation("D6", f"entry {message.entry_id} tells LAC {lac}, {self.confirmed} is confirmed")
         heard = client.heard
         if heard is None:
             return
@@ -96,7 +101,7 @@ class Guarantees:
         assert message.add is not None, "only adds are stored"
         if message.client is self._world.writer and message.bookie_id in self._denied_by.get(message.entry_id, ()):
             raise Violation("E5", f"{message.bookie_id} stored entry {message.entry_id} after denying it")
-        if message.add.payload != self._world.appended[message.entry_id]:
+        if message.add.payload != self._world.payload_of(message.entry_id):
             raise Violation("B8", f"entry {message.entry_id} was not written like that")
 
     def on_decided(self, heard: Heard, entry_id: int, verdict: Verdict) -> None:
@@ -151,7 +156,7 @@ class Guarantees:
         """B6: the length is that of the entries; a recovery that recovered nothing and could not measure may err."""
         if client.heard is not None and closed.last_entry_id not in client.heard.seen:
             return
-        expected = sum(len(payload) for payload in self._world.appended[: closed.last_entry_id + 1])
+        expected = sum(len(self._world.payload_of(entry_id)) for entry_id in range(closed.last_entry_id + 1))
         if closed.length != expected:
             raise Violation("B6", f"closed with {closed.length} bytes instead of {expected}")
 
@@ -160,10 +165,10 @@ class Guarantees:
     def check(self) -> None:
         """A1, A5, B4: acknowledged entries are inside the ledger, and with it on enough of the right bookies."""
         metadata = self._world.store.metadata
-        end = self.acknowledged
+        end = self.confirmed
         if metadata.is_closed:
-            if self.acknowledged > metadata.last_entry_id:
-                raise Violation("A1", f"closed at {metadata.last_entry_id}, {self.acknowledged} was acknowledged")
+            if self.confirmed > metadata.last_entry_id:
+                raise Violation("A1", f"closed at {metadata.last_entry_id}, {self.confirmed} was confirmed")
             end = metadata.last_entry_id
         for entry_id in range(end + 1):
             write_set = self._write_set(entry_id, metadata.ensemble_at(entry_id))
@@ -176,8 +181,8 @@ class Guarantees:
         world, writer = self._world, self._world.writer
         if writer.is_alive:
             decided = self.acknowledged + 1 + len(self._failed)
-            if decided != len(world.appended):
-                raise Violation("L2", f"{decided} of {len(world.appended)} entries were decided")
+            if decided != world.entries_appended:
+                raise Violation("L2", f"{decided} of {world.entries_appended} entries were decided")
             if writer.endings != (writer.machine.state is WriterState.CLOSED):
                 raise Violation("L2", f"a writer that is {writer.machine.state.value} ended {writer.endings} times")
         for recovery in world.recoveries:

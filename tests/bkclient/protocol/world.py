@@ -40,7 +40,9 @@ class Configuration(NamedTuple):
     recoveries: int
     #: How many entries a recovery reads ahead; small worlds have few, so that the window opens and fills up.
     read_ahead: int = 3
+    #: How the writer behaves, and whether its ensemble changes may be disabled at times; see the module ``modes``.
     options: AppendOptions = AppendOptions()
+    may_disable_changes: bool = False
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -117,6 +119,15 @@ class World:
             ),
             "recovery crashes": (lambda: len(self._alive_recoveries()), self._recovery_crashes),
         }
+
+    @property
+    def entries_appended(self) -> int:
+        """How many entries the writer took."""
+        return len(self.appended)
+
+    def payload_of(self, entry_id: int) -> bytes:
+        """What the application appended as ``entry_id``."""
+        return self.appended[entry_id]
 
     def choices(self, move: str) -> int:
         """In how many ways ``move`` can happen now."""

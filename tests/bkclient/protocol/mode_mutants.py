@@ -1,0 +1,198 @@
+"""Defects planted into what a writer's options do, to show that the guarantees of a world with modes find them.
+
+Some are what the Java client does; see docs/better-than-java.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from bkclient.errors import BookKeeperError
+from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.force import ForceMachine
+from bkclient.protocol.pipeline import PendingAdd
+from tests.bkclient.protocol.mutants import Plant
+
+
+class Mutant(NamedTuple):
+    """One defect: how to plant it, the name of a configuration that shows it, and the guarantees that it breaks."""
+
+    plant: Plant
+    configuration: str
+    breaks: frozenset[str]
+
+
+def _after_init(patch: pytest.MonkeyPatch, **attributes: Any) -> None:
+    init = AppendMachine.__init__
+
+    def then_set(self: AppendMachine, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    patch.setattr(AppendMachine, "__init__", then_set)
+
+
+def the_lac_follows_acknowledgements_in_spite_of_deferred_sync(patch: pytest.MonkeyPatch) -> None:
+    _after_init(patch, _defers_lac=False)
+
+
+def fault_domains_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    _after_init(patch, _spans_fault_domains=None)
+
+
+def a_force_is_content_with_an_ack_quorum(patch: pytest.MonkeyPatch) -> None:
+    start = ForceMachine.start
+
+    def with_one_answer_less(self: ForceMachine) -> None:
+        start(self)
+        self._outstanding &= self._outstanding - 1
+
+    patch.setattr(ForceMachine, "start", with_one_answer_less)
+
+
+def a_force_covers_what_was_acknowledged_when_it_ended(patch: pytest.MonkeyPatch) -> None:
+    on_forced = AppendMachine.on_forced
+
+    def all_of_it(self: AppendMachine, entry_id: int, length: int) -> bool:
+        return on_forced(self, self.last_add_acknowledged, self.acknowledged_length)
+
+    patch.setattr(AppendMachine, "on_forced", all_of_it)
+
+
+def a_force_that_ends_after_the_close_claims_success(patch: pytest.MonkeyPatch) -> None:
+    on_forced = AppendMachine.on_forced
+
+    def always(self: AppendMachine, entry_id: int, length: int) -> bool:
+        on_forced(self, entry_id, length)
+        return True
+
+    patch.setattr(AppendMachine, "on_forced", always)
+
+
+def closing_counts_what_it_cuts_off(patch: pytest.MonkeyPatch) -> None:
+    close = AppendMachine.close
+
+    def with_all_bytes(self: AppendMachine, error: BookKeeperError | None = None) -> None:
+        self._forced_length = self.acknowledged_length
+        close(self, error)
+
+    patch.setattr(AppendMachine, "close", with_all_bytes)
+
+
+def closing_includes_what_was_not_forced(patch: pytest.MonkeyPatch) -> None:
+    close = AppendMachine.close
+
+    def at_the_sequence_head(self: AppendMachine, error: BookKeeperError | None = None) -> None:
+        self._forced_length = self.acknowledged_length
+        self.last_add_confirmed = self.last_add_acknowledged
+        close(self, error)
+
+    patch.setattr(AppendMachine, "close", at_the_sequence_head)
+
+
+def duplicates_are_looked_for_above_the_lac_only(patch: pytest.MonkeyPatch) -> None:
+    append_at = AppendMachine.append_at
+
+    def compared_with_the_lac(self: AppendMachine, entry_id: int, payload: bytes, token: Any = None) -> PendingAdd:
+        honest, self.last_add_acknowledged = self.last_add_acknowledged, self.last_add_confirmed
+        try:
+            return append_at(self, entry_id, payload, token)
+        finally:
+            self.last_add_acknowledged = honest
+
+    patch.setattr(AppendMachine, "append_at", compared_with_the_lac)
+
+
+def entries_above_a_gap_are_reported(patch: pytest.MonkeyPatch) -> None:
+    def whatever_is_complete(self: AppendMachine) -> None:
+        for add in [add for add in self._in_id_order() if add.has_quorum]:
+            del self._pending[add.entry_id]
+            self.last_add_acknowledged = self.last_add_confirmed = add.entry_id
+            self._confirm(add)
+
+    patch.setattr(AppendMachine, "_complete_in_order", whatever_is_complete)
+
+
+def delayed_failures_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AppendMachine, "_is_stuck", lambda self, add: False)
+
+
+def a_failure_that_breaks_the_quorum_replaces_the_last_bookie_only(patch: pytest.MonkeyPatch) -> None:
+    failures_of = AppendMachine._failures_of
+
+    def one(self: AppendMachine, add: PendingAdd) -> dict[int, BookieId]:
+        return dict(list(failures_of(self, add).items())[:1])
+
+    switch = AppendMachine._switch_ensemble
+
+    def and_forget(self: AppendMachine, ensemble: Ensemble, positions: Iterable[int]) -> None:
+        for add in self._pending.values():
+            add.failed = 0
+        switch(self, ensemble, positions)
+
+    patch.setattr(AppendMachine, "_failures_of", one)
+    patch.setattr(AppendMachine, "_switch_ensemble", and_forget)
+
+
+def what_failed_while_changes_were_disabled_is_not_sent_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AppendMachine, "on_retry", lambda self: None)
+
+
+def only_the_first_entry_is_sent_again(patch: pytest.MonkeyPatch) -> None:
+    resend = AppendMachine._resend
+
+    def first(self: AppendMachine, failed: list[tuple[PendingAdd, dict[int, BookieId]]]) -> None:
+        for add, _ in failed:
+            add.failed = 0
+        resend(self, failed[:1])
+
+    patch.setattr(AppendMachine, "_resend", first)
+
+
+def bookies_that_nobody_could_replace_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    switch = AppendMachine._switch_ensemble
+
+    def replaced_only(self: AppendMachine, ensemble: Ensemble, positions: Iterable[int]) -> None:
+        replaced = [p for p in positions if ensemble[p] != self.ensemble[p]]
+        switch(self, ensemble, replaced)
+
+    patch.setattr(AppendMachine, "_switch_ensemble", replaced_only)
+
+
+def deferred_sync_does_not_forbid_ensemble_changes(patch: pytest.MonkeyPatch) -> None:
+    request = AppendMachine._request_change
+
+    def allowed(self: AppendMachine, failures: Mapping[int, BookieId], *, is_voluntary: bool = False) -> None:
+        object.__setattr__(self.options, "deferred_sync", False)
+        try:
+            request(self, failures, is_voluntary=is_voluntary)
+        finally:
+            object.__setattr__(self.options, "deferred_sync", True)
+
+    patch.setattr(AppendMachine, "_request_change", allowed)
+
+
+_TABLE: tuple[tuple[Plant, str, str], ...] = (
+    (the_lac_follows_acknowledgements_in_spite_of_deferred_sync, "deferred 2/2/2", "D6 A1 A5 B4"),
+    (fault_domains_are_ignored, "fault domains 3/3/2", "A2"),
+    (a_force_is_content_with_an_ack_quorum, "deferred 2/2/2", "A1 A5 B4"),
+    (a_force_covers_what_was_acknowledged_when_it_ended, "deferred 2/2/2", "D6 A1 A5 A7 B4"),
+    (a_force_that_ends_after_the_close_claims_success, "deferred 2/2/2", "A1 A7"),
+    (closing_counts_what_it_cuts_off, "deferred 2/2/2", "B6"),
+    (closing_includes_what_was_not_forced, "deferred 2/2/2", "B4"),
+    (duplicates_are_looked_for_above_the_lac_only, "given ids, deferred 2/2/1", "A6"),
+    (entries_above_a_gap_are_reported, "given ids 1/1/1", "A3"),
+    (delayed_failures_are_not_counted, "delayed 3/3/2", "L2"),
+    (a_failure_that_breaks_the_quorum_replaces_the_last_bookie_only, "delayed 3/3/2", "L2"),
+    (what_failed_while_changes_were_disabled_is_not_sent_again, "disabled 2/2/2", "L2"),
+    (only_the_first_entry_is_sent_again, "disabled 2/2/2", "L2"),
+    (bookies_that_nobody_could_replace_are_forgotten, "delayed 3/3/3", "L2"),
+    (deferred_sync_does_not_forbid_ensemble_changes, "deferred 2/2/2", "C6 C8"),
+)
+
+MUTANTS = tuple(Mutant(plant, where, frozenset(breaks.split())) for plant, where, breaks in _TABLE)

@@ -1,0 +1,238 @@
+"""A :mod:`~tests.bkclient.protocol.world` whose writer uses its options: given ids, deferred sync, delayed and disabled changes.
+
+Besides what happens in any world, entry ids come in any order and more than once, forces are sent, ensemble changes are
+disabled and enabled, idle times and timers pass.
+
+Bookies keep what a writer with deferred sync sent them in memory until a force or a recovery has them sync it, and a power
+failure takes it away. A bookie that lost entries in this way answers no force any more: the protocol has no means to tell a
+force that what it should make durable is gone, so a bookie must not come back under its name with less than it
+acknowledged. What was forced must survive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bkclient.errors import BookKeeperError, Code, DuplicateEntryId
+from bkclient.metadata.model import BookieId, LedgerMetadata
+from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.force import ForceMachine
+from tests.bkclient.protocol.guarantees import Guarantees, Violation
+from tests.bkclient.protocol.world import Client, Configuration, Message, StoredEntry, World, WriterClient
+
+
+@dataclass(eq=False)
+class ForceMessage(Message):
+    """The request of one force to one bookie."""
+
+    force: Force | None = None
+
+
+class ModesGuarantees(Guarantees):
+    """With deferred sync it is forced entries that must not be lost, instead of acknowledged ones."""
+
+    def __init__(self, world: ModesWorld) -> None:
+        super().__init__(world)
+        self._modes = world
+        self.forced = -1
+
+    @property
+    def confirmed(self) -> int:
+        return self.forced if self._modes.options.deferred_sync else self.acknowledged
+
+    def on_acknowledged(self, entry_id: int) -> None:
+        """A2 also: in several fault domains, if that was asked."""
+        super().on_acknowledged(entry_id)
+        if self._modes.options.enforce_fault_domains:
+            ensemble = self._writers_metadata.ensemble_at(entry_id)
+            confirmed = [b for b in self._write_set(entry_id, ensemble) if (entry_id, b) in self._stored_for_writer]
+            if not self._modes.spans_fault_domains(confirmed):
+                raise Violation("A2", f"entry {entry_id} was acknowledged by {confirmed}, which share a fault domain")
+
+    def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
+        """C8: the ensemble does not change with deferred sync, nor begins to while changes are disabled."""
+        super().on_metadata(client, before)
+        if self._modes.options.deferred_sync and client is self._modes.writer:
+            after = self._modes.store.metadata
+            if after.fragments != before.fragments:
+                raise Violation("C8", "the ensemble changed although sync is deferred")
+
+    def _check_length(self, client: Client, closed: LedgerMetadata) -> None:
+        """B6, but headers tell a recovery approximate lengths where ids were given."""
+        if client.heard is None or not self._modes.options.entry_ids_given:
+            super()._check_length(client, closed)
+
+    def on_force_finished(self, entry_id: int, error: BookKeeperError | None) -> None:
+        """A7: a force that succeeds was carried out by every bookie, for all that was acknowledged when it began."""
+        if error is None and self._modes.options.deferred_sync:
+            self.forced = max(self.forced, entry_id)
+            if self._modes.writer.machine.last_add_confirmed < entry_id:
+                raise Violation("A7", f"entry {entry_id} was forced and is not confirmed")
+
+
+class Force:
+    """One force of the writer, and its ports."""
+
+    def __init__(self, world: ModesWorld) -> None:
+        self._world = world
+        self.covers = world.guarantees.acknowledged
+        self.endings = 0
+        self.machine = ForceMachine(world.writer.machine, self)
+
+    def send_force(self, bookie_id: BookieId) -> None:
+        self._world.send(ForceMessage(self._world.writer, bookie_id, "force", force=self))
+
+    def force_finished(self, error: BookKeeperError | None) -> None:
+        self.endings += 1
+        self._world.modes_guarantees.on_force_finished(self.covers, error)
+
+
+class ModesWriter(WriterClient):
+    """The writer, whose forces are answered too."""
+
+    world: ModesWorld
+
+    def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
+        if isinstance(message, ForceMessage):
+            assert message.force is not None, "it belongs to one"
+            message.force.machine.on_force_reply(message.bookie_id, code)
+        else:
+            super().on_answer(message, code, entry)
+
+    def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
+        return self.world.spans_fault_domains(bookies)
+
+
+class ModesWorld(World):
+    """See the module."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        super().__init__(configuration)
+        self.options = configuration.options
+        self.guarantees = self.modes_guarantees = ModesGuarantees(self)
+        self.writer = ModesWriter(self)
+        #: What each bookie would lose with its power, and which ones have lost something.
+        self.unsynced: dict[BookieId, dict[int, None]] = {name: {} for name in self.bookies}
+        self.forgetful: dict[BookieId, None] = {}
+        self.forces: list[Force] = []
+        self.taken: dict[int, None] = {}
+        self.now = 0.0
+        self.moves |= {"idle": (self._is_alive, lambda _: self.writer.machine.act_on_late_failures())}
+        if configuration.may_disable_changes:
+            self.moves["changes are disabled or enabled"] = (lambda: 1, self._disable_or_enable)
+            self.moves["it is time to retry"] = (lambda: int(self._may_retry()), lambda _: self._retry())
+        if self.options.deferred_sync:
+            self.moves["force"] = (lambda: int(self._is_alive() and len(self.forces) < 3), lambda _: self._force())
+            self.moves["bookie forgets"] = (lambda: len(self._may_forget()), self._forgets)
+        if self.options.quorum_timeout_s is not None:
+            self.moves["clock ticks"] = (self._is_alive, lambda _: self._tick())
+
+    # Entries
+
+    @property
+    def entries_appended(self) -> int:
+        return len(self.taken)
+
+    def payload_of(self, entry_id: int) -> bytes:
+        if entry_id not in self.taken:
+            raise Violation("B8", f"entry {entry_id} was never appended")
+        return b"x" * (entry_id + 1)
+
+    def _may_append(self) -> int:
+        if not self._is_alive() or not self.writer.machine.is_writable:
+            return 0
+        if self.options.entry_ids_given:
+            return self.configuration.entries
+        return int(len(self.taken) < self.configuration.entries)
+
+    def _append(self, choice: int) -> None:
+        machine: AppendMachine = self.writer.machine
+        if not self.options.entry_ids_given:
+            entry_id = len(self.taken)
+            self.taken[entry_id] = None
+            machine.append(b"x" * (entry_id + 1))
+            return
+        was_taken = choice in self.taken
+        self.taken[choice] = None
+        try:
+            machine.append_at(choice, b"x" * (choice + 1))
+        except DuplicateEntryId:
+            if not was_taken:
+                raise Violation("A6", f"entry {choice} was refused as a duplicate of nothing") from None
+        else:
+            if was_taken:
+                raise Violation("A6", f"entry {choice} was taken twice")
+
+    # Forces and power failures
+
+    def _process(self, message: Message) -> tuple[int, StoredEntry | None]:
+        bookie_id = message.bookie_id
+        bookie = self.bookies[bookie_id]
+        if isinstance(message, ForceMessage):
+            if not bookie.is_up or bookie_id in self.forgetful:
+                return Code.BOOKIE_NOT_AVAILABLE, None
+            self.unsynced[bookie_id].clear()
+            return Code.OK, None
+        is_new = message.entry_id not in bookie.entries
+        code, entry = super()._process(message)
+        if message.add is not None and code == Code.OK and self.options.deferred_sync:
+            if message.client is not self.writer:
+                self.unsynced[bookie_id].pop(message.entry_id, None)
+            elif is_new:
+                self.unsynced[bookie_id][message.entry_id] = None
+        return code, entry
+
+    def _force(self) -> None:
+        force = Force(self)
+        self.forces.append(force)
+        force.machine.start()
+
+    def _may_forget(self) -> list[BookieId]:
+        return [bookie_id for bookie_id, entries in self.unsynced.items() if entries]
+
+    def _forgets(self, choice: int) -> None:
+        bookie_id = self._may_forget()[choice]
+        for entry_id in self.unsynced[bookie_id]:
+            del self.bookies[bookie_id].entries[entry_id]
+        self.unsynced[bookie_id].clear()
+        self.forgetful[bookie_id] = None
+
+    # Time
+
+    def _is_alive(self) -> int:
+        return int(self.writer.is_alive)
+
+    def _disable_or_enable(self, _: int) -> None:
+        self.is_change_disabled = not self.is_change_disabled
+
+    def _may_retry(self) -> bool:
+        return self.writer.is_alive and self.writer.is_retry_due
+
+    def _retry(self) -> None:
+        self.writer.is_retry_due = False
+        self.writer.machine.on_retry()
+
+    def _tick(self) -> None:
+        self.now += 1.0
+        self.writer.machine.check_quorum_timeout(self.now)
+
+    def spans_fault_domains(self, bookies: tuple[BookieId, ...] | list[BookieId]) -> bool:
+        """Bookies with an even place in the alphabet are in one domain, those with an odd one in another."""
+        return len({ord(bookie_id) % 2 for bookie_id in bookies}) > 1
+
+    # The end
+
+    def _let_everything_arrive(self) -> None:
+        self.is_change_disabled = False
+        super()._let_everything_arrive()
+        while self._may_retry():
+            self._retry()
+            super()._let_everything_arrive()
+        if self._is_alive() and self.options.entry_ids_given and self.writer.machine.pending_count:
+            self.writer.machine.close()  # nobody will fill the gaps
+            super()._let_everything_arrive()
+
+    def settle(self) -> None:
+        super().settle()
+        if self._is_alive() and any(force.endings != 1 for force in self.forces):
+            raise Violation("L2", f"forces ended {[force.endings for force in self.forces]} times")
