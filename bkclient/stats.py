@@ -84,6 +84,12 @@ LAC_UPDATE_MISSES: Final = _declare("LAC_UPDATE_MISSES", Kind.EVENT, "answers th
 DIGEST_MISMATCHES: Final = _declare("READ_ENTRY_DM", Kind.EVENT, "replicas that came back corrupt")
 RECOVERED_ENTRIES: Final = _declare("LEDGER_RECOVER_ADD_ENTRIES", Kind.AMOUNT, "entries written back by a recovery")
 RECOVERY_READS: Final = _declare("LEDGER_RECOVER_READ_ENTRIES", Kind.AMOUNT, "entries read by a recovery")
+NOT_ADHERING: Final = _declare(
+    "ENSEMBLE_NOT_ADHERING_TO_PLACEMENT_POLICY_COUNT",
+    Kind.EVENT,
+    "ensembles chosen, or changed, against the placement policy for want of better bookies",
+    is_bookkeepers=False,
+)
 QUARANTINED: Final = _declare("BOOKIE_QUARANTINE", Kind.EVENT, "bookies put in quarantine", is_bookkeepers=False)
 FAULT_DOMAINS_MISSED: Final = _declare(
     "WRITE_DELAYED_DUE_TO_NOT_ENOUGH_FAULT_DOMAINS",

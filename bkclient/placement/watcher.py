@@ -21,13 +21,12 @@ from bkclient.placement.base import Adherence, BookieHealth, LedgerShape, Placem
 from bkclient.placement.offers import ask_for_ensemble, ask_for_repair, ask_for_replacement, name_of
 from bkclient.placement.quarantine import Quarantine
 from bkclient.placement.weights import BookieWeights
-from bkclient.stats import ClientStats
+from bkclient.stats import NOT_ADHERING, ClientStats
 
 __all__ = ["BookieWatcher"]
 
 _NONE: frozenset[BookieId] = frozenset()
 _NAMES_LOGGED_MAX: Final = 20
-_NOT_ADHERING: Final = "ENSEMBLE_NOT_ADHERING_TO_PLACEMENT_POLICY_COUNT"
 
 _log = logging.getLogger(__name__)
 
@@ -156,7 +155,7 @@ class BookieWatcher:
 
     def _note_adherence(self, shape: LedgerShape, ensemble: Ensemble) -> None:
         if self._stats is not None and self.adherence(shape, ensemble) is Adherence.FAIL:
-            self._stats.event(_NOT_ADHERING)
+            self._stats.event(NOT_ADHERING)
 
     # Judging and ordering ----------------------------------------------------------------------------------------
 
