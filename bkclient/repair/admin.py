@@ -20,7 +20,7 @@ from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import stores_entries
-from bkclient.repair.ledger import open_as_administrator
+from bkclient.repair.ledger import open_or_view
 from bkclient.repair.progress import OnProgress, Progress, Step, no_progress
 from bkclient.repair.replicas import ReplicaReport, check_replicas, entries_on
 from bkclient.repair.replicator import FragmentReplicator, ReplicatedFragment
@@ -59,10 +59,10 @@ class RepairAdmin:
     async def check_ledger(self, ledger_id: int, *, thorough: bool = False) -> LedgerReport:
         """What is wrong with a ledger (AR-4..AR-7); ``thorough`` reads and compares every copy of every entry.
 
-        :class:`~bkclient.errors.NoSuchLedger` for an unknown id, and for an open ledger the error of its bookies if too few of
-        them tell how far it is confirmed.
+        An open ledger is judged as far as its bookies, or else its metadata, tell it to be confirmed.
+        :class:`~bkclient.errors.NoSuchLedger` for an unknown id.
         """
-        return await self._checker.check(await open_as_administrator(self._core(), ledger_id), thorough=thorough)
+        return await self._checker.check(await open_or_view(self._core(), ledger_id), thorough=thorough)
 
     async def ledgers_on(self, bookie_id: BookieId) -> AsyncIterator[int]:
         """The ledgers that need the bookie for entries they have or, while open, may get (T-252)."""
@@ -94,7 +94,7 @@ class RepairAdmin:
         Fragments that are still written to are left alone. A fragment that cannot be repaired is told as a step and keeps its
         place in the report.
         """
-        ledger = await open_as_administrator(self._core(), ledger_id)
+        ledger = await open_or_view(self._core(), ledger_id)
         report = await self._checker.check(ledger, thorough=thorough)
         for found in report.repairable:
             fragment = found.fragment

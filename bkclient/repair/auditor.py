@@ -82,7 +82,8 @@ class Auditor:
                 await self._election.until_deposed()
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise first_of(group) from None
+            first = first_of(group)
+            raise first from first.__cause__  # its own, not the group
 
 
 class _Term:
@@ -128,7 +129,8 @@ class _Term:
                 for due_s, interval_s, check in await self._schedule():
                     tasks.start_soon(self._check_for_ever, due_s, interval_s, check, failures)
         except BaseExceptionGroup as group:
-            raise first_of(group) from None
+            first = first_of(group)
+            raise first from first.__cause__  # its own, not the group
         finally:
             for cancel in cancels:
                 cancel()

@@ -20,11 +20,11 @@ from bkclient.repair.concurrency import for_each
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.fragments import fragments_of, shape_of
-from bkclient.repair.ledger import OpenedLedger, open_as_administrator, view_of
+from bkclient.repair.ledger import open_or_view
 from bkclient.repair.patience import until_enabled
 from bkclient.repair.replicas import check_replicas
 
-__all__ = ["ClusterChecks", "LedgerCheckReport", "PlacementCheckReport", "ReplicaCheckReport", "open_or_view"]
+__all__ = ["ClusterChecks", "LedgerCheckReport", "PlacementCheckReport", "ReplicaCheckReport"]
 
 
 @dataclass(slots=True)
@@ -58,16 +58,6 @@ class ReplicaCheckReport:
     below_write_quorum: list[int] = field(default_factory=list)
     #: Ledgers of which some bookie did not tell what it has.
     uncertain: list[int] = field(default_factory=list)
-
-
-async def open_or_view(core: ClientCore, ledger_id: int) -> OpenedLedger:
-    """The ledger opened without recovery or, if too few bookies tell how far it is confirmed, what its metadata tells."""
-    try:
-        return await open_as_administrator(core, ledger_id)
-    except (ClientClosed, NoSuchLedger, MetadataStoreError):
-        raise
-    except BookKeeperError:
-        return view_of(core, await core.metadata.read_ledger(ledger_id))
 
 
 class ClusterChecks:

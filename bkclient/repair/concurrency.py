@@ -35,7 +35,8 @@ async def for_each(
                     await room.acquire()
                 tasks.start_soon(run, item)
     except BaseExceptionGroup as group:
-        raise first_of(group) from None
+        first = first_of(group)
+        raise first from first.__cause__  # its own, not the group
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

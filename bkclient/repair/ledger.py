@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bkclient.core import ClientCore, entry_codec_for
+from bkclient.errors import BookKeeperError, ClientClosed, MetadataStoreError, NoSuchLedger
 from bkclient.lac import read_last_add_confirmed
 from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.recovery import recover_ledger
 from bkclient.repair.fragments import LedgerFragment, confirmed_by_metadata, fragments_of
 from bkclient.wire.entry import EntryCodec
 
-__all__ = ["OpenedLedger", "administrative_codec", "open_as_administrator", "view_of"]
+__all__ = ["OpenedLedger", "administrative_codec", "open_as_administrator", "open_or_view", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,13 @@ async def open_as_administrator(core: ClientCore, ledger_id: int, *, recover: bo
         return view
     found = await read_last_add_confirmed(core, value.metadata, view.codec)
     return OpenedLedger(value, view.codec, max(found, view.last_add_confirmed))
+
+
+async def open_or_view(core: ClientCore, ledger_id: int) -> OpenedLedger:
+    """The ledger opened without recovery or, if too few bookies tell how far it is confirmed, what its metadata tells."""
+    try:
+        return await open_as_administrator(core, ledger_id)
+    except (ClientClosed, NoSuchLedger, MetadataStoreError):
+        raise
+    except BookKeeperError:
+        return view_of(core, await core.metadata.read_ledger(ledger_id))

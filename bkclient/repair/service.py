@@ -80,7 +80,8 @@ class AutoRecovery:
                 if self._auditor is not None:
                     tasks.start_soon(self._auditor.run, name="auditor")
         except BaseExceptionGroup as group:
-            raise first_of(group) from None
+            first = first_of(group)
+            raise first from first.__cause__  # its own, not the group
 
 
 async def run_auto_recovery(

@@ -38,13 +38,12 @@ from bkclient.metadata.model import BookieId
 from bkclient.metadata.underreplication import LedgerLock, UnderReplication
 from bkclient.placement.base import Adherence
 from bkclient.repair.checker import LedgerChecker
-from bkclient.repair.cluster_checks import open_or_view
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import LedgerFragment, shape_of
-from bkclient.repair.ledger import OpenedLedger, open_as_administrator, view_of
+from bkclient.repair.ledger import OpenedLedger, open_as_administrator, open_or_view, view_of
 from bkclient.repair.patience import FailureCount, lock_release_delay_s, until_enabled, wait_for_news
 from bkclient.repair.replicator import FragmentReplicator, UnreadableEntry
 
@@ -105,7 +104,8 @@ class ReplicationWorker:
                         self._tell(RepairEvent(EventKind.FAILED, detail=str(error)))
                         await failures.failed(error)
         except BaseExceptionGroup as group:
-            raise first_of(group) from None
+            first = first_of(group)
+            raise first from first.__cause__  # its own, not the group
         finally:
             for cancel in cancels:
                 cancel()

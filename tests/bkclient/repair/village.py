@@ -1,0 +1,251 @@
+"""A simulated village: bookies, clients and auto-recovery programs in virtual time, for stories about repairs.
+
+A story is a coroutine that gets the village; it runs as the director of the world, so that clients, crashes and waiting mix
+freely.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from bkclient import BookKeeper, ClientConfig, DigestType
+from bkclient.metadata.model import LedgerMetadata
+from bkclient.metadata.underreplication import UnderReplication
+from bkclient.placement import PlacementPolicy
+from bkclient.repair.admin import RepairAdmin, core_of
+from bkclient.repair.config import RepairConfig
+from bkclient.repair.events import EventKind, RepairEvent
+from bkclient.repair.findings import LedgerReport
+from bkclient.repair.service import AutoRecovery
+from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.wire.messages import Request
+from bkclient.writer import LedgerWriter
+from simbookie.storage.base import CrashMode
+from simbookie.storage.memory import MemoryStorage
+from simbookie.world.bookie_host import BookieHost
+from simbookie.world.hosts import Host, World
+from simbookie.world.metadata import SimulatedMetadataStore
+from simbookie.world.transport import SimulatedTransport
+
+__all__ = ["EPOCH_MS", "SentTransport", "Story", "Village", "played", "submitted"]
+
+EPOCH_MS = 1_700_000_000_000
+SESSION_S = 10.0
+"""How long a crashed bookie stays registered, as the world has it by default."""
+
+
+class SentTransport:
+    """A transport that keeps a record of what was sent."""
+
+    def __init__(self, inner: BookieTransport) -> None:
+        self.inner = inner
+        self.sent: list[tuple[str, Request]] = []
+
+    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        self.sent.append((bookie_id, request))
+        self.inner.submit(bookie_id, request, reply_to)
+
+    def pending_requests(self, bookie_id: str) -> int:
+        return self.inner.pending_requests(bookie_id)
+
+    def is_writable(self, bookie_id: str) -> bool:
+        return self.inner.is_writable(bookie_id)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class Village:
+    """What a story has at hand."""
+
+    def __init__(self, world: World, bookies: int) -> None:
+        self.world = world
+        self.bookies: dict[str, BookieHost] = {}
+        self.events: list[tuple[float, str, RepairEvent]] = []
+        self.transports: dict[str, SentTransport] = {}
+        self._hosts = itertools.count(1)
+        for _ in range(bookies):
+            self.add_bookie()
+
+    # Bookies -----------------------------------------------------------------------------------------------------
+
+    def add_bookie(self) -> str:
+        name = f"bookie-{len(self.bookies)}"
+        self.bookies[name] = BookieHost(self.world, name)
+        return name
+
+    async def lose(self, *names: str, wiped: bool = False) -> None:
+        """Crash bookies, perhaps with their disks, and wait until the service has noticed."""
+        for name in names:
+            self.bookies[name].crash(CrashMode.PROCESS)
+            if wiped:
+                storage = self.bookies[name].storage
+                assert isinstance(storage, MemoryStorage)
+                assert storage.disk is not None
+                storage.disk.wipe()
+        await anyio.sleep(SESSION_S + 1)
+
+    async def bring_back(self, *names: str) -> None:
+        for name in names:
+            self.bookies[name].restart()
+            await self.bookies[name].registered()
+        await anyio.sleep(0.1)
+
+    def storage(self, name: str) -> MemoryStorage:
+        storage = self.bookies[name].storage
+        assert isinstance(storage, MemoryStorage)
+        return storage
+
+    def body(self, name: str, ledger_id: int, entry_id: int) -> bytes | None:
+        ledger = self.storage(name)._ledgers.get(ledger_id)
+        return None if ledger is None else ledger.entries.get(entry_id)
+
+    def forget(self, name: str, ledger_id: int, entry_id: int) -> None:
+        """Lose one copy."""
+        del self.storage(name)._ledgers[ledger_id].entries[entry_id]
+
+    def rot(self, name: str, ledger_id: int, entry_id: int, body: bytes | None = None) -> None:
+        """Let one copy rot: flip a bit, or put something else in its place."""
+        entries = self.storage(name)._ledgers[ledger_id].entries
+        old = entries[entry_id]
+        entries[entry_id] = old[:-1] + bytes([old[-1] ^ 1]) if body is None else body
+
+    # Clients -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def client(
+        self, name: str | None = None, *, placement: PlacementPolicy | None = None, **config: Any
+    ) -> AsyncIterator[BookKeeper]:
+        host = Host(self.world, name or f"client-{next(self._hosts)}")
+        async with self._client_on(host, placement, config) as client:
+            yield client
+
+    @asynccontextmanager
+    async def _client_on(
+        self, host: Host, placement: PlacementPolicy | None, config: dict[str, Any]
+    ) -> AsyncIterator[BookKeeper]:
+        store = SimulatedMetadataStore(self.world, host)
+        transport = self.transports[host.name] = SentTransport(SimulatedTransport(self.world, host))
+        settings = ClientConfig(**({"placement_policy": "random"} | config))
+        rng = self.world.rng(f"{host.name}#{host.incarnation}")
+        async with BookKeeper(store, transport, config=settings, rng=rng, placement=placement) as client:
+            yield client
+        await store.aclose()
+
+    @asynccontextmanager
+    async def admin(self, **config: Any) -> AsyncIterator[RepairAdmin]:
+        async with self.client() as client:
+            yield RepairAdmin(client, RepairConfig(**config))
+
+    def marks(self, client: BookKeeper, name: str = "test") -> UnderReplication:
+        return RepairAdmin(client).under_replication(name=name, wall_clock_ms=self.wall_clock_ms)
+
+    def wall_clock_ms(self) -> int:
+        return EPOCH_MS + round(1000 * self.world.loop.time())
+
+    async def ledger(
+        self,
+        client: BookKeeper,
+        entries: int,
+        sizes: tuple[int, int, int] = (3, 3, 2),
+        *,
+        closed: bool = True,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"secret",
+    ) -> LedgerWriter:
+        """A ledger of some entries, which all their bookies have."""
+        size, write_quorum, ack_quorum = sizes
+        writer = await client.create_ledger(
+            ensemble_size=size,
+            write_quorum_size=write_quorum,
+            ack_quorum_size=ack_quorum,
+            digest_type=digest_type,
+            password=password,
+        )
+        await self.append(writer, entries)
+        if closed:
+            await writer.close()
+        return writer
+
+    async def append(self, writer: LedgerWriter, entries: int) -> None:
+        for _ in range(entries):
+            await writer.append(b"entry" * 3)
+        await anyio.sleep(0.1)  # for the copies that no quorum waited for
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        return (await self.world.metadata.memory.session(rng=self.world.rng("look")).read_ledger(ledger_id)).metadata
+
+    # Auto-recovery -----------------------------------------------------------------------------------------------
+
+    def auto_recovery(self, name: str, *, placement: PlacementPolicy | None = None, **settings: Any) -> Host:
+        """Start a program of auto-recovery on a host of its own; ``with_*`` are for the program, the rest for its settings."""
+        host = self.world.hosts.get(name) or Host(self.world, name)
+        if not host.is_alive:
+            host.restart()
+        options = {key: settings.pop(key) for key in ("with_auditor", "with_worker") if key in settings}
+        config = RepairConfig(**settings)
+
+        async def run() -> None:
+            async with self._client_on(host, placement, {}) as client:
+                recovery = AutoRecovery(
+                    client,
+                    config,
+                    name=name,
+                    wall_clock_ms=self.wall_clock_ms,
+                    on_event=lambda event: self.events.append((self.world.loop.time(), name, event)),
+                    **options,
+                )
+                await recovery.run()
+
+        host.spawn(run, name=name)
+        return host
+
+    def told(self, kind: EventKind, ledger_id: int | None = None) -> list[RepairEvent]:
+        """The events of a kind, of all programs."""
+        return [
+            event
+            for _, _, event in self.events
+            if event.kind is kind and (ledger_id is None or event.ledger_id == ledger_id)
+        ]
+
+    async def until(self, condition: Callable[[], object], longest_s: float = 600.0) -> None:
+        """Wait until something is so; fails with what was told if it never is."""
+        with anyio.move_on_after(longest_s):
+            while not condition():  # noqa: ASYNC110 - virtual time costs nothing
+                await anyio.sleep(0.25)
+            return
+        raise AssertionError(f"not within {longest_s} s: {self.events[-20:]}")
+
+    async def thorough(self, ledger_id: int) -> LedgerReport:
+        """What a thorough check says."""
+        async with self.admin() as admin:
+            return await admin.check_ledger(ledger_id, thorough=True)
+
+
+Story = Callable[[Village], Awaitable[None]]
+
+
+def played(story: Story, *, bookies: int = 4, seed: int = 1) -> Village:
+    """Play a story in a village whose bookies are all up."""
+    with World(seed) as world:
+
+        async def main() -> Village:
+            village = Village(world, bookies)
+            for bookie in village.bookies.values():
+                await bookie.registered()
+            await story(village)
+            return village
+
+        return world.run(main)
+
+
+def submitted(client: BookKeeper) -> list[tuple[str, Request]]:
+    """What a client sent so far."""
+    transport = core_of(client).transport
+    assert isinstance(transport, SentTransport)
+    return transport.sent
