@@ -96,13 +96,14 @@ async def create_ledger(core: ClientCore, wanted: NewLedger, now_ms: Callable[[]
     ctime_ms = None if now_ms is None else now_ms()
     if wanted.ledger_id is not None:
         return await core.metadata.create_ledger(wanted.metadata(wanted.ledger_id, ensemble, core.config, ctime_ms))
+    taken: LedgerExists | None = None
     for _ in range(_CREATE_ATTEMPTS):
         ledger_id = await core.metadata.generate_ledger_id()
         try:
             return await core.metadata.create_ledger(wanted.metadata(ledger_id, ensemble, core.config, ctime_ms))
-        except LedgerExists:
-            continue
-    raise LedgerExists(f"{_CREATE_ATTEMPTS} generated ledger ids in a row were taken")
+        except LedgerExists as error:
+            taken = error
+    raise LedgerExists(f"{_CREATE_ATTEMPTS} generated ledger ids in a row were taken") from taken
 
 
 async def _choose_ensemble(core: ClientCore, wanted: NewLedger) -> Ensemble:

@@ -165,6 +165,8 @@ def _restored(
 ) -> BookKeeperError:
     error = cls.__new__(cls, *args)
     error.__dict__.update(attributes)
+    if "__notes__" in attributes:
+        error.__notes__ = [*attributes["__notes__"]]  # notes of a copy are not the original's
     error.__cause__ = cause
     return error
 

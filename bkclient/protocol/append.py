@@ -152,9 +152,13 @@ class AppendMachine(AddPipeline):
 
     def refusal(self) -> BookKeeperError:
         """Why an append is refused when the writer is not writable."""
-        if self.fatal_error is not None and self.state is not WriterState.CLOSED:
-            return error_for(self.fatal_error.code, "an earlier append failed", ledger_id=self.metadata.ledger_id)
-        return error_for(Code.LEDGER_CLOSED, ledger_id=self.metadata.ledger_id)
+        failed = self.fatal_error
+        code, why = Code.LEDGER_CLOSED, ""
+        if failed is not None and self.state is not WriterState.CLOSED:
+            code, why = failed.code, "an earlier append failed"
+        error = error_for(code, why, ledger_id=self.metadata.ledger_id)
+        error.__cause__ = failed
+        return error
 
     def _send(self, add: PendingAdd, bookie_id: BookieId) -> None:
         self._ports.send_add(add, bookie_id)

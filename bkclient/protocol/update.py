@@ -130,7 +130,9 @@ class MetadataUpdate:
         except BookKeeperError as error:
             self._fail(error)
         except ValueError as error:
-            self._fail(error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=self.ledger_id))
+            failure = error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=self.ledger_id)
+            failure.__cause__ = error
+            self._fail(failure)
 
     def _fail(self, error: BookKeeperError) -> None:
         self.error = error

@@ -364,7 +364,7 @@ def _decode_auth(content: bytes) -> AuthMessage:
     try:
         message.ParseFromString(content[_HEADER.size :])
     except DecodeError as error:
-        raise MalformedMessage(f"a version 2 authentication packet that cannot be parsed: {error}") from None
+        raise MalformedMessage(f"a version 2 authentication packet that cannot be parsed: {error}") from error
     if not message.IsInitialized() or not isinstance(message.authPluginName, str):
         raise MalformedMessage("a version 2 authentication packet without plugin name or payload")
     return AuthMessage(message.authPluginName, message.payload)

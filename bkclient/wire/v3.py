@@ -421,7 +421,7 @@ def _parse(message: Message, content: bytes) -> None:
     try:
         message.ParseFromString(content)
     except DecodeError as error:
-        raise MalformedMessage(f"{len(content)} bytes that are not a version 3 message: {error}") from None
+        raise MalformedMessage(f"{len(content)} bytes that are not a version 3 message: {error}") from error
 
 
 def _auth(message: pb.AuthMessage, status: Status) -> AuthMessage:

@@ -65,13 +65,13 @@ class Ledgers:
                 )
             except NoNodeError:
                 await self._make_directories(path, ledger_id)
-            except NodeExistsError:
+            except NodeExistsError as error:
                 present = await self._read_or_none(ledger_id)
                 if present is None:
                     continue
                 if is_created_by(present.metadata, metadata):
                     return present
-                raise LedgerExists(ledger_id=ledger_id) from None
+                raise LedgerExists(ledger_id=ledger_id) from error
             else:
                 return _versioned(ledger_id, data, stat)
         raise MetadataStoreError("its directory disappears as often as it is made", ledger_id=ledger_id)
@@ -111,10 +111,10 @@ class Ledgers:
                 is_repeatable=False,
                 ledger_id=ledger_id,
             )
-        except NoNodeError:
-            raise NoSuchLedger(ledger_id=ledger_id) from None
-        except BadVersionError:
-            raise _conflict(ledger_id, expected_version, "it is another") from None
+        except NoNodeError as error:
+            raise NoSuchLedger(ledger_id=ledger_id) from error
+        except BadVersionError as error:
+            raise _conflict(ledger_id, expected_version, "it is another") from error
         return _versioned(ledger_id, data, stat)
 
     async def delete(self, ledger_id: int) -> None:
@@ -160,11 +160,11 @@ class Ledgers:
                 await self._session.create(directory)
             except NodeExistsError:
                 continue
-            except NoNodeError:
+            except NoNodeError as error:
                 if await self._session.exists(self._root) is None:
                     raise MetadataStoreError(
                         f"the cluster's root {self._root} is gone from {self._session.name}", ledger_id=ledger_id
-                    ) from None
+                    ) from error
                 return
 
     async def _remove_directories(self, path: str) -> None:

@@ -154,10 +154,10 @@ class Bookies:
                 while not await self._try_to_make_own(path, data):
                     await wake.wait()
                     wake.clear()
-        except TimeoutError:
+        except TimeoutError as error:
             raise MetadataStoreError(
                 f"another session has registered this bookie id and kept it for {patience_s:g} s", bookie_id=bookie_id
-            ) from None
+            ) from error
         finally:
             self._session.remove_waker(path, wake)
 

@@ -95,9 +95,9 @@ class ZooKeeperSession:
         try:
             async with asyncio.timeout(connect_timeout_s):
                 await session._connected.wait()
-        except TimeoutError:
+        except TimeoutError as error:
             await session.aclose()
-            raise MetadataStoreError(f"no ZooKeeper server of {name} answered within {connect_timeout_s} s") from None
+            raise MetadataStoreError(f"no ZooKeeper server of {name} answered within {connect_timeout_s} s") from error
         except BaseException:
             await session.aclose()
             raise
@@ -193,11 +193,11 @@ class ZooKeeperSession:
         try:
             async with asyncio.timeout_at(deadline):
                 await self._connected.wait()
-        except TimeoutError:
+        except TimeoutError as error:
             kind = MetadataOutcomeUnknown if was_sent else MetadataStoreError
             raise kind(
                 f"there was no connection with {self.name} for {self.operation_timeout_s} s", ledger_id=ledger_id
-            ) from None
+            ) from error
         self.check_open(ledger_id=ledger_id)
 
     async def _submit(self, start: Operation) -> Any:
@@ -308,4 +308,6 @@ def _finish(closed: asyncio.Future[None], error: Exception | None) -> None:
     if error is None:
         closed.set_result(None)
     else:
-        closed.set_exception(MetadataStoreError(f"the ZooKeeper session did not end cleanly: {error}"))
+        failure = MetadataStoreError(f"the ZooKeeper session did not end cleanly: {error}")
+        failure.__cause__ = error
+        closed.set_exception(failure)
