@@ -25,7 +25,7 @@ CLOCKS_AND_CHANCE = re.compile(
     r"^\s*(import time|from time import|import secrets)\b|\buuid[14]\(|\burandom\(", re.MULTILINE
 )
 MAY_MEASURE_TIME = (
-    *("cli.py", "bkclient/connecting.py", "scenarios/runner.py", "scenarios/sweep.py"),
+    *("cli.py", "bkclient/cli/", "bkclient/connecting.py", "scenarios/runner.py", "scenarios/sweep.py"),
     *("spark_analysis/", "simbookie/serving.py"),
 )
 GLOBAL_RANDOM = re.compile(r"\brandom\.(random|randint|choice|choices|shuffle|sample|uniform|seed|randbytes)\(")

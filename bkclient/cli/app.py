@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bkclient.cli import bookies, ledger
+from bkclient.cli import autorecovery, bookies, ledger, repair
 from bkclient.cli.help import ROOT_HELP
 
 __all__ = ["app", "run"]
@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for group in (ledger, bookies):
+for group in (ledger, bookies, repair, autorecovery):
     group.add_to(app)
 
 

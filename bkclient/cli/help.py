@@ -6,7 +6,14 @@ from typing import Final
 
 __all__ = [
     "APPEND_HELP",
+    "AUTORECOVERY_AUDIT_HELP",
+    "AUTORECOVERY_DISABLE_HELP",
+    "AUTORECOVERY_ENABLE_HELP",
+    "AUTORECOVERY_HELP",
+    "AUTORECOVERY_RUN_HELP",
+    "AUTORECOVERY_STATUS_HELP",
     "BOOKIES_HELP",
+    "CHECK_HELP",
     "CREATE_HELP",
     "DELETE_HELP",
     "INFO_HELP",
@@ -14,6 +21,10 @@ __all__ = [
     "LIST_HELP",
     "READ_HELP",
     "RECOVER_HELP",
+    "REPAIR_BOOKIE_HELP",
+    "REPAIR_DECOMMISSION_HELP",
+    "REPAIR_HELP",
+    "REPAIR_LEDGER_HELP",
     "ROOT_HELP",
     "TAIL_HELP",
 ]
@@ -185,4 +196,133 @@ Examples:
 \b
 {_codes(ok="listed, also if there are none")}
 With --json: {{"writable": [ids], "readOnly": [ids]}}.
+"""
+
+CHECK_HELP: Final = f"""Check that every entry of a ledger has the copies it should have.
+
+Asks each bookie for the first and the last entry it should store of each fragment, and for a sample of the others
+(-c auditorLedgerVerificationPercentage=10, for example); --thorough reads and compares every copy of every entry. Nothing is
+changed, and a writer is not disturbed. A fragment that is being written may lack copies that are still on their way.
+
+\b
+Examples:
+  bk ledger check 7
+  bk ledger check 7 8 --thorough
+  bk ledger check --all --json
+
+\b
+{_codes(ok="nothing is wrong", no="something is wrong, or there is no such ledger")}
+With --json, for each ledger, one a line: {{"ledgerId", "sound", "copiesChecked", "fragments": [{{"firstEntryId", "lastEntryId",
+"closed", "bad": [{{"bookieIndex", "bookieId", "flaw", "code", "entries", "entryCount"}}], "conflicts", "conflictCount"}}]}};
+fragments with nothing wrong are left out.
+"""
+
+REPAIR_HELP: Final = "Give ledgers the copies that they lack, once and now."
+
+REPAIR_LEDGER_HELP: Final = f"""Check ledgers, copy what is missing to other bookies, and check them again.
+
+Fragments that may still be written to are left alone: "bk ledger recover" closes them.
+
+\b
+Examples:
+  bk repair ledger 7
+  bk repair ledger 7 8 --thorough --json
+
+\b
+{_codes(ok="nothing is wrong any more", no="something still is, or there is no such ledger")}
+With --json: what check prints of the second check.
+"""
+
+REPAIR_BOOKIE_HELP: Final = f"""Copy everything that bookies store to other bookies, and name those in the metadata.
+
+For bookies that will not come back. Open ledgers that are being written to one of them are taken over and closed first, and
+their writers fail. Can be repeated, which repairs what is left.
+
+\b
+Examples:
+  bk repair bookie 10.0.0.7:3181 --dry-run
+  bk repair bookie 10.0.0.7:3181 10.0.0.8:3181 --skip-open
+  bk repair bookie 10.0.0.7:3181 --ledger 12 --ledger 13 --json
+
+\b
+{_codes(ok="done, or told what would be")}
+With --json: {{"ledgersExamined", "affected", "closed", "fragmentsReplaced", "entriesCopied", "bytesCopied", "skipped",
+"failures"}}.
+"""
+
+REPAIR_DECOMMISSION_HELP: Final = f"""Wait until no ledger needs a bookie that was shut down.
+
+Auto-recovery does the work, after an audit that this command asks for; see "bk autorecovery run".
+
+\b
+Examples:
+  bk repair decommission 10.0.0.7:3181
+  bk repair decommission 10.0.0.7:3181 --timeout 3600 --json
+
+\b
+{_codes(ok="no ledger needs it", no="some still did when the time was over", refused="the bookie is running")}
+With --json: {{"bookieId", "decommissioned"}}.
+"""
+
+AUTORECOVERY_HELP: Final = "Find ledgers that lack copies and repair them, all the time."
+
+AUTORECOVERY_RUN_HELP: Final = f"""Run an auditor and a worker until Ctrl-C or SIGTERM.
+
+Auditors elect one of themselves, and workers share the work: any number may run, Apache BookKeeper's own among them.
+
+\b
+Examples:
+  bk autorecovery run
+  bk autorecovery run --config bk_server.conf --no-auditor --name worker-3
+  bk autorecovery run --json
+
+\b
+{_codes(ok="ended by Ctrl-C or SIGTERM")}
+With --json, for each thing that happened, one a line: {{"event", "ledgerId", "detail"}}; it may be about no ledger (null).
+"""
+
+AUTORECOVERY_STATUS_HELP: Final = f"""Show who is the auditor, what is switched on, and which ledgers lack copies.
+
+\b
+Examples:
+  bk autorecovery status
+  bk autorecovery status --json
+
+\b
+{_codes(ok="shown, and no ledger lacks copies", no="shown, and some do")}
+With --json: {{"auditor", "enabled", "lostBookieRecoveryDelay", "underReplicated": [{{"ledgerId", "missing", "ctime",
+"lockedBy"}}]}}.
+"""
+
+AUTORECOVERY_ENABLE_HELP: Final = f"""Let auto-recovery work again.
+
+\b
+Examples:
+  bk autorecovery enable
+
+\b
+{_codes(ok="enabled")}
+With --json: {{"enabled"}}.
+"""
+
+AUTORECOVERY_DISABLE_HELP: Final = f"""Have auto-recovery rest, for a time in which bookies come and go.
+
+\b
+Examples:
+  bk autorecovery disable
+
+\b
+{_codes(ok="disabled")}
+With --json: {{"enabled"}}.
+"""
+
+AUTORECOVERY_AUDIT_HELP: Final = f"""Have the auditor look for lost bookies at once, also for one whose return it waits for.
+
+\b
+Examples:
+  bk autorecovery audit
+
+\b
+{_codes(ok="asked for")}
+With --json: {{"asked"}}.
 """

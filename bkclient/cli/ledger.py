@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bkclient.cli import ledger_data
+from bkclient.cli import ledger_data, repair
 from bkclient.cli.help import CREATE_HELP, DELETE_HELP, INFO_HELP, LEDGER_HELP, LIST_HELP, RECOVER_HELP
 from bkclient.cli.options import (
     AckQuorum,
@@ -30,7 +30,7 @@ from bkclient.cli.options import (
     WriteQuorum,
 )
 from bkclient.cli.output import print_json, print_json_line, print_lines
-from bkclient.cli.running import EXIT_NO, Negative, run_with_client
+from bkclient.cli.running import EXIT_NO, Ending, run_with_client
 from bkclient.cli.settings import connection_for, password_from
 from bkclient.client import BookKeeper
 from bkclient.errors import NoSuchLedger
@@ -56,6 +56,7 @@ def add_to(app: typer.Typer) -> None:
     ledger_data.add_to(group)
     group.command("info", help=INFO_HELP, short_help="Show a ledger's metadata.")(info)
     group.command("list", help=LIST_HELP, short_help="List ledgers.")(list_)
+    repair.add_check_to(group)
     group.command("recover", help=RECOVER_HELP, short_help="Take a ledger over and close it.")(recover)
     group.command("delete", help=DELETE_HELP, short_help="Delete ledgers.")(delete)
     app.add_typer(group, name="ledger")
@@ -234,7 +235,7 @@ def delete(
                 continue
             await client.delete_ledger(ledger_id)
         if missing:
-            raise Negative(f"there is no ledger {', '.join(map(str, missing))}")
+            raise Ending(f"there is no ledger {', '.join(map(str, missing))}")
         if as_json:
             print_json({"deleted": ledgers})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -39,8 +39,6 @@ from bkclient.reader import LedgerReader
 from bkclient.writer import LedgerWriter
 
 __all__ = ["add_to", "append_from", "copy_entries", "follow", "new_ledger"]
-
-_POLL_INTERVAL_S: Final = 0.2
 
 
 def add_to(group: typer.Typer) -> None:
@@ -281,9 +279,9 @@ def tail(
         bool, typer.Option("--until-closed", help="Succeed only if the ledger is closed in the end.")
     ] = False,
     output: Output = OutputFormat.LINES,
-    poll_interval: Annotated[
-        float, typer.Option(min=0.01, help="Seconds between questions when nothing is new.", metavar="SECONDS")
-    ] = _POLL_INTERVAL_S,
+    patience: Annotated[
+        float, typer.Option(min=0, help="Seconds of nothing but errors of bookies to live through.", metavar="SECONDS")
+    ] = 60.0,
     password_file: PasswordFile = None,
     ask_password: AskPassword = False,
     metadata: Metadata = None,
@@ -300,7 +298,7 @@ def tail(
     async def work(client: BookKeeper) -> None:
         async with await client.open_ledger(ledger, password=password, recover=False) as reader:
             start = reader.last_add_confirmed + 1 if new else first
-            await follow(reader, start, sink, format_, poll_interval)
+            await follow(reader, start, sink, format_, patience)
 
     run_with_client(
         connection, work, as_json=format_ is OutputFormat.JSON, interrupted=EXIT_INTERRUPTED if until_closed else 0
@@ -329,21 +327,16 @@ async def copy_entries(
     move(done)
 
 
-async def follow(
-    reader: LedgerReader, first: int, sink: ByteSink, output: OutputFormat, poll_interval_s: float = _POLL_INTERVAL_S
-) -> None:
-    """Write the entries from ``first`` on to ``sink``, as they are confirmed; returns when the ledger is closed."""
-    next_id = first
-    while True:
-        # In this order: a ledger that is seen closed is at its end, so that nothing is left behind.
-        was_closed = reader.is_closed
-        known = reader.last_add_confirmed
-        if next_id <= known:
-            await copy_entries(reader, next_id, known, sink, output)
-            next_id = known + 1
-        elif was_closed:
-            return
-        else:
-            await reader.read_last_add_confirmed()
-            if reader.last_add_confirmed < next_id and not reader.is_closed:
-                await asyncio.sleep(poll_interval_s)
+async def follow(reader: LedgerReader, first: int, sink: ByteSink, output: OutputFormat, patience_s: float) -> None:
+    """Write the entries from ``first`` on to ``sink``, as they are confirmed; returns when the ledger is closed.
+
+    Gives up with the error of the bookies when they gave nothing but errors for ``patience_s`` seconds.
+    """
+    write = formatter(output)
+    async with reader.tail(first, patience_s=patience_s) as tail_:
+        async for entry in tail_:
+            sink.write(write(entry))
+            # What is there is passed on in large pieces, and the newest entry at once.
+            if sink.is_full or entry.entry_id >= reader.last_add_confirmed:
+                await sink.drain()
+    await sink.drain()

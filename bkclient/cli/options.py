@@ -12,6 +12,7 @@ from bkclient.cli.settings import METADATA_VARIABLE
 __all__ = [
     "AckQuorum",
     "AskPassword",
+    "BookieIds",
     "ConfigFile",
     "Custom",
     "DeferredSync",
@@ -20,14 +21,22 @@ __all__ = [
     "Json",
     "JsonLines",
     "LedgerId",
+    "LedgerIds",
     "Metadata",
     "NewLedgerId",
     "PasswordFile",
     "Settings",
+    "Thorough",
     "WriteQuorum",
 ]
 
 LedgerId = Annotated[int, typer.Argument(help="The ledger.", metavar="LEDGER", min=0, show_default=False)]
+
+LedgerIds = Annotated[
+    list[int] | None, typer.Argument(help="The ledgers.", metavar="LEDGER...", min=0, show_default=False)
+]
+BookieIds = Annotated[list[str], typer.Argument(help="The bookies.", metavar="BOOKIE...", show_default=False)]
+Thorough = Annotated[bool, typer.Option("--thorough", help="Read and compare every copy of every entry.")]
 
 Metadata = Annotated[
     str | None,

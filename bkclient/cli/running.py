@@ -46,7 +46,7 @@ __all__ = [
     "EXIT_TERMINATED",
     "EXIT_UNAVAILABLE",
     "EXIT_USAGE",
-    "Negative",
+    "Ending",
     "exit_code_of",
     "run_command",
     "run_with_client",
@@ -82,13 +82,23 @@ _REFUSED: Final = (
 )
 
 
-class Negative(Exception):
-    """The answer is no; the message says to what."""
+class Ending(Exception):
+    """A command did what it could, and ends with ``code`` because of what ``message`` says.
+
+    With ``is_told`` the JSON that was printed says it too, and needs no error beside it.
+    """
+
+    def __init__(self, message: str, *, code: int = EXIT_NO, is_told: bool = False) -> None:
+        self.code = code
+        self.is_told = is_told
+        super().__init__(message)
 
 
 def exit_code_of(error: BaseException) -> int:
     """The exit code that tells ``error`` to a script."""
-    if isinstance(error, (Negative, *_NO)):
+    if isinstance(error, Ending):
+        return error.code
+    if isinstance(error, _NO):
         return EXIT_NO
     if isinstance(error, ArgumentError):
         return EXIT_USAGE
@@ -103,18 +113,26 @@ def run_with_client(
     *,
     as_json: bool = False,
     interrupted: int = EXIT_INTERRUPTED,
+    terminated: int = EXIT_TERMINATED,
 ) -> None:
-    """Run ``work`` with a client for ``connection``, and end the program as it ends; ``interrupted`` is the code for Ctrl-C."""
+    """Run ``work`` with a client for ``connection``, and end the program as it ends.
+
+    ``interrupted`` and ``terminated`` are the exit codes for Ctrl-C and SIGTERM, 0 where that is how a command should end.
+    """
 
     async def connected() -> None:
         async with connection.connect() as client:
             await work(client)
 
-    run_command(connected, as_json=as_json, interrupted=interrupted)
+    run_command(connected, as_json=as_json, interrupted=interrupted, terminated=terminated)
 
 
 def run_command(
-    work: Callable[[], Coroutine[Any, Any, None]], *, as_json: bool = False, interrupted: int = EXIT_INTERRUPTED
+    work: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    as_json: bool = False,
+    interrupted: int = EXIT_INTERRUPTED,
+    terminated: int = EXIT_TERMINATED,
 ) -> None:
     """Run ``work`` in an event loop of its own, and end the program as it ends."""
     try:
@@ -123,11 +141,11 @@ def run_command(
         raise typer.Exit(interrupted) from None
     except BrokenPipeError:
         _end_without_output()
-    except (BookKeeperError, Negative, OSError) as error:
+    except (BookKeeperError, Ending, OSError) as error:
         _tell(error, as_json=as_json)
         raise typer.Exit(exit_code_of(error)) from None
     if was_terminated:
-        raise typer.Exit(EXIT_TERMINATED)
+        raise typer.Exit(terminated)
 
 
 async def _until_done_or_terminated(work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -154,7 +172,7 @@ async def _until_done_or_terminated(work: Callable[[], Coroutine[Any, Any, None]
 def _tell(error: BaseException, *, as_json: bool) -> None:
     message = " ".join(str(error).split()) or type(error).__name__
     logging.getLogger("bkclient.cli").debug("the command failed", exc_info=error)
-    if as_json:
+    if as_json and not (isinstance(error, Ending) and error.is_told):
         facts: dict[str, Any] = {"type": type(error).__name__, "message": message}
         if isinstance(error, BookKeeperError):
             facts["code"] = int(error.code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import typer
@@ -17,21 +17,29 @@ import typer
 import bkclient
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
+from bkclient.config_fields import setting_of
 from bkclient.errors import ArgumentError
 from bkclient.properties import parse_properties
+from bkclient.repair import RepairConfig
 
 __all__ = ["METADATA_VARIABLE", "PASSWORD_VARIABLE", "Connection", "connection_for", "pairs", "password_from"]
 
 METADATA_VARIABLE = "BK_METADATA_URI"
 PASSWORD_VARIABLE = "BK_LEDGER_PASSWORD"  # noqa: S105  a name, not a password
 
+#: Keys that mean something to repairs alone. A client would warn that they mean nothing to it.
+_REPAIR_ONLY = {setting_of(field).key for field in fields(RepairConfig)} - {
+    setting_of(field).key for field in fields(ClientConfig)
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Which cluster, and how to talk to it."""
+    """Which cluster, how to talk to it, and how to repair its ledgers."""
 
     metadata_uri: str
     config: ClientConfig
+    repair: RepairConfig
 
     def connect(self) -> AbstractAsyncContextManager[BookKeeper]:
         """A client for it."""
@@ -45,8 +53,10 @@ def connection_for(metadata: str | None, file: Path | None, settings: Sequence[s
     except (OSError, UnicodeDecodeError, ArgumentError) as error:
         raise typer.BadParameter(f"{file}: {error}", param_hint="--config") from None
     properties |= pairs(settings, "-c")
+    ours = {key: value for key, value in properties.items() if key not in _REPAIR_ONLY}
     try:
-        config = ClientConfig.from_properties(properties)
+        config = ClientConfig.from_properties(ours)
+        repair = RepairConfig.from_properties(properties)
     except ArgumentError as error:
         raise typer.BadParameter(str(error), param_hint="--config or -c") from None
     uri = metadata or config.metadata_uri
@@ -55,7 +65,7 @@ def connection_for(metadata: str | None, file: Path | None, settings: Sequence[s
             f"say where the cluster is: --metadata, {METADATA_VARIABLE}, or metadataServiceUri in --config",
             param_hint="--metadata",
         )
-    return Connection(uri, config)
+    return Connection(uri, config, repair)
 
 
 def pairs(options: Sequence[str] | None, name: str) -> dict[str, str]:

@@ -233,7 +233,7 @@ async def test_an_open_ledger_is_followed_until_its_writer_closes_it() -> None:
         await writer.append(b"0")
         printed = io.BytesIO()
         async with await reading.open_ledger(writer.ledger_id, recover=False) as reader:
-            following = asyncio.create_task(follow(reader, 0, ByteSink(printed), OutputFormat.LINES, 0.001))
+            following = asyncio.create_task(follow(reader, 0, ByteSink(printed), OutputFormat.LINES, 10.0))
             for number in range(1, 50):
                 await writer.append(b"%d" % number)
                 if number == 25:
@@ -254,8 +254,8 @@ async def test_a_ledger_may_be_followed_from_somewhere_in_the_middle() -> None:
                 await writer.append(b"%d" % number)
         printed = io.BytesIO()
         reader = await client.open_ledger(writer.ledger_id, recover=False)
-        await follow(reader, 3, ByteSink(printed), OutputFormat.LINES)
-        await follow(reader, 9, ByteSink(printed), OutputFormat.LINES)
+        await follow(reader, 3, ByteSink(printed), OutputFormat.LINES, 10.0)
+        await follow(reader, 9, ByteSink(printed), OutputFormat.LINES, 10.0)
         assert printed.getvalue() == b"3\n4\n"
 
 

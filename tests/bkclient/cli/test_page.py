@@ -77,7 +77,7 @@ def test_the_help_of_each_command_mentions_the_options_on_the_page(name: str) ->
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_page_and_help_list_the_same_fields_of_json(name: str) -> None:
-    page = SECTIONS[name].partition("\nJSON: ")[2].partition(". ")[0].partition("; needs")[0]
+    page = re.split(r"\.\s|; needs", SECTIONS[name].partition("\nJSON: ")[2])[0]
     shown = invoke(*name.split()[1:], "--help").text.partition("With --json")[2].partition("Arguments:")[0]
 
     assert page

@@ -103,6 +103,17 @@ def test_a_signal_ends_an_append_with_the_ledger_closed_although_the_input_stand
     assert told == "bk: not everything was appended: ledger 0 is closed, last entry 1\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_auto_recovery_runs_until_it_is_told_to_stop(number: signal.Signals) -> None:
+    with standalone(3, "autorecovery", "run", "--json", "--name", "me") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "elected"
+        process.send_signal(number)
+        code, _, errors = ended(process)
+
+    assert (code, errors) == (0, "")
+
+
 @pytest.mark.zookeeper
 def test_the_commands_work_together_on_a_real_cluster(zookeeper_server: ZooKeeperServer, zookeeper_root: str) -> None:
     uri = zookeeper_server.metadata_uri(zookeeper_root)

@@ -20,7 +20,7 @@ from bkclient.cli.running import (
     EXIT_REFUSED,
     EXIT_UNAVAILABLE,
     EXIT_USAGE,
-    Negative,
+    Ending,
     exit_code_of,
     run_command,
 )
@@ -31,7 +31,7 @@ from tests.bkclient.cli.invoking import Invoke, invoke
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Negative("no"), EXIT_NO),
+        (Ending("no"), EXIT_NO),
         (errors.NoSuchLedger(), EXIT_NO),
         (errors.NoSuchEntry(), EXIT_NO),
         (errors.ArgumentError(), EXIT_USAGE),

@@ -1,0 +1,304 @@
+"""``bk ledger check`` and ``bk repair``: what a ledger lacks, and giving it that once and now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from bkclient.cli.help import (
+    CHECK_HELP,
+    REPAIR_BOOKIE_HELP,
+    REPAIR_DECOMMISSION_HELP,
+    REPAIR_HELP,
+    REPAIR_LEDGER_HELP,
+)
+from bkclient.cli.options import BookieIds, ConfigFile, Json, JsonLines, LedgerIds, Metadata, Settings, Thorough
+from bkclient.cli.output import print_json, print_json_line, print_lines, watched
+from bkclient.cli.running import EXIT_UNAVAILABLE, Ending, run_with_client
+from bkclient.cli.settings import connection_for
+from bkclient.client import BookKeeper
+from bkclient.errors import NoSuchLedger
+from bkclient.repair import RepairAdmin
+from bkclient.repair.bookie_recovery import BookieRecoveryFailed, BookieRecoveryReport
+from bkclient.repair.findings import FragmentReport, LedgerReport
+from bkclient.repair.progress import Progress, Step
+
+__all__ = ["add_check_to", "add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group to ``app``."""
+    group = typer.Typer(help=REPAIR_HELP, no_args_is_help=True, rich_markup_mode=None)
+    group.command("ledger", help=REPAIR_LEDGER_HELP, short_help="Repair ledgers.")(repair_ledgers)
+    group.command("bookie", help=REPAIR_BOOKIE_HELP, short_help="Copy what bookies store to others.")(repair_bookies)
+    group.command("decommission", help=REPAIR_DECOMMISSION_HELP, short_help="Wait until a bookie is not needed.")(
+        decommission
+    )
+    app.add_typer(group, name="repair")
+
+
+def add_check_to(group: typer.Typer) -> None:
+    """Add ``check`` to the group ``ledger``."""
+    group.command("check", help=CHECK_HELP, short_help="Check the copies of ledgers.")(check)
+
+
+def check(
+    ledgers: LedgerIds = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="All ledgers there are.")] = False,
+    thorough: Thorough = False,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Check ledgers."""
+    if all_ == bool(ledgers):
+        raise typer.BadParameter("name ledgers, or all of them", param_hint="LEDGER or --all")
+    connection = connection_for(metadata, config, settings)
+
+    async def work(client: BookKeeper) -> None:
+        admin = RepairAdmin(client, connection.repair)
+
+        async def checked(ledger_id: int) -> LedgerReport | None:
+            try:
+                return await admin.check_ledger(ledger_id, thorough=thorough)
+            except NoSuchLedger:
+                if not all_:
+                    raise
+                return None  # deleted since it was listed
+
+        await _judge(client.list_ledgers() if all_ else _each(ledgers or []), checked, as_json=as_json)
+
+    run_with_client(connection, work, as_json=as_json)
+
+
+def repair_ledgers(
+    ledgers: LedgerIds,
+    *,
+    thorough: Thorough = False,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Repair ledgers."""
+    connection = connection_for(metadata, config, settings)
+
+    async def work(client: BookKeeper) -> None:
+        admin = RepairAdmin(client, connection.repair)
+
+        async def repaired(ledger_id: int) -> LedgerReport | None:
+            return await admin.repair_ledger(ledger_id, thorough=thorough, on_progress=_teller(as_json=as_json))
+
+        await _judge(_each(ledgers or []), repaired, as_json=as_json)
+
+    run_with_client(connection, work, as_json=as_json)
+
+
+def repair_bookies(
+    bookies: BookieIds,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    ledger: Annotated[
+        list[int] | None, typer.Option(min=0, help="Only this ledger; may be repeated.", show_default=False)
+    ] = None,
+    skip_open: Annotated[bool, typer.Option("--skip-open", help="Leave ledgers alone that are open.")] = False,
+    skip_unrecoverable: Annotated[
+        bool, typer.Option("--skip-unrecoverable", help="Leave open ledgers alone that cannot be recovered.")
+    ] = False,
+    concurrency: Annotated[int, typer.Option(min=1, help="Ledgers at a time.")] = 4,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Copy what bookies store to others."""
+    connection = connection_for(metadata, config, settings)
+
+    async def work(client: BookKeeper) -> None:
+        admin = RepairAdmin(client, connection.repair)
+        failed: BookieRecoveryFailed | None = None
+        with _watched_repair(as_json=as_json) as tell:
+            try:
+                report = await admin.recover_bookie(
+                    bookies,
+                    ledger_ids=ledger,
+                    dry_run=dry_run,
+                    skip_open_ledgers=skip_open,
+                    skip_unrecoverable=skip_unrecoverable,
+                    concurrency=concurrency,
+                    on_progress=tell,
+                )
+            except BookieRecoveryFailed as error:
+                failed, report = error, error.report
+        if as_json:
+            print_json(_bookie_report_as_json(report))
+        else:
+            print_lines(
+                f"{len(report.affected)} of {report.ledgers_examined} ledgers name the bookies: {len(report.closed)} closed, "
+                f"{len(report.skipped)} skipped; {report.fragments_replaced} fragments, {report.entries_copied} entries copied"
+            )
+        if failed is not None:
+            raise Ending(str(failed), code=EXIT_UNAVAILABLE, is_told=as_json)
+
+    run_with_client(connection, work, as_json=as_json)
+
+
+def decommission(
+    bookie: Annotated[str, typer.Argument(help="The bookie.", metavar="BOOKIE", show_default=False)],
+    *,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to wait at most.", metavar="SECONDS", show_default=False)
+    ] = None,
+    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.", metavar="SECONDS")] = 30.0,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Wait until a bookie is not needed."""
+    connection = connection_for(metadata, config, settings)
+
+    async def work(client: BookKeeper) -> None:
+        admin = RepairAdmin(client, connection.repair)
+        is_done = True
+        try:
+            await admin.decommission(bookie, timeout_s=timeout, poll_s=poll, on_progress=_teller(as_json=as_json))
+        except TimeoutError:
+            is_done = False
+        if as_json:
+            print_json({"bookieId": bookie, "decommissioned": is_done})
+        elif is_done:
+            print_lines(f"no ledger needs {bookie}")
+        if not is_done:
+            raise Ending(f"ledgers still need {bookie}", is_told=as_json)
+
+    run_with_client(connection, work, as_json=as_json)
+
+
+# What was found ----------------------------------------------------------------------------------------------------
+
+
+async def _each(ledger_ids: list[int]) -> AsyncIterator[int]:
+    for ledger_id in ledger_ids:
+        yield ledger_id
+
+
+async def _judge(ledger_ids: AsyncIterator[int], report_on: Callable[[int], Any], *, as_json: bool) -> None:
+    """Print a report on each ledger; the answer is no if something is wrong with one of them."""
+    examined = wrong = 0
+    async for ledger_id in ledger_ids:
+        report: LedgerReport | None = await report_on(ledger_id)
+        if report is None:
+            continue
+        examined += 1
+        wrong += not report.is_sound
+        if as_json:
+            print_json_line(_report_as_json(report))
+        else:
+            print_lines(*_report_as_lines(report))
+    if wrong:
+        raise Ending(f"something is wrong with {wrong} of {examined} ledgers", is_told=as_json)
+
+
+def _report_as_json(report: LedgerReport) -> dict[str, Any]:
+    return {
+        "ledgerId": report.ledger_id,
+        "sound": report.is_sound,
+        "copiesChecked": report.copies_checked,
+        "fragments": [_fragment_as_json(found) for found in report.fragments],
+    }
+
+
+def _fragment_as_json(found: FragmentReport) -> dict[str, Any]:
+    return {
+        "firstEntryId": found.fragment.first_entry_id,
+        "lastEntryId": found.fragment.last_entry_id,
+        "closed": found.fragment.is_final,
+        "bad": [
+            {
+                "bookieIndex": bad.position,
+                "bookieId": bad.bookie_id,
+                "flaw": bad.flaw.value,
+                "code": int(bad.code),
+                "entries": list(bad.entry_ids),
+                "entryCount": bad.entry_count,
+            }
+            for bad in found.bad
+        ],
+        "conflicts": list(found.conflicts),
+        "conflictCount": found.conflict_count,
+    }
+
+
+def _report_as_lines(report: LedgerReport) -> list[str]:
+    if report.is_sound:
+        return [f"ledger {report.ledger_id}: nothing is wrong, {report.copies_checked} copies read"]
+    lines = [f"ledger {report.ledger_id}: {report.copies_checked} copies read"]
+    for found in report.fragments:
+        fragment = found.fragment
+        state = "" if fragment.is_final else ", still open"
+        lines.append(f"  entries {fragment.first_entry_id} to {fragment.last_entry_id}{state}")
+        for bad in found.bad:
+            entries = f", entries {', '.join(map(str, bad.entry_ids))}" if bad.entry_ids else ""
+            more = f" and {bad.entry_count - len(bad.entry_ids)} more" if bad.entry_count > len(bad.entry_ids) else ""
+            lines.append(f"    {bad.bookie_id}: {bad.flaw.value}{entries}{more}")
+        if found.conflict_count:
+            lines.append(
+                f"    copies disagree on {found.conflict_count} entries: {', '.join(map(str, found.conflicts))}"
+            )
+    return lines
+
+
+def _bookie_report_as_json(report: BookieRecoveryReport) -> dict[str, Any]:
+    return {
+        "ledgersExamined": report.ledgers_examined,
+        "affected": report.affected,
+        "closed": report.closed,
+        "fragmentsReplaced": report.fragments_replaced,
+        "entriesCopied": report.entries_copied,
+        "bytesCopied": report.bytes_copied,
+        "skipped": {str(ledger_id): reason for ledger_id, reason in report.skipped.items()},
+        "failures": {str(ledger_id): str(error) for ledger_id, error in report.failures.items()},
+    }
+
+
+# What is being done ------------------------------------------------------------------------------------------------
+
+
+def _teller(*, as_json: bool) -> Callable[[Progress], None]:
+    """Tells people each step that is worth a line, on standard error."""
+
+    def tell(progress: Progress) -> None:
+        if not as_json and progress.step not in {Step.EXAMINED, Step.COPIED}:
+            typer.echo(_step_as_line(progress), err=True)
+
+    return tell
+
+
+@contextmanager
+def _watched_repair(*, as_json: bool) -> Iterator[Callable[[Progress], None]]:
+    """The same, with a bar that counts entries copied for whoever watches."""
+    told = _teller(as_json=as_json)
+    copied = 0
+    with watched("copying", None) as move:
+
+        def tell(progress: Progress) -> None:
+            nonlocal copied
+            if progress.step is Step.COPIED:
+                copied += 1
+                move(copied)
+            told(progress)
+
+        yield tell
+
+
+def _step_as_line(progress: Progress) -> str:
+    where = "" if progress.ledger_id < 0 else f"ledger {progress.ledger_id}"
+    if progress.first_entry_id >= 0:
+        where += f" from entry {progress.first_entry_id}"
+    return ": ".join(part for part in (where, progress.step.value, progress.detail) if part)
