@@ -7,6 +7,9 @@ bookies acknowledged which entry.
 
 Entries acknowledged after the force began are not covered by it, although they may be durable by accident. Without deferred
 sync a force is legal and moves nothing.
+
+A limit that the protocol has: a bookie that lost acknowledged entries with its power and came back answers a force like any
+other, for it does not know. Whoever uses deferred sync trusts its bookies not to do that between two forces.
 """
 
 from __future__ import annotations

@@ -152,6 +152,19 @@ def test_entries_appended_during_a_change_go_to_the_old_ensemble_and_again_to_th
     assert writer.sent() == "0c 1c"
 
 
+@pytest.mark.rule("W-37")
+def test_an_entry_that_is_appended_after_the_change_goes_to_the_new_ensemble_only() -> None:
+    writer = Writer((3, 3, 2), "abc", spares="d")
+    writer.append()
+    writer.timeout("0b")
+    writer.metadata_arrives()
+    writer.sent()
+
+    writer.append()
+
+    assert writer.sent() == "1d 1c 1a"
+
+
 @pytest.mark.rule("W-22")
 @pytest.mark.rule("W-39")
 @pytest.mark.behaviour("T-84")
