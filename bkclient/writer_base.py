@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -16,7 +15,8 @@ from bkclient.explicit_lac import write_lac
 from bkclient.force import force_ledger
 from bkclient.measure import measured
 from bkclient.metadata.model import LedgerMetadata, Versioned
-from bkclient.reader import LedgerReader
+from bkclient.protocol.append import AppendMachine
+from bkclient.reads import LedgerReads
 from bkclient.writer_shell import WriterShell
 from bkclient.writer_stats import MeasuredWriterShell
 
@@ -25,19 +25,43 @@ __all__ = ["BaseWriter"]
 _CLOSE_AFTER_ERROR_S: Final = 5.0
 
 
-class BaseWriter:
-    """The single writer of a ledger; see :class:`~bkclient.writer.LedgerWriter` for how one is used."""
+class _Known:
+    """What a writer knows of its ledger, as reads want to see it. Reads have nothing to teach a writer."""
+
+    def __init__(self, machine: AppendMachine) -> None:
+        self._machine = machine
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as known now."""
+        return self._machine.metadata
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """How far confirmed reads may go."""
+        return self._machine.last_add_confirmed
+
+    def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
+        """Nothing new."""
+
+    def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
+        """Nothing new."""
+
+
+class BaseWriter(LedgerReads):
+    """The single writer of a ledger; see :class:`~bkclient.writer.LedgerWriter` for how one is used.
+
+    It can read its own ledger up to its last add confirmed, by the same calls as a reader.
+    """
 
     def __init__(self, core: ClientCore, value: Versioned, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         kind = WriterShell if core.stats is None else MeasuredWriterShell
-        self._core = core
-        self._shell = kind(core, value, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
-        self._machine = self._shell.machine
-
-    @property
-    def ledger_id(self) -> int:
-        """The ledger's id."""
-        return self._shell.ledger_id
+        shell = kind(core, value, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
+        throttle = None if shell.admission is None else shell.admission.throttle
+        super().__init__(core, _Known(shell.machine), shell.codec, throttle)
+        shell.on_metadata_changed = self.metadata_changed
+        self._shell = shell
+        self._machine = shell.machine
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -121,25 +145,6 @@ class BaseWriter:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def _reader(self) -> LedgerReader:
-        """The ledger as this writer knows it at this moment; nobody knows it better."""
-        return LedgerReader(self._core, self._machine.local.value, self._machine.last_add_confirmed)
-
-    async def _permit(self) -> None:
-        admission = self._shell.admission
-        if admission is not None and admission.throttle is not None:
-            await admission.throttle.acquire()
-
-    async def read(self, entry_id: int) -> Entry:
-        """One entry up to :attr:`last_add_confirmed`; see :meth:`bkclient.LedgerReader.read`."""
-        await self._permit()
-        return await self._reader().read(entry_id)
-
-    def read_range(self, first: int, last: int) -> AsyncIterator[Entry]:
-        """Entries ``first`` to ``last``, both inclusive; see :meth:`bkclient.LedgerReader.read_range`."""
-        entries = self._reader().read_range(first, last)
-        return entries if self._shell.admission is None else self._paced(entries)
-
     async def read_last_entry(self) -> Entry:
         """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` before the first (R-22)."""
         last = self._machine.last_add_confirmed
@@ -147,14 +152,14 @@ class BaseWriter:
             raise NoSuchEntry("the ledger has no confirmed entry", ledger_id=self.ledger_id)
         return await self.read(last)
 
-    async def _paced(self, entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
-        while True:
-            await self._permit()
-            try:
-                entry = await anext(entries)
-            except StopAsyncIteration:
-                return
-            yield entry
+    async def read_last_add_confirmed(self) -> int:
+        """:attr:`last_add_confirmed`: nobody knows it better than the writer, so nobody is asked."""
+        self._room.check_open()
+        return self._machine.last_add_confirmed
+
+    async def try_read_last_add_confirmed(self) -> int:
+        """As :meth:`read_last_add_confirmed`."""
+        return await self.read_last_add_confirmed()
 
     # Closing -----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from bkclient.admission import Admission
@@ -71,6 +72,8 @@ class WriterShell:
         #: Who waits to append one certain entry, the next in order; only where callers choose ids.
         self.turns: dict[int, asyncio.Future[None]] = {}
         self.first_failure: BookKeeperError | None = None
+        #: Told whenever the metadata may have changed.
+        self.on_metadata_changed: Callable[[], None] = _nobody
         self._closed = asyncio.Event()
         self._close_error: BookKeeperError | None = None
         self._look_s = None if config.add_quorum_timeout_s is None else config.add_quorum_timeout_s / _LOOKS_PER_TIMEOUT
@@ -273,6 +276,7 @@ class WriterShell:
     def _on_update_done(self, update: MetadataUpdate) -> None:
         self.machine.on_update_done(update)
         self._let_go_if_ended()
+        self.on_metadata_changed()
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
@@ -303,6 +307,10 @@ class WriterShell:
             self._late_timer.cancel()
         if self._lac_timer is not None:
             self._lac_timer.stop()
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
 
 
 def _fail_quietly(future: asyncio.Future[Any], error: BookKeeperError) -> None:
