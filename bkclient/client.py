@@ -16,7 +16,7 @@ from bkclient.config import ClientConfig
 from bkclient.core import ClientCore, Features
 from bkclient.create import NewLedger, create_ledger
 from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError
-from bkclient.measure import measured
+from bkclient.measure import observed
 from bkclient.metadata.base import BookieSets, MetadataStore
 from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
 from bkclient.observer import RecoveryObserver
@@ -25,6 +25,7 @@ from bkclient.placement import NetworkLocations, PlacementPolicy
 from bkclient.placement.client_side import ClientPlacement
 from bkclient.reader import LedgerReader
 from bkclient.stats import ClientStats
+from bkclient.tracer import Tracer
 from bkclient.transport.base import BookieTransport
 from bkclient.watch import watch_metadata
 from bkclient.writer import LedgerWriter
@@ -61,6 +62,7 @@ class BookKeeper:
         observer: RecoveryObserver | None = None,
         features: Features | None = None,
         stats: ClientStats | None = None,
+        tracer: Tracer | None = None,
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self._metadata = metadata
@@ -70,6 +72,7 @@ class BookKeeper:
         self._observer = observer
         self._features = features or _no_features
         self._stats = stats
+        self._tracer = tracer
         self._placement = ClientPlacement(
             self._config, self._rng, policy=placement, locations=locations, features=self._features, stats=stats
         )
@@ -97,6 +100,7 @@ class BookKeeper:
                 rng=self._rng,
                 features=self._features,
                 stats=self._stats,
+                tracer=self._tracer,
             )
             self._stack.push_async_callback(self._shut_down, self._core)
             # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
@@ -196,7 +200,7 @@ class BookKeeper:
 
     async def _create(self, wanted: NewLedger) -> Versioned:
         core = self._open_core()
-        return await measured(core.stats, names.CREATE, create_ledger(core, wanted, self._now_ms))
+        return await observed(core, names.CREATE, create_ledger(core, wanted, self._now_ms))
 
     async def open_ledger(
         self,
@@ -228,7 +232,7 @@ class BookKeeper:
         opening = open_ledger(
             core, ledger_id, credentials, recover=recover, keep_metadata_updated=keep_metadata_updated
         )
-        return await measured(core.stats, names.OPEN, opening)
+        return await observed(core, names.OPEN, opening, ledger_id)
 
     async def open_ledger_as_administrator(
         self, ledger_id: int, *, recover: bool = True, keep_metadata_updated: bool = False
@@ -243,7 +247,7 @@ class BookKeeper:
         check_flag("keep_metadata_updated", keep_metadata_updated)
         core = self._open_core()
         opening = open_ledger(core, ledger_id, None, recover=recover, keep_metadata_updated=keep_metadata_updated)
-        return await measured(core.stats, names.OPEN, opening)
+        return await observed(core, names.OPEN, opening, ledger_id)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Delete a ledger; bookies drop its entries later. Succeeds if there is none (DEL-1, DEL-2).
@@ -255,7 +259,7 @@ class BookKeeper:
         if ledger_id < 0:
             raise ArgumentError("ledger ids are not negative", ledger_id=ledger_id)
         core = self._open_core()
-        await measured(core.stats, names.DELETE, core.metadata.delete_ledger(ledger_id))
+        await observed(core, names.DELETE, core.metadata.delete_ledger(ledger_id), ledger_id)
 
     # Metadata ----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from bkclient.metadata.uri import open_store
 from bkclient.observer import RecoveryObserver
 from bkclient.placement import NetworkLocations, PlacementPolicy
 from bkclient.stats import BookieStats, ClientStats
+from bkclient.tracer import Tracer
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.measured import MeasuredTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
@@ -41,6 +42,7 @@ async def connect(
     observer: RecoveryObserver | None = None,
     features: Features | None = None,
     stats: ClientStats | None = None,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[BookKeeper]:
     """A client, over TCP, for the bookies registered under ``metadata_uri``.
 
@@ -57,7 +59,7 @@ async def connect(
     ``placement`` chooses bookies in place of the policy of the configuration, ``locations`` tells that one where bookies are (in
     place of the script of the configuration, see ``docs/placement.md``), ``features`` tells which features are on,
     ``observer`` hears of recoveries and ``stats`` of everything that can be counted; if it is a
-    :class:`~bkclient.stats.BookieStats` too, of requests and connections, bookie by bookie.
+    :class:`~bkclient.stats.BookieStats` too, of requests and connections, bookie by bookie; ``tracer`` shows operations as spans.
 
     Raises :class:`~bkclient.errors.ArgumentError` for other URIs and without any, and
     :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.
@@ -83,6 +85,7 @@ async def connect(
             observer=observer,
             features=features,
             stats=stats,
+            tracer=tracer,
         )
         entered = await stack.enter_async_context(client)
         log.CLIENT_CONNECTED(uri=uri)

@@ -18,6 +18,7 @@ from bkclient.observer import RecoveryObserver
 from bkclient.placement import BookieWatcher
 from bkclient.protocol.update import MetadataUpdate
 from bkclient.stats import ClientStats
+from bkclient.tracer import Tracer
 from bkclient.transport.base import BookieTransport
 from bkclient.updates import drive_update
 from bkclient.window import ClientWindow
@@ -42,6 +43,7 @@ class ClientCore:
     rng: random.Random
     features: Features
     stats: ClientStats | None
+    tracer: Tracer | None = None
     is_closed: bool = False
     #: What reads learn about bookies.
     memory: BookieMemory = field(init=False)

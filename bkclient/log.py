@@ -104,3 +104,52 @@ BOOKIE_UNAVAILABLE: Final = Event(
 
 CLIENT_CONNECTED: Final = Event("client", "connected", logging.INFO, "connected to the metadata service %(uri)s")
 CLIENT_CLOSED: Final = Event("client", "closed", logging.INFO, "closed the client of %(uri)s")
+
+# Recovery ------------------------------------------------------------------------------------------------------------
+
+RECOVERY_STARTED: Final = Event("recovery", "recovery_started", logging.INFO, "recovering ledger %(ledger_id)d")
+RECOVERY_FINISHED: Final = Event(
+    "recovery",
+    "recovery_finished",
+    logging.INFO,
+    "recovered ledger %(ledger_id)d: it ends at entry %(entry_id)d, %(found)d entries were found beyond what was confirmed and "
+    "%(written)d written back, in %(seconds).3f s",
+)
+RECOVERY_FAILED: Final = Event(
+    "recovery",
+    "recovery_failed",
+    logging.WARNING,
+    "could not recover ledger %(ledger_id)d in %(seconds).3f s: %(reason)s [%(code)d]",
+)
+
+# Writer --------------------------------------------------------------------------------------------------------------
+
+ENSEMBLE_CHANGED: Final = Event(
+    "writer",
+    "ensemble_changed",
+    logging.INFO,
+    "ledger %(ledger_id)d is stored by %(ensemble)s from entry %(entry_id)d on",
+)
+WRITER_FENCED: Final = Event(
+    "writer", "fenced", logging.WARNING, "another client has taken over ledger %(ledger_id)d at entry %(entry_id)d"
+)
+WRITER_FAILED: Final = Event(
+    "writer",
+    "failed",
+    logging.WARNING,
+    "the writer of ledger %(ledger_id)d ends at entry %(entry_id)d: %(reason)s [%(code)d]",
+)
+LEDGER_CLOSED: Final = Event("writer", "closed", logging.DEBUG, "closed ledger %(ledger_id)d at entry %(entry_id)d")
+CLOSE_FAILED: Final = Event(
+    "writer", "close_failed", logging.WARNING, "could not close ledger %(ledger_id)d: %(reason)s [%(code)d]"
+)
+
+# Metadata ------------------------------------------------------------------------------------------------------------
+
+METADATA_DISCONNECTED: Final = Event(
+    "metadata", "disconnected", logging.WARNING, "lost the connection to %(name)s; requests wait for the next one"
+)
+METADATA_SESSION_LOST: Final = Event(
+    "metadata", "session_lost", logging.WARNING, "the session with %(name)s expired; what it had registered is gone"
+)
+METADATA_CONNECTED: Final = Event("metadata", "connected", logging.INFO, "connected to %(name)s")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from bkclient import log
+from bkclient import stats as names
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.errors import BookKeeperError, Code, DigestMismatch
+from bkclient.measure import observed
 from bkclient.metadata.model import BookieId, Ensemble, LedgerState, Versioned
 from bkclient.placement import LedgerShape
 from bkclient.protocol.pipeline import PendingAdd
@@ -26,7 +29,7 @@ async def recover_ledger(core: ClientCore, metadata: Versioned) -> Versioned:
     and so can one that is cancelled; if that happens while it closes the ledger, the close may still take effect. Every
     request has its timeout, the recovery as a whole has none: ``docs/recovery.md`` shows how to bound and repeat it (H-34).
     """
-    return await _Recovery(core, metadata).run()
+    return await observed(core, names.RECOVER, _Recovery(core, metadata).run(), metadata.metadata.ledger_id)
 
 
 class _Recovery:
@@ -40,14 +43,33 @@ class _Recovery:
         self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.recovery_read_batch_size)
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_abandoned = False
+        self._found = self._written = 0
 
     async def run(self) -> Versioned:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        log.RECOVERY_STARTED(ledger_id=self._ledger_id)
         self._machine.start()
         try:
             await self._finished
+        except BookKeeperError as error:
+            seconds = loop.time() - began
+            log.RECOVERY_FAILED(ledger_id=self._ledger_id, code=error.code, reason=error.message, seconds=seconds)
+            raise
         finally:
             self._is_abandoned = True
-        return self._machine.local.value
+            if self._core.stats is not None:
+                self._core.stats.event(names.RECOVERY_READS, self._found)
+                self._core.stats.event(names.RECOVERED_ENTRIES, self._written)
+        closed = self._machine.local.value
+        log.RECOVERY_FINISHED(
+            ledger_id=self._ledger_id,
+            entry_id=closed.metadata.last_entry_id,
+            found=self._found,
+            written=self._written,
+            seconds=loop.time() - began,
+        )
+        return closed
 
     # Ports -------------------------------------------------------------------------------------------------------
 
@@ -104,6 +126,7 @@ class _Recovery:
     def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
         request = add.request
         if request is None:
+            self._written += 1
             header = self._codec.encode_header(add.entry_id, add.last_add_confirmed, add.length, add.payload)
             request = add.request = AddRequest(
                 self._ledger_id,
@@ -126,6 +149,7 @@ class _Recovery:
         return self._core.watcher.replace(shape, ensemble, position, excluded)
 
     def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+        self._found += verdict is Verdict.POSITIVE
         if self._core.observer is not None:
             self._core.observer.entry_decided(self._ledger_id, entry_id, verdict, bookies)
 
