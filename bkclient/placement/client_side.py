@@ -6,6 +6,7 @@ What is not switched on costs nothing: no task runs for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from typing import Final
 
@@ -15,20 +16,26 @@ from anyio.abc import TaskGroup
 from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, BookKeeperError
 from bkclient.metadata.base import BookieRegistry
+from bkclient.metadata.tree import HasNodeTree
 from bkclient.placement.base import Features, PlacementPolicy, no_features
 from bkclient.placement.disk_info import DiskInfo
 from bkclient.placement.factory import locations_from_config, policy_from_config
 from bkclient.placement.locations import NetworkLocations, ResolvingLocations
-from bkclient.placement.quarantine import HealthCheckSwitch, Quarantine
+from bkclient.placement.quarantine import Quarantine
 from bkclient.placement.watcher import BookieWatcher
 from bkclient.placement.weights import BookieWeights
 from bkclient.stats import QUARANTINED, ClientStats
 from bkclient.transport.base import BookieTransport
 
-__all__ = ["RESOLVE_RETRY_S", "ClientPlacement"]
+__all__ = ["HEALTH_CHECK_DISABLED", "RESOLVE_RETRY_S", "ClientPlacement"]
 
 RESOLVE_RETRY_S: Final = 60.0
 """How long after locations could not be resolved they are asked for again."""
+
+HEALTH_CHECK_DISABLED: Final = "disableHealthCheck"
+"""The node that switches health checks off for all clients of a cluster by being there."""
+
+_log = logging.getLogger(__name__)
 
 
 class ClientPlacement:
@@ -136,10 +143,11 @@ def _to_resolve(locations: object) -> ResolvingLocations | None:
 
 
 async def _is_enabled(registry: BookieRegistry) -> bool:
-    """Whether the cluster allows health checks (PL-8); it does if it does not say."""
-    if not isinstance(registry, HealthCheckSwitch):
+    """Whether the cluster allows health checks (PL-8); it does if it does not say, or cannot be asked."""
+    if not isinstance(registry, HasNodeTree):
         return True
     try:
-        return await registry.is_health_check_enabled()
-    except BookKeeperError:
+        return await registry.node_tree().get(HEALTH_CHECK_DISABLED) is None
+    except BookKeeperError as error:
+        _log.warning("whether health checks are switched off cannot be told: %s", error)
         return True

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from bkclient.errors import Code
 from bkclient.metadata.model import BookieId
 
-__all__ = ["BOOKIES_COUNTED_MAX", "HealthCheckSwitch", "Quarantine"]
+__all__ = ["BOOKIES_COUNTED_MAX", "Quarantine"]
 
 BOOKIES_COUNTED_MAX: Final = 10_000
 """Bookies with errors in one interval; those beyond are not counted."""
@@ -33,15 +33,6 @@ _HARMLESS: Final = frozenset(
 )
 
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class HealthCheckSwitch(Protocol):
-    """A metadata store that holds the switch of the whole cluster (PL-8)."""
-
-    async def is_health_check_enabled(self) -> bool:
-        """Whether bookies may be put into quarantine; raises :class:`~bkclient.errors.BookKeeperError`."""
-        ...
 
 
 class Quarantine:
