@@ -301,7 +301,7 @@ class AppendMachine(AddPipeline):
         if self._ensemble_changes > limit:
             self._fail(self._error(Code.WRITE, f"gave up after {limit} ensemble changes"))
             return
-        self._bookies.note_failed(failures.values())
+        self._bookies.note_failed(failures.values(), self.last_add_acknowledged + 1)
         # W-34: whatever is not acknowledged belongs to the new fragment. A ledger that changes has LAC = sequence head.
         first_entry_id = self.last_add_confirmed + 1
         self._ports.run_update(
@@ -310,7 +310,8 @@ class AppendMachine(AddPipeline):
 
     def choose_ensemble(self, metadata: LedgerMetadata, failures: Mapping[int, BookieId]) -> Ensemble:
         """The last ensemble of ``metadata`` without ``failures``; raises as :func:`replace_failed` does."""
-        failed_before = [*self._bookies.useless]
+        entries = self.last_add_acknowledged + 1
+        failed_before = self._bookies.useless(entries)
         if self._change is not None:
             failed_before += self._change.failed
         return replace_failed(
@@ -319,7 +320,7 @@ class AppendMachine(AddPipeline):
             failures,
             self._ports.replace_bookie,
             failed_before=failed_before,
-            last_resort=self._bookies.last_resort,
+            last_resort=self._bookies.last_resort(entries),
             policy=self.options.placement_policy,
         )
 

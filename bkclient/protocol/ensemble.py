@@ -72,10 +72,11 @@ class BookieMemory:
     A bookie may be registered and dead. A writer without memory would go back and forth between two of them for as long
     as it lives, each change costing it a timeout and the metadata a fragment. So a bookie that failed is offered a place
     again only when nobody else is left, for it may have been restarted since. And one that was given a place and
-    failed without a single acknowledgement is not offered one again by this writer. Between two changes that
-    achieve nothing the number of bookies that may be offered shrinks, so such changes are as many as bookies at most.
+    failed without a single acknowledgement has to wait until the ledger has twice as many entries as then. A dead bookie
+    thus costs a ledger as many changes as the number of its entries has binary digits, and one that came back is not
+    shut out for ever.
 
-    Nothing is forgotten by time: how long a bookie is to be avoided by all writers of a client is the business of its
+    There is no time in it: how long a bookie is to be avoided by all writers of a client is the business of its
     quarantine, while this memory is about one ledger and ends with it.
     """
 
@@ -84,22 +85,21 @@ class BookieMemory:
     def __init__(self) -> None:
         #: Bookies that have acknowledged nothing since they were given their place, or since they failed there.
         self.unproven: dict[BookieId, None] = {}
-        self._failed: dict[BookieId, bool] = {}
+        #: How many entries the ledger must have before a bookie is offered a place again.
+        self._failed: dict[BookieId, int] = {}
 
-    @property
-    def last_resort(self) -> list[BookieId]:
-        """Bookies that failed but had acknowledged something before."""
-        return [bookie_id for bookie_id, is_useless in self._failed.items() if not is_useless]
+    def last_resort(self, entries: int) -> list[BookieId]:
+        """Bookies that failed and may be tried again in a ledger of so many ``entries``, if nobody else is left."""
+        return [bookie_id for bookie_id, needed in self._failed.items() if needed <= entries]
 
-    @property
-    def useless(self) -> list[BookieId]:
-        """Bookies that failed from the start."""
-        return [bookie_id for bookie_id, is_useless in self._failed.items() if is_useless]
+    def useless(self, entries: int) -> list[BookieId]:
+        """Bookies that failed from the start, and too few ``entries`` ago."""
+        return [bookie_id for bookie_id, needed in self._failed.items() if needed > entries]
 
-    def note_failed(self, bookies: Iterable[BookieId]) -> None:
-        """These failed at their places."""
+    def note_failed(self, bookies: Iterable[BookieId], entries: int) -> None:
+        """These failed at their places, when the ledger had so many ``entries``."""
         for bookie_id in bookies:
-            self._failed.setdefault(bookie_id, bookie_id in self.unproven)
+            self._failed.setdefault(bookie_id, max(1, 2 * entries) if bookie_id in self.unproven else 0)
 
     def note_change(self, before: Ensemble, after: Ensemble, unreplaced: Iterable[BookieId]) -> None:
         """The ensemble changed; ``unreplaced`` failed and are members still."""

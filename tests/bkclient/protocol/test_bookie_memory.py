@@ -6,7 +6,7 @@ import pytest
 
 from bkclient.errors import Code
 from bkclient.metadata.model import BookieId, Ensemble
-from bkclient.protocol.ensemble import replace_failed
+from bkclient.protocol.ensemble import BookieMemory, replace_failed
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
 # Progress -----------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_a_fresh_bookie_is_preferred_to_one_that_failed() -> None:
 
 
 @pytest.mark.rule("H-7")
-def test_a_bookie_that_failed_from_the_start_is_not_offered_again() -> None:
+def test_a_bookie_that_failed_from_the_start_is_not_offered_again_before_the_ledger_has_doubled() -> None:
     writer = Writer((2, 2, 1), "ab", spares="c")
     writer.append()
     writer.timeout("0b")
@@ -86,13 +86,22 @@ def test_a_bookie_that_failed_from_the_start_is_not_offered_again() -> None:
     writer.timeout("1c")  # c never acknowledged anything
     writer.metadata_arrives()
     assert writer.store.ensembles == {0: "ac", 1: "ab"}
-    writer.ok("1a 1b")
 
-    writer.append()
-    writer.timeout("2b")
+    writer.timeout("1b")
     writer.metadata_arrives()
 
-    assert writer.failed == [(2, Code.NOT_ENOUGH_BOOKIES)]
+    assert writer.failed == [(1, Code.NOT_ENOUGH_BOOKIES)]
+
+
+@pytest.mark.rule("H-7")
+@pytest.mark.parametrize("entries", [1, 2, 5])
+def test_a_bookie_that_failed_from_the_start_is_the_last_resort_once_the_ledger_has_doubled(entries: int) -> None:
+    memory = BookieMemory()
+    memory.note_change(("a",), ("b",), [])
+    memory.note_failed(["b"], entries)
+
+    assert memory.useless(2 * entries - 1) == ["b"]
+    assert (memory.useless(2 * entries), memory.last_resort(2 * entries)) == ([], ["b"])
 
 
 @pytest.mark.rule("H-7")
