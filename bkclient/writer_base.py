@@ -13,12 +13,11 @@ from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, ClientClosed, IllegalOperation, NoSuchEntry
 from bkclient.explicit_lac import write_lac
 from bkclient.force import force_ledger
-from bkclient.measure import measured
+from bkclient.measure import measured, observed
 from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.protocol.append import AppendMachine
 from bkclient.reads import LedgerReads
-from bkclient.writer_shell import WriterShell
-from bkclient.writer_stats import MeasuredWriterShell
+from bkclient.writer_traces import shell_class
 
 __all__ = ["BaseWriter"]
 
@@ -55,7 +54,7 @@ class BaseWriter(LedgerReads):
     """
 
     def __init__(self, core: ClientCore, value: Versioned, *, deferred_sync: bool, entry_ids_given: bool) -> None:
-        kind = WriterShell if core.stats is None else MeasuredWriterShell
+        kind = shell_class(core)
         shell = kind(core, value, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         throttle = None if shell.admission is None else shell.admission.throttle
         super().__init__(core, _Known(shell.machine), shell.codec, throttle)
@@ -172,7 +171,7 @@ class BaseWriter(LedgerReads):
         :class:`~bkclient.errors.ClientClosed` when the client was closed first. Every call reports the outcome of the first
         (W-55), by an exception of its own; cancellation does not stop the closing.
         """
-        await measured(self._core.stats, names.CLOSE, self._shell.close())
+        await observed(self._core, names.CLOSE, self._shell.close(), self.ledger_id)
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from bkclient import log
 from bkclient.admission import Admission
 from bkclient.core import ClientCore, entry_codec_for
-from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, TooManyRequests
+from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, Code, TooManyRequests
 from bkclient.explicit_lac import LacTimer
 from bkclient.failures import fresh, fresh_for_entry
 from bkclient.metadata.model import BookieId, Ensemble, Versioned
@@ -263,6 +264,7 @@ class WriterShell:
         failure = fresh_for_entry(error, self.ledger_id, add.entry_id)
         if self.first_failure is None:
             self.first_failure = failure
+            self._log_failure(error, add.entry_id)
         _fail_quietly(add.token, failure)
         self._let_go_if_ended()
         while self._flush_waiters:
@@ -273,7 +275,18 @@ class WriterShell:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         self.core.run_update(update, self._on_update_done)
 
+    def _log_failure(self, error: BookKeeperError, entry_id: int) -> None:
+        if error.code == Code.LEDGER_FENCED:
+            log.WRITER_FENCED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code)
+        elif error.code not in {Code.CLIENT_CLOSED, Code.LEDGER_CLOSED}:
+            log.WRITER_FAILED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code, reason=error.message)
+
     def _on_update_done(self, update: MetadataUpdate) -> None:
+        if update.cause == "ensemble" and update.error is None and log.ENSEMBLE_CHANGED.is_enabled:
+            last = self.machine.metadata.last_fragment
+            log.ENSEMBLE_CHANGED(
+                ledger_id=self.ledger_id, entry_id=last.first_entry_id, ensemble=", ".join(last.ensemble)
+            )
         self.machine.on_update_done(update)
         self._let_go_if_ended()
         self.on_metadata_changed()
@@ -302,6 +315,10 @@ class WriterShell:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         self._close_error = error
         self._closed.set()
+        if error is None:
+            log.LEDGER_CLOSED(ledger_id=self.ledger_id, entry_id=self.machine.last_add_confirmed)
+        else:
+            log.CLOSE_FAILED(ledger_id=self.ledger_id, code=error.code, reason=error.message)
         self._forget()
         if self._late_timer is not None:
             self._late_timer.cancel()
