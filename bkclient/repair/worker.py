@@ -77,6 +77,7 @@ class ReplicationWorker:
         self._tell = tell
         self._news = asyncio.Event()
         self._bookies_changed = asyncio.Event()
+        self._bookie_changes = 0
         self._locks: dict[int, LedgerLock] = {}
         self._failed: dict[int, int] = {}
         self._unreadable: dict[tuple[int, int], int] = {}
@@ -116,6 +117,7 @@ class ReplicationWorker:
         self._news.set()
 
     def _on_bookies(self, _: BookieSets) -> None:
+        self._bookie_changes += 1
         self._bookies_changed.set()
         self._bookies_changed.clear()
 
@@ -263,8 +265,10 @@ class ReplicationWorker:
 
     async def _release_after(self, lock: LedgerLock, delay_s: float) -> None:  # noqa: ARG002 - unlocked by the caller
         shortest_s = min(delay_s, self._config.rereplicate_backoff_s)
+        changes_before = self._bookie_changes
         await anyio.sleep(shortest_s)
-        await wait_for_news(self._bookies_changed, delay_s - shortest_s)
+        if changes_before == self._bookie_changes:
+            await wait_for_news(self._bookies_changed, delay_s - shortest_s)
 
     async def _recover_after_grace(self, lock: LedgerLock) -> None:
         await anyio.sleep(self._config.open_ledger_grace_s)
