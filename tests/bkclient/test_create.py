@@ -61,6 +61,15 @@ async def test_the_password_is_empty_unless_one_is_chosen_and_there_is_no_ledger
             await where.bk.create_ledger(password=None)  # type: ignore[arg-type]
 
 
+@pytest.mark.behaviour("T-9")
+@pytest.mark.parametrize("detects", [True, False])
+async def test_a_digest_type_is_needed_whether_or_not_types_are_detected(detects: bool) -> None:
+    async with town(config=ClientConfig(digest_type_autodetection=detects)) as where:
+        with pytest.raises(ArgumentError, match="digest_type is a DigestType, not None"):
+            await where.bk.create_ledger(digest_type=None)  # type: ignore[arg-type]
+        assert await ledgers_of(where) == []
+
+
 @pytest.mark.behaviour("T-64")
 async def test_a_chosen_id_can_be_used_once_and_again_after_a_deletion() -> None:
     async with town() as where:

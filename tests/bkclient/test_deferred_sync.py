@@ -17,6 +17,8 @@ from bkclient.errors import (
     WriteFailed,
 )
 from bkclient.metadata.model import LedgerState
+from bkclient.wire import bookkeeper_pb2
+from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ForceLedgerRequest, WriteFlags
 from bkclient.writer import LedgerWriter
 from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, turns, writer_of
@@ -51,6 +53,20 @@ async def test_entries_are_acknowledged_at_once_and_confirmed_by_force() -> None
         await writer.force()
         assert writer.last_add_confirmed == 2
         assert not any(bookie.unforced for bookie in where.transport.bookies.values())
+
+
+@pytest.mark.behaviour("T-33")
+@pytest.mark.parametrize(("flags", "deferred"), [(0, False), (1, True), (6, False), (7, True)])
+def test_deferred_sync_is_the_lowest_bit_on_the_wire_and_bits_nobody_knows_change_nothing(
+    flags: int, deferred: bool
+) -> None:
+    assert int(WriteFlags.NONE) == 0
+    assert bool(WriteFlags(flags) & WriteFlags.DEFERRED_SYNC) is deferred
+    connection: ClientConnection[None] = ClientConnection(3)
+    frame = b"".join(connection.send(AddRequest(7, 0, bytes(20), bytes(40), b"x", write_flags=flags), None))
+    message = bookkeeper_pb2.Request.FromString(frame[4:])
+    assert message.addRequest.HasField("writeFlags") is (flags != 0)
+    assert message.addRequest.writeFlags == flags
 
 
 @pytest.mark.behaviour("T-10")

@@ -28,6 +28,7 @@ TINY_WINDOW = ClientConfig(max_in_flight_entries=2)
 
 
 @pytest.mark.rule("W-4")
+@pytest.mark.rule("API-15")
 @pytest.mark.behaviour("T-21")
 @pytest.mark.behaviour("T-23")
 @pytest.mark.parametrize(

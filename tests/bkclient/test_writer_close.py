@@ -88,6 +88,20 @@ async def test_every_close_reports_that_somebody_else_closed_the_ledger_elsewher
         assert writer.last_add_confirmed == 5
 
 
+@pytest.mark.rule("W-55")
+async def test_every_close_that_fails_raises_an_exception_of_its_own_with_the_first_cause() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        where.edit(writer.ledger_id, lambda metadata: metadata.closed(5, 50))
+
+        errors = await asyncio.gather(*(writer.close() for _ in range(3)), return_exceptions=True)
+        assert [type(error) for error in errors] == [MetadataVersionConflict] * 3
+        assert len({id(error) for error in errors}) == 3
+        causes = [error.__cause__ for error in errors if isinstance(error, MetadataVersionConflict)]
+        assert len({id(cause) for cause in causes}) == 1
+        assert {str(error) for error in errors} == {str(causes[0])}
+
+
 @pytest.mark.rule("M31")
 async def test_a_close_whose_outcome_is_unknown_is_looked_up() -> None:
     async with town() as where:

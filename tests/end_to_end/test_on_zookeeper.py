@@ -176,6 +176,7 @@ async def test_the_metadata_is_laid_out_as_bookkeeper_does(
             await client.open_ledger(writer.ledger_id)
 
 
+@pytest.mark.behaviour("T-34")
 async def test_clients_learn_of_a_wrong_root_and_of_a_missing_zookeeper(zookeeper_server: ZooKeeperServer) -> None:
     with pytest.raises(MetadataStoreError):
         async with bkclient.connect(zookeeper_server.metadata_uri("/nothing/here")):
