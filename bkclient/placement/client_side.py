@@ -96,8 +96,10 @@ class ClientPlacement:
         self.watcher.update(await registry.bookies())
         locations = _to_resolve(self._locations)
         if locations is not None:
-            await self._resolve(locations)
-            tasks.start_soon(self._keep_resolving, locations, name="network locations")
+            changed = asyncio.Event()
+            self.watcher.listeners.append(changed.set)
+            is_complete = await self._resolve(locations)
+            tasks.start_soon(self._keep_resolving, locations, changed, is_complete, name="network locations")
         if self._weights is not None:
             disk_info = DiskInfo(
                 transport,
@@ -114,14 +116,17 @@ class ClientPlacement:
         bookies = self.watcher.bookies
         return await locations.resolve((*bookies.writable, *bookies.read_only))
 
-    async def _keep_resolving(self, locations: ResolvingLocations) -> None:
-        changed = asyncio.Event()
-        self.watcher.listeners.append(changed.set)
+    async def _keep_resolving(
+        self,
+        locations: ResolvingLocations,
+        changed: asyncio.Event,
+        is_complete: bool,  # noqa: FBT001 - private
+    ) -> None:
         while True:
-            changed.clear()
-            is_complete = await self._resolve(locations)
             with anyio.move_on_after(None if is_complete else RESOLVE_RETRY_S):
                 await changed.wait()
+            changed.clear()
+            is_complete = await self._resolve(locations)
 
     async def _check_health(self, registry: BookieRegistry, quarantine: Quarantine) -> None:
         loop = asyncio.get_running_loop()

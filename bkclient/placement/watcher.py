@@ -80,8 +80,9 @@ class BookieWatcher:
             self._left.update((bookie_id, until) for bookie_id in before.writable)
             self._left = {b: end for b, end in self._left.items() if not self.is_available(b)}
             self._tell_fallback(self._fallback)
-        for listener in self.listeners:
-            listener()
+        if bookies != before:
+            for listener in self.listeners:
+                listener()
 
     def is_available(self, bookie_id: BookieId) -> bool:
         """Whether the bookie is registered, writable or not (PL-1)."""

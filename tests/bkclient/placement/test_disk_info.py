@@ -158,5 +158,5 @@ async def test_a_client_that_places_by_weight_asks_real_bookies() -> None:
 @in_virtual_time
 async def test_a_client_that_does_not_asks_nobody() -> None:
     async with town("abc") as where:
-        await anyio.sleep(100_000)
+        await anyio.sleep(80_000)
         assert where.sent == []

@@ -171,7 +171,9 @@ async def test_a_script_is_asked_for_a_bounded_number_at_a_time(
 async def test_a_script_that_fails_teaches_nothing_and_leaves_no_process(
     script: Script, caplog: pytest.LogCaptureFixture, lines: str, complaint: str, tmp_path: Path
 ) -> None:
-    where = ScriptLocations(script(f"echo $$ > {tmp_path}/pid\n{lines}"), timeout_s=0.3)
+    where = ScriptLocations(
+        script(f"echo $$ > {tmp_path}/pid\n{lines}"), timeout_s=0.3 if complaint == "took longer" else 10.0
+    )
     heard: list[int] = []
     where.on_change(lambda: heard.append(1))
     assert not await where.resolve(["a", "b"])
