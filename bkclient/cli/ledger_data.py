@@ -157,7 +157,12 @@ class Ids:
         line = json.dumps({"entryId": entry_id}) if self.as_json else str(entry_id)
         self.sink.write(line.encode() + b"\n")
         if self._printing is None or self._printing.done():
-            self._printing = asyncio.ensure_future(self.sink.drain())
+            self._printing = asyncio.ensure_future(self._print())
+
+    async def _print(self) -> None:
+        # More may be confirmed while what was confirmed before is on its way.
+        while self.sink.is_waiting:
+            await self.sink.drain()
 
     async def finish(self) -> None:
         """Wait until everything is printed; raises what kept it from being printed."""

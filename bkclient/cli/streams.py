@@ -123,6 +123,11 @@ class ByteSink:
         self._waiting_bytes += len(data)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether anything waits to be passed on."""
+        return bool(self._waiting)
+
+    @property
     def is_full(self) -> bool:
         """Whether so much waits that it should be passed on before more is written."""
         return self._waiting_bytes >= CHUNK_BYTES

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import threading
+from typing import Any
 
 import pytest
 
 from bkclient import BookKeeper, LedgerState
-from bkclient.cli.ledger_data import append_from, follow
+from bkclient.cli.ledger_data import Ids, append_from, follow
 from bkclient.cli.records import Framing, OutputFormat, splitter
 from bkclient.cli.streams import ByteSink, ByteSource
 from tests.bkclient.cli.cluster import ThreadedCluster
@@ -275,6 +277,38 @@ async def test_an_append_that_is_interrupted_closes_the_ledger_at_what_was_confi
 
         assert (await client.ledger_metadata(writer.ledger_id)).state is LedgerState.CLOSED
         assert f"ledger {writer.ledger_id} is closed, last entry 1" in capsys.readouterr().err
+
+
+class SlowStream(io.BytesIO):
+    """Takes what is written to it when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go_on = threading.Event()
+        self.is_stuck = threading.Event()
+
+    def write(self, data: Any) -> int:
+        self.is_stuck.set()
+        assert self.may_go_on.wait(10)
+        return super().write(data)
+
+
+async def test_an_id_that_is_confirmed_while_another_is_printed_is_printed_without_waiting_for_a_third() -> None:
+    async with Town(3) as town:
+        writer = await (await town.client()).create_ledger()
+        stream = SlowStream()
+        ids = Ids(ByteSink(stream), as_json=False)
+        first = writer.append_nowait(b"x")
+        first.add_done_callback(ids.confirmed)
+        await asyncio.to_thread(stream.is_stuck.wait, 10)
+        second = writer.append_nowait(b"y")
+        second.add_done_callback(ids.confirmed)
+        await writer.flush()
+        await asyncio.sleep(0)
+        stream.may_go_on.set()
+        async with asyncio.timeout(10):
+            while stream.getvalue() != b"0\n1\n":  # noqa: ASYNC110  a thread prints
+                await asyncio.sleep(0.001)
 
 
 class EndlessSource(ByteSource):
