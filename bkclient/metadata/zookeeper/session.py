@@ -42,6 +42,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
+from bkclient import log
 from bkclient.errors import ClientClosed, MetadataOutcomeUnknown, MetadataStoreError
 
 __all__ = ["Operation", "ZooKeeperSession"]
@@ -240,9 +241,12 @@ class ZooKeeperSession:
 
     def _change_state(self, state: str) -> None:
         if state != KazooState.CONNECTED:
+            self._log_loss(state)
             self._connected.clear()
             self._is_lost = self._is_lost or state == KazooState.LOST
             return
+        if not self._is_closed:
+            log.METADATA_CONNECTED(name=self.name)
         identity = self._client.client_id
         self.session_id = self.session_id if identity is None else int(identity[0])
         self._connected.set()
@@ -250,6 +254,14 @@ class ZooKeeperSession:
             self._is_lost = False
             for listener in self._renewal_listeners:
                 listener()
+
+    def _log_loss(self, state: str) -> None:
+        if self._is_closed:
+            return
+        if state == KazooState.LOST:
+            log.METADATA_SESSION_LOST(name=self.name)
+        elif self._connected.is_set():
+            log.METADATA_DISCONNECTED(name=self.name)
 
     def _post(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call back in the loop, from any thread."""

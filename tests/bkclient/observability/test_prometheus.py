@@ -148,7 +148,7 @@ def test_scrapes_of_another_thread_disturb_nobody() -> None:
 
     thread = threading.Thread(target=scrape)
     thread.start()
-    for number in range(3000):
+    for number in range(400):
         ours.bookie_event(f"b{number}", stats.FAILED_CONNECTIONS)
         ours.operation(stats.ADD, 0.001, -number)
     stop.set()
