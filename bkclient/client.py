@@ -171,7 +171,8 @@ class BookKeeper:
             deferred_sync=deferred_sync,
             ledger_id=ledger_id,
         )
-        return LedgerWriter(self._open_core(), await self._create(wanted), deferred_sync=deferred_sync)
+        value = await self._create(wanted)
+        return LedgerWriter(self._open_core(), value, deferred_sync=deferred_sync)
 
     async def create_advanced_ledger(
         self,
@@ -196,7 +197,8 @@ class BookKeeper:
             deferred_sync=deferred_sync,
             ledger_id=ledger_id,
         )
-        return AdvancedLedgerWriter(self._open_core(), await self._create(wanted), deferred_sync=deferred_sync)
+        value = await self._create(wanted)
+        return AdvancedLedgerWriter(self._open_core(), value, deferred_sync=deferred_sync)
 
     async def _create(self, wanted: NewLedger) -> Versioned:
         core = self._open_core()

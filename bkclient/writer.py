@@ -7,6 +7,7 @@ from typing import Final
 
 from bkclient.admission import Admission
 from bkclient.core import ClientCore
+from bkclient.errors import TooManyRequests
 from bkclient.metadata.model import Versioned
 from bkclient.writer_base import BaseWriter
 from bkclient.writer_shell import Payload
@@ -50,8 +51,13 @@ class LedgerWriter(BaseWriter):
         :class:`~bkclient.errors.ArgumentError` for a payload that is not bytes-like or larger than a frame can carry.
         Cancellation leaves the writer intact and the entry ambiguous.
         """
-        await self.wait_for_room()
-        return await self._shell.append(payload)
+        while True:
+            await self.wait_for_room()
+            try:
+                future = self._shell.append(payload)
+            except TooManyRequests:
+                continue  # others went first
+            return await future
 
     def append_nowait(self, payload: Payload) -> asyncio.Future[int]:
         """Send one entry and return a future of its id; raises :class:`~bkclient.errors.TooManyRequests` without room.

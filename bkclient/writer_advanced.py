@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bkclient.core import ClientCore
-from bkclient.errors import ArgumentError, LedgerClosed
+from bkclient.errors import ArgumentError, LedgerClosed, TooManyRequests
 from bkclient.metadata.model import Versioned
 from bkclient.writer_base import BaseWriter
 from bkclient.writer_shell import Payload
@@ -36,8 +36,13 @@ class AdvancedLedgerWriter(BaseWriter):
         Raises :class:`~bkclient.errors.DuplicateEntryId` for an id that was appended before, or is negative (W-5); the
         writer goes on. Other errors and cancellation as :meth:`bkclient.LedgerWriter.append`.
         """
-        await self.wait_for_room(entry_id)
-        return await self.append_nowait(entry_id, payload)
+        while True:
+            await self.wait_for_room(entry_id)
+            try:
+                future = self.append_nowait(entry_id, payload)
+            except TooManyRequests:
+                continue  # others went first
+            return await future
 
     def append_nowait(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
         """Send one entry and return a future of its id; raises :class:`~bkclient.errors.TooManyRequests` without room.

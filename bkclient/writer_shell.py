@@ -236,7 +236,7 @@ class WriterShell:
 
     def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:  # noqa: ARG002
         self.core.watcher.on_request_failed(bookie_id, code)
-        if self._late_timer is None and not self._closed.is_set():
+        if self._late_timer is None and self.machine.is_writable and not self.core.is_closed:
             self._late_timer = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
 
     def confirm_add(self, add: PendingAdd) -> None:
