@@ -43,7 +43,7 @@ stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at l
 	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful
 
 coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take every branch of them
-	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol
+	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol --ignore=tests/bkclient/protocol/stateful
 	$(BIN)/coverage report
 
 # The versions of Apache BookKeeper to meet; the load tool is not published for all of them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.errors import Code, NotEnoughBookies
+from bkclient.errors import Code, NotEnoughBookies, UnexpectedCondition
 from bkclient.metadata.model import LedgerState
 from bkclient.protocol.recovery import Verdict
 from tests.bkclient.protocol.harness import Recovery, end_of, reading
@@ -301,6 +301,20 @@ def test_a_bookie_that_failed_a_write_back_is_not_offered_another_place_in_the_s
 
     assert recovery.sent() == "W0c W0d"
     assert recovery.finished == [Code.LEDGER_RECOVERY]
+
+
+@pytest.mark.rule("PL-4")
+@pytest.mark.rule("H-33")
+def test_a_placement_that_offers_a_failed_bookie_fails_the_recovery_as_a_defect() -> None:
+    recovery = reading((2, 2, 2), "ab")
+    recovery.replace_bookie = lambda ensemble, position, excluded: "b"  # type: ignore[method-assign]
+    recovery.found("0a")
+
+    recovery.not_written("0b")
+
+    assert recovery.finished == [Code.LEDGER_RECOVERY]
+    assert isinstance(recovery.errors[0].__cause__, UnexpectedCondition)
+    assert end_of(recovery) == (IN_RECOVERY, -1, 0)
 
 
 @pytest.mark.rule("REC-25")

@@ -1,0 +1,144 @@
+"""Recoveries at the same time, and against a writer, in every order there is: exhaustive where the world is small enough.
+
+The smallest search is part of every run; ``make stateful`` makes them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bkclient.errors import Code
+from tests.bkclient.protocol.guarantees import Violation
+from tests.bkclient.protocol.mutants import MUTANTS
+from tests.bkclient.protocol.stateful.explore import (
+    EVERY_ORDER,
+    EVERY_ORDER_AT_BOOKIES,
+    SearchTooLarge,
+    explore,
+    fingerprint,
+)
+from tests.bkclient.protocol.world import Configuration, World
+
+NOBODY_IN_THE_WAY = Configuration(1, 1, 1, bookies=1, entries=2, recoveries=3)
+WITH_A_SPARE = Configuration(1, 1, 1, bookies=2, entries=2, recoveries=3)
+BOTH_COPIES = Configuration(2, 2, 2, bookies=2, entries=1, recoveries=2)
+
+
+def tail(
+    configuration: Configuration, stored_by: str, recoveries: int, *, writer_lives: bool = False
+) -> Callable[[], World]:
+    """A ledger whose only entry is stored by some bookies; its writer has heard of none of that. Recoveries have begun."""
+
+    def make() -> World:
+        world = World(configuration)
+        world.move("append", 0)
+        for bookie_id in stored_by:
+            index = next(i for i, message in enumerate(world.requests) if message.bookie_id == bookie_id)
+            world.move("request arrives", index)
+        if not writer_lives:
+            world.requests.clear()
+            world.answers.clear()
+            world.writer.crash()
+        for _ in range(recoveries):
+            world.move("recovery starts", 0)
+        return world
+
+    return make
+
+
+@pytest.mark.rule("REC-41")
+@pytest.mark.behaviour("T-111")
+def test_two_recoveries_in_every_order_end_where_the_stored_entry_is() -> None:
+    explored = explore(tail(NOBODY_IN_THE_WAY, "a", 2), EVERY_ORDER, limit=2000)
+
+    assert set(explored.ends) == {0}
+    assert explored.states > 1000
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.rule("REC-42")
+@pytest.mark.rule("W-43")
+def test_a_recovery_and_a_writer_that_closes_in_every_order_agree() -> None:
+    def make() -> World:
+        world = tail(NOBODY_IN_THE_WAY, "a", 1, writer_lives=True)()
+        world.move("append", 0)
+        world.move("close", 0)
+        return world
+
+    explored = explore(make, EVERY_ORDER, limit=20_000)
+
+    # The writer closes with nothing confirmed; a recovery that marks first and closes first keeps what is stored.
+    assert {-1, 0} <= set(explored.ends) <= {-1, 0, 1}
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.rule("REC-41")
+def test_three_recoveries_in_every_order_at_the_bookies() -> None:
+    explored = explore(tail(NOBODY_IN_THE_WAY, "a", 3), EVERY_ORDER_AT_BOOKIES, limit=20_000)
+
+    assert set(explored.ends) == {0}
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.rule("REC-5")
+@pytest.mark.rule("REC-43")
+def test_a_recovery_and_a_writer_that_changes_its_ensemble_in_every_order() -> None:
+    def make() -> World:
+        world = tail(WITH_A_SPARE, "", 1, writer_lives=True)()
+        world.move("request times out", 0)
+        return world
+
+    explored = explore(make, EVERY_ORDER, limit=50_000)
+
+    assert set(explored.ends) >= {-1, 0}
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.rule("REC-17")
+@pytest.mark.rule("M01")
+def test_an_add_under_way_to_one_of_two_bookies_and_a_recovery_in_every_order() -> None:
+    explored = explore(tail(BOTH_COPIES, "b", 1, writer_lives=True), EVERY_ORDER, limit=50_000)
+
+    assert set(explored.ends) == {-1, 0}
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.rule("M01")
+def test_the_same_search_finds_the_schedule_that_lost_data_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.rule == "M01")
+    mutant.plant(monkeypatch)
+
+    with pytest.raises(Violation) as caught:
+        explore(tail(BOTH_COPIES, "b", 1, writer_lives=True), EVERY_ORDER, limit=50_000)
+    assert caught.value.guarantee in mutant.breaks
+
+
+def test_a_search_that_is_not_exhaustive_says_so() -> None:
+    with pytest.raises(SearchTooLarge, match="more than 5 states"):
+        explore(tail(NOBODY_IN_THE_WAY, "a", 1), limit=5)
+
+
+def test_worlds_are_told_apart_by_anything_that_may_matter_later() -> None:
+    def world() -> World:
+        return tail(BOTH_COPIES, "ab", 1, writer_lives=True)()
+
+    first, second = world(), world()
+    assert fingerprint(first) == fingerprint(second)
+    first.move("answer arrives", 0)
+    second.move("answer arrives", 1)
+    assert fingerprint(first) != fingerprint(second)
+    first.move("answer arrives", 0)
+    second.move("answer arrives", 0)
+    assert fingerprint(first) == fingerprint(second)
+    first.bookies["a"].is_fenced = True
+    assert fingerprint(first) != fingerprint(second)
+    first.writer.machine.on_add_reply("b", 0, Code.TIMEOUT)
+    second.bookies["a"].is_fenced = True
+    assert fingerprint(first) != fingerprint(second)
