@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from bkclient.errors import ReplicationFailed
+from bkclient.lac import least_lac
 from bkclient.metadata.model import BookieId, Ensemble, Fragment, LedgerMetadata, Versioned
 from bkclient.placement.base import LedgerShape
 from bkclient.protocol.ensemble import ReplaceBookie
@@ -22,7 +23,6 @@ from bkclient.repair.ranges import first_stored
 __all__ = [
     "LedgerFragment",
     "choose_replacements",
-    "confirmed_by_metadata",
     "fragments_of",
     "replacement_update",
     "shape_of",
@@ -60,14 +60,9 @@ class LedgerFragment:
         return tuple(position for position, bookie_id in enumerate(self.ensemble) if bookie_id in bookies)
 
 
-def confirmed_by_metadata(metadata: LedgerMetadata) -> int:
-    """The highest entry that the metadata alone proves to be confirmed: the end, or what lies before the last fragment."""
-    return metadata.last_entry_id if metadata.is_closed else metadata.last_fragment.first_entry_id - 1
-
-
 def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> tuple[LedgerFragment, ...]:
     """All fragments in order; ``last_add_confirmed`` is where an open ledger is known to end and ignored for a closed one."""
-    end = max(confirmed_by_metadata(metadata), -1 if metadata.is_closed else last_add_confirmed)
+    end = max(least_lac(metadata), -1 if metadata.is_closed else last_add_confirmed)
     found = []
     for index, fragment in enumerate(metadata.fragments):
         is_last = index == len(metadata.fragments) - 1

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataStoreError, NoSuchLedger
-from bkclient.lac import read_last_add_confirmed
+from bkclient.lac import least_lac, read_last_add_confirmed
 from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.recovery import recover_ledger
-from bkclient.repair.fragments import LedgerFragment, confirmed_by_metadata, fragments_of
+from bkclient.repair.fragments import LedgerFragment, fragments_of
 from bkclient.wire.entry import EntryCodec
 
 __all__ = ["OpenedLedger", "administrative_codec", "open_as_administrator", "open_or_view", "view_of"]
@@ -48,7 +48,7 @@ def administrative_codec(core: ClientCore, metadata: LedgerMetadata) -> EntryCod
 
 def view_of(core: ClientCore, value: Versioned) -> OpenedLedger:
     """The ledger without asking any bookie: as far as its metadata proves it to be confirmed."""
-    return OpenedLedger(value, administrative_codec(core, value.metadata), confirmed_by_metadata(value.metadata))
+    return OpenedLedger(value, administrative_codec(core, value.metadata), least_lac(value.metadata))
 
 
 async def open_as_administrator(core: ClientCore, ledger_id: int, *, recover: bool = False) -> OpenedLedger:
@@ -63,7 +63,7 @@ async def open_as_administrator(core: ClientCore, ledger_id: int, *, recover: bo
     if value.metadata.is_closed:
         return view
     found = await read_last_add_confirmed(core, value.metadata, view.codec)
-    return OpenedLedger(value, view.codec, max(found, view.last_add_confirmed))
+    return OpenedLedger(value, view.codec, found)
 
 
 async def open_or_view(core: ClientCore, ledger_id: int) -> OpenedLedger:

@@ -213,7 +213,7 @@ class ReplicationWorker:
         for fragment in ledger.fragments:
             if not fragment.is_final or policy.adherence(shape, fragment.ensemble) is not Adherence.FAIL:
                 continue
-            proposed = policy.propose_repair(shape, fragment.ensemble, self._core.watcher.quarantined)
+            proposed = self._core.watcher.propose_repair(shape, fragment.ensemble)
             if proposed is None:
                 detail = f"placement knows no better bookies for the fragment at entry {fragment.first_entry_id}"
                 self._tell(RepairEvent(EventKind.FAILED, ledger.ledger_id, detail))

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from bkclient import BookKeeper
-from bkclient.errors import Code
+from bkclient.errors import Code, UnauthorizedAccess
 from bkclient.metadata.model import DigestType
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.config import RepairConfig
@@ -193,6 +193,26 @@ def test_copies_whose_digests_fit_and_that_disagree_are_told_and_left_to_a_human
             assert (found.bad, found.conflicts, found.conflict_count) == ((), (1,), 1)
             assert not report.is_sound
             assert report.repairable == ()
+
+    played(story)
+
+
+@pytest.mark.behaviour("T-106")
+def test_after_a_bookie_refused_an_entry_and_the_writer_failed_there_is_nothing_to_repair() -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            writer = await village.ledger(bk, 3, closed=False)
+            refusing, hanging, _ = writer.metadata.last_fragment.ensemble
+            table = village.bookies[refusing].bookie._table
+            assert table is not None
+            table.handles[writer.ledger_id].master_key = b"another"
+            village.bookies[hanging].pause()
+            with pytest.raises(UnauthorizedAccess):
+                await writer.append(b"refused")
+            village.bookies[hanging].resume()
+            await anyio.sleep(10)
+            assert (await village.metadata(writer.ledger_id)).last_entry_id == 2
+            assert (await check(village, writer.ledger_id, thorough=True)).is_sound
 
     played(story)
 

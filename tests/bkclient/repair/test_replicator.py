@@ -10,13 +10,14 @@ import pytest
 
 from bkclient import BookKeeper, Fragment, LedgerMetadata
 from bkclient.errors import Code, NotEnoughBookies, ReplicationFailed, UnclosedFragment
+from bkclient.lac import least_lac
 from bkclient.metadata.model import Versioned
 from bkclient.protocol.ensemble import ReplaceBookie
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate, WriteMetadata
 from bkclient.repair.admin import core_of
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.fragments import choose_replacements, confirmed_by_metadata, fragments_of, replacement_update
+from bkclient.repair.fragments import choose_replacements, fragments_of, replacement_update
 from bkclient.repair.ledger import OpenedLedger, open_or_view
 from bkclient.repair.rate import ByteRate
 from bkclient.repair.replicator import CopyWindow, FragmentReplicator, ReplicatedFragment, UnreadableEntry
@@ -57,8 +58,8 @@ def test_a_fragment_is_final_if_its_ledger_is_closed_or_another_follows_it() -> 
 def test_a_boundary_proves_what_lies_below_it_whatever_bookies_tell() -> None:
     stale = fragments_of(metadata((0, "abc"), (5, "abd")), -1)
     assert [(f.last_entry_id, f.is_final, f.is_empty) for f in stale] == [(4, True, False), (4, False, True)]
-    assert confirmed_by_metadata(metadata((0, "abc"), (5, "abd"))) == 4
-    assert confirmed_by_metadata(metadata((0, "abc"))) == -1
+    assert least_lac(metadata((0, "abc"), (5, "abd"))) == 4
+    assert least_lac(metadata((0, "abc"))) == -1
 
 
 @pytest.mark.rule("AR-2")

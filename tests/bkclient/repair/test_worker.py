@@ -182,6 +182,30 @@ def test_a_writer_that_replaced_the_bookie_itself_goes_on_while_the_earlier_frag
     played(story, bookies=6)
 
 
+@pytest.mark.behaviour("T-72")
+def test_a_fragment_below_an_empty_one_of_an_open_ledger_is_repaired_without_closing_it() -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            writer = await village.ledger(bk, 5, closed=False)
+            first = members(writer)
+            new = next(name for name in village.bookies if name not in first)
+            stored = await village.metadata(writer.ledger_id)
+            session = village.world.metadata.memory.session(rng=village.world.rng("writer that died"))
+            await session.write_ledger(stored.with_ensemble(5, (new, *first[1:])), 0)
+            await village.lose(first[0])
+            reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
+            assert reader.last_add_confirmed == 4, "the boundary tells what no bookie does"
+            await village.marks(bk).mark(writer.ledger_id, (first[0],))
+            village.auto_recovery("worker", **ALONE)
+            await village.until(lambda: village.told(EventKind.REPLICATED))
+            repaired = await village.metadata(writer.ledger_id)
+            assert repaired.state is LedgerState.OPEN
+            assert first[0] not in repaired.fragments[0].ensemble
+            assert (await village.thorough(writer.ledger_id)).is_sound
+
+    played(story, bookies=5)
+
+
 @pytest.mark.behaviour("T-255")
 def test_work_stopped_in_the_middle_is_taken_up_by_another() -> None:
     async def story(village: Village) -> None:
