@@ -30,6 +30,7 @@ class MeasuredWriterShell(WriterShell):
     def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
         """The clock starts when the entry is first sent."""
         if add.request is None:
+            self._stats.level(names.PENDING_ADDS, 1)
             self._began_at[add.entry_id] = self._stats.now()
         super().send_add(add, bookie_id)
 
@@ -45,7 +46,12 @@ class MeasuredWriterShell(WriterShell):
 
     def _report(self, add: PendingAdd, code: int) -> None:
         now = self._stats.now()
-        self._stats.operation(names.ADD, now - self._began_at.pop(add.entry_id, now), code)
+        began_at = self._began_at.pop(add.entry_id, None)
+        if began_at is None:  # refused before it was sent
+            began_at = now
+        else:
+            self._stats.level(names.PENDING_ADDS, -1)
+        self._stats.operation(names.ADD, now - began_at, code)
 
     def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
         super()._on_add_failed(bookie_id, entry_id, code)
