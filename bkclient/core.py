@@ -24,7 +24,7 @@ from bkclient.updates import drive_update
 from bkclient.window import ClientWindow
 from bkclient.wire.entry import EntryCodec
 
-__all__ = ["ClientCore", "Features", "entry_codec_for"]
+__all__ = ["ClientCore", "Features", "LedgerKeys", "entry_codec_for"]
 
 Features = Callable[[str], bool]
 """Tells whether a feature, by its name, is switched on at this moment; asked anew each time."""
@@ -59,6 +59,11 @@ class ClientCore:
             max(config.max_client_in_flight_entries, config.max_in_flight_entries),
             max(config.max_client_in_flight_bytes, config.max_in_flight_bytes),
         )
+
+    @property
+    def admin_keys(self) -> LedgerKeys:
+        """Those that administrators use where the metadata holds none (API-8)."""
+        return LedgerKeys(self.config.admin_password, self.config.admin_digest_type)
 
     def at_close(self, callback: Callable[[], None]) -> Cancel:
         """Call ``callback`` when the client is closed, unless what is returned is called before."""
@@ -103,6 +108,19 @@ class ClientCore:
             self.tasks.start_soon(drive, name=f"metadata update ({update.cause})")
 
 
-def entry_codec_for(metadata: LedgerMetadata) -> EntryCodec:
-    """The codec for a ledger's entries; ledgers older than stored passwords use CRC32 and the empty password (API-7)."""
-    return EntryCodec(metadata.ledger_id, metadata.digest_type or DigestType.CRC32, metadata.password)
+@dataclass(frozen=True, slots=True)
+class LedgerKeys:
+    """The keys of a ledger whose metadata, older than stored passwords, does not hold them."""
+
+    password: bytes = b""
+    digest_type: DigestType = DigestType.CRC32
+
+
+_NO_KEYS = LedgerKeys()
+
+
+def entry_codec_for(metadata: LedgerMetadata, keys: LedgerKeys = _NO_KEYS) -> EntryCodec:
+    """The codec for a ledger's entries. ``keys`` count only where the metadata has none (API-7, API-8)."""
+    if metadata.digest_type is None:
+        return EntryCodec(metadata.ledger_id, keys.digest_type, keys.password)
+    return EntryCodec(metadata.ledger_id, metadata.digest_type, metadata.password)

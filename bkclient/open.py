@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bkclient.arguments import check_password, checked_digest_type
 from bkclient.config import ClientConfig
-from bkclient.core import ClientCore, entry_codec_for
+from bkclient.core import ClientCore, LedgerKeys, entry_codec_for
 from bkclient.errors import ArgumentError, DigestMismatch, NoSuchLedger, UnauthorizedAccess
 from bkclient.lac import read_last_add_confirmed
 from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
@@ -27,6 +27,11 @@ class Credentials:
         check_password(self.password)
         if self.digest_type is not None:
             checked_digest_type(self.digest_type)
+
+    @property
+    def keys(self) -> LedgerKeys:
+        """What counts for a ledger older than stored passwords (API-7)."""
+        return LedgerKeys(self.password, self.digest_type or DigestType.CRC32)
 
     def check_against_config(self, config: ClientConfig) -> None:
         """Without autodetection, :class:`~bkclient.errors.ArgumentError` unless the digest type is stated."""
@@ -62,14 +67,16 @@ async def open_ledger(
     value = await read_metadata(core, ledger_id)
     if credentials is not None:
         credentials.check(value.metadata, core.config)
+    keys = core.admin_keys if credentials is None else credentials.keys
+    codec = entry_codec_for(value.metadata, keys)
     if not value.metadata.is_closed and recover:
-        value = await recover_ledger(core, value)
+        value = await recover_ledger(core, value, codec)
     if value.metadata.is_closed:
-        reader = LedgerReader(core, value, value.metadata.last_entry_id)
+        reader = LedgerReader(core, value, value.metadata.last_entry_id, codec)
         if keep_metadata_updated and recover:
             reader.follow_metadata()  # NR-9
         return reader
-    found = await read_last_add_confirmed(core, value.metadata, entry_codec_for(value.metadata))  # NR-1
-    reader = LedgerReader(core, value, found)
+    found = await read_last_add_confirmed(core, value.metadata, codec)  # NR-1
+    reader = LedgerReader(core, value, found, codec)
     reader.follow_metadata()
     return reader

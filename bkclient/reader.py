@@ -19,6 +19,7 @@ from bkclient.reads import LedgerReads
 from bkclient.stats import LAC_UPDATE_HITS, LAC_UPDATE_MISSES
 from bkclient.tail import LedgerTail
 from bkclient.throttle import Throttle
+from bkclient.wire.entry import EntryCodec
 
 __all__ = ["LedgerReader"]
 
@@ -84,9 +85,12 @@ class LedgerReader(LedgerReads):
     store, whatever bookies answer (NR-7, NR-10); of a closed one if it was opened with ``keep_metadata_updated`` (NR-9).
     """
 
-    def __init__(self, core: ClientCore, metadata: Versioned, last_add_confirmed: int) -> None:
+    def __init__(
+        self, core: ClientCore, metadata: Versioned, last_add_confirmed: int, codec: EntryCodec | None = None
+    ) -> None:
         self._known = _Knowledge(core, metadata, last_add_confirmed)
-        super().__init__(core, self._known, entry_codec_for(metadata.metadata), Throttle.of(core.config))
+        codec = codec or entry_codec_for(metadata.metadata)
+        super().__init__(core, self._known, codec, Throttle.of(core.config))
         self._stop_watching: Cancel | None = None
         self._stop_waiting: Cancel | None = None
         self._changed: asyncio.Future[None] | None = None

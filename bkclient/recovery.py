@@ -14,13 +14,13 @@ from bkclient.placement import LedgerShape
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.recovery import RecoveryMachine, Verdict
 from bkclient.protocol.update import MetadataUpdate
-from bkclient.wire.entry import DecodedEntry
+from bkclient.wire.entry import DecodedEntry, EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
 
 __all__ = ["recover_ledger"]
 
 
-async def recover_ledger(core: ClientCore, metadata: Versioned) -> Versioned:
+async def recover_ledger(core: ClientCore, metadata: Versioned, codec: EntryCodec | None = None) -> Versioned:
     """Close the ledger at its last recoverable entry and return the closed metadata.
 
     Raises :class:`~bkclient.errors.RequestTimeout`, :class:`~bkclient.errors.UnauthorizedAccess` and
@@ -29,15 +29,15 @@ async def recover_ledger(core: ClientCore, metadata: Versioned) -> Versioned:
     and so can one that is cancelled; if that happens while it closes the ledger, the close may still take effect. Every
     request has its timeout, the recovery as a whole has none: ``docs/recovery.md`` shows how to bound and repeat it (H-34).
     """
-    return await observed(core, names.RECOVER, _Recovery(core, metadata).run(), metadata.metadata.ledger_id)
+    return await observed(core, names.RECOVER, _Recovery(core, metadata, codec).run(), metadata.metadata.ledger_id)
 
 
 class _Recovery:
     """The ports of one recovery."""
 
-    def __init__(self, core: ClientCore, metadata: Versioned) -> None:
+    def __init__(self, core: ClientCore, metadata: Versioned, codec: EntryCodec | None) -> None:
         self._core = core
-        self._codec = entry_codec_for(metadata.metadata)
+        self._codec = codec or entry_codec_for(metadata.metadata)
         self._ledger_id = metadata.metadata.ledger_id
         self._submit = core.transport.submit
         self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.recovery_read_batch_size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,8 +12,8 @@ import pytest
 from bkclient import BookKeeper, LedgerReader
 from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, Code, DigestMismatch, NoSuchLedger, RequestTimeout, UnauthorizedAccess
-from bkclient.metadata.model import DigestType, LedgerState
-from tests.bkclient.fakes import Town, payloads_of, town, turns, writer_of
+from bkclient.metadata.model import DigestType, LedgerState, Versioned
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, payloads_of, town, turns, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 
 STRICT = ClientConfig(digest_type_autodetection=False)
@@ -103,6 +105,39 @@ async def test_an_administrator_needs_neither_password_nor_digest_type(config: C
         reader = await where.bk.open_ledger_as_administrator(writer.ledger_id)
         assert reader.is_closed
         assert (await reader.read(0)).payload == b"payload"
+
+
+class OldLedgers(FakeStore):
+    """Tells of ledgers as metadata older than stored passwords does."""
+
+    async def read_ledger(self, ledger_id: int) -> Versioned:
+        value = await super().read_ledger(ledger_id)
+        old = replace(value.metadata, digest_type=None, password=b"", has_password=False)
+        return Versioned(old, value.version)
+
+
+@pytest.mark.rule("API-7")
+@pytest.mark.rule("API-8")
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_ledgers_older_than_stored_passwords_take_the_keys_of_who_opens_them(is_closed: bool) -> None:
+    async with town() as where:
+        writer = await where.bk.create_ledger(digest_type=DigestType.HMAC, password=b"remembered")
+        await writer.append(b"old")
+        if is_closed:
+            await writer.close()
+        transport = FakeTransport("")
+        transport.bookies = where.transport.bookies
+        config = ClientConfig(admin_password=b"remembered", admin_digest_type=DigestType.HMAC)
+        async with BookKeeper(OldLedgers(where.service), transport, config=config, rng=Random(1)) as bk:
+            opened = [
+                await bk.open_ledger(writer.ledger_id, password=b"remembered", digest_type=DigestType.HMAC),
+                await bk.open_ledger_as_administrator(writer.ledger_id),
+            ]
+            for reader in opened:
+                assert (await reader.read(0)).payload == b"old"
+            wrong = await bk.open_ledger(writer.ledger_id, password=b"forgotten", digest_type=DigestType.HMAC)
+            with pytest.raises(DigestMismatch):
+                await wrong.read(0)
 
 
 @pytest.mark.rule("NR-9")
