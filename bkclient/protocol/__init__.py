@@ -12,8 +12,8 @@ Duties of whoever drives a machine:
 * a metadata update handed out by a port is driven to its end and handed back.
 
 Where to find the rules: :mod:`~bkclient.protocol.quorum` (DS), :mod:`~bkclient.protocol.pipeline` and
-:mod:`~bkclient.protocol.append` (W), :mod:`~bkclient.protocol.ensemble` and
-:mod:`~bkclient.protocol.ensemble_change` (W-26..W-34), :mod:`~bkclient.protocol.quorum_timeout` (W-46),
+:mod:`~bkclient.protocol.append` (W), :mod:`~bkclient.protocol.changing`, :mod:`~bkclient.protocol.ensemble_change` and
+:mod:`~bkclient.protocol.ensemble` (W-24..W-35), :mod:`~bkclient.protocol.quorum_timeout` (W-46),
 :mod:`~bkclient.protocol.force` and :mod:`~bkclient.protocol.explicit_lac` (LAC),
 :mod:`~bkclient.protocol.update` (W-48), :mod:`~bkclient.protocol.lac` (R-34, REC-6..REC-10),
 :mod:`~bkclient.protocol.read` (R-7..R-16, REC-18), :mod:`~bkclient.protocol.recovery` (REC).
