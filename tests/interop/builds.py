@@ -32,6 +32,11 @@ class Build:
         """Whether this version's load tool was published."""
         return any((self.directory / "lib").glob("bookkeeper-benchmark-*.jar"))
 
+    @property
+    def lists_large_ids(self) -> bool:
+        """Whether its client lists ids above 2^31 beside smaller ones; that of 4.17 stops after the smaller ones."""
+        return not self.version.startswith("4.17.")
+
     def command(self, main_class: str, *arguments: str, heap_mb: int = 256, log_level: str = "WARN") -> list[str]:
         """The command line that runs ``main_class``: small, quick to start, and easy on two cores."""
         return [

@@ -225,7 +225,9 @@ async def test_batch_reads(java: JavaPeer, other: JavaPeer, wire: int) -> None:
 
 
 @pytest.mark.matrix("given entry ids, chosen ledger id above 2^31")
-async def test_a_ledger_with_a_chosen_id_and_given_entry_ids(java: JavaPeer, other: JavaPeer, wire: int) -> None:
+async def test_a_ledger_with_a_chosen_id_and_given_entry_ids(
+    java: JavaPeer, other: JavaPeer, build: Build, wire: int
+) -> None:
     chosen = 2**33 + wire
     await java("create", ledger_id=chosen)
     writes = [
@@ -237,7 +239,8 @@ async def test_a_ledger_with_a_chosen_id_and_given_entry_ids(java: JavaPeer, oth
     await other("open", chosen)
 
     assert await other.payloads(chosen) == patterns(4)
-    assert chosen in (await other("list"))["ledgers"]
+    if build.lists_large_ids:
+        assert chosen in (await other("list"))["ledgers"]
     await other("delete", chosen)
     assert chosen not in (await java("list"))["ledgers"]
 

@@ -293,7 +293,7 @@ final class Operations {
                 .put("ensemble", metadata.getEnsembleSize())
                 .put("write_quorum", metadata.getWriteQuorumSize())
                 .put("ack_quorum", metadata.getAckQuorumSize())
-                .put("digest", metadata.getDigestType().toString())
+                .put("digest", String.valueOf(metadata.getDigestType()))
                 .put("last_entry", metadata.getLastEntryId())
                 .put("length", metadata.getLength())
                 .put("format", metadata.getMetadataFormatVersion())
