@@ -122,7 +122,9 @@ def append(
     async def work(client: BookKeeper) -> None:
         writer = await client.create_ledger(**new, ledger_id=new_id, password=password, deferred_sync=deferred_sync)
         ids = Ids(sink, as_json=as_json) if print_ids else None
-        with watched("appending", source.size_bytes, is_bytes=True) as move:
+        if source.is_terminal:
+            typer.echo("bk: reading from the terminal; Ctrl-D ends the ledger", err=True)
+        with watched("appending", source.size_bytes, is_bytes=True, is_printing=print_ids) as move:
             cut = splitter(framing, connection.config.max_frame_size_bytes)
             await append_from(source, writer, cut, ids, move, is_deferred=deferred_sync)
         end = writer.metadata

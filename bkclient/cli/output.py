@@ -49,12 +49,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 @contextmanager
-def watched(what: str, total: int | None, *, is_bytes: bool = False) -> Iterator[Move]:
-    """A progress bar on standard error if that is a terminal and standard output is not; what moves it.
+def watched(what: str, total: int | None, *, is_bytes: bool = False, is_printing: bool = True) -> Iterator[Move]:
+    """A progress bar on standard error if that is a terminal; what moves it.
 
-    Where both are the same terminal, what is printed is progress enough.
+    There is none where standard output is a terminal too and the command prints on it as it goes: that is progress enough.
     """
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+    if not sys.stderr.isatty() or (is_printing and sys.stdout.isatty()):
         yield lambda _: None
         return
     amount = DownloadColumn() if is_bytes else MofNCompleteColumn()

@@ -285,7 +285,7 @@ def _watched_repair(*, as_json: bool) -> Iterator[Callable[[Progress], None]]:
     """The same, with a bar that counts entries copied for whoever watches."""
     told = _teller(as_json=as_json)
     copied = 0
-    with watched("copying", None) as move:
+    with watched("copying", None, is_printing=False) as move:
 
         def tell(progress: Progress) -> None:
             nonlocal copied

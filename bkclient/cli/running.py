@@ -137,6 +137,7 @@ def run_command(
     """Run ``work`` in an event loop of its own, and end the program as it ends."""
     try:
         was_terminated = asyncio.run(_until_done_or_terminated(work))
+        sys.stdout.flush()  # here, where it is known what to do if nobody reads it
     except KeyboardInterrupt:
         raise typer.Exit(interrupted) from None
     except BrokenPipeError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -60,10 +62,11 @@ def test_a_reader_that_does_not_read_holds_up_no_interrupt() -> None:
         assert process.wait(PATIENCE_S) == 130
 
 
-def test_a_closed_pipe_is_exit_code_141() -> None:
+@pytest.mark.parametrize("arguments", [["read", "0"], ["info", "0"], ["list"]], ids=" ".join)
+def test_a_closed_pipe_is_exit_code_141(arguments: list[str]) -> None:
     end_of_read, end_of_write = os.pipe()
     os.close(end_of_read)
-    command = [sys.executable, "-m", "tests.bkclient.cli.standalone", "50", "0", "ledger", "read", "0"]
+    command = [sys.executable, "-m", "tests.bkclient.cli.standalone", "50", "0", "ledger", *arguments]
     try:
         with subprocess.Popen(command, stdout=end_of_write, stderr=subprocess.PIPE) as process:
             _, errors = process.communicate(timeout=PATIENCE_S)
@@ -71,6 +74,41 @@ def test_a_closed_pipe_is_exit_code_141() -> None:
         os.close(end_of_write)
 
     assert (process.returncode, errors) == (141, b"")
+
+
+def on_terminal(*arguments: str, stdin: int | None) -> tuple[int, str]:
+    """The exit code of a command and what it shows on a terminal that is its standard output and error."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tests.bkclient.cli.standalone", "-1", "0", *arguments]
+    with subprocess.Popen(command, stdin=theirs if stdin is None else stdin, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        if stdin is None:
+            os.write(ours, b"one\ntwo\n\x04")
+        shown = b""
+        with suppress(OSError):  # what Linux says when nobody has the other end any more
+            while data := os.read(ours, 4096):
+                shown += data
+        os.close(ours)
+        return process.wait(PATIENCE_S), shown.decode()
+
+
+def test_there_is_a_progress_bar_on_a_terminal_for_who_appends_a_file(tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(b"x" * 100 + b"\n")
+    with (tmp_path / "input").open("rb") as file:
+        code, shown = on_terminal("ledger", "append", "--create", stdin=file.fileno())
+
+    assert code == 0
+    assert "appending" in shown
+    assert "101" in shown
+    assert "ledger 0: 1 entries, 100 bytes" in shown
+
+
+def test_who_types_the_entries_is_told_how_to_end() -> None:
+    code, shown = on_terminal("ledger", "append", "--create", stdin=None)
+
+    assert code == 0
+    assert "Ctrl-D" in shown
+    assert "ledger 0: 2 entries, 6 bytes" in shown
 
 
 @pytest.mark.parametrize(("until_closed", "code"), [([], 0), (["--until-closed"], 130)])
