@@ -1,0 +1,107 @@
+"""Real bookies and a client in virtual time: for what takes bookies that wait, and readers that wait with them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter
+from bkclient.stats import ClientStats
+from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire.messages import ReadRequest, Request
+from simbookie.world.bookie_host import BookieHost
+from simbookie.world.calls import RequestMessage
+from simbookie.world.faults import Fate
+from simbookie.world.hosts import Host, World
+from simbookie.world.links import NetworkConfig
+from simbookie.world.metadata import SimulatedMetadataStore
+from simbookie.world.transport import SimulatedTransport
+
+__all__ = ["LivingTown", "Story", "now", "play"]
+
+
+def now() -> float:
+    """The virtual time."""
+    return asyncio.get_running_loop().time()
+
+
+class LivingTown:
+    """Bookies b0, b1, ... and the host that a story runs on."""
+
+    def __init__(self, world: World, bookies: int) -> None:
+        self.world = world
+        self.bookies = {f"b{number}": BookieHost(world, f"b{number}") for number in range(bookies)}
+        self.host = Host(world, "client")
+        self._clients = itertools.count()
+        #: Every request that bookies are sent, in order.
+        self.requests: list[tuple[str, Request]] = []
+        world.network.intercept(self._note, Fate.DROP)
+
+    def _note(self, source: str, destination: str, message: object) -> bool:
+        if isinstance(message, RequestMessage):
+            self.requests.append((destination, message.request))
+        return False
+
+    def polls(self) -> list[tuple[str, int]]:
+        """Whom long polls were sent to, and for how many milliseconds."""
+        return [
+            (bookie_id, request.long_poll.timeout_ms or 0)
+            for bookie_id, request in self.requests
+            if isinstance(request, ReadRequest) and request.long_poll is not None
+        ]
+
+    @asynccontextmanager
+    async def client(self, *, stats: ClientStats | None = None, **config: Any) -> AsyncIterator[BookKeeper]:
+        """A client of its own; the rest configures it."""
+        store = SimulatedMetadataStore(self.world, self.host)
+        transport = SimulatedTransport(
+            self.world, self.host, TcpTransportConfig(protocol_version=config.get("wire_protocol_version", 3))
+        )
+        rng = self.world.rng(f"client {next(self._clients)}")
+        async with BookKeeper(store, transport, config=ClientConfig(**config), rng=rng, stats=stats) as client:
+            yield client
+        await store.aclose()
+
+    @asynccontextmanager
+    async def ledger(
+        self,
+        *,
+        entries: int = 0,
+        sizes: tuple[int, int, int] = (3, 3, 2),
+        stats: ClientStats | None = None,
+        **config: Any,
+    ) -> AsyncIterator[tuple[LedgerWriter, LedgerReader]]:
+        """A writer that has appended entries b"0", b"1", ... one by one, and a reader with a client of its own."""
+        async with self.client() as writing, self.client(stats=stats, **config) as reading:
+            writer = await writing.create_ledger(
+                ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2]
+            )
+            for entry_id in range(entries):
+                await writer.append(b"%d" % entry_id)
+            async with await reading.open_ledger(writer.ledger_id, recover=False) as reader:
+                self.requests.clear()
+                yield writer, reader
+
+    def cut(self, bookie_id: str) -> None:
+        """Lose everything between the story's host and a bookie, without a sign."""
+        self.world.network.block("client", bookie_id)
+        self.world.network.block(bookie_id, "client")
+
+
+Story = Callable[[LivingTown], Coroutine[Any, Any, None]]
+
+
+def play(story: Story, *, bookies: int = 3, seed: int = 1, network: NetworkConfig | None = None) -> None:
+    """Run ``story`` on the client's host once the bookies serve."""
+    with World(seed, network=network) as world:
+        town = LivingTown(world, bookies)
+
+        async def main() -> None:
+            for bookie in town.bookies.values():
+                await bookie.registered()
+            await world.join(town.host.spawn(story, town))
+
+        world.run(main)
