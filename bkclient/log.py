@@ -153,3 +153,27 @@ METADATA_SESSION_LOST: Final = Event(
     "metadata", "session_lost", logging.WARNING, "the session with %(name)s expired; what it had registered is gone"
 )
 METADATA_CONNECTED: Final = Event("metadata", "connected", logging.INFO, "connected to %(name)s")
+
+# Placement -----------------------------------------------------------------------------------------------------------
+
+BOOKIES_CHANGED: Final = Event(
+    "placement", "bookies_changed", logging.INFO, "%(kind)s bookies: %(count)d; new %(came)s; gone %(left)s"
+)
+BOOKIE_QUARANTINED: Final = Event(
+    "placement",
+    "bookie_quarantined",
+    logging.WARNING,
+    "bookie %(bookie_id)s failed too often and is avoided for %(seconds)s s",
+)
+BOOKIE_RELEASED: Final = Event("placement", "bookie_released", logging.INFO, "bookie %(bookie_id)s is avoided no more")
+QUARANTINE_LIFTED: Final = Event(
+    "placement",
+    "quarantine_lifted",
+    logging.INFO,
+    "health checks are switched off: bookies %(bookies)s are avoided no more",
+)
+
+# Auto-recovery -------------------------------------------------------------------------------------------------------
+
+REPAIR_ACTION: Final = Event("repair", "action", logging.INFO, "%(subject)s: %(kind)s %(detail)s")
+REPAIR_FAILED: Final = Event("repair", "failed", logging.WARNING, "%(subject)s: %(detail)s")

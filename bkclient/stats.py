@@ -85,10 +85,9 @@ DIGEST_MISMATCHES: Final = _declare("READ_ENTRY_DM", Kind.EVENT, "replicas that 
 RECOVERED_ENTRIES: Final = _declare("LEDGER_RECOVER_ADD_ENTRIES", Kind.AMOUNT, "entries written back by a recovery")
 RECOVERY_READS: Final = _declare("LEDGER_RECOVER_READ_ENTRIES", Kind.AMOUNT, "entries read by a recovery")
 NOT_ADHERING: Final = _declare(
-    "ENSEMBLE_NOT_ADHERING_TO_PLACEMENT_POLICY_COUNT",
+    "bookie_watcher_ENSEMBLE_NOT_ADHERING_TO_PLACEMENT_POLICY_TOTAL",
     Kind.EVENT,
     "ensembles chosen, or changed, against the placement policy for want of better bookies",
-    is_bookkeepers=False,
 )
 QUARANTINED: Final = _declare("BOOKIE_QUARANTINE", Kind.EVENT, "bookies put in quarantine", is_bookkeepers=False)
 FAULT_DOMAINS_MISSED: Final = _declare(

@@ -6,10 +6,10 @@ are chosen if there are any. Nothing here runs by itself: whoever owns it checks
 
 from __future__ import annotations
 
-import logging
 import random
 from typing import Final
 
+from bkclient import log
 from bkclient.errors import Code
 from bkclient.metadata.model import BookieId
 
@@ -31,8 +31,6 @@ _HARMLESS: Final = frozenset(
         Code.CLIENT_CLOSED,
     }
 )
-
-_log = logging.getLogger(__name__)
 
 
 class Quarantine:
@@ -82,18 +80,18 @@ class Quarantine:
             if bookie_id not in self._until and (self._ratio >= 1 or self._rng.random() < self._ratio):
                 self._until[bookie_id] = now + self._duration_s
                 put += 1
-                _log.warning("bookie %s failed too often and is avoided for %s s", bookie_id, self._duration_s)
+                log.BOOKIE_QUARANTINED(bookie_id=bookie_id, seconds=self._duration_s)
         return put
 
     def release_all(self) -> None:
         """Health checks are switched off for the cluster (PL-8)."""
         if self._until:
-            _log.info("health checks are switched off: bookies %s are avoided no more", ", ".join(self._until))
+            log.QUARANTINE_LIFTED(bookies=", ".join(self._until))
         self._until.clear()
 
     def at(self, now: float) -> frozenset[BookieId]:
         """The bookies to be avoided now."""
         for bookie_id in [bookie_id for bookie_id, until in self._until.items() if until <= now]:
             del self._until[bookie_id]
-            _log.info("bookie %s is avoided no more", bookie_id)
+            log.BOOKIE_RELEASED(bookie_id=bookie_id)
         return frozenset(self._until)

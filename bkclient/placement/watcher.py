@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
+from bkclient import log
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement.base import Adherence, BookieHealth, LedgerShape, PlacementPolicy, RepairingPolicy
@@ -205,13 +206,13 @@ def _tell(policy: PlacementPolicy, bookies: BookieSets) -> None:
 
 
 def _log_change(before: BookieSets, after: BookieSets) -> None:
-    if before == after or not _log.isEnabledFor(logging.INFO):
+    if before == after or not log.BOOKIES_CHANGED.is_enabled:
         return
     kinds = (("writable", before.writable, after.writable), ("read-only", before.read_only, after.read_only))
     for kind, old, new in kinds:
         came, left = frozenset(new).difference(old), frozenset(old).difference(new)
         if came or left:
-            _log.info("%s bookies: %d; new %s; gone %s", kind, len(new), _names(came), _names(left))
+            log.BOOKIES_CHANGED(kind=kind, count=len(new), came=_names(came), left=_names(left))
 
 
 def _names(bookies: Collection[BookieId]) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["EventKind", "OnRepairEvent", "RepairEvent", "no_event"]
+from bkclient import log
+
+__all__ = ["EventKind", "OnRepairEvent", "RepairEvent", "logged", "no_event"]
 
 
 class EventKind(Enum):
@@ -40,3 +42,16 @@ OnRepairEvent = Callable[[RepairEvent], None]
 
 def no_event(event: RepairEvent) -> None:
     """Tell nobody."""
+
+
+def logged(on_event: OnRepairEvent) -> OnRepairEvent:
+    """Write every event to the log (``bkclient.repair``), then tell ``on_event``."""
+
+    def tell(event: RepairEvent) -> None:
+        subject = "auto-recovery" if event.ledger_id < 0 else f"ledger {event.ledger_id}"
+        ledger_id = None if event.ledger_id < 0 else event.ledger_id
+        write = log.REPAIR_FAILED if event.kind is EventKind.FAILED else log.REPAIR_ACTION
+        write(ledger_id=ledger_id, subject=subject, kind=event.kind.value, detail=event.detail)
+        on_event(event)
+
+    return tell

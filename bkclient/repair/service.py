@@ -22,7 +22,7 @@ from bkclient.repair.auditor import Auditor
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.events import OnRepairEvent, RepairEvent, no_event
+from bkclient.repair.events import OnRepairEvent, RepairEvent, logged, no_event
 from bkclient.repair.replicator import FragmentReplicator
 from bkclient.repair.worker import ReplicationWorker
 
@@ -50,6 +50,7 @@ class AutoRecovery:
         on_event: OnRepairEvent = no_event,
     ) -> None:
         config = config or RepairConfig()
+        on_event = logged(on_event)
         core = core_of(client)
         rng = rng or core.rng
         tree = tree_of(core.metadata)
