@@ -19,7 +19,7 @@ from tests.bkclient.protocol.world import Configuration, RecoveryClient
 CONFIGURATION = Configuration(3, 3, 2, bookies=4, entries=5, recoveries=1)
 #: Entries of 1, 2, 3 bytes are acknowledged, the fourth is on one bookie only, the fifth on none.
 ACKNOWLEDGED = 2
-STEPS = 64
+STEPS = 90
 
 Trouble = Callable[[Play], None]
 
