@@ -38,6 +38,8 @@ Payload = bytes | bytearray | memoryview
 _FRAME_OVERHEAD_BYTES: Final = 192
 #: How long after a late failure an idle writer acts upon it; the next append does so at once.
 _LATE_FAILURE_S: Final = 1.0
+#: How often a writer whose failed bookies nobody could replace tries again.
+_DEGRADED_S: Final = 10.0
 #: How often, in a quorum timeout, pending entries are looked at.
 _LOOKS_PER_TIMEOUT: Final = 8
 
@@ -213,8 +215,11 @@ class WriterShell:
 
     def _on_late_timer(self) -> None:
         self._late_timer = None
-        if not self.core.is_closed:
-            self.machine.act_on_late_failures()
+        if self.core.is_closed:
+            return
+        self.machine.act_on_late_failures()
+        if self.machine.is_degraded:  # there was nobody to replace them yet
+            self._late_timer = self.loop.call_later(_DEGRADED_S, self._on_late_timer)
 
     # Ports of the machine ----------------------------------------------------------------------------------------
 
@@ -309,7 +314,7 @@ class WriterShell:
 
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        return self.core.watcher.policy.covers_fault_domains(self._shape, bookies)
+        return self.core.watcher.covers_fault_domains(self._shape, bookies)
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

@@ -131,6 +131,13 @@ class ChangingPipeline(AddPipeline):
         if not is_known and not self._ports.is_ensemble_change_disabled():
             self._late_failures[position] = bookie_id
 
+    @property
+    def is_degraded(self) -> bool:
+        """Whether bookies that failed are members still, so that :meth:`act_on_late_failures` may have something to do."""
+        if self.options.deferred_sync or not self.is_writable:
+            return False
+        return bool(self._late_failures or self._still_unreplaced())
+
     def act_on_late_failures(self) -> None:
         """Replace bookies that failed after the ack quorum, or could not be replaced, without waiting for an append (H-5).
 

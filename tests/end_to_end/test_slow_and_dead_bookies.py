@@ -250,13 +250,35 @@ def test_after_one_bookie_refused_and_another_hung_the_ledger_ends_in_one_place_
 
 
 @pytest.mark.rule("H-5")
+def test_an_idle_writer_that_found_nobody_to_replace_a_silent_bookie_tries_again() -> None:
+    async def story(place: Place) -> None:
+        writer = await create(place, 3, 3, 2)
+        members = writer.metadata.last_fragment.ensemble
+        (spare,) = [name for name in place.bookies if name not in members]
+        place.bookies[spare].crash()
+        await asyncio.sleep(60)  # its registration ends
+        place.bookies[members[0]].pause()
+        await writer.append(b"0")
+        await asyncio.sleep(30)
+        assert writer.metadata.last_fragment.ensemble == members
+        place.bookies[spare].restart()
+        await asyncio.sleep(120)
+
+        assert writer.metadata.last_fragment.ensemble == (spare, *members[1:])
+        await writer.close()
+
+    play(story, bookies=4)
+
+
+@pytest.mark.rule("H-5")
 @pytest.mark.rule("W-33")
-def test_an_idle_writer_replaces_a_bookie_that_died_after_the_quorum_and_the_next_entries_have_all_copies() -> None:
+def test_an_idle_writer_replaces_a_bookie_that_fell_silent_after_the_quorum() -> None:
     async def story(place: Place) -> None:
         writer = await create(place, 3, 3, 2)
         dead = writer.metadata.last_fragment.ensemble[0]
-        place.bookies[dead].crash()
+        place.bookies[dead].pause()
         await writer.append(b"0")
+        assert len(writer.metadata.fragments) == 1
         await asyncio.sleep(60)
 
         assert dead not in writer.metadata.last_fragment.ensemble

@@ -234,12 +234,14 @@ def test_an_idle_writer_replaces_a_bookie_that_failed_after_the_quorum() -> None
 def test_an_idle_writer_replaces_what_nobody_could_replace_before() -> None:
     writer = partial()
     writer.ok("1b 1d")
+    was_degraded = writer.machine.is_degraded
     writer.spares = "dx"
 
     writer.machine.act_on_late_failures()
     writer.metadata_arrives()
 
     assert writer.store.ensembles == {0: "abc", 1: "abd", 2: "xbd"}
+    assert (was_degraded, writer.machine.is_degraded) == (True, False)
 
 
 @pytest.mark.rule("H-5")
@@ -247,12 +249,17 @@ def test_an_idle_writer_is_not_ended_for_lack_of_bookies() -> None:
     writer = Writer((3, 3, 2), "abc")
     writer.append()
     writer.ok("0a 0b")
+    degraded = [writer.machine.is_degraded]
     writer.timeout("0c")
 
     writer.machine.act_on_late_failures()
 
     assert writer.updates == []
     assert writer.machine.is_writable
+    degraded.append(writer.machine.is_degraded)
+    writer.close()
+    degraded.append(writer.machine.is_degraded)
+    assert degraded == [False, True, False]
 
 
 @pytest.mark.rule("H-5")
