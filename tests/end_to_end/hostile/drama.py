@@ -1,0 +1,134 @@
+"""One short life of a ledger in three acts, with a hostile proxy before one of its bookies, and what must hold in the end.
+
+A writer appends entries and closes; a reader that meets the same proxy opens and reads; then an honest client reads. However
+the proxy behaves, every call ends, within a bound; nobody is ever given an entry that was not appended; and unless bits were
+flipped, what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from random import Random
+from typing import Final
+
+from bkclient import BookKeeper, ClientConfig
+from bkclient.errors import BookKeeperError
+from bkclient.metadata.base import BookieAddress, MetadataStore
+from bkclient.metadata.model import DigestType, Ensemble
+from bkclient.placement import LedgerShape, RandomPlacement
+from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
+from tests.end_to_end.hostile.proxy import Fault, HostileProxy, Mischief
+
+__all__ = ["ENTRIES", "play"]
+
+ENTRIES: Final = [b"", b"one", b"\x00" * 40, b"three" * 9, b"4"]
+#: Far more than any play takes; one that does not end within is one that hangs.
+_BOUND_S: Final = 20.0
+
+StoreFactory = Callable[[], MetadataStore]
+
+
+class _InOrder(RandomPlacement):
+    """The first bookies, so that the one behind the proxy is always among them."""
+
+    def new_ensemble(self, shape: LedgerShape, excluded: frozenset[str]) -> Ensemble | None:
+        return self._writable[: shape.ensemble_size]
+
+
+class _Cast:
+    """Clients of one cluster; those of ``through`` find one bookie only through the proxy."""
+
+    def __init__(self, new_store: StoreFactory, wire: int, timeout_s: float) -> None:
+        self._new_store = new_store
+        self._config = ClientConfig(
+            wire_protocol_version=wire,
+            add_timeout_s=timeout_s,
+            read_timeout_s=timeout_s,
+            speculative_read_first_s=0,
+        )
+        self.stack = AsyncExitStack()
+
+    async def client(self, proxied: str | None = None, proxy: HostileProxy | None = None) -> BookKeeper:
+        store = self._new_store()
+        self.stack.push_async_callback(store.aclose)
+
+        async def resolve(bookie_id: str) -> BookieAddress:
+            if proxy is not None and bookie_id == proxied:
+                return proxy.address
+            return await store.bookie_address(bookie_id)
+
+        config = self._config
+        rng = Random(11)
+        transport = TcpTransport(
+            resolve,
+            TcpTransportConfig(
+                protocol_version=config.wire_protocol_version,
+                add_timeout_s=config.add_timeout_s,
+                read_timeout_s=config.read_timeout_s,
+                backoff_initial_s=0.001,
+                backoff_max_s=0.01,
+            ),
+            rng=rng,
+        )
+        return await self.stack.enter_async_context(
+            BookKeeper(store, transport, config=config, rng=rng, placement=_InOrder(rng))
+        )
+
+
+async def play(
+    new_store: StoreFactory,
+    wire: int,
+    mischief: Mischief | None,
+    *,
+    timeout_s: float = 0.15,
+    digest_type: DigestType = DigestType.CRC32C,
+) -> HostileProxy:
+    """The whole play; returns its proxy. The cluster has exactly the bookies of the ledger, plus one to replace."""
+    cast = _Cast(new_store, wire, timeout_s)
+    async with asyncio.timeout(_BOUND_S), cast.stack:
+        honest = await cast.client()
+        proxied = (await honest.bookies()).writable[0]
+        proxy = await cast.stack.enter_async_context(HostileProxy(lambda: _address(new_store, proxied), mischief))
+        acknowledged, ledger_id = await _write(await cast.client(proxied, proxy), digest_type)
+        await _read(await cast.client(proxied, proxy), ledger_id)
+        reader = await honest.open_ledger(ledger_id)
+        found = [entry.payload async for entry in reader]
+        assert found == ENTRIES[: len(found)], "nothing but what was appended is in the ledger"
+        if mischief is None or mischief.fault is not Fault.FLIP:
+            assert len(found) >= acknowledged, "what was acknowledged is there"
+    return proxy
+
+
+async def _address(new_store: StoreFactory, bookie_id: str) -> BookieAddress:
+    store = new_store()
+    try:
+        return await store.bookie_address(bookie_id)
+    finally:
+        await store.aclose()
+
+
+async def _write(client: BookKeeper, digest_type: DigestType) -> tuple[int, int]:
+    """Append all entries, or as many as can be; how many were acknowledged, and the ledger."""
+    writer = await client.create_ledger(
+        ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, digest_type=digest_type
+    )
+    acknowledged = 0
+    with suppress(BookKeeperError):
+        for payload in ENTRIES:
+            assert await writer.append(payload) == acknowledged
+            acknowledged += 1
+    with suppress(BookKeeperError):
+        await writer.close()
+    return acknowledged, writer.ledger_id
+
+
+async def _read(client: BookKeeper, ledger_id: int) -> None:
+    """Open and read every entry, or fail in a way that has a name."""
+    with suppress(BookKeeperError):
+        reader = await client.open_ledger(ledger_id)
+        for entry_id in range(reader.last_add_confirmed + 1):
+            with suppress(BookKeeperError):
+                entry = await reader.read(entry_id)
+                assert entry.payload == ENTRIES[entry_id], "a wrong payload was returned"
