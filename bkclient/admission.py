@@ -8,6 +8,7 @@ somebody waits.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 from bkclient import stats as names
@@ -20,8 +21,18 @@ from bkclient.wire.messages import Request
 
 __all__ = ["Admission"]
 
-_POLL_FIRST_S: Final = 0.001
-_POLL_MAX_S: Final = 0.005
+#: How often to look whether connections take more again: twice as late each time, up to the second.
+_LOOK_FIRST_S: Final = 0.001
+_LOOK_MAX_S: Final = 0.005
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """Somebody who waits for the connections of one entry; of whichever is next if ``entry_id`` is None."""
+
+    entry_id: int | None
+    deadline: float
+    future: asyncio.Future[None]
 
 
 class Admission:
@@ -37,6 +48,9 @@ class Admission:
         #: Permits that were waited for and are not used yet, and those who wait.
         self._permits = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
+        self._held: dict[_Held, None] = {}
+        self._look: asyncio.TimerHandle | None = None
+        self._look_s = _LOOK_FIRST_S
         #: How many waited for connections in vain, and may append all the same.
         self._waived = 0
         #: Entries that fail at once where the connection takes no more.
@@ -71,23 +85,48 @@ class Admission:
         self._permits += 1
 
     async def _wait_for_connections(self, entry_id: int | None, wait_s: float) -> None:
+        held: _Held | None = None
         deadline = self._loop.time() + wait_s
-        poll_s = _POLL_FIRST_S
-        is_held = False
         while self._machine.is_writable and not self._core.is_closed:
-            wanted = self._machine.last_add_pushed + 1 if entry_id is None else entry_id
-            if self._is_writable(wanted):
+            if self._is_writable(self._wanted(entry_id)):
                 self._waived = 0
                 return
-            remaining_s = deadline - self._loop.time()
-            if remaining_s <= 0:
+            if self._loop.time() >= deadline:
                 self._waived += 1
                 return
-            if not is_held and self._core.stats is not None:
+            if held is None and self._core.stats is not None:
                 self._core.stats.event(names.THROTTLED)
-            is_held = True
-            await asyncio.sleep(min(poll_s, remaining_s))
-            poll_s = min(2 * poll_s, _POLL_MAX_S)
+            held = _Held(entry_id, deadline, self._loop.create_future())
+            self._held[held] = None
+            self._look_soon()
+            try:
+                await held.future
+            finally:
+                del self._held[held]
+
+    def _look_soon(self) -> None:
+        """One timer looks for all who are held, and lets go only those who can go on."""
+        if self._look is None:
+            self._look = self._loop.call_later(self._look_s, self._look_at_connections)
+            self._look_s = min(2 * self._look_s, _LOOK_MAX_S)
+
+    def _look_at_connections(self) -> None:
+        self._look = None
+        now = self._loop.time()
+        writable: dict[int, bool] = {}
+        for held in self._held:
+            wanted = self._wanted(held.entry_id)
+            if wanted not in writable:
+                writable[wanted] = self._is_writable(wanted)
+            if writable[wanted] or now >= held.deadline or not self._machine.is_writable:
+                _complete(held.future)
+        if any(not held.future.done() for held in self._held):
+            self._look_soon()
+        else:
+            self._look_s = _LOOK_FIRST_S
+
+    def _wanted(self, entry_id: int | None) -> int:
+        return self._machine.last_add_pushed + 1 if entry_id is None else entry_id
 
     def admit(self, entry_id: int) -> None:
         """Let ``entry_id`` pass, taking its permit, or raise :class:`~bkclient.errors.TooManyRequests`."""
@@ -117,9 +156,11 @@ class Admission:
             self._core.transport.submit(bookie_id, request, reply_to)
 
     def release(self) -> None:
-        """The writer takes no more: let those who wait for a permit go on, to be refused."""
+        """The writer takes no more: let those who wait go on, to be refused."""
         for waiter in self._waiters:
             _complete(waiter)
+        for held in self._held:
+            _complete(held.future)
 
     def _is_writable(self, entry_id: int) -> bool:
         """Whether the connections to the write set of ``entry_id`` take more; others do not matter (T-187)."""

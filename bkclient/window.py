@@ -15,6 +15,7 @@ An append costs one call here, and a confirmation another; there is neither a ta
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import Final
 
 __all__ = ["ClientWindow", "WriterWindow"]
@@ -31,8 +32,8 @@ class _Line:
         self.bytes = 0
         self.max_entries: Final = max_entries
         self.max_bytes: Final = max_bytes
-        #: Those who wait, the first in line first; a dict, so that who gives up leaves at no cost.
-        self.waiters: dict[asyncio.Future[None], None] = {}
+        #: Those who wait, the first in line first. Who is first and who gives up leaves at no cost, however long the line.
+        self.waiters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         #: How many have left the line and have not run since.
         self.woken = 0
         self._resume_entries: Final = max_entries * 3 // 4
@@ -51,8 +52,7 @@ class _Line:
     def wake_next(self) -> None:
         """Let the first in line go on, if there is room."""
         while self.waiters and self.has_room:
-            waiter = next(iter(self.waiters))
-            del self.waiters[waiter]
+            waiter, _ = self.waiters.popitem(last=False)
             self.woken += 1
             if not waiter.done():
                 waiter.set_result(None)

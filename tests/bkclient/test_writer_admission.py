@@ -204,3 +204,20 @@ async def test_entries_that_may_fail_fast_are_forgotten_once_they_are_done() -> 
         admission = writer._shell.admission
         assert admission is not None
         assert len(admission._fail_fast) <= 1
+
+
+@in_virtual_time
+async def test_many_who_are_held_are_looked_after_by_one_timer_and_let_go_together() -> None:
+    config = ClientConfig(backpressure_wait_s=1000, max_in_flight_entries=2000)
+    async with town(config=config) as where, await writer_of(where) as writer:
+        where.transport.unwritable.add("a")
+        loop = asyncio.get_running_loop()
+        waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(500)]
+        await turns()
+        before = getattr(loop, "steps")  # noqa: B009  callbacks of the loop in virtual time
+        await anyio.sleep(1)
+        assert getattr(loop, "steps") - before < 500  # noqa: B009
+
+        waiting.pop().cancel()
+        where.transport.unwritable.clear()
+        assert sorted(await asyncio.gather(*waiting)) == list(range(499))
