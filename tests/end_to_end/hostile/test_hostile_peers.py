@@ -66,7 +66,7 @@ async def test_mischief_at_many_bytes(fault: Fault, direction: Direction, wire: 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_without_a_digest_the_play_notices_wrong_data(wire: int) -> None:
     """The witness can see what it looks for: a ledger that asks for no digest is defenceless against flipped bits."""
-    with pytest.raises(AssertionError, match="wrong payload|but what was appended"):
+    with pytest.raises(AssertionError, match=r"wrong payload|but what was appended"):
         await play_at_every(3, Fault.FLIP, Direction.ANSWERS, wire, DigestType.DUMMY)
 
 
