@@ -172,7 +172,7 @@ def test_the_report_in_json_says_the_same() -> None:
 
 
 def test_the_command_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--json"]) == 0
+    assert main(["--json"]) == (1 if HERE.problems() else 0)
     assert json.loads(capsys.readouterr().out) == as_json(HERE)
 
 

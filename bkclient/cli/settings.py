@@ -97,4 +97,4 @@ def password_from(file: Path | None, *, ask: bool, is_new: bool = False) -> byte
             "Password", hide_input=True, confirmation_prompt=is_new, default="", show_default=False, err=True
         )
         return typed.encode()
-    return os.environ.get(PASSWORD_VARIABLE, "").encode()
+    return os.fsencode(os.environ.get(PASSWORD_VARIABLE, ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from bkclient.cli.running import (
     exit_code_of,
     run_command,
 )
-from bkclient.cli.settings import connection_for
+from bkclient.cli.settings import PASSWORD_VARIABLE, connection_for, password_from
 from tests.bkclient.cli.invoking import Invoke, invoke
 
 
@@ -212,6 +213,12 @@ def test_other_missing_modules_are_defects(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("builtins.__import__", refuse)
     with pytest.raises(ModuleNotFoundError):
         main()
+
+
+def test_a_password_of_the_environment_may_be_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, PASSWORD_VARIABLE, os.fsdecode(b"\xff\x01"))
+
+    assert password_from(None, ask=False) == b"\xff\x01"
 
 
 def test_a_password_is_read_from_no_option(bk: Invoke) -> None:
