@@ -102,6 +102,8 @@ class UnderReplication:
         self._wall_clock_ms = wall_clock_ms
         self._rng = rng
         self._held: dict[int, LedgerLock] = {}
+        #: Ledgers that may be locked by this session although nobody here holds them: the answer was lost, or not awaited.
+        self._doubtful: dict[int, None] = {}
 
     async def open(self) -> None:
         """Make what is missing of the directories and check their layout. Call it before everything else."""
@@ -160,7 +162,12 @@ class UnderReplication:
     # ---- locks ------------------------------------------------------------------------------------------------------
 
     async def acquire(self, *, passing_over: Collection[int] = ()) -> LedgerLock | None:
-        """Lock a marked ledger that nobody has locked, any but those to be passed over; None if there is none."""
+        """Lock a marked ledger that nobody has locked, any but those to be passed over; None if there is none.
+
+        Locks of this session that nobody holds any more, because an earlier call failed half-way, are removed first.
+        """
+        for ledger_id in [ledger_id for ledger_id in self._doubtful if ledger_id not in self._held]:
+            await self._remove_lock(ledger_id)
         locked = {match[1] for name in await self._tree.children(_LOCKS) if (match := _MARK.fullmatch(name))}
         async for ledger_id in self._marked_ids(self._shuffled):
             if f"{ledger_id:010d}" in locked or ledger_id in passing_over:
@@ -178,24 +185,25 @@ class UnderReplication:
         node = await self._tree.get(_mark_path(ledger_id))
         if node is None:
             return None
+        lock = LedgerLock(LedgerMark(ledger_id, *decode_mark(node.data)), node.version)
         path = _lock_path(ledger_id)
+        self._doubtful[ledger_id] = None
         if await self._tree.create(path, encode_holder(self._name), is_ephemeral=True) is None:
             present = await self._tree.get(path)
             if present is None or not present.is_own:
+                del self._doubtful[ledger_id]
                 return None  # otherwise it is this very creation, whose answer was lost
-        lock = LedgerLock(LedgerMark(ledger_id, *decode_mark(node.data)), node.version)
+        del self._doubtful[ledger_id]
         self._held[ledger_id] = lock
         return lock
 
     async def release(self, lock: LedgerLock) -> None:
-        """Unlock a ledger; its mark stays. Idempotent, and leaves the lock of another session alone."""
-        path = _lock_path(lock.ledger_id)
-        try:
-            present = await self._tree.get(path)
-            if present is not None and present.is_own:
-                await self._tree.delete(path, present.version)
-        finally:
-            self._held.pop(lock.ledger_id, None)
+        """Unlock a ledger; its mark stays. Idempotent, and leaves the lock of another session alone.
+
+        If it fails, or is cancelled, the lock is removed by the next :meth:`acquire`, or with the session.
+        """
+        self._held.pop(lock.ledger_id, None)
+        await self._remove_lock(lock.ledger_id)
 
     async def mark_replicated(self, lock: LedgerLock) -> bool:
         """Remove the mark if it is the one that was locked, and unlock; whether the ledger is unmarked now (T-267)."""
@@ -263,6 +271,14 @@ class UnderReplication:
         await self._put(f"{_BASE}/{kind.value}", encode_check_time(at_ms))
 
     # ---- inside -----------------------------------------------------------------------------------------------------
+
+    async def _remove_lock(self, ledger_id: int) -> None:
+        self._doubtful[ledger_id] = None
+        path = _lock_path(ledger_id)
+        present = await self._tree.get(path)
+        if present is not None and present.is_own:
+            await self._tree.delete(path, present.version)
+        self._doubtful.pop(ledger_id, None)
 
     async def _put(self, path: str, data: bytes, *, only_first: bool = False) -> None:
         for _ in range(_ATTEMPTS_MAX):

@@ -39,6 +39,8 @@ async def audit_bookies(
 ) -> AuditReport:
     """Mark the ledgers of all bookies that are gone, unless auto-recovery is switched off by then.
 
+    ``on_marked`` is told of marks that are new or name more bookies than before.
+
     Ledgers whose metadata cannot be read are told and passed over.
     """
     report = AuditReport()
@@ -69,9 +71,9 @@ async def audit_bookies(
             break
         for bookie_id in missing:
             report.missing.setdefault(bookie_id, []).append(ledger_id)
-        await marks.mark(ledger_id, missing)
         report.marked.append(ledger_id)
-        on_marked(ledger_id, missing)
+        if await marks.mark(ledger_id, missing):
+            on_marked(ledger_id, missing)
     return report
 
 

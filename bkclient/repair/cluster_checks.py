@@ -154,8 +154,8 @@ class ClusterChecks:
 
     async def _mark(self, ledger_id: int, missing: tuple[str, ...]) -> None:
         await until_enabled(self._marks)
-        await self._marks.mark(ledger_id, missing)
-        self._tell(RepairEvent(EventKind.MARKED, ledger_id, ", ".join(missing)))
+        if await self._marks.mark(ledger_id, missing):
+            self._tell(RepairEvent(EventKind.MARKED, ledger_id, ", ".join(missing)))
 
     async def _for_each(self, check: Callable[[int], Awaitable[None]], failures: dict[int, BookKeeperError]) -> None:
         async def tolerant(ledger_id: int) -> None:

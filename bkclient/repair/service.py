@@ -14,6 +14,7 @@ import anyio
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
 from bkclient.connecting import connect
+from bkclient.errors import MetadataStoreError
 from bkclient.metadata.election import AuditorElection
 from bkclient.metadata.tree import tree_of
 from bkclient.metadata.underreplication import UnderReplication
@@ -23,6 +24,7 @@ from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import OnRepairEvent, RepairEvent, logged, no_event
+from bkclient.repair.patience import FailureCount
 from bkclient.repair.replicator import FragmentReplicator
 from bkclient.repair.worker import ReplicationWorker
 
@@ -57,6 +59,7 @@ class AutoRecovery:
         checker = LedgerChecker(
             core, max_reads=config.max_checker_reads_in_flight, percentage=config.verification_percentage, rng=rng
         )
+        self._max_metadata_failures = config.max_metadata_failures
         self._marks = UnderReplication(tree, name=name, wall_clock_ms=wall_clock_ms, rng=rng)
         self._election = AuditorElection(tree, name)
         self._worker: ReplicationWorker | None = None
@@ -73,7 +76,13 @@ class AutoRecovery:
         Raises :class:`~bkclient.errors.MetadataStoreError` once the metadata service has failed too often in a row, and
         :class:`~bkclient.errors.MetadataSerializationError` if the cluster lays out its marks in an unknown way.
         """
-        await self._marks.open()
+        failures = FailureCount(self._max_metadata_failures)
+        while True:
+            try:
+                await self._marks.open()
+                break
+            except MetadataStoreError as error:
+                await failures.failed(error)
         try:
             async with anyio.create_task_group() as tasks:
                 if self._worker is not None:

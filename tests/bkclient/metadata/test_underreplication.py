@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
-from bkclient.errors import ArgumentError, MetadataSerializationError
+from bkclient.errors import ArgumentError, MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.election import AuditorElection
-from bkclient.metadata.tree import tree_of
+from bkclient.metadata.tree import NodeTree, tree_of
 from bkclient.metadata.underreplication import CheckKind, LedgerMark, UnderReplication
 from tests.bkclient.metadata.conftest import OpenSession
 
@@ -125,6 +126,48 @@ async def test_the_locks_of_a_program_that_ends_are_free(open_session: OpenSessi
     assert await staying.acquire() is None
     await session.aclose()
     assert await staying.acquire() is not None
+
+
+class Forgetful:
+    """A tree whose operations of one kind are carried out, and then fail as if the answer had been lost."""
+
+    def __init__(self, inner: NodeTree) -> None:
+        self._inner = inner
+        self.forgets = ""
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._inner, name)
+
+        async def carried_out(*arguments: Any, **options: Any) -> Any:
+            result = await operation(*arguments, **options)
+            if self.forgets == name:
+                self.forgets = ""
+                raise MetadataStoreError("the answer was lost")
+            return result
+
+        return carried_out
+
+
+@pytest.mark.parametrize("forgets", ["create", "get", "delete"])
+async def test_a_lock_whose_answer_was_lost_is_not_lost_itself(open_session: OpenSession, forgets: str) -> None:
+    tree = Forgetful(tree_of(await open_session()))
+    one = UnderReplication(tree, name="one", wall_clock_ms=lambda: 1, rng=Random(1))
+    two = (await program(open_session, "two")).marks
+    await two.mark(7, ("b",))
+    if forgets == "create":
+        tree.forgets = "create"
+        with pytest.raises(MetadataStoreError):
+            await one.acquire()
+    else:
+        lock = await one.acquire()
+        assert lock is not None
+        tree.forgets = forgets
+        with pytest.raises(MetadataStoreError):
+            await one.release(lock)
+    assert (await two.acquire() is None) is (forgets != "delete"), "it is locked and nobody holds it"
+    if forgets != "delete":
+        assert await one.acquire() is not None
+        assert await two.holder(7) == "one"
 
 
 async def test_a_watch_of_the_marks_tells_of_the_first_one(open_session: OpenSession) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 
 from bkclient import BookKeeper, ClientConfig, DigestType
+from bkclient.errors import MetadataStoreError
 from bkclient.metadata.model import LedgerMetadata
 from bkclient.metadata.underreplication import UnderReplication
 from bkclient.placement import PlacementPolicy
@@ -202,7 +203,14 @@ class Village:
                 )
                 await recovery.run()
 
-        host.spawn(run, name=name)
+        async def supervised() -> None:
+            while True:
+                try:
+                    await run()
+                except MetadataStoreError:
+                    await anyio.sleep(1)
+
+        host.spawn(supervised, name=name)
         return host
 
     def told(self, kind: EventKind, ledger_id: int | None = None) -> list[RepairEvent]:

@@ -1,0 +1,163 @@
+"""Auto-recovery through random losses: whatever was acknowledged ends up with all its copies, and nothing else happens to it.
+
+Bookies die for good, disk and all, fewer than an ack quorum before the cluster has healed; auto-recovery programs crash and
+start again, the metadata service answers late, conflicts and forgets answers, writers come and go. At the end a thorough
+check reads every copy.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+from bkclient import BookKeeper
+from bkclient.errors import BookKeeperError
+from bkclient.repair.events import EventKind
+from simbookie.world.hosts import World
+from simbookie.world.links import NetworkConfig
+from simbookie.world.metadata_service import MetadataConfig
+from tests.bkclient.repair.village import Village
+
+SETTINGS: dict[str, Any] = {
+    "ledger_check_interval_s": 60.0,
+    "verification_percentage": 100.0,
+    "open_ledger_grace_s": 5.0,
+    "failed_ledger_lock_release_s": 32.0,
+    "idle_poll_s": 2.0,
+}
+SHAPES = ((3, 3, 2), (4, 3, 2), (5, 2, 2), (3, 2, 2), (4, 4, 3))
+
+
+class Run:
+    """One run, decided by its seed."""
+
+    def __init__(self, seed: int, *, rounds: int = 3, with_recovery: bool = True) -> None:
+        self.rng = Random(seed)
+        self.acknowledged: dict[int, list[bytes]] = {}
+        self.unsound: list[int] = []
+        self.wrong: list[int] = []
+        self.replaced = 0
+        metadata = MetadataConfig(conflict_probability=0.03, unknown_probability=0.03, failure_probability=0.01)
+        network = NetworkConfig(slow_probability=0.02)
+        with World(seed, metadata=metadata, network=network) as world:
+
+            async def main() -> None:
+                self.village = Village(world, 8)
+                for bookie in self.village.bookies.values():
+                    await bookie.registered()
+                await self._play(rounds, with_recovery=with_recovery)
+
+            world.run(main)
+
+    async def _play(self, rounds: int, *, with_recovery: bool) -> None:
+        village = self.village
+        if with_recovery:
+            for name in ("one", "two"):
+                village.auto_recovery(name, **SETTINGS)
+        async with village.client() as bk:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2):
+                    tasks.start_soon(self._write, bk, rounds)
+                for _ in range(rounds):
+                    await anyio.sleep(self.rng.uniform(1, 15))
+                    await self._lose_one(bk, with_recovery=with_recovery)
+            for ledger_id in self.acknowledged:
+                await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
+            if with_recovery:
+                await self._heal(bk)
+            await self._judge(bk)
+        self.replaced = len(village.told(EventKind.REPLACED))
+
+    async def _write(self, bk: BookKeeper, rounds: int) -> None:
+        for _ in range(2 * rounds):
+            size, write_quorum, ack_quorum = self.rng.choice(SHAPES)
+            try:
+                writer = await bk.create_ledger(
+                    ensemble_size=size, write_quorum_size=write_quorum, ack_quorum_size=ack_quorum
+                )
+                acknowledged = self.acknowledged[writer.ledger_id] = []
+                for _ in range(self.rng.randrange(25)):
+                    payload = self.rng.randbytes(self.rng.choice((0, 5, 200)))
+                    await writer.append(payload)
+                    acknowledged.append(payload)
+                    if self.rng.random() < 0.3:
+                        await anyio.sleep(self.rng.uniform(0, 8))
+                if self.rng.random() < 0.7:
+                    await writer.close()
+            except BookKeeperError:
+                await anyio.sleep(1)  # fenced, or a bookie too few: on with another ledger
+
+    async def _lose_one(self, bk: BookKeeper, *, with_recovery: bool) -> None:
+        village = self.village
+        alive = [name for name, bookie in village.bookies.items() if bookie.is_alive]
+        await village.lose(self.rng.choice(alive), wiped=True)
+        new = village.add_bookie()
+        await village.bookies[new].registered()
+        if not with_recovery:
+            return
+        name = self.rng.choice(("one", "two"))
+        await anyio.sleep(self.rng.uniform(0, 5))
+        village.world.hosts[name].crash()
+        await anyio.sleep(self.rng.uniform(0, 20))
+        village.auto_recovery(name, **SETTINGS)
+        await self._heal(bk)
+
+    async def _heal(self, bk: BookKeeper) -> None:
+        """Wait until a whole check of all ledgers began after what happened and left no mark."""
+        village = self.village
+        for _ in range(50):
+            before = len(village.told(EventKind.CHECKED))
+            await village.until(lambda n=before: len(village.told(EventKind.CHECKED)) >= n + 2, 3000)  # type: ignore[misc]
+            try:
+                if [mark async for mark in village.marks(bk).marks()] == []:
+                    return
+            except BookKeeperError:
+                continue
+        raise AssertionError(f"it does not heal: {village.events[-30:]}")
+
+    async def _judge(self, bk: BookKeeper) -> None:
+        for ledger_id, acknowledged in self.acknowledged.items():
+            reader = await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
+            try:
+                payloads = [entry.payload async for entry in reader]
+            except BookKeeperError:
+                payloads = []
+            if payloads[: len(acknowledged)] != acknowledged:
+                self.wrong.append(ledger_id)
+            report = await self._patiently(lambda id_=ledger_id: self.village.thorough(id_))
+            if not report.is_sound:
+                self.unsound.append(ledger_id)
+
+    async def _patiently(self, call: Any) -> Any:
+        for _ in range(20):
+            try:
+                return await call()
+            except BookKeeperError:
+                await anyio.sleep(5)
+        return await call()
+
+
+@pytest.mark.rule("AR-22")
+@pytest.mark.rule("AR-23")
+@pytest.mark.behaviour("T-253")
+@pytest.mark.parametrize("seed", range(4))
+def test_every_acknowledged_entry_has_all_its_copies_after_the_cluster_healed(seed: int) -> None:
+    run = Run(seed)
+    assert sum(map(len, run.acknowledged.values())) > 30
+    assert run.replaced > 3, "there was something to repair"
+    assert run.wrong == []
+    assert run.unsound == []
+
+
+def test_the_same_losses_without_auto_recovery_leave_ledgers_without_copies() -> None:
+    run = Run(1, with_recovery=False)
+    assert run.unsound
+
+
+def test_a_run_is_the_same_every_time() -> None:
+    first, second = Run(3, rounds=1), Run(3, rounds=1)
+    assert first.village.events == second.village.events
+    assert first.acknowledged == second.acknowledged
