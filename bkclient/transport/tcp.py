@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from bkclient.errors import Code
@@ -32,6 +32,8 @@ from bkclient.transport.tcp_link import BookieLink, LinkContext, deliver
 from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
 
 __all__ = ["TcpTransport", "TcpTransportConfig"]
+
+_Key = str | tuple[str, int]
 
 #: The protocol version that carries an operation, by the version configured; none for what is refused.
 _ROUTES: Final[dict[int, dict[Operation, int]]] = {
@@ -71,8 +73,8 @@ class TcpTransport:
         self._config = config or TcpTransportConfig()
         self._routes = _ROUTES[self._config.protocol_version]
         self._channels = self._config.channels_per_bookie
-        #: By protocol version and bookie; a channel that was not needed yet is None.
-        self._links: dict[int, dict[str, list[BookieLink | None]]] = {2: {}, 3: {}}
+        #: By protocol version, and by bookie or, if there are several to each, by bookie and channel.
+        self._links: dict[int, dict[_Key, BookieLink]] = {2: {}, 3: {}}
         self._outcomes: list[tuple[ReplyHandler, str, Request, Code]] = []
         self._is_closed = False
         self._context = LinkContext(
@@ -97,13 +99,10 @@ class TcpTransport:
         elif version is None:
             self._fail_later(reply_to, bookie_id, request, Code.ILLEGAL_OPERATION)
         else:
-            links = self._links[version].get(bookie_id)
-            if links is None:
-                links = self._links[version][bookie_id] = [None] * self._channels
-            channel = 0 if self._channels == 1 else self._channel_of(request)
-            link = links[channel]
+            key = bookie_id if self._channels == 1 else (bookie_id, self._channel_of(request))
+            link = self._links[version].get(key)
             if link is None:
-                link = links[channel] = BookieLink(bookie_id, version, self._context)
+                link = self._links[version][key] = BookieLink(bookie_id, version, self._context)
             link.submit(request, reply_to)
 
     def pending_requests(self, bookie_id: str) -> int:
@@ -120,9 +119,7 @@ class TcpTransport:
         Returns when every socket is closed and no task is left.
         """
         self._is_closed = True
-        links = [
-            link for bookies in self._links.values() for bookie_id in bookies for link in bookies[bookie_id] if link
-        ]
+        links = [link for links in self._links.values() for link in links.values()]
         for link in links:
             link.close()
         self._deliver_outcomes()
@@ -135,10 +132,12 @@ class TcpTransport:
         return request.ledger_id % self._channels
 
     def _links_to(self, bookie_id: str) -> Iterator[BookieLink]:
-        for bookies in self._links.values():
-            for link in bookies.get(bookie_id, ()):
-                if link is not None:
-                    yield link
+        several = [(bookie_id, channel) for channel in range(self._channels)]
+        keys: Sequence[_Key] = (bookie_id,) if self._channels == 1 else several
+        for links in self._links.values():
+            for key in keys:
+                if key in links:
+                    yield links[key]
 
     def _fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: Code) -> None:
         if not self._outcomes:

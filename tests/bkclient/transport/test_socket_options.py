@@ -83,8 +83,7 @@ def test_real_sockets_take_them_on_both_loops(number: int) -> None:
             outcomes.submit(add(0))
             await outcomes.wait()
             assert isinstance(outcomes.transport, TcpTransport)
-            (link,) = outcomes.transport._links[3]["b"]
-            assert link is not None
+            link = outcomes.transport._links[3]["b"]
             assert link._stream is not None
             assert link._stream._transport is not None
             sock = link._stream._transport.get_extra_info("socket")

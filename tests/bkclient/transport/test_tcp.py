@@ -363,8 +363,7 @@ async def test_a_connection_made_after_closing_is_given_up() -> None:
     transport = TcpTransport(AsyncMock(), rng=random.Random(1))
     outcomes = Outcomes(transport)
     outcomes.submit(add(0))
-    (link,) = transport._links[3]["b"]
-    assert link is not None
+    link = transport._links[3]["b"]
     await transport.aclose()
     stream, late = _Stream(link), Mock(spec=asyncio.Transport)
     stream.connection_made(late)
@@ -379,9 +378,7 @@ async def test_closing_waits_until_the_sockets_are_closed() -> None:
         await outcomes.wait()
         assert isinstance(outcomes.transport, TcpTransport)
         order: list[str] = []
-        (link,) = outcomes.transport._links[3]["b"]
-        assert link is not None
-        (end,) = link._ends.values()
+        (end,) = outcomes.transport._links[3]["b"]._ends.values()
         end.add_done_callback(lambda _: order.append("socket closed"))
         await outcomes.transport.aclose()
         order.append("aclose returned")
