@@ -3,8 +3,9 @@
 Policies care about *groups* (racks, regions, upgrade domains), and bookies of one group are interchangeable to a rule, so the
 search assigns groups to positions first. It is exact: it goes back on choices that lead nowhere, so when it finds nothing
 within its steps there is nothing. The Java client never goes back and may report too few bookies where an ensemble exists. The
-worst case is exponential and would hold up the event loop; :data:`STEPS_MAX` bounds it, far above what ensembles of real
-sizes take, and a search that reaches it counts as one that found nothing.
+worst case is exponential and would hold up the event loop; :data:`STEPS_MAX` bounds it, and a search that reaches it counts as
+one that found nothing. Half of the steps follow the preferences of the policy; if they do not suffice, the other half takes what
+there is most of. Among ensembles of up to twenty in tight clusters hardly any is missed so.
 
 A write set is a window of ``Qw`` consecutive positions of the ensemble, taken as a ring.
 """
@@ -25,7 +26,7 @@ NOWHERE: Final = ""
 """The group of a bookie whose place is not known; belongs to no rack, region or zone."""
 
 Kin = Callable[[str], object]
-"""Groups with the same kin differ, as long as nothing was assigned to them, in their capacity only."""
+"""Groups with the same kin differ, where no write set has one of them yet, in their capacity only."""
 
 
 def any_kin(group: str) -> str:  # noqa: ARG001
@@ -69,7 +70,16 @@ def fill(
     windows = windows_of(len(slots), write_quorum_size)
     if not settled:
         windows = tuple(window for window in windows if any(slots[position] is None for position in window))
-    return _Search(slots, capacity, windows, admits, preference, kin).run(steps)
+    search = _Search(slots, capacity, windows, admits, preference, kin)
+    found = search.run(steps // 2)
+    if found is None and search.is_cut_short:
+        # What is preferred led astray. Taking first what there is most of keeps the most ways open.
+        plenty = _Search(slots, capacity, windows, admits, lambda _position, group, _slots: -plenty.left[group], kin)
+        found = plenty.run(steps // 2)
+    return found
+
+
+_State = tuple[int, Slots, Slots, tuple[tuple[str, int], ...], frozenset[tuple[tuple[object, int], int]]]
 
 
 class _Search:
@@ -85,13 +95,15 @@ class _Search:
         self.slots = list(slots)
         self.left = {group: count for group, count in capacity.items() if count > 0}
         self.fixed = frozenset(group for group in slots if group is not None)
-        self.used: dict[str, int] = {}
         self.windows = windows
+        self.reach = len(windows[0]) - 1 if windows else 0
         self.windows_at = tuple(tuple(w for w in windows if position in w) for position in range(len(slots)))
         self.open = [position for position, group in enumerate(slots) if group is None]
         self.admits = admits
         self.preference = preference
         self.kin = kin
+        #: Whether the last run ended by its limit.
+        self.is_cut_short = False
 
     def run(self, steps: int) -> tuple[str, ...] | None:
         if not all(self._admits(window) for window in self.windows):
@@ -100,31 +112,63 @@ class _Search:
             return tuple(group for group in self.slots if group is not None)
         if sum(self.left.values()) < len(self.open):
             return None
-        stack = [self._choices(self.open[0])]
+        hopeless: set[_State] = set()  # membership only
+        stack = [(self._state(0), self._choices(self.open[0]))]
         while stack:
             position = self.open[len(stack) - 1]
             self._take_back(position)
-            group = next(stack[-1], None)
+            state, choices = stack[-1]
+            group = next(choices, None)
             if group is None:
+                hopeless.add(state)
                 stack.pop()
                 continue
             steps -= 1
             if steps < 0:
+                self.is_cut_short = True
                 return None
             self._assign(position, group)
             if not all(self._admits(window) for window in self.windows_at[position]):
                 continue
             if len(stack) == len(self.open):
                 return tuple(group for group in self.slots if group is not None)
-            stack.append(self._choices(self.open[len(stack)]))
+            state = self._state(len(stack))
+            if state not in hopeless:
+                stack.append((state, self._choices(self.open[len(stack)])))
         return None
+
+    def _state(self, depth: int) -> _State:
+        """Everything that decides whether the positions from the ``depth``-th open one on can be filled.
+
+        Which groups they are matters only for those that share a write set with such a position; of the others it is enough
+        how many there are of each kind.
+        """
+        position = self.open[depth]
+        recent, first = self._in_reach(position)
+        named = self.fixed.union(recent, first)
+        kinds: dict[tuple[object, int], int] = {}
+        known: list[tuple[str, int]] = []
+        for group, left in self.left.items():
+            usable = min(left, len(self.open) - depth)
+            if group in named:
+                known.append((group, usable))
+            else:
+                kind = self.kin(group), usable
+                kinds[kind] = kinds.get(kind, 0) + 1
+        return depth, recent, first, tuple(known), frozenset(kinds.items())
+
+    def _in_reach(self, position: int) -> tuple[Slots, Slots]:
+        """What is before ``position`` within a write set, and what comes after the end, where the ring begins again."""
+        return tuple(self.slots[max(0, position - self.reach) : position]), tuple(self.slots[: self.reach])
 
     def _choices(self, position: int) -> Iterator[str]:
         groups = [group for group, left in self.left.items() if left > 0]
         groups.sort(key=lambda group: self.preference(position, group, self.slots))  # type: ignore[arg-type,return-value]
+        recent, first = self._in_reach(position)
+        named = self.fixed.union(recent, first)
         tried: set[tuple[object, int]] = set()  # membership only
         for group in groups:
-            if group not in self.fixed and not self.used.get(group):
+            if group not in named:
                 alike = self.kin(group), min(self.left[group], len(self.open))
                 if alike in tried:
                     continue
@@ -134,14 +178,12 @@ class _Search:
     def _assign(self, position: int, group: str) -> None:
         self.slots[position] = group
         self.left[group] -= 1
-        self.used[group] = self.used.get(group, 0) + 1
 
     def _take_back(self, position: int) -> None:
         group = self.slots[position]
         if group is not None:
             self.slots[position] = None
             self.left[group] += 1
-            self.used[group] -= 1
 
     def _admits(self, window: Sequence[int]) -> bool:
         return self.admits([self.slots[position] for position in window])

@@ -96,5 +96,16 @@ def test_a_hopeless_search_ends_at_its_limit_of_steps() -> None:
     capacity = {f"/r{number}": 1 + number for number in range(12)}
     assert fill((None,) * 12, capacity, 12, never_quite, no_preference, kin=lambda group: group) is None
     assert STEPS_MAX < asked <= STEPS_MAX + 2
-    assert fill((None,) * 3, capacity, 3, lambda _: True, no_preference, kin=any_kin, steps=2) is None
-    assert fill((None,) * 3, capacity, 3, lambda _: True, no_preference, kin=any_kin, steps=3) is not None
+    assert fill((None,) * 3, capacity, 3, lambda _: True, no_preference, kin=any_kin, steps=5) is None
+    assert fill((None,) * 3, capacity, 3, lambda _: True, no_preference, kin=any_kin, steps=6) is not None
+
+
+def test_preferences_that_lead_astray_do_not_hide_an_ensemble() -> None:
+    capacity = {"/big": 8, **{f"/r{number}": 1 for number in range(8)}}
+
+    def small_ones_first(_position: int, group: str, _slots: Slots) -> bool:
+        return group == "/big"
+
+    found = fill((None,) * 16, capacity, 2, spans(2), small_ones_first, kin=lambda group: group)
+    assert found is not None
+    assert Counter(found)["/big"] == 8
