@@ -192,6 +192,7 @@ class WriterShell:
     def _let_go(self) -> None:
         """Whoever waits to append learns that it cannot."""
         self._is_let_go = True
+        self._forget()
         self.window.release()
         if self.admission is not None:
             self.admission.release()
@@ -324,7 +325,6 @@ class WriterShell:
             log.LEDGER_CLOSED(ledger_id=self.ledger_id, entry_id=self.machine.last_add_confirmed)
         else:
             log.CLOSE_FAILED(ledger_id=self.ledger_id, code=error.code, reason=error.message)
-        self._forget()
         if self._late_timer is not None:
             self._late_timer.cancel()
         if self._lac_timer is not None:

@@ -236,7 +236,10 @@ def stored(where: Town) -> dict[int, bytes]:
 
 @pytest.mark.rule("API-1")
 @pytest.mark.rule("API-3")
+@pytest.mark.rule("API-9")
 @pytest.mark.rule("API-11")
+@pytest.mark.behaviour("T-15")
+@pytest.mark.behaviour("T-17")
 @pytest.mark.behaviour("T-2")
 @pytest.mark.behaviour("T-3")
 @pytest.mark.behaviour("T-4")

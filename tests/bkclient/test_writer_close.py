@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
@@ -19,7 +18,7 @@ from bkclient.errors import (
     MetadataVersionConflict,
 )
 from bkclient.metadata.model import LedgerState
-from tests.bkclient.fakes import payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import town, turns, writer_of
 
 TINY_WINDOW = ClientConfig(max_in_flight_entries=2)
 
@@ -244,50 +243,19 @@ async def test_closing_the_client_while_a_writer_closes_ends_the_waiting() -> No
             await closing
 
 
-# Cancellation -------------------------------------------------------------------------------------------------------
+async def test_a_client_keeps_nothing_of_writers_that_have_ended() -> None:
+    async with town("abcd") as where:
+        core = where.bk._core
+        assert core is not None
+        closed, fenced, recovered = [await writer_of(where) for _ in range(3)]
+        assert len(core._closers) == 3
+        await closed.close()
+        where.transport.hold("abcd")
+        fenced.append_nowait(b"x")
+        where.transport.let_go("abcd", Code.LEDGER_FENCED)
+        where.edit(recovered.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
+        where.transport.bookies[recovered.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
+        with pytest.raises(LedgerFenced):
+            await recovered.append(b"x")
 
-
-async def cancelled_at(turn: int, call: Callable[[], Awaitable[object]]) -> bool:
-    """Cancel ``call`` after so many turns of the loop; tells whether it had not ended by itself."""
-    task = asyncio.ensure_future(call())
-    await turns(turn)
-    was_cancelled = task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    return was_cancelled
-
-
-async def a_call_cancelled_at(turn: int, operation: str) -> bool:
-    """Cancel the operation at that turn and check the ledger; tells whether there was something to cancel."""
-    async with town("abcd", config=TINY_WINDOW) as where:
-        writer = await writer_of(where)
-        await writer.append(b"first")
-        where.transport.bookies[writer.metadata.last_fragment.ensemble[1]].code = Code.TIMEOUT
-        if operation != "append":
-            writer.append_nowait(b"second")
-        if operation == "append without room":
-            writer.append_nowait(b"third")
-        calls: dict[str, Callable[[], Awaitable[object]]] = {"flush": writer.flush, "close": writer.close}
-        was_cancelled = await cancelled_at(turn, calls.get(operation, lambda: writer.append(b"cancelled")))
-
-        acknowledged = [b"first"]
-        if operation != "close":
-            assert await writer.append(b"last") == writer.last_add_confirmed
-            await writer.flush()
-            acknowledged.append(b"last")
-        await writer.close()
-        payloads = await payloads_of(where, writer.ledger_id)
-        metadata = where.metadata(writer.ledger_id)
-        assert metadata.state is LedgerState.CLOSED
-        assert (metadata.last_entry_id, metadata.length) == (len(payloads) - 1, sum(map(len, payloads)))
-        assert [payload for payload in payloads if payload in acknowledged] == acknowledged
-        assert writer.in_flight_entries == 0
-        return was_cancelled
-
-
-@pytest.mark.parametrize("operation", ["append", "append without room", "flush", "close"])
-async def test_a_caller_that_is_cancelled_at_any_point_leaves_the_ledger_consistent(operation: str) -> None:
-    turn = 0
-    while await a_call_cancelled_at(turn, operation):
-        turn += 1
-
-    assert turn > 2
+        assert len(core._closers) == 0
