@@ -15,7 +15,7 @@ import anyio
 
 from bkclient.core import ClientCore
 from bkclient.entry import Entry
-from bkclient.errors import ClientClosed, Code, DigestMismatch, UnexpectedCondition, error_for
+from bkclient.errors import ClientClosed, Code, DigestMismatch, error_for
 from bkclient.health import ReadHealth
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
@@ -155,15 +155,9 @@ class EntryReads:
         """``bookies`` as the placement policy would ask them, if that is wanted; it neither adds nor leaves out any."""
         if not self._reorders:
             return bookies
-        order = self.core.watcher.policy.read_order(bookies, self.health)
-        if order != bookies:
-            if sorted(order) != sorted(bookies):
-                raise UnexpectedCondition(
-                    f"the placement policy made {order} of {bookies}, which are to be reordered only",
-                    ledger_id=self.codec.ledger_id,
-                )
-            if self.stats is not None:
-                self.stats.event(READS_REORDERED)
+        order = self.core.watcher.read_order(bookies, self.health)
+        if order != bookies and self.stats is not None:
+            self.stats.event(READS_REORDERED)
         return order
 
     # Reading -----------------------------------------------------------------------------------------------------

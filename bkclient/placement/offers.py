@@ -6,13 +6,14 @@ operations and the machines of the protocol never notice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from bkclient.errors import ArgumentError, NotEnoughBookies, UnexpectedCondition
 from bkclient.metadata.model import BookieId, Ensemble
-from bkclient.placement.base import LedgerShape, PlacementPolicy, RepairingPolicy
+from bkclient.placement.base import BookieHealth, LedgerShape, PlacementPolicy, RepairingPolicy
 
-__all__ = ["ask_for_ensemble", "ask_for_repair", "ask_for_replacement", "name_of"]
+__all__ = ["ask_for_ensemble", "ask_for_order", "ask_for_repair", "ask_for_replacement", "name_of"]
 
 
 def name_of(policy: object) -> str:
@@ -82,6 +83,23 @@ def ask_for_repair(
         if bookie_id != ensemble[position]:
             _check(policy, bookie_id, excluded, (*ensemble, *repaired[:position]), writable)
     return repaired
+
+
+def ask_for_order(policy: PlacementPolicy, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
+    """The members of ``write_set`` in another order (RO-1); raises :class:`~bkclient.errors.UnexpectedCondition` otherwise."""
+    striped = tuple(write_set)
+    try:
+        ordered = tuple(policy.read_order(striped, health))
+        is_sound = ordered == striped or Counter(ordered) == Counter(striped)
+    except Exception as error:
+        raise UnexpectedCondition(
+            f"the placement policy {name_of(policy)} could not order {striped}: {error!r}"
+        ) from error
+    if not is_sound:
+        raise UnexpectedCondition(
+            f"the placement policy {name_of(policy)} made {ordered} of {striped}, which are to be reordered only"
+        )
+    return ordered
 
 
 def _failed(policy: object, error: Exception) -> NotEnoughBookies:

@@ -19,7 +19,13 @@ from bkclient import log
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement.base import Adherence, BookieHealth, LedgerShape, PlacementPolicy, RepairingPolicy
-from bkclient.placement.offers import ask_for_ensemble, ask_for_repair, ask_for_replacement, name_of
+from bkclient.placement.offers import (
+    ask_for_ensemble,
+    ask_for_order,
+    ask_for_repair,
+    ask_for_replacement,
+    name_of,
+)
 from bkclient.placement.quarantine import Quarantine
 from bkclient.placement.weights import BookieWeights
 from bkclient.stats import NOT_ADHERING, ClientStats
@@ -180,17 +186,9 @@ class BookieWatcher:
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
         """The members of ``write_set`` in the order in which to ask them (RO-1).
 
-        As striped if the policy fails, or answers with others: every order is right, only some are slower.
+        Raises :class:`~bkclient.errors.UnexpectedCondition` if the policy fails, or adds or leaves out any.
         """
-        try:
-            ordered = tuple(self.policy.read_order(write_set, health))
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            _log.exception("the placement policy %s could not order replicas", name_of(self.policy))
-            return tuple(write_set)
-        if sorted(ordered) != sorted(write_set):
-            _log.error("the placement policy %s made %s of the write set %s", name_of(self.policy), ordered, write_set)
-            return tuple(write_set)
-        return ordered
+        return ask_for_order(self.policy, write_set, health)
 
 
 def _loop_time() -> float:

@@ -327,17 +327,20 @@ def test_a_repair_that_no_policy_may_propose_is_refused(offer: Any, complaint: s
 
 
 @pytest.mark.rule("RO-1")
-def test_a_policy_that_cannot_order_replicas_leaves_them_as_striped(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_policy_that_does_more_than_reorder_replicas_fails_the_read_that_asked() -> None:
     policy = Scripted()
     seen = watcher(policy)
-    for nonsense in ((), ("a",), ("a", "a"), ("a", "b", "c"), ("a", "x")):
+    answers: tuple[Any, ...] = ((), ("a",), ("a", "a"), ("a", "b", "c"), ("a", "x"), ("a", []), 7)
+    for nonsense in answers:
         policy.read_order = lambda *_, order=nonsense: order  # type: ignore[method-assign]
-        assert seen.read_order(("b", "a"), Health()) == ("b", "a")
+        with pytest.raises(UnexpectedCondition, match="the placement policy Scripted"):
+            seen.read_order(("b", "a"), Health())
+    policy.read_order = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
+    with pytest.raises(UnexpectedCondition, match="could not order") as caught:
+        seen.read_order(("b", "a"), Health())
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
     policy.read_order = lambda *_: ("a", "b")  # type: ignore[method-assign]
     assert seen.read_order(("b", "a"), Health()) == ("a", "b")
-    policy.read_order = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
-    assert seen.read_order(("b", "a"), Health()) == ("b", "a")
-    assert "could not order replicas" in caplog.text
 
 
 def test_a_policy_that_cannot_judge_counts_as_one_that_says_no(caplog: pytest.LogCaptureFixture) -> None:
