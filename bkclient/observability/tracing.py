@@ -61,7 +61,7 @@ SPAN_NAMES: Final = {
 class OpenTelemetryTracer:
     """A :class:`~bkclient.tracer.Tracer`. Spans go to ``provider``, the process's own unless one is given.
 
-    With ``appends`` every append is a span: some 20 microseconds each, more than the append itself takes. For searching a
+    With ``appends`` every append is a span: some 40 microseconds each, much more than the append itself takes. For searching a
     defect, not for production.
     """
 

@@ -1,0 +1,85 @@
+"""docs/observability.md lists every metric, event and span as it is."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+pytest.importorskip("opentelemetry")
+
+import bkclient
+from bkclient import stats
+from bkclient.log import EVENTS
+from bkclient.observability.prometheus import FAILED_OPERATIONS, FAILED_REQUESTS
+from bkclient.observability.tracing import SPAN_NAMES
+from bkclient.stats import METRICS, Kind
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
+PACKAGE = Path(bkclient.__file__).parent
+KINDS = {
+    Kind.OPERATION: ["latency", "milliseconds"],
+    Kind.EVENT: ["counter", "times"],
+    Kind.AMOUNT: ["amount", "entries"],
+    Kind.LEVEL: ["gauge", "at present"],
+}
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the tables under a heading, without heads."""
+    text = re.split(rf"\n##+ {re.escape(title)}\n", PAGE)[1]
+    text = re.split(r"\n##+ ", text)[0]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("title", "is_per_bookie", "own"),
+    [
+        ("Operations of the client", False, FAILED_OPERATIONS),
+        ("Requests and connections, bookie by bookie", True, FAILED_REQUESTS),
+    ],
+)
+def test_every_metric_is_listed_with_its_kind_unit_and_meaning(title: str, is_per_bookie: bool, own: str) -> None:
+    *listed, last = rows(title)
+    assert listed == [
+        [f"`{m.full_name}`", *KINDS[m.kind], m.meaning, "BookKeeper" if m.is_bookkeepers else "ours"]
+        for m in METRICS.values()
+        if m.is_per_bookie == is_per_bookie
+    ]
+    assert last[0] == f"`{own}`"
+
+
+def test_every_event_of_the_log_is_listed() -> None:
+    expected = [
+        [f"`{e.logger_name}`", f"`{e.name}`", logging.getLevelName(e.level), e.template] for e in EVENTS.values()
+    ]
+    assert rows("Log") == expected
+
+
+def test_every_span_is_listed() -> None:
+    assert rows("Traces") == [[f"`{name}`", METRICS[operation].meaning] for operation, name in SPAN_NAMES.items()]
+
+
+def constants() -> list[str]:
+    return [name for name, value in vars(stats).items() if isinstance(value, str) and value in METRICS]
+
+
+def test_every_metric_has_a_constant() -> None:
+    named = {getattr(stats, name) for name in constants()}
+    requests = {name for pair in stats.REQUESTS.values() for name in pair}
+    assert named | requests == set(METRICS)
+
+
+@pytest.mark.parametrize("constant", constants())
+def test_every_metric_is_reported_somewhere_in_the_package(constant: str) -> None:
+    imported = re.compile(rf"from bkclient\.stats import[^)]*?\b{constant}\b", re.DOTALL)
+    reported = re.compile(rf"\b(names|stats)\.{constant}\b")
+    sources = [
+        path for path in PACKAGE.rglob("*.py") if path.name != "stats.py" and path.parent.name != "observability"
+    ]
+    assert [path for path in sources if imported.search(text := path.read_text()) or reported.search(text)]
