@@ -204,6 +204,8 @@ class SimulatedMetadataStore:
 
     def node_tree(self) -> SimulatedTree:
         """The tree of nodes, by the same connection and under the same faults as everything else."""
+        if self._is_closed:
+            raise ClientClosed("the session with the metadata service is closed")
         return SimulatedTree(self._host_name, self._ask, self._watch)
 
     # ------------------------------------------------------------------------------------------- a session and its end
