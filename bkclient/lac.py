@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from bkclient.core import ClientCore
-from bkclient.errors import BookKeeperError, Code, DigestMismatch, error_for
+from bkclient.errors import Code, DigestMismatch, error_for
 from bkclient.metadata.model import LedgerMetadata
 from bkclient.protocol.lac import LacOutcome, LacProgress, LacRead
 from bkclient.protocol.quorum import QuorumSizes
@@ -22,7 +22,7 @@ from bkclient.wire.messages import (
     Response,
 )
 
-__all__ = ["least_lac", "read_last_add_confirmed", "try_read_last_add_confirmed"]
+__all__ = ["least_lac", "read_last_add_confirmed", "start_lac_read", "try_read_last_add_confirmed"]
 
 
 def least_lac(metadata: LedgerMetadata) -> int:
@@ -38,13 +38,18 @@ async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, co
 
     Raises the error of a bookie when no coverage can be reached.
     """
+    return await start_lac_read(core, metadata, codec)
+
+
+def start_lac_read(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec) -> asyncio.Future[int]:
+    """As :func:`read_last_add_confirmed`, for callers that may come and go while the answer is on its way."""
     request: Request
     if core.config.wire_protocol_version == 2:
         request = ReadRequest(metadata.ledger_id, LAST_ENTRY)
     else:
         request = ReadLacRequest(metadata.ledger_id)
     machine = LacRead(QuorumSizes.of(metadata), metadata.last_fragment.ensemble)
-    return max(least_lac(metadata), await _ask(core, codec, machine, request, READ_LAC))
+    return _ask(core, codec, machine, request, READ_LAC, least_lac(metadata))
 
 
 async def try_read_last_add_confirmed(
@@ -54,39 +59,24 @@ async def try_read_last_add_confirmed(
 
     ``on_lac`` is told what bookies say after that, too. Raises the most telling error of the bookies if all fail.
     """
-    machine = LacProgress(metadata.last_fragment.ensemble, max(known, least_lac(metadata)))
-    return await _ask(core, codec, machine, ReadRequest(metadata.ledger_id, LAST_ENTRY), TRY_READ_LAC, on_lac)
+    least = max(known, least_lac(metadata))
+    machine = LacProgress(metadata.last_fragment.ensemble, least)
+    request = ReadRequest(metadata.ledger_id, LAST_ENTRY)
+    return await _ask(core, codec, machine, request, TRY_READ_LAC, least, on_lac)
 
 
-async def _ask(
+def _ask(
     core: ClientCore,
     codec: EntryCodec,
     machine: LacRead | LacProgress,
     request: Request,
     operation: str,
+    least: int,
     on_lac: Callable[[int], None] | None = None,
-) -> int:
-    stats = core.stats
-    began = 0.0 if stats is None else stats.now()
-    code = int(Code.OK)
-    try:
-        return await _answer(core, codec, machine, request, on_lac)
-    except BookKeeperError as error:
-        code = error.code
-        raise
-    finally:
-        if stats is not None and machine.outcome is not LacOutcome.WAITING:
-            stats.operation(operation, stats.now() - began, code)
-
-
-def _answer(
-    core: ClientCore,
-    codec: EntryCodec,
-    machine: LacRead | LacProgress,
-    request: Request,
-    on_lac: Callable[[int], None] | None,
 ) -> asyncio.Future[int]:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    stats = core.stats
+    began = 0.0 if stats is None else stats.now()
 
     def on_reply(bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
         found = -1
@@ -100,14 +90,19 @@ def _answer(
         if on_lac is not None:
             on_lac(found)
         outcome = machine.on_reply(bookie_id, code, found)
-        if future.done():
-            return
+        if not future.done() and outcome is not LacOutcome.WAITING:
+            finish(outcome)
+
+    def finish(outcome: LacOutcome) -> None:
+        code = int(Code.OK)
         if outcome is LacOutcome.COVERED:
-            future.set_result(machine.last_add_confirmed)
-        elif outcome is LacOutcome.FAILED:
+            future.set_result(max(least, machine.last_add_confirmed))
+        else:
+            code = machine.failure_code
             why = "too few bookies told the last add confirmed"
-            error = error_for(machine.failure_code, why, ledger_id=codec.ledger_id, bookie_id=machine.failed_by)
-            future.set_exception(error)
+            future.set_exception(error_for(code, why, ledger_id=codec.ledger_id, bookie_id=machine.failed_by))
+        if stats is not None:
+            stats.operation(operation, stats.now() - began, code)
 
     for bookie_id in machine.bookies:
         core.transport.submit(bookie_id, request, on_reply)

@@ -8,6 +8,7 @@ poll goes on there. Whoever waits may go away; the bookies asked then answer nob
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from bkclient.entry import Entry, LastConfirmedAndEntry
 from bkclient.entry_reads import EntryReads
@@ -20,7 +21,7 @@ from bkclient.protocol.read import Speculation
 from bkclient.stats import READ_LAC_AND_ENTRY, SPECULATIVE_READS
 from bkclient.wire.messages import LAST_ENTRY, LongPoll, ReadRequest, ReadResponse, Request, Response
 
-__all__ = ["Poll"]
+__all__ = ["Poll", "note_outcome"]
 
 
 class Poll:
@@ -47,7 +48,7 @@ class Poll:
         self._machine: LongPollRead | None = None
         self._began = 0.0 if room.stats is None else room.stats.now()
         self.future: asyncio.Future[LastConfirmedAndEntry] = room.loop.create_future()
-        self.future.add_done_callback(_note_outcome)  # whoever waited may have gone
+        self.future.add_done_callback(note_outcome)  # whoever waited may have gone
         self._begin()
 
     def on_metadata(self) -> None:
@@ -187,6 +188,7 @@ class Poll:
             self._timer = None
 
 
-def _note_outcome(future: asyncio.Future[LastConfirmedAndEntry]) -> None:
+def note_outcome(future: asyncio.Future[Any]) -> None:
+    """A done callback for futures whose waiter may be gone: an error that nobody collects is no complaint."""
     if not future.cancelled():
         future.exception()

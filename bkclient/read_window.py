@@ -55,9 +55,9 @@ class ReadWindow:
             self._is_prepaid = True
             self.fill(last_entry_id)
         front = futures[0]
-        if front.cancelled():  # with a caller that waited for it
-            front = futures[0] = room.start(self.next_entry_id - len(futures), self._operation)
-        entry = await front
+        if not front.done():
+            await asyncio.wait((front,))  # not awaited itself: a caller that is cancelled would cancel it
+        entry = front.result()
         futures.popleft()
         return entry
 

@@ -9,7 +9,8 @@ from typing import Final, Protocol, Self
 from bkclient.entry import Entry, LastConfirmedAndEntry
 from bkclient.entry_reads import EntryReads
 from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchLedger
-from bkclient.polls import Poll
+from bkclient.lac import start_lac_read
+from bkclient.polls import Poll, note_outcome
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.tail import TailRead, TailStep
 from bkclient.read_window import ReadWindow
@@ -50,10 +51,6 @@ class TailedLedger(Protocol):
         """Wait no more."""
         ...
 
-    async def read_last_add_confirmed(self) -> int:
-        """Ask the bookies how far the ledger is confirmed."""
-        ...
-
 
 class LedgerTail:
     """The entries of a ledger, each once and in order, as they are confirmed; from :meth:`bkclient.LedgerReader.tail`.
@@ -75,6 +72,7 @@ class LedgerTail:
         self._window: ReadWindow | None = None
         self._poll: Poll | None = None
         self._poll_began = 0.0
+        self._lac_read: asyncio.Future[int] | None = None
         self._is_running = False
         self._is_closed = False
 
@@ -141,10 +139,7 @@ class LedgerTail:
         if not ledger.is_following:
             raise IllegalOperation("the reader is closed, so the end cannot be learned", ledger_id=room.codec.ledger_id)
         if room.core.config.wire_protocol_version == 2:
-            known = room.view.last_add_confirmed
-            if await ledger.read_last_add_confirmed() == known:
-                self._plan.on_answer()
-                await self._pause(self._plan.on_nothing())
+            await self._look()
             return None
         if self._poll is None:
             # In a striped ledger the entry and the news that it is confirmed come to different bookies.
@@ -162,6 +157,19 @@ class LedgerTail:
             await self._pause(self._plan.on_nothing())  # bookies that do not wait are not asked without a pause
         return result.entry
 
+    async def _look(self) -> None:
+        """Ask for the LAC, and pause if there is nothing new, for want of long polls."""
+        view = self._room.view
+        if self._lac_read is None:
+            self._lac_read = start_lac_read(self._room.core, view.metadata, self._room.codec)
+            self._lac_read.add_done_callback(note_outcome)
+        await asyncio.wait((self._lac_read,))
+        reading, self._lac_read = self._lac_read, None
+        view.on_last_add_confirmed(reading.result())
+        self._plan.on_answer()
+        if view.last_add_confirmed < self._plan.next_entry_id:
+            await self._pause(self._plan.on_nothing())
+
     async def _pause(self, pause_s: float) -> None:
         # Not awaited itself: other tails of the reader may wait for the same change.
         await asyncio.wait((self._ledger.changed(),), timeout=pause_s)
@@ -173,6 +181,9 @@ class LedgerTail:
         if self._poll is not None:
             self._ledger.end_poll(self._poll)
             self._poll = None
+        if self._lac_read is not None:
+            self._lac_read.cancel()
+            self._lac_read = None
 
     async def aclose(self) -> None:
         """End what is under way. Idempotent."""
