@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
+from bkclient.config_fields import setting_of
 from bkclient.errors import ArgumentError
 from bkclient.repair.config import RepairConfig
 
@@ -55,3 +59,19 @@ def test_settings_by_name_are_checked_and_misspelt_ones_refused() -> None:
         RepairConfig.of({"batch_entrys": 3})
     with pytest.raises(ArgumentError, match="verification_percentage"):
         RepairConfig(verification_percentage=101)
+
+
+def test_the_page_for_operators_has_every_setting_with_its_default_and_its_key() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "repair.md").read_text()
+    rows = [
+        line.strip("| ").split(" | ") for line in page.split("## Settings")[1].splitlines() if line.startswith("| `")
+    ]
+    listed = [(row[0].strip("`"), row[1], row[2].strip("`") if row[2].startswith("`") else None) for row in rows]
+    expected = [(field.name, shown(field.default), setting_of(field).key) for field in dataclasses.fields(RepairConfig)]
+    assert listed == expected
+
+
+def shown(default: object) -> str:
+    if default is None or isinstance(default, bool):
+        return "off" if default is False else "none"
+    return str(int(default)) if isinstance(default, (int, float)) else str(default)
