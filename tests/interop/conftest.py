@@ -18,6 +18,7 @@ from bkclient import BookKeeper, ClientConfig
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build, builds
 from tests.interop.java_peer import JavaPeer
+from tests.interop.matrix import Matrix
 from tests.interop.real_bookie import RealCluster
 
 BOOKIES = 4
@@ -67,6 +68,30 @@ def real(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.Temp
         yield cluster.start(BOOKIES)
     finally:
         cluster.close()
+
+
+Note = Callable[[str], None]
+_MATRIX = pytest.StashKey[Matrix]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_MATRIX] = Matrix()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome: Any = yield
+    item.config.stash[_MATRIX].add(item, outcome.get_result())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[_MATRIX].save()
+
+
+@pytest.fixture
+def note(record_property: Callable[[str, object], None]) -> Note:
+    """Says in a word or two what the test showed, where that is not that the operation works."""
+    return lambda text: record_property("note", text)
 
 
 PeerFactory = Callable[..., JavaPeer]

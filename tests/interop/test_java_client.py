@@ -14,7 +14,7 @@ from bkclient.metadata.uri import open_store
 from simbookie.processes import ProcessCluster
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
-from tests.interop.conftest import PeerFactory
+from tests.interop.conftest import Note, PeerFactory
 from tests.interop.java_peer import JavaError, JavaPeer, pattern, sha256_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -160,11 +160,12 @@ async def test_following_an_open_ledger(java: JavaPeer, other: JavaPeer) -> None
 
 
 @pytest.mark.matrix("tail with long polls")
-async def test_following_with_long_polls(java: JavaPeer, other: JavaPeer, wire: int) -> None:
+async def test_following_with_long_polls(java: JavaPeer, other: JavaPeer, note: Note, wire: int) -> None:
     ledger_id = await created(java, 1)
     await other("open", ledger_id, recover=False)
     if wire == 2:
         # Version 2 cannot carry a long poll: the Java client gets an answer at once, without the entry that was asked for.
+        note("no long polls")
         polled = await other("poll", ledger_id, entry=0, timeout_ms=1000)
         assert "entry" not in polled
         return
@@ -193,9 +194,10 @@ async def test_an_explicit_lac_reaches_a_reader(
 
 
 @pytest.mark.matrix("deferred sync and force")
-async def test_deferred_sync_and_force(java: JavaPeer, other: JavaPeer, wire: int) -> None:
+async def test_deferred_sync_and_force(java: JavaPeer, other: JavaPeer, note: Note, wire: int) -> None:
     ledger_id = await created(java, 0, deferred_sync=True)
     if wire == 2:
+        note("refused")
         with pytest.raises(JavaError) as illegal:
             await java("append", ledger_id, count=1)
         assert illegal.value.code == -100  # version 2 has no write flags
@@ -211,11 +213,12 @@ async def test_deferred_sync_and_force(java: JavaPeer, other: JavaPeer, wire: in
 
 
 @pytest.mark.matrix("batch read")
-async def test_batch_reads(java: JavaPeer, other: JavaPeer, wire: int) -> None:
+async def test_batch_reads(java: JavaPeer, other: JavaPeer, note: Note, wire: int) -> None:
     ledger_id = await created(java, 100, ensemble=2, write_quorum=2, ack_quorum=2)
     await java("close", ledger_id)
     await other("open", ledger_id)
     if wire == 3:
+        note("refused by Java")
         with pytest.raises(JavaError):  # the Java client does not fall back where version 3 lacks the message
             await other("read", ledger_id, how="batch")
         return
@@ -316,12 +319,13 @@ async def _writable(cluster: ProcessCluster) -> tuple[str, ...]:
 
 
 @pytest.mark.matrix("list of entries, bookie info")
-async def test_java_asks_what_a_bookie_has(java: JavaPeer, wire: int) -> None:
+async def test_java_asks_what_a_bookie_has(java: JavaPeer, note: Note, wire: int) -> None:
     ledger_id = await created(java, 30, ensemble=3, write_quorum=3, ack_quorum=3)
     bookie = (await java("info", ledger_id))["fragments"]["0"][0]
 
     assert (await java("bookie_info"))["bookies"] == BOOKIES
     if wire == 2:
+        note("Java breaks its connection")
         # The Java client sends this request in version 3 over its version 2 connection, which bookies must close.
         with pytest.raises(JavaError) as closed:
             await java("entries_on", ledger_id, bookie=bookie)

@@ -1,0 +1,88 @@
+"""What was tried against real peers, and what came of it: from marks and outcomes of tests to the table of docs/interop.md.
+
+A test fills the row that its mark ``matrix("operation")`` names, in the section of its module. Its column is the version of
+Apache BookKeeper and, where the test has one, that of the wire protocol. Several tests may fill one cell: one that failed
+fills it with a failure. A test that shows that something is refused says so through the fixture ``note``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+__all__ = ["RESULTS", "SECTIONS", "Matrix", "render"]
+
+RESULTS: Final = Path(__file__).resolve().parents[2] / "build" / "interop" / "results.json"
+
+#: Sections of the table, by the modules that fill them.
+SECTIONS: Final[Mapping[str, str]] = {
+    "test_python_client": "The Python client on real bookies",
+    "test_python_features": "The Python client on real bookies",
+    "test_failures": "Real bookies that fail",
+    "test_both_clients": "Both clients on one ledger, on real bookies",
+    "test_tools": "BookKeeper's tools on ledgers that Python wrote",
+    "test_java_client": "The Java client on simulated bookies",
+    "test_repair": "Repair by either side",
+    "test_security": "TLS and authentication",
+    "test_hostile": "A hostile proxy before a real bookie",
+}
+
+#: Section, operation, version, wire protocol ("" where it plays no part) and what came of it.
+Outcome = tuple[str, str, str, str, str]
+
+PASSED: Final = "yes"
+FAILED: Final = "NO"
+
+
+class Matrix:
+    """Collects outcomes in the course of a test session."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def add(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        """Note what came of one phase of one test."""
+        mark = item.get_closest_marker("matrix")
+        if mark is None or (report.when != "call" and report.passed):
+            return
+        callspec = getattr(item, "callspec", None)
+        parameters: Mapping[str, object] = {} if callspec is None else callspec.params
+        build, wire = parameters.get("build"), parameters.get("wire")
+        version = getattr(build, "version", str(build))
+        notes = [str(value) for name, value in report.user_properties if name == "note"]
+        came_of_it = (notes[0] if notes else PASSED) if report.passed else FAILED
+        module = item.path.stem
+        self.outcomes.append((SECTIONS[module], mark.args[0], version, f"v{wire}" if wire else "", came_of_it))
+
+    def save(self) -> None:
+        """Write them where the page is made from."""
+        if self.outcomes:
+            RESULTS.parent.mkdir(parents=True, exist_ok=True)
+            RESULTS.write_text(json.dumps(self.outcomes, indent=0))
+
+
+def render(outcomes: Iterable[Outcome]) -> str:
+    """The tables, one for each section, in Markdown."""
+    cells: dict[str, dict[str, dict[tuple[str, str], str]]] = {}
+    for section, operation, version, wire, came_of_it in outcomes:
+        row = cells.setdefault(section, {}).setdefault(operation, {})
+        for each in (wire,) if wire else ("v3", "v2"):
+            before = row.get((version, each), PASSED)
+            row[version, each] = before if came_of_it == PASSED or before == FAILED else came_of_it
+    versions = sorted({version for rows in cells.values() for row in rows.values() for version, _ in row})
+    columns = [(version, wire) for version in versions for wire in ("v3", "v2")]
+    lines = []
+    for section in dict.fromkeys(SECTIONS.values()):
+        if section not in cells:
+            continue
+        lines += [f"### {section}", ""]
+        lines += ["| operation | " + " | ".join(f"{version} {wire}" for version, wire in columns) + " |"]
+        lines += ["|---|" + "---|" * len(columns)]
+        for operation, row in cells[section].items():
+            lines.append(f"| {operation} | " + " | ".join(row.get(column, "") for column in columns) + " |")
+        lines.append("")
+    return "\n".join(lines)
