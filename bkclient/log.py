@@ -175,5 +175,5 @@ QUARANTINE_LIFTED: Final = Event(
 
 # Auto-recovery -------------------------------------------------------------------------------------------------------
 
-REPAIR_ACTION: Final = Event("repair", "action", logging.INFO, "%(subject)s: %(kind)s %(detail)s")
+REPAIR_ACTION: Final = Event("repair", "action", logging.INFO, "%(subject)s: %(what)s")
 REPAIR_FAILED: Final = Event("repair", "failed", logging.WARNING, "%(subject)s: %(detail)s")

@@ -95,7 +95,9 @@ FAULT_DOMAINS_MISSED: Final = _declare(
     Kind.EVENT,
     "entries that had their quorum before they had their fault domains",
 )
-THROTTLED: Final = _declare("WRITE_THROTTLED", Kind.EVENT, "appends that waited for the rate", is_bookkeepers=False)
+THROTTLED: Final = _declare(
+    "WRITE_THROTTLED", Kind.EVENT, "appends that waited for connections to take more", is_bookkeepers=False
+)
 
 # Levels.
 PENDING_ADDS: Final = _declare("NUM_PENDING_ADD", Kind.LEVEL, "entries appended and not yet acknowledged")

@@ -51,7 +51,8 @@ def logged(on_event: OnRepairEvent) -> OnRepairEvent:
         subject = "auto-recovery" if event.ledger_id < 0 else f"ledger {event.ledger_id}"
         ledger_id = None if event.ledger_id < 0 else event.ledger_id
         write = log.REPAIR_FAILED if event.kind is EventKind.FAILED else log.REPAIR_ACTION
-        write(ledger_id=ledger_id, subject=subject, kind=event.kind.value, detail=event.detail)
+        what = f"{event.kind.value} {event.detail}".rstrip()
+        write(ledger_id=ledger_id, subject=subject, what=what, kind=event.kind.value, detail=event.detail)
         on_event(event)
 
     return tell

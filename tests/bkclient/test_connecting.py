@@ -6,9 +6,10 @@ import itertools
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,6 +20,7 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.observability.memory import MemoryStats
 from bkclient.placement import RandomPlacement
+from bkclient.placement.locations import FixedLocations
 from tests.bkclient.transport.scripted_bookie import ScriptedBookie, running
 
 _NAMES = itertools.count(1)
@@ -109,6 +111,20 @@ async def test_what_the_application_has_of_its_own_is_used() -> None:
         assert ours.operations_of(stats.REQUESTS["ADD_ENTRY"][0], "b").succeeded.count == 1
         assert ours.operations_of(stats.CONNECT, "b").succeeded.count == 1
         assert ours.level_of(stats.ACTIVE_CHANNELS, "b") == 0  # closed with the client
+
+
+async def test_locations_an_observer_and_a_tracer_are_handed_on() -> None:
+    async with cluster_of_one() as (uri, _, _):
+        locations = FixedLocations({"b": "/here/rack"})
+        observer, tracer = Mock(), Mock()
+        tracer.wants_appends = False
+        tracer.operation.return_value = nullcontext(Mock())
+        async with bkclient.connect(uri, rng=Random(1), locations=locations, observer=observer, tracer=tracer) as bk:
+            await append_one(bk)
+            assert bk._core is not None
+            assert (bk._core.observer, bk._core.tracer) == (observer, tracer)
+            assert bk._placement._locations is locations
+        assert [call.args[0] for call in tracer.operation.call_args_list] == [stats.CREATE, stats.CLOSE]
 
 
 class OnlyClientStats:

@@ -18,7 +18,7 @@ def test_every_event_of_auto_recovery_is_a_line_and_still_told(caplog: pytest.Lo
     tell(RepairEvent(EventKind.ELECTED))
     assert [event.kind for event in told] == [*EventKind, EventKind.ELECTED]
     assert len(caplog.records) == len(told)
-    assert caplog.records[-1].getMessage().strip() == "auto-recovery: elected"
+    assert caplog.records[-1].getMessage() == "auto-recovery: elected"
     assert caplog.records[-1].ledger_id is None  # type: ignore[attr-defined]
     failed = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [record.getMessage() for record in failed] == ["ledger 7: something"]
