@@ -97,10 +97,12 @@ The bookies keep everything in memory; see "bk-sim bookie --help". A bookie that
 Examples:
   bk-sim cluster --bookies 3
   bk-sim cluster --bookies 5 --journal-sync-ms 2 --log-dir ./logs --json
+  bk-sim cluster --bookies 6 --racks 3
 
 \b
 Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 something did not start, or ZooKeeper ended; 2 wrong usage.
-With --json: {"metadata", "zookeeper", "log_dir", "bookies": [{"bookie_id", "host", "port", "pid", "log"}]}, once all serve.
+With --json: {"metadata", "zookeeper", "log_dir", "bookies": [{"bookie_id", "host", "port", "pid", "log"}]}, once all serve;
+and with --racks "location_script".
 """
 
 
@@ -194,6 +196,15 @@ def zookeeper(
 def cluster(
     *,
     bookies: Annotated[int, typer.Option(min=1, max=100, help="How many bookies.")] = 3,
+    racks: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=100,
+            help="Deal the bookies to so many racks, and make a script that tells clients which is in which.  [default: none]",
+            show_default=False,
+        ),
+    ] = 0,
     zookeeper_port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, help="Port of ZooKeeper.  [default: any free one]", show_default=False),
@@ -217,11 +228,12 @@ def cluster(
             *("--capacity-mib", str(capacity_mib), "--log-level", log_level),
             "--uvloop" if use_uvloop else "--no-uvloop",
         ]
-        asyncio.run(_run_cluster(bookies, zookeeper_port, log_dir, session_timeout_s, options, as_json=as_json))
+        asyncio.run(_run_cluster(bookies, racks, zookeeper_port, log_dir, session_timeout_s, options, as_json=as_json))
 
 
 async def _run_cluster(
     bookies: int,
+    racks: int,
     zookeeper_port: int | None,
     log_dir: Path | None,
     session_timeout_s: float,
@@ -232,9 +244,11 @@ async def _run_cluster(
     stop = stop_signal()
     async with ZooKeeperServer(port=zookeeper_port) as server:
         uri = server.metadata_uri()
-        processes = ProcessCluster(uri, bookies, log_dir=log_dir, session_timeout_s=session_timeout_s, options=options)
+        processes = ProcessCluster(
+            uri, bookies, log_dir=log_dir, session_timeout_s=session_timeout_s, options=options, racks=racks
+        )
         async with processes:
-            facts = {
+            facts: dict[str, Any] = {
                 "metadata": uri,
                 "zookeeper": server.address,
                 "log_dir": str(processes.log_dir),
@@ -250,7 +264,11 @@ async def _run_cluster(
                 ],
             }
             names = "".join(f"\n  {bookie_id}" for bookie_id in processes.bookie_ids)
-            _print(facts, f"metadata URI {uri}\nbookies, in memory only:{names}", as_json=as_json)
+            text = f"metadata URI {uri}\nbookies, in memory only:{names}"
+            if racks:
+                facts["location_script"] = str(processes.location_script)
+                text += f"\nclients learn racks by networkTopologyScriptFileName={processes.location_script}"
+            _print(facts, text, as_json=as_json)
             await _watch(server, processes, stop)
             await asyncio.to_thread(processes.terminate)
 

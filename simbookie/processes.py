@@ -29,6 +29,10 @@ __all__ = ["BookieProcess", "BookieStartError", "ProcessCluster"]
 
 _POLL_INTERVAL_S: Final = 0.05
 _LOG_LINES_SHOWN: Final = 20
+_LOCATION_SCRIPT: Final = """#!/bin/sh
+# the rack of each argument, which is a bookie id such as bookie-3.rack-1
+for bookie in "$@"; do echo "/${bookie##*.}"; done
+"""
 
 
 class BookieStartError(RuntimeError):
@@ -187,6 +191,9 @@ class ProcessCluster:
 
     Files are written to ``log_dir``, by default a temporary directory that :meth:`close` removes. A killed bookie can register
     again under its id only after its old session expired, so ``session_timeout_s`` is short by default.
+
+    With ``racks`` the bookies are dealt to that many racks. Their ids tell which, ``bookie-3.rack-1``, and so does
+    :attr:`location_script`, a program as clients ask for locations.
     """
 
     def __init__(
@@ -198,14 +205,16 @@ class ProcessCluster:
         session_timeout_s: float = 4.0,
         options: Sequence[str] = (),
         start_timeout_s: float = 60.0,
+        racks: int = 0,
     ) -> None:
-        if bookies < 0:
-            raise ValueError(f"a cluster cannot have {bookies} bookies")
+        if bookies < 0 or racks < 0:
+            raise ValueError(f"a cluster cannot have {bookies} bookies in {racks} racks")
         self.metadata_uri = metadata_uri
         self._size = bookies
         self._log_dir = log_dir
         self._options = ("--session-timeout-s", str(session_timeout_s), *options)
         self._start_timeout_s = start_timeout_s
+        self._racks = racks
         self._resources = ExitStack()
         #: All processes, dead ones included, in the order in which they were added.
         self.bookies: list[BookieProcess] = []
@@ -216,6 +225,11 @@ class ProcessCluster:
         if self._log_dir is None:
             raise RuntimeError("the log directory is made when the cluster is started")
         return self._log_dir
+
+    @property
+    def location_script(self) -> Path:
+        """The program that prints the rack of each bookie it is given; made when a cluster with racks is started."""
+        return self.log_dir / "locations.sh"
 
     @property
     def bookie_ids(self) -> tuple[str, ...]:
@@ -235,6 +249,9 @@ class ProcessCluster:
             self._log_dir = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="bookies-")))
         self._log_dir.mkdir(parents=True, exist_ok=True)
         try:
+            if self._racks:
+                self.location_script.write_text(_LOCATION_SCRIPT)
+                self.location_script.chmod(0o755)
             self._add(self._size)
         except BaseException:
             self.close()
@@ -252,6 +269,7 @@ class ProcessCluster:
                 f"bookie-{index}",
                 self.metadata_uri,
                 self.log_dir,
+                bookie_id=f"bookie-{index}.rack-{index % self._racks + 1}" if self._racks else None,
                 options=self._options,
                 start_timeout_s=self._start_timeout_s,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from bkclient import ClientConfig, connect
 from simbookie.cli import app
 
 COMMANDS = ("bookie", "zookeeper", "cluster")
@@ -108,6 +110,34 @@ def test_a_cluster_announces_itself_reports_a_dead_bookie_and_stops_everything()
             victim = facts["bookies"][0]
             subprocess.run(["kill", "-9", str(victim["pid"])], check=True)
             assert f"bookie {victim['bookie_id']} died" in process.stderr.readline().decode()
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, rest, errors) == (0, b"", b"")
+
+
+@pytest.mark.zookeeper
+@pytest.mark.usefixtures("java")
+def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
+    async def place(metadata: str, script: str) -> None:
+        config = ClientConfig(network_location_script=script, enforce_min_racks_per_write_quorum=True)
+        async with connect(metadata, config=config) as bk:
+            for _ in range(5):
+                writer = await bk.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
+                ensemble = writer.metadata.last_fragment.ensemble
+                assert {bookie_id.partition(".")[2] for bookie_id in ensemble} == {"rack-1", "rack-2"}
+                await writer.append(b"x")
+                await writer.close()
+
+    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "4", "--racks", "2", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            ids = [bookie["bookie_id"] for bookie in facts["bookies"]]
+            assert ids == ["bookie-0.rack-1", "bookie-1.rack-2", "bookie-2.rack-1", "bookie-3.rack-2"]
+            asyncio.run(place(facts["metadata"], facts["location_script"]))
             process.send_signal(signal.SIGTERM)
             rest, errors = process.communicate(timeout=30)
         finally:

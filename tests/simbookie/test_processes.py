@@ -118,6 +118,18 @@ def test_a_cluster_that_cannot_start_leaves_nothing_running() -> None:
     assert not any(bookie.is_running for bookie in cluster.bookies)
 
 
+def test_a_cluster_in_racks_names_its_bookies_after_them_and_has_a_program_that_tells(tmp_path: Path) -> None:
+    with ProcessCluster(MEMORY, 2, log_dir=tmp_path, racks=2) as cluster:
+        assert cluster.bookie_ids == ("bookie-0.rack-1", "bookie-1.rack-2")
+        assert cluster.add().bookie_id == "bookie-2.rack-1"
+        told = subprocess.run(
+            [cluster.location_script, *cluster.bookie_ids], capture_output=True, check=True, text=True
+        )
+        assert told.stdout.split() == ["/rack-1", "/rack-2", "/rack-1"]
+    with ProcessCluster(MEMORY, 0, log_dir=tmp_path / "none") as plain:
+        assert not plain.location_script.exists()
+
+
 def test_a_cluster_cannot_have_fewer_than_no_bookies() -> None:
     with pytest.raises(ValueError, match="-1"):
         ProcessCluster(MEMORY, -1)
