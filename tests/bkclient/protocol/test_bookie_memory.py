@@ -94,6 +94,46 @@ def test_a_bookie_that_failed_from_the_start_is_not_offered_again_before_the_led
 
 
 @pytest.mark.rule("H-7")
+def test_two_bookies_that_served_before_and_died_since_are_each_tried_once_more() -> None:
+    writer = Writer((1, 1, 1), "a", spares="ab")
+    writer.append()
+    writer.ok("0a")
+    writer.append()
+    writer.timeout("1a")
+    writer.metadata_arrives()
+    writer.ok("1b")
+    writer.sent()
+    writer.append()
+
+    fail_until_it_ends(writer)
+
+    assert writer.failed == [(2, Code.NOT_ENOUGH_BOOKIES)]
+
+
+@pytest.mark.rule("H-7")
+def test_no_bookie_comes_back_within_the_change_that_it_caused() -> None:
+    writer = Writer((2, 2, 2), "ab", spares="ca")
+    writer.append()
+    writer.timeout("0a")
+    writer.timeout("0b")
+    writer.metadata_arrives()
+    writer.metadata_arrives()
+
+    assert writer.failed == [(0, Code.NOT_ENOUGH_BOOKIES)]
+    assert writer.store.ensembles == {0: "cb"}
+
+
+@pytest.mark.rule("H-7")
+def test_nobody_waits_for_an_acknowledgement_of_a_bookie_that_left() -> None:
+    memory = BookieMemory()
+
+    memory.note_change(("a",), ("b",), [])
+    memory.note_change(("b",), ("c",), [])
+
+    assert list(memory.unproven) == ["c"]
+
+
+@pytest.mark.rule("H-7")
 @pytest.mark.parametrize("entries", [1, 2, 5])
 def test_a_bookie_that_failed_from_the_start_is_the_last_resort_once_the_ledger_has_doubled(entries: int) -> None:
     memory = BookieMemory()
@@ -209,6 +249,37 @@ def test_a_bookie_that_came_back_is_like_any_other_again() -> None:
     writer.metadata_arrives()
 
     assert writer.store.ensembles == {0: "abc", 1: "abd", 3: "xbd"}
+
+
+@pytest.mark.rule("H-7")
+def test_a_bookie_that_came_back_is_replaced_at_its_next_failure_although_the_entry_could_do_without_it() -> None:
+    writer = partial()
+    writer.ok("1b 1d")
+    writer.append()
+    writer.ok("2a 2b")
+    writer.spares = "x"
+
+    writer.append()
+    writer.timeout("3a")
+    writer.metadata_arrives()
+
+    assert writer.store.ensembles == {0: "abc", 1: "abd", 3: "xbd"}
+
+
+@pytest.mark.rule("H-7")
+@pytest.mark.rule("W-29")
+def test_another_failure_of_a_bookie_that_nobody_could_replace_costs_no_further_pass() -> None:
+    writer = Writer((3, 3, 2), "abc", spares="d", max_ensemble_changes=2)
+    writer.append(b"", b"")
+    writer.timeout("0c")
+    writer.timeout("0a")
+    writer.metadata_arrives()  # c is replaced; the second pass finds nobody for a
+    writer.timeout("1a")
+    writer.metadata_arrives()
+
+    assert (writer.state, writer.failed) == ("open", [])
+    writer.ok("0b 0d 1b 1d")
+    assert writer.acked == [0, 1]
 
 
 # Idle times ---------------------------------------------------------------------------------------------------------
