@@ -146,7 +146,6 @@ class ClientConfig:
     # Recovery
     # BookKeeper reads one at a time. The window grows with what is found, so more costs little; see docs/recovery.md.
     recovery_read_batch_size: int = whole(64, key="recoveryReadBatchSize", low=1, high=10_000)
-    recovery_batch_read: bool = off(key="recoveryBatchReadEnabled")
     # Placement and health of bookies
     placement_policy: str = choice(
         "rack-aware",

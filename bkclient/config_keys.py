@@ -89,6 +89,7 @@ _IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
         "entryFormatterClass",
         "org.apache.bookkeeper.conf.readsystemproperties",
     ),
+    "repairs read one entry with a request, and many at a time": ("recoveryBatchReadEnabled",),
     "it belongs to bookies and to auto-recovery": (
         "permittedStartupUsers",
         "autoRecoveryDaemonEnabled",
@@ -107,6 +108,7 @@ _IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
         "replicationRateByBytes",
         "underreplicatedLedgerRecoveryGracePeriod",
         "inFlightReadEntryNumInLedgerChecker",
+        "repairedPlacementPolicyNotAdheringBookieEnable",
         "storeSystemTimeAsLedgerUnderreplicatedMarkTime",
     ),
 }

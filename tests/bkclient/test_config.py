@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bkclient
 from bkclient import ClientConfig, DigestType
 from bkclient.config_fields import nearest, setting_of
 from bkclient.errors import ArgumentError
@@ -149,3 +152,15 @@ def test_the_password_shows_nowhere() -> None:
 def test_the_nearest_name_ignores_case_and_underscores_and_is_not_forced() -> None:
     assert nearest("ADDTIMEOUT_S", ["add_timeout_s", "read_timeout_s"]).startswith("; did you mean add_timeout_s")
     assert nearest("zzz", ["add_timeout_s"]) == ""
+
+
+#: Where settings are declared and documented, which is no use of them.
+_DECLARATIONS = ("config.py", "config_fields.py", "config_keys.py")
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_is_asked_for_somewhere(name: str) -> None:
+    package = Path(bkclient.__file__).parent
+    sources = [path.read_text() for path in package.rglob("*.py") if path.name not in _DECLARATIONS]
+    use = re.compile(rf'config\.{name}\b|_of_client\("{name}"\)')
+    assert any(use.search(source) for source in sources)

@@ -14,6 +14,7 @@ from bkclient.config_fields import setting_of
 from bkclient.config_keys import BASES, IGNORED_KEYS, REFUSED_KEYS
 from bkclient.errors import ArgumentError
 from bkclient.properties import parse_properties
+from bkclient.repair.config import RepairConfig
 
 KEYS = {field.name: setting_of(field).key for field in dataclasses.fields(ClientConfig)}
 
@@ -152,6 +153,11 @@ def test_keys_that_mean_nothing_here_are_ignored_with_one_warning(caplog: pytest
         assert ClientConfig.from_properties(dict.fromkeys(IGNORED_KEYS, "1")) == ClientConfig()
     (record,) = caplog.records
     assert all(key in record.getMessage() for key in IGNORED_KEYS)
+
+
+def test_one_file_may_configure_clients_and_auto_recovery() -> None:
+    keys = [setting_of(field).key for field in dataclasses.fields(RepairConfig)]
+    assert {key for key in keys if key is not None} <= set(IGNORED_KEYS)
 
 
 def test_a_key_has_one_meaning() -> None:
