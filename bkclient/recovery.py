@@ -94,6 +94,7 @@ class _Recovery:
         if self._is_abandoned:
             return
         code, entry = self._decode(code, response, None)
+        self._note_health(bookie_id, code)
         if entry is None:
             self._machine.on_fence_reply(bookie_id, code)
         else:
@@ -109,6 +110,7 @@ class _Recovery:
             return
         assert isinstance(request, ReadRequest), "only reads are answered here"
         code, entry = self._decode(code, response, request.entry_id)
+        self._note_health(bookie_id, code)
         if entry is None:
             self._machine.on_read_reply(bookie_id, request.entry_id, code)
         else:
@@ -142,7 +144,12 @@ class _Recovery:
     def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
         if not self._is_abandoned:
             assert isinstance(request, AddRequest), "only adds are answered here"
+            self._note_health(bookie_id, code)
             self._machine.on_add_reply(bookie_id, request.entry_id, code)
+
+    def _note_health(self, bookie_id: BookieId, code: int) -> None:
+        if code:
+            self._core.watcher.on_request_failed(bookie_id, code)
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         shape = LedgerShape.of(self._machine.metadata)

@@ -204,3 +204,17 @@ async def test_the_switch_of_the_cluster_releases_all_bookies_at_the_next_check_
         await fail(where, "b", Code.TIMEOUT, 2)
         await anyio.sleep(61)
         assert set(await chosen(where)) == set("abcd")
+
+
+@pytest.mark.rule("PL-7")
+@in_virtual_time
+async def test_failures_met_by_a_recovery_count_too() -> None:
+    async with town("abcd", config=CONFIG) as where:
+        writer = await where.bk.create_ledger(ensemble_size=4, write_quorum_size=4, ack_quorum_size=2)
+        await writer.append(b"x")
+        await writer.append(b"y")
+        where.transport.bookies["a"].code = Code.TIMEOUT
+        await where.bk.open_ledger(writer.ledger_id)  # the fence and the reads, and what is written back
+        where.transport.bookies["a"].code = None
+        await anyio.sleep(61)
+        assert "a" not in await chosen(where)
