@@ -137,7 +137,7 @@ class RecoveryMachine(AddPipeline):
         self._reads: ReadAhead | None = None
         self._measuring: EntryRead | None = None
         self._frozen_lac = -1
-        self._recovered_entries = 0
+        self._has_recovered = False
         self._write_back_bytes = 0
         self._end_found = False
         self._new_ensembles: dict[int, Ensemble] = {}
@@ -265,7 +265,7 @@ class RecoveryMachine(AddPipeline):
 
     def _write_back(self, payload: bytes, length: int) -> None:
         self.length = length - len(payload)  # REC-24: the add restores exactly the original header length
-        self._recovered_entries += 1
+        self._has_recovered = True
         self._write_back_bytes += len(payload)
         self._push(payload, self._frozen_lac, None)
 
@@ -325,7 +325,7 @@ class RecoveryMachine(AddPipeline):
     def _close_if_written_back(self) -> None:
         if not self._end_found or self.pending_count:
             return
-        if self._recovered_entries == 0 and self.last_add_confirmed >= 0:
+        if not self._has_recovered and self.last_add_confirmed >= 0:
             self._begin_measuring()
         else:
             self._close()

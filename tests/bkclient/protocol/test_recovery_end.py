@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bkclient.errors import Code, MetadataStoreError
+from bkclient.errors import ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.metadata.model import Fragment, LedgerState
 from bkclient.protocol.recovery import Verdict
-from tests.bkclient.protocol.harness import Recovery, Store, Writer, end_of, ledger, reading
+from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, Writer, end_of, ledger, reading
 
 POSITIVE, NEGATIVE, UNKNOWN = Verdict.POSITIVE, Verdict.NEGATIVE, Verdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY
@@ -36,6 +36,22 @@ def test_when_nothing_was_recovered_the_length_is_read_from_the_last_entry() -> 
 
 
 @pytest.mark.rule("REC-14")
+@pytest.mark.rule("H-28")
+def test_the_length_of_a_ledger_with_a_single_confirmed_entry_is_read_too() -> None:
+    recovery = reading((1, 1, 1), "a", lac=0, length=99)
+    recovery.denied("1a")
+    assert recovery.phase == "measuring"
+
+    recovery.found("0a", length=10)
+    assert recovery.phase == "closing"
+    recovery.metadata_arrives()
+
+    assert recovery.phase == "done"
+    assert end_of(recovery) == (CLOSED, 0, 10)
+
+
+@pytest.mark.rule("REC-14")
+@pytest.mark.rule("H-28")
 def test_the_length_of_a_ledger_with_an_empty_last_fragment_is_read_from_the_fragment_before() -> None:
     recovery = Recovery((1, 1, 1), {0: "a", 3: "b"})
     recovery.start()
@@ -118,6 +134,11 @@ def test_a_ledger_that_is_open_again_when_recovery_wants_to_close_it_is_reported
 
     assert recovery.finished == [Code.LEDGER_RECOVERY]
     assert recovery.store.metadata.state is LedgerState.OPEN
+    cause = recovery.errors[0].__cause__
+    assert isinstance(cause, UnexpectedCondition)
+    assert cause.ledger_id == LEDGER_ID
+    assert "the ledger is open again during recovery" in str(cause)
+    assert str(cause) in str(recovery.errors[0])
 
 
 @pytest.mark.rule("REC-37")
@@ -165,6 +186,26 @@ def test_a_close_whose_outcome_is_unknown_is_found_to_have_taken_effect() -> Non
 
     assert recovery.finished == [None]
     assert recovery.store.writes == 2
+
+
+@pytest.mark.rule("API-17")
+@pytest.mark.rule("REC-40")
+@pytest.mark.parametrize("cause", ["recover", "close"])
+def test_a_client_that_is_closed_during_an_update_fails_the_recovery_as_closed(cause: str) -> None:
+    if cause == "recover":
+        recovery = Recovery((1, 1, 1), "a")
+        recovery.machine.start()
+    else:
+        recovery = reading((1, 1, 1), "a")
+        recovery.denied("0a")
+    (update,) = recovery.updates
+    assert update.cause == cause  # observers and recordings tell the two apart by it
+
+    update.on_error(ClientClosed("gone", ledger_id=LEDGER_ID))
+    recovery.machine.on_update_done(update)
+
+    assert recovery.finished == [Code.CLIENT_CLOSED]
+    assert "gone" in str(recovery.errors[0])
 
 
 def test_a_metadata_result_that_belongs_to_no_update_under_way_is_ignored() -> None:

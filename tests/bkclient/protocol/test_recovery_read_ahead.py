@@ -248,6 +248,15 @@ def test_bytes_that_wait_for_an_earlier_entry_count_too() -> None:
 
 
 @pytest.mark.rule("REC-23")
+def test_entries_without_payload_take_none_of_the_bytes() -> None:
+    recovery = reading((1, 1, 1), "a", read_ahead=3, max_write_back_bytes=1)
+
+    recovery.found("0a", payload=b"", length=0)
+
+    assert reads_in(recovery.sent()) == ["R0a", "R1a", "R2a"]
+
+
+@pytest.mark.rule("REC-23")
 def test_an_entry_larger_than_the_limit_is_still_recovered() -> None:
     recovery = reading((1, 1, 1), "a", read_ahead=4, max_write_back_bytes=1)
     for entry_id in range(3):

@@ -7,7 +7,7 @@ import pytest
 from bkclient.errors import Code, NotEnoughBookies, UnexpectedCondition
 from bkclient.metadata.model import LedgerState
 from bkclient.protocol.recovery import Verdict
-from tests.bkclient.protocol.harness import Recovery, end_of, reading
+from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, end_of, reading
 
 POSITIVE, NEGATIVE, UNKNOWN = Verdict.POSITIVE, Verdict.NEGATIVE, Verdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY
@@ -123,6 +123,7 @@ def test_a_refused_write_back_fails_the_recovery(code: Code, reported: Code) -> 
     recovery.written("0a 0c")
 
     assert recovery.finished == [reported]
+    assert "a bookie refused a recovery add" in str(recovery.errors[0])
     assert end_of(recovery) == (IN_RECOVERY, -1, 0)
     assert recovery.updates == []
 
@@ -233,7 +234,10 @@ def test_without_a_spare_bookie_a_write_back_that_needs_every_bookie_fails_the_r
     assert recovery.finished == [Code.LEDGER_RECOVERY]
     assert "NOT_ENOUGH_BOOKIES" in str(recovery.errors[0])
     assert "entry 0 cannot be written back" in str(recovery.errors[0])
-    assert isinstance(recovery.errors[0].__cause__, NotEnoughBookies)
+    cause = recovery.errors[0].__cause__
+    assert isinstance(cause, NotEnoughBookies)
+    assert "entry 0" not in str(cause)  # it says which bookies could not be replaced, the recovery what that meant
+    assert str(cause) in str(recovery.errors[0])
     assert end_of(recovery) == (IN_RECOVERY, -1, 0)
     assert recovery.store.ensembles == {0: "abc"}
 
@@ -313,7 +317,10 @@ def test_a_placement_that_offers_a_failed_bookie_fails_the_recovery_as_a_defect(
     recovery.not_written("0b")
 
     assert recovery.finished == [Code.LEDGER_RECOVERY]
-    assert isinstance(recovery.errors[0].__cause__, UnexpectedCondition)
+    cause = recovery.errors[0].__cause__
+    assert isinstance(cause, UnexpectedCondition)
+    assert (cause.ledger_id, cause.bookie_id) == (LEDGER_ID, "b")
+    assert str(cause) in str(recovery.errors[0])
     assert end_of(recovery) == (IN_RECOVERY, -1, 0)
 
 

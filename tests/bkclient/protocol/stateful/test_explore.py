@@ -48,6 +48,17 @@ def tail(
 
 @pytest.mark.rule("REC-41")
 @pytest.mark.behaviour("T-111")
+def test_two_recoveries_in_every_order_at_the_bookies_end_where_the_stored_entry_is() -> None:
+    explored = explore(tail(NOBODY_IN_THE_WAY, "a", 2), EVERY_ORDER_AT_BOOKIES, limit=500)
+
+    assert set(explored.ends) == {0}
+    assert explored.states > 50
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+@pytest.mark.rule("REC-41")
+@pytest.mark.behaviour("T-111")
 def test_two_recoveries_in_every_order_end_where_the_stored_entry_is() -> None:
     explored = explore(tail(NOBODY_IN_THE_WAY, "a", 2), EVERY_ORDER, limit=2000)
 
