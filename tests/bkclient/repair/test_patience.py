@@ -1,0 +1,131 @@
+"""What repairs wait for, and how many things they do at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from bkclient.errors import ReplicationFailed
+from bkclient.repair.concurrency import first_of, for_each
+from bkclient.repair.events import EventKind
+from bkclient.repair.patience import until_enabled
+from simbookie.world.metadata_service import MetadataFault
+from tests.bkclient.repair.village import Village, played
+
+
+async def numbers(count: int) -> AsyncIterator[int]:
+    for number in range(count):
+        yield number
+
+
+def test_all_are_done_a_bounded_number_at_a_time() -> None:
+    async def story(village: Village) -> None:
+        done: list[int] = []
+        running = most = 0
+
+        async def work(number: int) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await anyio.sleep(1)
+            running -= 1
+            done.append(number)
+
+        started = village.world.loop.time()
+        await for_each(numbers(10), 3, work)
+        assert sorted(done) == list(range(10))
+        assert (most, running) == (3, 0)
+        assert village.world.loop.time() - started == pytest.approx(4.0)
+
+    played(story, bookies=0)
+
+
+def test_the_first_failure_ends_the_others_and_is_what_the_caller_gets() -> None:
+    async def story(village: Village) -> None:
+        ended: list[int] = []
+
+        async def work(number: int) -> None:
+            try:
+                await anyio.sleep(10 if number else 1)
+                raise ReplicationFailed(ledger_id=number)
+            finally:
+                ended.append(number)
+
+        with pytest.raises(ReplicationFailed) as failure:
+            await for_each(numbers(5), 5, work)
+        assert failure.value.ledger_id == 0
+        assert sorted(ended) == [0, 1, 2, 3, 4]
+
+    played(story, bookies=0)
+
+
+def test_waiting_for_a_turn_has_an_end_if_one_is_wanted() -> None:
+    async def story(village: Village) -> None:
+        with pytest.raises(TimeoutError):
+            await for_each(numbers(3), 2, lambda _: anyio.sleep_forever(), wait_s=30)
+
+        async def work(_: int) -> None:
+            await anyio.sleep(20)
+
+        await for_each(numbers(5), 2, work, wait_s=30)
+
+    played(story, bookies=0)
+
+
+def test_the_first_of_nested_groups_is_found() -> None:
+    inner = ExceptionGroup("inner", [ValueError("first"), KeyError("second")])
+    assert isinstance(first_of(ExceptionGroup("outer", [inner, OSError()])), ValueError)
+
+
+@pytest.mark.behaviour("T-264")
+def test_whoever_waits_for_the_switch_goes_on_when_it_is_set() -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            marks = village.marks(bk)
+            started = village.world.loop.time()
+            await until_enabled(marks)
+            assert village.world.loop.time() - started < 0.1
+            await marks.disable()
+            went_on: list[float] = []
+
+            async def wait() -> None:
+                await until_enabled(marks)
+                went_on.append(village.world.loop.time())
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anyio.sleep(100)
+                assert went_on == []
+                await marks.enable()
+                started = village.world.loop.time()
+            assert village.world.loop.time() - started < 0.1
+
+    played(story, bookies=0)
+
+
+def test_a_check_that_hangs_is_given_up_and_comes_again() -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            for _ in range(3):
+                await village.ledger(bk, 1)
+            held = village.world.metadata.intercept(
+                lambda call: call.host == "auditor" and call.operation == "read_ledger", MetadataFault.HOLD
+            )
+            village.world.metadata.config = type(village.world.metadata.config)(timeout_s=10_000)
+            village.auto_recovery(
+                "auditor",
+                with_worker=False,
+                bookie_check_interval_s=0.0,
+                ledger_check_interval_s=500.0,
+                max_concurrent_ledger_checks=1,
+                ledger_check_wait_s=60.0,
+            )
+            await village.until(lambda: village.told(EventKind.FAILED))
+            (event,) = village.told(EventKind.FAILED)
+            assert "given up" in event.detail
+            held.remove()
+            await village.until(lambda: village.told(EventKind.CHECKED))
+
+    played(story)
