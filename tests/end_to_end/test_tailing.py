@@ -157,3 +157,76 @@ async def test_closing_its_client_ends_a_tailing_reader(new_town: NewTown) -> No
         with pytest.raises(ClientClosed):
             await follow(reader)
         await writer.append(b"two")
+
+
+# Tails -------------------------------------------------------------------------------------------------------------
+
+
+async def tailed(reader: LedgerReader, first: int = 0) -> list[bytes]:
+    """Everything from an entry on, by a tail."""
+    payloads: list[bytes] = []
+    async with reader.tail(first) as tail:
+        async for entry in tail:
+            assert entry.entry_id == first + len(payloads)
+            payloads.append(entry.payload)
+    return payloads
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_tail_follows_through_an_ensemble_change_to_the_close(
+    new_town: NewTown, loop_factory: Callable[[], asyncio.AbstractEventLoop], version: int
+) -> None:
+    async def story() -> None:
+        async with new_town(6) as town:
+            writing, tailing = [await town.client(wire_protocol_version=version) for _ in range(2)]
+            started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            kills: list[asyncio.Task[None]] = []
+            task = asyncio.create_task(
+                write(writing, started, lambda victim: kills.append(asyncio.create_task(town.cluster.kill(victim))))
+            )
+            async with await tailing.open_ledger(await started, recover=False) as reader:
+                outcomes = await asyncio.gather(tailed(reader), tailed(reader, 100))
+                assert outcomes[0] == [b"entry %d" % i for i in range(600)]
+                assert outcomes[1] == outcomes[0][100:]
+                assert reader.length == sum(map(len, outcomes[0]))
+            await asyncio.gather(task, *kills)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(story())
+
+
+@pytest.mark.rule("R-40")
+@pytest.mark.behaviour("T-150")
+async def test_a_long_poll_brings_the_entry_and_the_close_ends_it(new_town: NewTown) -> None:
+    async with new_town(3) as town:
+        writing, tailing = await town.client(), await town.client()
+        writer = await writing.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
+        await writer.append(b"zero")
+        async with await tailing.open_ledger(writer.ledger_id, recover=False) as reader:
+            polling = asyncio.create_task(reader.read_last_add_confirmed_and_entry(0, 30.0))
+            await asyncio.sleep(0.01)
+            await writer.append(b"one")
+            result = await polling
+            assert result.entry is not None
+            assert (result.last_add_confirmed, result.entry.payload) == (0, b"zero")
+
+            polling = asyncio.create_task(reader.read_last_add_confirmed_and_entry(5, 30.0))
+            closing = asyncio.create_task(reader.closed())
+            await asyncio.sleep(0.01)
+            await writer.close()
+            result = await polling
+            assert (result.last_add_confirmed, result.entry) == (1, None)
+            await closing
+
+
+async def test_a_tail_sees_a_recovery_close_the_ledger(new_town: NewTown) -> None:
+    async with new_town(3) as town:
+        writing, tailing, taking = [await town.client() for _ in range(3)]
+        writer = await writing.create_ledger()
+        for i in range(10):
+            await writer.append(b"%d" % i)
+        async with await tailing.open_ledger(writer.ledger_id, recover=False) as reader:
+            following = asyncio.create_task(tailed(reader))
+            await asyncio.sleep(0.01)
+            await taking.open_ledger(writer.ledger_id)
+            assert await following == [b"%d" % i for i in range(10)]
