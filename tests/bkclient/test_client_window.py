@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bkclient.config import ClientConfig
 from bkclient.errors import Code, LedgerClosed, TooManyRequests
 from bkclient.window import ClientWindow, WriterWindow
-from tests.bkclient.fakes import town, turns, writer_of
+from tests.bkclient.fakes import in_virtual_time, town, turns, writer_of
 
 NARROW = ClientConfig(max_in_flight_entries=8, max_client_in_flight_entries=8)
 
@@ -171,3 +173,84 @@ async def test_a_released_window_keeps_nobody_waiting() -> None:
     await window.wait()
     window.release()
     assert not window.waiters
+
+
+# Any order of events -------------------------------------------------------------------------------------------------
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "append", "look", "done", "done", "cancel", "release", "wait"]),
+        st.integers(0, 11),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+class Crowd:
+    """Three writers and whoever wants to append to them."""
+
+    def __init__(self) -> None:
+        self.windows = windows(3, own=2, shared=3)
+        self.in_flight: list[WriterWindow] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.released: list[WriterWindow] = []
+
+    async def append(self, window: WriterWindow) -> None:
+        while window not in self.released:
+            await window.wait()
+            if window not in self.released and window.try_take(1):
+                self.in_flight.append(window)
+                return
+
+    async def look(self, window: WriterWindow) -> None:
+        """Wait for room and leave it to others."""
+        await window.wait()
+
+    def happen(self, event: str, number: int) -> None:
+        window = self.windows[number % 3]
+        if event == "append":
+            self.tasks.append(asyncio.create_task(self.append(window)))
+        elif event == "look":
+            self.tasks.append(asyncio.create_task(self.look(window)))
+        elif event == "done" and self.in_flight:
+            self.in_flight.pop(number % len(self.in_flight)).give_back(1)
+        elif event == "cancel" and (waiting := [task for task in self.tasks if not task.done()]):
+            waiting[number % len(waiting)].cancel()
+        elif event == "release" and number == 0:
+            self.released.append(window)
+            window.release()
+
+    def check(self) -> None:
+        """Nobody waits in a line that has moved on, and what is counted is what is there."""
+        shared = self.windows[0].shared
+        assert shared.entries == shared.bytes == len(self.in_flight) <= 3
+        assert not (shared.waiters and shared.entries <= 2)
+        for window in self.windows:
+            assert window.entries == window.bytes == self.in_flight.count(window) <= 2
+            assert not (window.waiters and window.entries <= 1)
+            assert window.woken == 0
+        assert shared.woken == 0
+
+
+@settings(max_examples=300)
+@given(EVENTS)
+def test_nobody_waits_for_ever_whatever_happens_in_whatever_order(events: list[tuple[str, int]]) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        crowd = Crowd()
+        for event, number in events:
+            crowd.happen(event, number)
+            if event == "wait":
+                await turns(60)
+                crowd.check()
+        while any(not task.done() for task in crowd.tasks):
+            await turns(60)
+            crowd.check()
+            if crowd.in_flight:
+                crowd.in_flight.pop().give_back(1)
+            else:
+                assert all(task.done() for task in crowd.tasks), "somebody waits for nothing"
+        await asyncio.gather(*crowd.tasks, return_exceptions=True)
+
+    story()
