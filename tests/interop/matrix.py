@@ -28,6 +28,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "test_java_client": "The Java client on simulated bookies",
     "test_repair": "Repair by either side",
     "test_security": "TLS and authentication",
+    "test_golden": "Golden captures",
     "test_hostile": "A hostile proxy before a real bookie",
 }
 
