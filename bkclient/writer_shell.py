@@ -11,6 +11,7 @@ Two timers belong to a writer, each set only while there is something to wait fo
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -31,6 +32,8 @@ from bkclient.window import WriterWindow
 from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
 
 __all__ = ["Payload", "WriterShell"]
+
+_log = logging.getLogger(__name__)
 
 Payload = bytes | bytearray | memoryview
 
@@ -302,8 +305,13 @@ class WriterShell:
         return self.core.watcher.replace(self._shape, ensemble, position, excluded)
 
     def is_ensemble_change_disabled(self) -> bool:
-        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        return self.core.features(self.core.config.disable_ensemble_change_feature)
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`; no if whoever knows the features fails to tell."""
+        name = self.core.config.disable_ensemble_change_feature
+        try:
+            return self.core.features(name)
+        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
+            _log.exception("whether the feature %s is on could not be told", name)
+            return False
 
     def retry_later(self, delay_s: float) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

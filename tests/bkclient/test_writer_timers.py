@@ -173,6 +173,19 @@ async def test_while_changes_are_disabled_entries_are_sent_again_until_the_booki
         assert failing not in writer.metadata.last_fragment.ensemble
 
 
+async def test_features_that_cannot_be_told_are_off_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(name: str) -> bool:
+        raise RuntimeError(name)
+
+    async with town("abcd", features=broken) as where, await writer_of(where) as writer:
+        where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
+        assert await writer.append(b"x") == 0
+        await turns()
+
+        assert len(writer.metadata.fragments) == 1
+        assert "disable_ensemble_change is on could not be told" in caplog.text
+
+
 @in_virtual_time
 async def test_sending_again_ends_with_the_client() -> None:
     async with town("abcd", features=lambda _: True) as where:
