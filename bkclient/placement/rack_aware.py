@@ -92,9 +92,15 @@ class RackAwarePlacement:
         return self._chooser.repair(candidates, shape, ensemble, self._wanted(shape), must_go)
 
     def adherence(self, shape: LedgerShape, ensemble: Ensemble) -> Adherence:
-        """STRICT if every write set spans the minimum of racks; if enforced, only of bookies whose rack is known."""
+        """STRICT if every write set spans the minimum of racks; if enforced, only of bookies whose rack is known.
+
+        A client that was told of no racks, and is not to enforce any, has nothing to judge by, and calls all ensembles adherent
+        (the Java client none, because a single rack never suffices).
+        """
         if self._enforce and not all(map(self._topology.is_located, ensemble)):
             return Adherence.FAIL
+        if self._topology.is_blind and not self._enforce:
+            return Adherence.MEETS_STRICT
         places = self._chooser.places_of(ensemble)
         is_spread = keeps(places, shape.write_quorum_size, spans(self._wanted(shape)))
         return Adherence.MEETS_STRICT if is_spread else Adherence.FAIL

@@ -52,6 +52,11 @@ class Topology:
         self.read_only = frozenset(bookies.read_only)
         self._locate()
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether nobody is there who could know a place."""
+        return self._locations is None
+
     def is_writable(self, bookie_id: BookieId) -> bool:
         """Whether the bookie is registered as writable."""
         return bookie_id in self._writable_set

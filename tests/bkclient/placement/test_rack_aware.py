@@ -169,8 +169,10 @@ def test_without_locations_it_draws_what_choice_by_chance_draws() -> None:
         shape = LedgerShape(size, 1, 1)
         assert aware.new_ensemble(shape, frozenset("f")) == chance.new_ensemble(shape, frozenset("f"))
     assert aware.replace(SHAPE, ("a", "b", "c"), 1, NONE) == chance.replace(SHAPE, ("a", "b", "c"), 1, NONE)
+    assert aware.adherence(SHAPE, ("a", "b", "c")) is chance.adherence(SHAPE, ("a", "b", "c"))
     enforced = told(RackAwarePlacement(random.Random(9), enforce=True), "abcdef")
     assert enforced.new_ensemble(SHAPE, NONE) is None
+    assert enforced.adherence(SHAPE, ("a", "b", "c")) is Adherence.FAIL
 
 
 # Repair ---------------------------------------------------------------------------------------------------------------
