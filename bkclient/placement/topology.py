@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -43,14 +44,14 @@ class Topology:
         self._places: dict[BookieId, str] = {}
         self._complained: dict[BookieId, None] = {}
         if locations is not None:
-            locations.on_change(self._locate)
+            _follow(locations, weakref.ref(self))
 
     def update(self, bookies: BookieSets) -> None:
         """The registered bookies changed."""
         self.writable = tuple(sorted(bookies.writable))
         self._writable_set = frozenset(bookies.writable)
         self.read_only = frozenset(bookies.read_only)
-        self._locate()
+        self.locate()
 
     @property
     def is_blind(self) -> bool:
@@ -81,7 +82,8 @@ class Topology:
         barred = frozenset(excluded)
         return [bookie_id for bookie_id in self.writable if bookie_id not in barred]
 
-    def _locate(self) -> None:
+    def locate(self) -> None:
+        """Ask again where the registered bookies are (T-233)."""
         registered = (*self.writable, *sorted(self.read_only))
         self._places = {bookie_id: self._located(bookie_id) or self.default for bookie_id in registered}
 
@@ -113,3 +115,16 @@ class Topology:
         if bookie_id not in self._complained and len(self._complained) < LAST_KNOWN_MAX:
             self._complained[bookie_id] = None
             _log.warning("bookie %s: %s", bookie_id, what)
+
+
+def _follow(locations: NetworkLocations, follower: weakref.ref[Topology]) -> None:
+    """Tell a topology of changes for as long as somebody uses it; locations may outlive many clients."""
+
+    def on_change() -> None:
+        topology = follower()
+        if topology is None:
+            cancel()
+        else:
+            topology.locate()
+
+    cancel = locations.on_change(on_change)

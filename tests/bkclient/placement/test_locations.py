@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -98,6 +99,18 @@ def test_a_listener_hears_of_changes_until_it_cancels() -> None:
     cancel()
     where.replace({"a": "/r2"})
     assert heard == [1]
+
+
+def test_locations_that_outlive_a_policy_forget_it() -> None:
+    where = FixedLocations({"a": "/r1"})
+    policy = told(RackAwarePlacement(random.Random(1), where), "a")
+    assert len(where._listeners) == 1
+    where.replace({"a": "/r2"})
+    assert len(where._listeners) == 1
+    del policy
+    gc.collect()
+    where.replace({"a": "/r3"})
+    assert len(where._listeners) == 0
 
 
 @pytest.mark.parametrize("location", ["", "/", "r1", "/r1/", "//r1", "/r 1", "/" + "x" * 2000])
