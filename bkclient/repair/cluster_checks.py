@@ -80,11 +80,12 @@ class ClusterChecks:
         self._tell = tell
 
     async def check_ledgers(self) -> LedgerCheckReport:
-        """Check all ledgers (9.2) and mark those that lack copies."""
+        """Check all ledgers (9.2) and mark those that lack copies; if all entries are read anyway, compare their copies too."""
         report = LedgerCheckReport()
+        thorough = self._config.verification_percentage == 100
 
         async def check(ledger_id: int) -> None:
-            found = await self._checker.check(await open_or_view(self._core, ledger_id))
+            found = await self._checker.check(await open_or_view(self._core, ledger_id), thorough=thorough)
             report.ledgers += 1
             report.copies_checked += found.copies_checked
             if found.repairable:

@@ -23,7 +23,7 @@ from bkclient.repair.auditor import Auditor
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.events import OnRepairEvent, RepairEvent, logged, no_event
+from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent, logged, no_event
 from bkclient.repair.patience import FailureCount
 from bkclient.repair.replicator import FragmentReplicator
 from bkclient.repair.worker import ReplicationWorker
@@ -68,7 +68,8 @@ class AutoRecovery:
             replicator = FragmentReplicator(core, config)
             self._worker = ReplicationWorker(core, self._marks, checker, replicator, config, on_event)
         if with_auditor:
-            self._auditor = Auditor(core, self._marks, self._election, checker, config, wall_clock_ms, on_event)
+            tell = on_event if self._worker is None else _waking(self._worker, on_event)
+            self._auditor = Auditor(core, self._marks, self._election, checker, config, wall_clock_ms, tell)
 
     async def run(self) -> None:
         """Work until cancelled; may be run again afterwards.
@@ -92,6 +93,17 @@ class AutoRecovery:
         except BaseExceptionGroup as group:
             first = first_of(group)
             raise first from first.__cause__  # its own, not the group
+
+
+def _waking(worker: ReplicationWorker, on_event: OnRepairEvent) -> OnRepairEvent:
+    """Let the worker beside an auditor begin at once with what that one marks."""
+
+    def tell(event: RepairEvent) -> None:
+        on_event(event)
+        if event.kind is EventKind.MARKED:
+            worker.wake()
+
+    return tell
 
 
 async def run_auto_recovery(

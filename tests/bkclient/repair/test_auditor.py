@@ -8,11 +8,13 @@ import anyio
 import pytest
 
 from bkclient import BookKeeper
+from bkclient.metadata.model import DigestType
 from bkclient.metadata.underreplication import CheckKind
 from bkclient.placement import LedgerShape, RandomPlacement
 from bkclient.placement.base import Adherence
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.events import EventKind
+from bkclient.wire.entry import EntryCodec
 from bkclient.writer import LedgerWriter
 from simbookie.world.metadata_service import MetadataFault
 from tests.bkclient.repair.village import EPOCH_MS, SESSION_S, Village, played
@@ -375,5 +377,23 @@ def test_a_ledger_whose_metadata_cannot_be_read_keeps_no_other_from_being_marked
             await village.until(lambda: village.told(EventKind.AUDITED))
             assert [event.ledger_id for event in village.told(EventKind.FAILED)] == [bad.ledger_id]
             assert list(await marked(village, bk)) == [good.ledger_id]
+
+    played(story)
+
+
+def test_a_check_that_reads_everything_tells_of_copies_that_disagree_and_marks_nothing_for_it() -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            writer = await village.ledger(bk, 3)
+            codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, b"secret")
+            forged = codec.encode_header(1, 0, 20, b"other") + b"other"
+            village.rot(members(writer)[0], writer.ledger_id, 1, forged)
+            village.auto_recovery(
+                "auditor", **QUIET | {"ledger_check_interval_s": 60.0, "verification_percentage": 100}
+            )
+            await village.until(lambda: village.told(EventKind.CHECKED))
+            assert await marked(village, bk) == {}
+            (event,) = village.told(EventKind.CONFLICT)
+            assert (event.ledger_id, event.detail) == (writer.ledger_id, "copies of 1 entries disagree, the first is 1")
 
     played(story)

@@ -153,6 +153,38 @@ def test_a_last_fragment_that_lacks_a_bookie_is_fenced_after_the_grace_period_an
     played(story)
 
 
+@pytest.mark.rule("AR-22")
+@pytest.mark.parametrize("is_read_only", [False, True])
+def test_a_bookie_of_the_last_ensemble_that_takes_no_entries_any_more_is_as_good_as_lost(is_read_only: bool) -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            writer = await village.ledger(bk, 3, closed=False)
+            village.bookies[members(writer)[0]].bookie.set_read_only(is_read_only)
+            await anyio.sleep(1)
+            await village.marks(bk).mark(writer.ledger_id, ("somebody",))
+            village.auto_recovery("worker", **ALONE, open_ledger_grace_s=30)
+            await village.until(lambda: village.told(EventKind.REPLICATED))
+            assert (await village.metadata(writer.ledger_id)).is_closed is is_read_only
+            assert village.world.loop.time() > 30 if is_read_only else village.world.loop.time() < 30
+
+    played(story)
+
+
+def test_the_worker_beside_an_auditor_begins_at_once_with_what_that_one_marks() -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            await village.marks(bk).mark(10**9, ("somebody",))  # so that no later mark is the first one
+            village.auto_recovery("repairer", idle_poll_s=10_000, max_deferred_ledgers=100)
+            await village.until(lambda: village.told(EventKind.ELECTED))
+            await village.until(lambda: len(village.told(EventKind.REPLICATED)) == 1)
+            writers = [await village.ledger(bk, 3, (4, 3, 2)) for _ in range(3)]
+            village.add_bookie()
+            await village.lose(members(writers[0])[0])
+            await village.until(lambda: len(village.told(EventKind.REPLICATED)) == 4, 60)
+
+    played(story)
+
+
 @pytest.mark.rule("AR-15")
 @pytest.mark.rule("AR-22")
 @pytest.mark.behaviour("T-113")
