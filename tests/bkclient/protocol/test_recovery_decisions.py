@@ -23,6 +23,7 @@ def test_the_ledger_is_marked_before_any_bookie_is_asked() -> None:
 
     recovery.machine.start()
     assert recovery.sent() == ""
+    assert recovery.phase == "marking"
     recovery.metadata_arrives()
 
     assert recovery.store.metadata.state is IN_RECOVERY

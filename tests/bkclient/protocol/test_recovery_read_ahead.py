@@ -205,6 +205,21 @@ def test_entries_being_read_and_written_back_are_limited_together() -> None:
 
 
 @pytest.mark.rule("REC-23")
+def test_by_default_256_entries_and_16_mib_are_at_hand_at_most_and_entries_are_read_one_by_one() -> None:
+    recovery = reading((1, 1, 1), "a")
+    for entry_id in range(256):
+        assert reads_in(recovery.sent()) == [f"R{entry_id}a"]
+        recovery.found(f"{entry_id}a")
+    assert reads_in(recovery.sent()) == []
+    assert recovery.machine.pending_count == 256
+
+    recovery = reading((1, 1, 1), "a")
+    recovery.found("0a", payload=bytes(16 * 1024 * 1024 - 1), length=16 * 1024 * 1024 - 1)
+    recovery.found("1a")
+    assert reads_in(recovery.sent()) == ["R0a", "R1a"]
+
+
+@pytest.mark.rule("REC-23")
 def test_no_read_begins_while_the_entries_at_hand_have_too_many_bytes() -> None:
     recovery = reading((1, 1, 1), "a", read_ahead=8, max_write_back_bytes=11)
     recovery.found("0a", payload=b"12345", length=5)

@@ -308,6 +308,8 @@ def test_a_transformation_that_would_break_the_metadata_fails_the_update_as_a_de
     assert update.error.code is Code.UNEXPECTED_CONDITION
     assert update.error.ledger_id == LEDGER_ID
     assert "below the last one at 5" in str(update.error)
+    assert "unknown result code" not in str(update.error)
+    assert isinstance(update.error.__cause__, ValueError)
 
 
 def test_a_local_value_is_replaced_only_where_it_was_last_seen() -> None:
