@@ -174,6 +174,32 @@ def test_a_store_that_fails_the_close_fails_the_recovery() -> None:
     assert recovery.phase == "failed"
 
 
+@pytest.mark.rule("REC-38")
+@pytest.mark.rule("REC-39")
+def test_replacements_are_forgotten_with_the_attempt_to_close() -> None:
+    first = reading((1, 1, 1), "a", spares="b")
+    first.found("0a")
+    first.not_written("0a")
+    first.written("0b")
+    first.denied("1a")
+    first.updates[0].on_error(MetadataStoreError("down"))
+    first.machine.on_update_done(first.updates.pop())
+    assert first.finished == [Code.LEDGER_RECOVERY]
+    assert first.store.ensembles == {0: "a"}
+
+    second = Recovery(store=first.store)
+    second.start()
+    assert second.sent() == "F.a"
+    second.fenced("a", lac=-1)
+    second.found("0a")
+    second.written("0a")
+    second.denied("1a")
+    second.metadata_arrives()
+
+    assert end_of(second) == (CLOSED, 0, 1)
+    assert second.store.ensembles == {0: "a"}
+
+
 @pytest.mark.rule("M31")
 def test_a_close_whose_outcome_is_unknown_is_found_to_have_taken_effect() -> None:
     recovery = reading((1, 1, 1), "a")
