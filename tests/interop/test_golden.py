@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ from simbookie.zookeeper import ZooKeeperServer
 from tests.bkclient.wire.golden_files import Golden, converse, golden_files, without_chance
 from tests.interop.builds import Build
 from tests.interop.conftest import PeerFactory
-from tests.interop.java_peer import JavaError
+from tests.interop.java_peer import JavaError, JavaPeer
 from tests.interop.real_bookie import RealCluster
 from tests.interop.wiretap import Wiretap
 
@@ -90,8 +90,19 @@ def _fixed(content: str, wire: int, *, is_request: bool) -> str:
     return without_chance(raw, wire, is_request=is_request).hex()
 
 
+Act = Callable[[Callable[[], JavaPeer], int], Awaitable[None]]
+
+
 async def _listen(new_peer: PeerFactory, zookeeper: ZooKeeperServer, wire: int) -> list[str]:
-    """Let Java clients do everything they can with one tapped bookie; the different frames they send, in order."""
+    """Let Java clients do everything they can, each act with a tapped bookie of its own; the different frames they send."""
+    heard: dict[str, str] = {}
+    for act in (everything, long_poll, one_entry_recovered, with_a_password, deferred_sync):
+        for each in await _play(act, new_peer, zookeeper, wire):
+            heard.setdefault(_fixed(each.hex(), wire, is_request=True), each.hex())
+    return list(heard.values())
+
+
+async def _play(act: Act, new_peer: PeerFactory, zookeeper: ZooKeeperServer, wire: int) -> list[bytes]:
     uri = zookeeper.metadata_uri(f"/tapped-{next(_ROOTS)}")
     name = f"tapped-{next(_ROOTS)}"
     store = await open_store(uri, rng=Random(1), initialise=True)
@@ -101,41 +112,59 @@ async def _listen(new_peer: PeerFactory, zookeeper: ZooKeeperServer, wire: int) 
             (bookie_id,) = cluster.bookie_ids
             async with Wiretap(BookieAddress("127.0.0.1", cluster.server(bookie_id).port)) as tap:
                 await store.register_bookie(f"127.0.0.1:{tap.address.port}", tap.address)
-                await _talk(new_peer, uri, wire)
-                heard = {_fixed(each.hex(), wire, is_request=True): each.hex() for each in reversed(tap.requests)}
+                interval_ms = 50 if act is everything else 0
+                await act(lambda: new_peer(uri, wire, own=True, explicitLacInterval=interval_ms), wire)
+                return tap.requests
     finally:
         await inside.aclose()
         MemoryMetadataService.forget(name)
         await store.aclose()
-    return list(reversed(heard.values()))
 
 
-async def _talk(new_peer: PeerFactory, uri: str, wire: int) -> None:
-    writer, reader, other = (new_peer(uri, wire, own=True, explicitLacInterval=50) for _ in range(3))
-    await writer("create", ledger_id=1, ensemble=1, write_quorum=1, ack_quorum=1)
-    for entry, payload in enumerate((b"hello", b"world!!")):
+async def _created(writer: JavaPeer, *payloads: bytes, **options: Any) -> None:
+    await writer("create", ledger_id=1, ensemble=1, write_quorum=1, ack_quorum=1, **options)
+    for entry, payload in enumerate(payloads):
         await writer("append_at", 1, entry=entry, payload=payload)
+
+
+async def everything(new: Callable[[], JavaPeer], wire: int) -> None:
+    writer, reader, other = new(), new(), new()
+    await _created(writer, b"hello", b"world!!")
     await reader("open", 1, recover=False)
     for how in ("read", "try", "explicit"):
         await reader("lac", 1, how=how)
     await reader.payloads(1)
     await reader.payloads(1, first=1, last=1, how="unconfirmed")
     if wire == 3:
-        await reader("poll", 1, entry=5, timeout_ms=50)
+        await reader("entries_on", 1, bookie=(await reader("info", 1))["fragments"]["0"][0])
     await asyncio.sleep(0.3)  # for the explicit LAC
     await reader("bookie_info")
-    if wire == 3:
-        await reader("entries_on", 1, bookie=(await reader("info", 1))["fragments"]["0"][0])
-        await writer("create", ledger_id=2, ensemble=1, write_quorum=1, ack_quorum=1, deferred_sync=True)
-        await writer("append_at", 2, entry=0, payload=b"later")
-        await writer("force", 2)
     await other("open", 1)
     with pytest.raises(JavaError):
         await writer("append_at", 1, entry=2, payload=b"too late")
     if wire == 2:
         await other("read", 1, how="batch", first=0, last=1)
-    for ledger_id, digest in enumerate(("CRC32", "MAC", "DUMMY"), 3):
-        options: dict[str, Any] = {"digest": digest, "password": b"secret"}
-        await writer("create", ledger_id=ledger_id, ensemble=1, write_quorum=1, ack_quorum=1, **options)
-        await writer("append_at", ledger_id, entry=0, payload=b"hello")
-        await other("open", ledger_id, **options)
+
+
+async def long_poll(new: Callable[[], JavaPeer], wire: int) -> None:
+    if wire == 3:
+        await _created(new(), b"hello", b"world!!")
+        reader = new()
+        await reader("open", 1, recover=False)
+        await reader("poll", 1, entry=1, timeout_ms=1000)
+
+
+async def one_entry_recovered(new: Callable[[], JavaPeer], wire: int) -> None:
+    await _created(new(), b"hello")
+    await new()("open", 1)
+
+
+async def with_a_password(new: Callable[[], JavaPeer], wire: int) -> None:
+    await _created(new(), b"hello", digest="MAC", password=b"secret")
+
+
+async def deferred_sync(new: Callable[[], JavaPeer], wire: int) -> None:
+    if wire == 3:
+        writer = new()
+        await _created(writer, b"hello", deferred_sync=True)
+        await writer("force", 1)
