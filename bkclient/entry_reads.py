@@ -96,6 +96,8 @@ class EntryReads:
             self._sticky = StickyIndex(size, core.rng.randrange(size))
         self._reorders = config.reorder_reads
         self._backpressure_wait_s = config.backpressure_wait_s
+        #: Whether an operation may have to wait before it begins.
+        self.may_wait = throttle is not None or config.backpressure_wait_s is not None
         self._sizes = QuorumSizes.of(metadata)
         self._ensemble: Ensemble = ()
         self._write_sets: dict[int, tuple[BookieId, ...]] = {}

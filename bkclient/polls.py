@@ -160,8 +160,7 @@ class Poll:
     def _finish(self, entry: Entry | None) -> None:
         self._end(Code.OK)
         lac = self._room.view.last_add_confirmed
-        if entry is not None and entry.entry_id > lac:
-            entry = None  # the ledger was closed before it, whatever its bookie believes
+        assert entry is None or entry.entry_id <= lac, "a ledger that is closed before an entry has ended the poll for it"
         self.future.set_result(LastConfirmedAndEntry(lac, entry))
 
     def _fail(self, machine: LongPollRead) -> None:

@@ -28,10 +28,6 @@ class ReadWindow:
         #: The entry to be asked for next.
         self.next_entry_id = first_entry_id
 
-    def __len__(self) -> int:
-        """How many entries are being read, or were and are not taken."""
-        return len(self._futures)
-
     def fill(self, last_entry_id: int) -> deque[asyncio.Future[Entry]]:
         """Ask for entries up to ``last_entry_id`` as limit and rate allow; returns those on their way."""
         room, futures = self._room, self._futures

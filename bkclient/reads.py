@@ -11,7 +11,7 @@ from bkclient.arguments import LARGEST_ID, check_flag
 from bkclient.batches import read_batch
 from bkclient.core import ClientCore
 from bkclient.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
-from bkclient.entry_reads import EntryReads, LedgerView
+from bkclient.entry_reads import EntryReads, LedgerView, Operation
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, ReadFailed
 from bkclient.lac import read_last_add_confirmed, try_read_last_add_confirmed
 from bkclient.polls import Poll
@@ -85,7 +85,8 @@ class LedgerReads:
     async def _read(self, entry_id: int, *, parallel: bool) -> Entry:
         check_flag("parallel", parallel)
         room = self._room
-        return await room.start(entry_id, await room.begin(entry_id, parallel=parallel))
+        operation = await room.begin(entry_id, parallel=parallel) if room.may_wait else Operation(parallel=parallel)
+        return await room.start(entry_id, operation)
 
     def read_range(self, first: int, last: int, *, parallel: bool = False) -> AsyncIterator[Entry]:
         """The entries ``first`` to ``last``, both inclusive, in order, read ahead as far as the configuration allows.

@@ -295,6 +295,21 @@ async def test_a_batch_goes_to_the_next_replica_when_one_fails_or_is_late() -> N
         assert reader.room.health.is_slow(first)
 
 
+@pytest.mark.rule("R-11")
+@pytest.mark.rule("R-12")
+@pytest.mark.parametrize("delay_s", [0.0, 1.0])
+@in_virtual_time
+async def test_a_batch_asks_nobody_twice_and_nobody_else_where_speculation_is_off(delay_s: float) -> None:
+    config = ClientConfig(wire_protocol_version=2, speculative_read_first_s=delay_s)
+    async with town(config=config) as where:
+        equip(where)
+        reader = await reader_of(where, 6)
+        where.transport.hold("abc")
+        asyncio.get_running_loop().call_later(30, where.transport.let_go, "abc")
+        assert ids(await reader.read_batch(0)) == list(range(6))
+        assert len(where.sent) == (3 if delay_s else 1)
+
+
 @pytest.mark.rule("R-31")
 @pytest.mark.rule("R-13")
 async def test_a_batch_nobody_sends_fails_with_the_most_telling_error() -> None:

@@ -23,6 +23,8 @@ from bkclient.errors import (
     NoSuchEntry,
     ReadFailed,
 )
+from bkclient.metadata.model import LedgerState
+from bkclient.wire.messages import ReadRequest
 from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
 from tests.bkclient.test_batch_reads import equip
 from tests.bkclient.test_late_reads import Stats
@@ -302,8 +304,11 @@ async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
         waits[0].cancel()
         await turns()
         assert [wait.done() for wait in waits] == [True, False, False]
+        waits[1].cancel()  # and the close comes before it has noticed
+        reader._end_waits(None)
         await writer.close()
-        await asyncio.gather(*waits[1:])
+        await waits[2]
+        assert waits[1].cancelled()
 
         assert reader.last_add_confirmed == 2
         await reader.closed()
@@ -335,6 +340,42 @@ async def test_a_change_wakes_the_pauses_of_all_tails() -> None:
 
         assert await asyncio.gather(*tails) == [None] * 3
         assert loop.time() == began
+
+
+# Long polls --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("R-3")
+async def test_a_long_poll_that_brings_another_entry_than_asked_for_is_a_corrupt_answer() -> None:
+    async with town() as where, await written(where, 4) as writer:
+        reader = await tail_of(where, writer)
+        for bookie in where.transport.bookies.values():
+            bookie.max_lac = 9
+        with pytest.raises(DigestMismatch, match="entry 9"):
+            await reader.read_last_add_confirmed_and_entry(9, 1.0)
+        assert reader.last_add_confirmed == 2, "what comes with a corrupt answer is not believed"
+
+        result = await reader.read_last_add_confirmed_and_entry(3, 1.0)
+        assert result.entry is not None
+        assert (result.entry.payload, result.last_add_confirmed) == (b"3", 9)
+
+
+async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_alone() -> None:
+    async with town() as where, await written(where, 4) as writer:
+        reader = await tail_of(where, writer)
+        where.transport.hold("abc")
+        poll = reader.start_poll(3, 10.0, parallel=True)
+        where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
+        await turns()
+        assert not poll.future.done()
+        assert len([request for _, request in where.sent if isinstance(request, ReadRequest)]) == 3
+
+        where.edit(writer.ledger_id, lambda metadata: metadata.closed(3, 4))
+        await turns()
+        assert poll.future.result().last_add_confirmed == 3
+        poll.on_metadata()
+        reader.end_poll(poll)
+        where.transport.let_go("abc")
 
 
 # Callers that go away ----------------------------------------------------------------------------------------------
