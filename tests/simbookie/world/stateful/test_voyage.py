@@ -73,8 +73,8 @@ FOUND = {
     "one_negative_decides": LOSS,
     "recovery_closes_at_the_lac_it_found": LOSS,
     "recovery_starts_below_the_last_fragment": LOSS,
-    "changes_start_above_the_next_entry": LOSS,
-    "changes_start_at_the_last_confirmed_entry": LOSS,
+    "changes_start_above_the_next_entry": f"{LOSS} LAC",  # it lies about the LAC while it changes
+    "changes_start_at_the_last_confirmed_entry": f"{LOSS} LAC",
     "entries_are_confirmed_during_a_change": LOSS,
     "a_new_ensemble_is_used_before_it_is_stored": LOSS,
     "one_acknowledgement_too_few_suffices": LOSS,
