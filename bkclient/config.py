@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bkclient.config_fields import choice, names, nearest, number, off, on, secret, setting_of, text, whole
-from bkclient.config_keys import DIGEST_TYPES, PLACEMENT_POLICIES, settings_from
+from bkclient.config_keys import DIGEST_TYPES, PLACEMENT_POLICIES, TLS_FACTORIES, settings_from
 from bkclient.errors import ArgumentError
 from bkclient.metadata.model import DigestType
 from bkclient.properties import parse_properties
@@ -98,6 +98,15 @@ class ClientConfig:
     receive_buffer_bytes: int | None = whole(None, key="clientReceiveBufferSize", low=1024, high=2**30, off_below=1)
     write_buffer_low_water_bytes: int = whole(384 * _KIB, key="clientWriteBufferLowWaterMark", low=0)
     write_buffer_high_water_bytes: int = whole(512 * _KIB, key="clientWriteBufferHighWaterMark", low=1)
+    # Security. Host names are verified here, other than in BookKeeper: see bkclient.tls.
+    tls: bool = off(key="tlsProviderFactoryClass", words=TLS_FACTORIES)
+    tls_trust_file: str | None = text(None, key="tlsTrustStore")
+    tls_verify_hostname: bool = on(key="tlsHostnameVerificationEnabled")
+    tls_client_authentication: bool = off(key="tlsClientAuthentication")
+    tls_certificate_file: str | None = text(None, key="tlsCertificatePath")
+    tls_key_file: str | None = text(None, key="tlsKeyStore")
+    tls_key_password_file: str | None = text(None, key="tlsKeyStorePasswordPath")
+    start_tls_timeout_s: float = number(10.0, key="startTLSTimeoutSecs", low=0.001)
     # Writing. What a writer may have in flight is bounded by entries and bytes; BookKeeper's rate (throttle, 5000 a second) is
     # offered but off: a rate is a poor bound for memory and a needless one for speed.
     max_in_flight_entries: int = whole(2000, low=1)
@@ -208,7 +217,7 @@ class ClientConfig:
         Settings that BookKeeper does not have are given under their names here. Keys that mean nothing to this client are
         ignored, with one warning that names them all (logger ``bkclient.config``); :class:`~bkclient.errors.ArgumentError`
         for a key that nobody knows, with the nearest known one, for a value that its key cannot have, and for a key whose
-        effect an application would miss (TLS, authentication). ``docs/configuration.md`` lists which is which.
+        effect an application would miss (authentication, Java key stores). ``docs/configuration.md`` lists which is which.
         """
         if not isinstance(properties, Mapping):
             raise ArgumentError(f"properties are a mapping, not {type(properties).__name__}")

@@ -3,8 +3,8 @@
 A configuration written for the Java client should do here what it does there. Three kinds of keys have no setting behind
 them. Some are about machinery that this client does not have (threads, timer wheels, buffer allocators): they are ignored,
 and one warning names them. Some belong to bookies and to auto-recovery, which read the same files: ignored likewise. Some
-ask for protection, or for a driver (TLS, authentication, another metadata store): a client that went on without would do
-less than it was asked for, so they are refused unless their value is the one that asks for nothing.
+ask for protection, or for a driver (authentication, Java key stores, another metadata store): a client that went on without
+would do less than it was asked for, so they are refused unless their value is the one that asks for nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from bkclient.config_fields import Setting, nearest
 from bkclient.errors import ArgumentError
 from bkclient.metadata.model import DigestType
 
-__all__ = ["DIGEST_TYPES", "IGNORED_KEYS", "PLACEMENT_POLICIES", "REFUSED_KEYS", "settings_from"]
+__all__ = [
+    "ALIASES",
+    "DIGEST_TYPES",
+    "IGNORED_KEYS",
+    "PLACEMENT_POLICIES",
+    "REFUSED_KEYS",
+    "TLS_FACTORIES",
+    "settings_from",
+]
 
 _log = logging.getLogger("bkclient.config")
 
@@ -40,6 +48,23 @@ PLACEMENT_POLICIES: Final = {
         ("DefaultEnsemblePlacementPolicy", "random"),
     )
     for package in ("", "org.apache.bookkeeper.client.")
+}
+
+#: The classes that switch TLS on, likewise; nothing switches it off.
+TLS_FACTORIES: Final = {
+    "": False,
+    "tlscontextfactory": True,
+    "org.apache.bookkeeper.tls.tlscontextfactory": True,
+}
+
+#: Older names of keys, which win over the newer ones where both are given, as in the Java client.
+ALIASES: Final = {
+    "clientKeyStoreType": "tlsKeyStoreType",
+    "clientKeyStore": "tlsKeyStore",
+    "clientKeyStorePasswordPath": "tlsKeyStorePasswordPath",
+    "clientTrustStoreType": "tlsTrustStoreType",
+    "clientTrustStore": "tlsTrustStore",
+    "clientTrustStorePasswordPath": "tlsTrustStorePasswordPath",
 }
 
 #: Keys that stand for several of ours wherever those are not given themselves.
@@ -77,7 +102,9 @@ _IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
     "client_network_location says where this client is": ("useHostnameResolveLocalNodePlacementPolicy",),
     "the script is asked about one bookie at a time": ("networkTopologyScriptNumberArgs",),
     "which statistics are kept is up to the object that keeps them": ("limitStatsLogging",),
-    "there is no TLS": ("startTLSTimeoutSecs", "tlsCertFilesRefreshDurationSeconds"),
+    "Python's ssl module does TLS": ("tlsProvider",),
+    "files of certificates have no password": ("tlsTrustStorePasswordPath",),
+    "certificates are read once, when the client connects": ("tlsCertFilesRefreshDurationSeconds",),
     "the ZooKeeper driver has limits of its own": (
         "zkRetryBackoffMaxRetries",
         "zkRequestRateLimit",
@@ -116,32 +143,18 @@ _IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
 #: Keys that are ignored, and why.
 IGNORED_KEYS: Final[Mapping[str, str]] = {key: reason for reason, keys in _IGNORED.items() for key in keys}
 
-_TLS: Final = "TLS is not supported"
+_STORE: Final = "only PEM files are read, see docs/security.md for how to convert others"
+_CHOSEN: Final = "TLS 1.2 and 1.3 are spoken, with the ciphers that OpenSSL is configured for"
 _METADATA: Final = "the metadata URI alone says which driver is used"
 _RESOLVER: Final = "hand an object that knows locations to connect(locations=...), or set networkTopologyScriptFileName"
 
 #: Keys that are refused, why, and the values with which they ask for nothing.
 REFUSED_KEYS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "tlsProvider": (_TLS, ("OpenSSL",)),  # names a library, and uses none
-    "tlsProviderFactoryClass": (_TLS, ()),
-    "tlsClientAuthentication": (_TLS, ("false",)),
-    "tlsHostnameVerificationEnabled": (_TLS, ("false",)),
-    "tlsEnabledCipherSuites": (_TLS, ()),
-    "tlsEnabledProtocols": (_TLS, ()),
-    "tlsKeyStoreType": (_TLS, ()),
-    "tlsKeyStore": (_TLS, ()),
-    "tlsKeyStorePasswordPath": (_TLS, ()),
-    "tlsTrustStoreType": (_TLS, ()),
-    "tlsTrustStore": (_TLS, ()),
-    "tlsTrustStorePasswordPath": (_TLS, ()),
-    "tlsCertificatePath": (_TLS, ()),
-    "clientKeyStoreType": (_TLS, ()),
-    "clientKeyStore": (_TLS, ()),
-    "clientKeyStorePasswordPath": (_TLS, ()),
-    "clientTrustStoreType": (_TLS, ()),
-    "clientTrustStore": (_TLS, ()),
-    "clientTrustStorePasswordPath": (_TLS, ()),
-    "clientAuthProviderFactoryClass": ("authentication of connections is not supported", ()),
+    "tlsKeyStoreType": (_STORE, ("PEM",)),
+    "tlsTrustStoreType": (_STORE, ("PEM",)),
+    "tlsEnabledCipherSuites": (_CHOSEN, ()),
+    "tlsEnabledProtocols": (_CHOSEN, ("TLSv1.2,TLSv1.3", "TLSv1.3,TLSv1.2")),
+    "clientAuthProviderFactoryClass": ("hand a provider to connect(auth=...), see docs/security.md", ()),
     "clientRole": ("connections have one role", ("standard",)),
     "zkEnableSecurity": ("access control lists in ZooKeeper are not supported", ("false",)),
     "registrationClientClass": (_METADATA, ()),
@@ -167,7 +180,7 @@ _MANAGERS: Final = {
 
 def settings_from(properties: Mapping[str, Any], known: Mapping[str, Setting]) -> dict[str, Any]:
     """Our settings as ``properties`` say them, which has BookKeeper's keys; see ``ClientConfig.from_properties``."""
-    given = _with_bases(_with_uri({str(key).strip(): value for key, value in properties.items()}))
+    given = _with_bases(_with_uri(_with_aliases({str(key).strip(): value for key, value in properties.items()})))
     ours = {setting.key: name for name, setting in known.items() if setting.key is not None}
     settings: dict[str, Any] = {}
     ignored: list[str] = []
@@ -214,7 +227,12 @@ def _hint(key: str, known: Mapping[str, Setting], ours: Mapping[str, str]) -> st
     if key in known:
         return f"; the setting {key} is BookKeeper's {known[key].key}"
     own = (name for name, setting in known.items() if setting.key is None)
-    return nearest(key, (*ours, *BASES, "zkServers", "zkLedgersRootPath", *IGNORED_KEYS, *REFUSED_KEYS, *own))
+    return nearest(key, (*ours, *BASES, "zkServers", "zkLedgersRootPath", *ALIASES, *IGNORED_KEYS, *REFUSED_KEYS, *own))
+
+
+def _with_aliases(given: dict[str, Any]) -> dict[str, Any]:
+    renamed = {ALIASES[key]: value for key, value in given.items() if key in ALIASES}
+    return {key: value for key, value in given.items() if key not in ALIASES} | renamed
 
 
 def _with_bases(given: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from bkclient import log
+from bkclient.auth import AuthProvider
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
 from bkclient.core import Features
@@ -22,9 +23,11 @@ from bkclient.metadata.uri import open_store
 from bkclient.observer import RecoveryObserver
 from bkclient.placement import NetworkLocations, PlacementPolicy
 from bkclient.stats import BookieStats, ClientStats
+from bkclient.tls import client_context
 from bkclient.tracer import Tracer
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.measured import MeasuredTransport
+from bkclient.transport.security import Security
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 
 __all__ = ["connect"]
@@ -43,6 +46,7 @@ async def connect(
     features: Features | None = None,
     stats: ClientStats | None = None,
     tracer: Tracer | None = None,
+    auth: AuthProvider | None = None,
 ) -> AsyncIterator[BookKeeper]:
     """A client, over TCP, for the bookies registered under ``metadata_uri``.
 
@@ -60,19 +64,21 @@ async def connect(
     place of the script of the configuration, see ``docs/placement.md``), ``features`` tells which features are on,
     ``observer`` hears of recoveries and ``stats`` of everything that can be counted; if it is a
     :class:`~bkclient.stats.BookieStats` too, of requests and connections, bookie by bookie; ``tracer`` shows operations as spans.
+    ``auth`` proves to bookies who connects (:mod:`bkclient.auth`); the configuration switches TLS on (``docs/security.md``).
 
-    Raises :class:`~bkclient.errors.ArgumentError` for other URIs and without any, and
+    Raises :class:`~bkclient.errors.ArgumentError` for other URIs, without any, and for certificates that cannot be read, and
     :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.
     """
     config = config or ClientConfig()
     uri = metadata_uri if metadata_uri is not None else config.metadata_uri
     if uri is None:
         raise ArgumentError("give connect() a metadata URI, or set metadata_uri in the configuration")
+    security = _security(config, auth)
     rng = rng or random.Random()  # noqa: S311 - placement and back-off need no secrecy
     async with AsyncExitStack() as stack:
         store = await open_store(uri, rng=rng, session_timeout_s=config.metadata_timeout_s)
         stack.push_async_callback(store.aclose)
-        transport = _transport(config, store, rng, stats)
+        transport = _transport(config, store, rng, stats, security)
         stack.push_async_callback(transport.aclose)
         client = BookKeeper(
             store,
@@ -93,14 +99,22 @@ async def connect(
         yield entered
 
 
-def _transport(config: ClientConfig, store: MetadataStore, rng: random.Random, stats: object) -> BookieTransport:
+def _security(config: ClientConfig, auth: AuthProvider | None) -> Security | None:
+    tls = client_context(config)
+    return None if tls is None and auth is None else Security(tls, auth, config.start_tls_timeout_s)
+
+
+def _transport(
+    config: ClientConfig, store: MetadataStore, rng: random.Random, stats: object, security: Security | None
+) -> BookieTransport:
     resolve: Callable[[str], Awaitable[BookieAddress]] = (
         store.bookie_address if config.resolve_bookie_ids else _address_in
     )
     transport_config = TcpTransportConfig.of_client(config)
     if isinstance(stats, BookieStats):
-        return MeasuredTransport(TcpTransport(resolve, transport_config, rng=rng, stats=stats), stats)
-    return TcpTransport(resolve, transport_config, rng=rng)
+        measured = TcpTransport(resolve, transport_config, rng=rng, stats=stats, security=security)
+        return MeasuredTransport(measured, stats)
+    return TcpTransport(resolve, transport_config, rng=rng, security=security)
 
 
 async def _address_in(bookie_id: str) -> BookieAddress:

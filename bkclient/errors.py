@@ -20,6 +20,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, ClassVar, Final
 
+from bkclient.refusal import Refusal
+
 __all__ = [
     "ArgumentError",
     "BookKeeperError",
@@ -388,11 +390,11 @@ class LedgerFenced(BookKeeperError):
 
 
 class UnauthorizedAccess(BookKeeperError):
-    """The password does not match the ledger's."""
+    """The password does not match the ledger's, or the bookie does not accept who is connected."""
 
     code = Code.UNAUTHORIZED
     is_fatal = True
-    advice = "Open the ledger with the password it was created with."
+    advice = "Open the ledger with the password it was created with; authenticate if bookies demand it."
 
 
 class UnclosedFragment(BookKeeperError):
@@ -466,8 +468,13 @@ def error_for(
     entry_id: int | None = None,
     bookie_id: str | None = None,
 ) -> BookKeeperError:
-    """The exception for ``code``; an unknown number becomes :class:`UnexpectedCondition` that names it (ERR-4)."""
+    """The exception for ``code``; an unknown number becomes :class:`UnexpectedCondition` that names it (ERR-4).
+
+    A :class:`Refusal` adds its reason to the message.
+    """
     assert code != Code.OK, "OK is not an error"
+    if isinstance(code, Refusal):
+        message = f"{message}: {code.reason}" if message else code.reason
     cls = _CLASS_BY_CODE.get(code)
     if cls is None:
         cls, message = UnexpectedCondition, f"unknown result code {code}" + (f": {message}" if message else "")

@@ -126,6 +126,8 @@ class AppendMachine(ChangingPipeline):
 
     def _fail(self, error: BookKeeperError) -> None:
         """Going on is impossible: every pending add fails with ``error`` (W-41, W-42)."""
+        if error.code is Code.NOT_ENOUGH_BOOKIES and error.__cause__ is None:
+            error.__cause__ = self._refused
         self.fatal_error = error
         leave_open = self.metadata.state is LedgerState.IN_RECOVERY or error.code is Code.CLIENT_CLOSED
         if leave_open:

@@ -30,6 +30,7 @@ from bkclient.protocol.ensemble_change import EnsembleChange, Resends
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
+from bkclient.refusal import Refusal
 
 __all__ = ["ChangingPipeline", "WriterState"]
 
@@ -59,6 +60,8 @@ class ChangingPipeline(AddPipeline):
         self._late_failures: dict[int, BookieId] = {}
         #: Bookies that failed and stayed, because nobody could replace them.
         self._unreplaced: dict[int, BookieId] = {}
+        #: Why the last bookie that refused the connection did.
+        self._refused: BookKeeperError | None = None
         self._bookies = BookieMemory()
         self._unproven = self._bookies.unproven
         self._resends = Resends(options)
@@ -96,6 +99,8 @@ class ChangingPipeline(AddPipeline):
     # Failures of bookies -----------------------------------------------------------------------------------------
 
     def _on_add_failed(self, add: PendingAdd, position: int, bookie_id: BookieId, code: int) -> None:
+        if isinstance(code, Refusal):
+            self._refused = error_for(code, ledger_id=self.metadata.ledger_id, bookie_id=bookie_id)
         failures = {position: bookie_id}
         is_known = self._unreplaced.get(position) == bookie_id and bookie_id in self._unproven
         if self.options.delay_ensemble_change or is_known:

@@ -18,6 +18,7 @@ from bkclient.errors import Code
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
 from bkclient.protocol.read import outranks
+from bkclient.refusal import Refusal
 
 __all__ = ["LacOutcome", "LacProgress", "LacRead"]
 
@@ -61,7 +62,7 @@ class LacRead:
         """
         if self.outcome is not LacOutcome.WAITING:
             return self.outcome
-        if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+        if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED) and not isinstance(code, Refusal):
             self.failure_code, self.failed_by = code, bookie_id
             self.outcome = LacOutcome.FAILED
             return self.outcome
@@ -109,7 +110,7 @@ class LacProgress:
         if self.outcome is not LacOutcome.WAITING or bookie_id in self._answered:
             return self.outcome
         self._answered[bookie_id] = None
-        if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+        if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED) and not isinstance(code, Refusal):
             self.failure_code, self.failed_by = code, bookie_id
             self.outcome = LacOutcome.FAILED
             return self.outcome

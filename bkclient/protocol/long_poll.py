@@ -17,6 +17,7 @@ from bkclient.errors import Code
 from bkclient.metadata.model import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 from bkclient.protocol.read import outranks
+from bkclient.refusal import Refusal
 
 __all__ = ["LongPollRead", "PollOutcome"]
 
@@ -108,7 +109,7 @@ class LongPollRead:
         self._answered[bookie_id] = None
         if code == Code.OK:
             self._on_answer(bookie_id, last_add_confirmed, has_entry=has_entry)
-        elif code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+        elif code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED) and not isinstance(code, Refusal):
             self._fail(code, bookie_id)
         else:
             self._negatives += code in EXPLICIT_NEGATIVES

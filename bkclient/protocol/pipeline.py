@@ -24,6 +24,7 @@ from typing import Any, Final
 from bkclient.errors import Code
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
+from bkclient.refusal import Refusal
 
 __all__ = ["AddPipeline", "PendingAdd"]
 
@@ -168,7 +169,7 @@ class AddPipeline(ABC):
         elif add.has_quorum:
             add.failed |= 1 << position
             self._on_late_failure(position, bookie_id)
-        elif code in _FATAL_CODES:
+        elif code in _FATAL_CODES and not isinstance(code, Refusal):
             self._on_fatal(code)
         else:
             add.failed |= 1 << position

@@ -27,8 +27,8 @@ class BookieTransport(Protocol):
     Guarantees that the protocol machines rely on:
 
     * for every submitted request the handler is called **exactly once**, with ``TIMEOUT`` when the bookie does not answer
-      in time, ``BOOKIE_NOT_AVAILABLE`` when it cannot be reached or the connection is lost, ``CLIENT_CLOSED`` after
-      :meth:`aclose`;
+      in time, ``BOOKIE_NOT_AVAILABLE`` when it cannot be reached or the connection is lost, a
+      :class:`~bkclient.refusal.Refusal` when it could be but must not be used, ``CLIENT_CLOSED`` after :meth:`aclose`;
     * the handler is **never called from within** :meth:`submit`, so a machine is never re-entered;
     * a request that timed out may still reach the bookie later; its late answer is dropped here.
 

@@ -7,8 +7,8 @@ ledger's id modulo their number says. Requests are pipelined without waiting for
 to links and keeps the promises of :class:`~bkclient.transport.base.BookieTransport`.
 
 With protocol version 2, what that version lacks goes over a second connection in version 3, as Java clients do it; what
-they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only. TLS is not
-supported: the request for it is refused.
+they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only. TLS and
+authentication come before a connection carries requests; a request for TLS is refused.
 
 Limits: connections per bookie, requests and bytes outstanding per connection, size of a frame, time to connect and to
 answer, and the rate of attempts to reach a bookie that cannot be reached.
@@ -27,6 +27,7 @@ from bkclient.log import Throttle
 from bkclient.metadata.base import BookieAddress
 from bkclient.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.security import Security
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_link import BookieLink, LinkContext, deliver
 from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
@@ -56,7 +57,9 @@ class TcpTransport:
 
     ``resolve`` tells where a bookie listens; whatever it raises counts as a bookie that cannot be reached. ``rng`` spreads
     the attempts of many clients to reach a bookie that comes back. ``stats`` hear of connections; what requests take is
-    measured by :class:`~bkclient.transport.measured.MeasuredTransport` around any transport.
+    measured by :class:`~bkclient.transport.measured.MeasuredTransport` around any transport. With ``security`` every connection
+    has to be secured before it carries a request; one that cannot be fails requests with a
+    :class:`~bkclient.refusal.Refusal` and is backed off from.
 
     Belongs to the event loop in which it is first used. A handler that raises is reported to the loop's exception handler
     and disturbs nothing else.
@@ -69,13 +72,14 @@ class TcpTransport:
         *,
         rng: random.Random,
         stats: BookieStats | None = None,
+        security: Security | None = None,
     ) -> None:
         self._config = config or TcpTransportConfig()
         self._routes = _ROUTES[self._config.protocol_version]
         self._channels = self._config.channels_per_bookie
         #: By protocol version, and by bookie or, if there are several to each, by bookie and channel.
         self._links: dict[int, dict[_Key, BookieLink]] = {2: {}, 3: {}}
-        self._outcomes: list[tuple[ReplyHandler, str, Request, Code]] = []
+        self._outcomes: list[tuple[ReplyHandler, str, Request, int]] = []
         self._is_closed = False
         self._context = LinkContext(
             config=self._config,
@@ -85,6 +89,7 @@ class TcpTransport:
             fail=self._fail_later,
             unavailable=Throttle(self._config.unavailable_log_interval_s),
             stats=stats,
+            security=security,
         )
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
@@ -139,7 +144,7 @@ class TcpTransport:
                 if key in links:
                     yield links[key]
 
-    def _fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: Code) -> None:
+    def _fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: int) -> None:
         if not self._outcomes:
             asyncio.get_running_loop().call_soon(self._deliver_outcomes)
         self._outcomes.append((reply_to, bookie_id, request, code))

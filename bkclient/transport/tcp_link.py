@@ -3,7 +3,8 @@
 A :class:`BookieLink` lives as long as the transport and is always in one of three conditions:
 
 * *idle*: no connection. The next request starts one, unless the link is backing off: then requests fail at once.
-* *connecting*: one task resolves and connects; requests wait, and fail together if it fails (W-47).
+* *connecting*: one task resolves, connects, and secures the connection if that is asked for
+  (:mod:`bkclient.transport.security`); requests wait, and fail together if it fails (W-47).
 * *connected*: a :class:`_Stream` sends requests and receives answers. When it ends, for whatever reason, all that was
   outstanding on it fails and the link is idle.
 
@@ -27,6 +28,7 @@ from bkclient.errors import BookKeeperError, Code, IllegalOperation, code_of
 from bkclient.metadata.base import BookieAddress
 from bkclient.stats import ACTIVE_CHANNELS, CONNECT, FAILED_CONNECTIONS, BookieStats
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.security import Handshake, Security, refusal_in
 from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import ClientConnection
@@ -35,7 +37,7 @@ from bkclient.wire.messages import AddRequest, Operation, ReadRequest, Request, 
 
 __all__ = ["BookieLink", "FailLater", "LinkContext", "deliver"]
 
-FailLater = Callable[[ReplyHandler, str, Request, Code], None]
+FailLater = Callable[[ReplyHandler, str, Request, int], None]
 """Arranges for a handler to be called with a code, soon but not now."""
 
 #: How often per timeout outstanding requests are looked through.
@@ -44,7 +46,7 @@ _LARGEST_EXPONENT: Final = 30
 
 
 def deliver(
-    reply_to: ReplyHandler, bookie_id: str, request: Request, code: Code, response: Response | None = None
+    reply_to: ReplyHandler, bookie_id: str, request: Request, code: int, response: Response | None = None
 ) -> None:
     """Call a handler; what it raises is reported to the event loop and costs nobody else their outcome."""
     try:
@@ -65,6 +67,7 @@ class LinkContext:
     fail: FailLater
     unavailable: log.Throttle
     stats: BookieStats | None
+    security: Security | None = None
 
 
 class BookieLink:
@@ -82,6 +85,8 @@ class BookieLink:
         self._waiting_bytes = 0
         self._failures = 0
         self._retry_at = 0.0
+        #: What requests fail with while the link backs off: what the last attempt failed with.
+        self._unavailable: int = Code.BOOKIE_NOT_AVAILABLE
         self._ends: dict[_Stream, asyncio.Future[None]] = {}
         self._is_closed = False
 
@@ -94,7 +99,7 @@ class BookieLink:
         loop = asyncio.get_running_loop()
         if self._connecting is None:
             if loop.time() < self._retry_at:
-                self.fail(reply_to, self.bookie_id, request, Code.BOOKIE_NOT_AVAILABLE)
+                self.fail(reply_to, self.bookie_id, request, self._unavailable)
                 return
             self._connecting = loop.create_task(self._connect(), name=f"connect to bookie {self.bookie_id}")
         size = len(request.header) + len(request.payload) if isinstance(request, AddRequest) else 0
@@ -154,14 +159,14 @@ class BookieLink:
         self._failures = 0
         self.context.unavailable.reset(self.bookie_id)
 
-    def detach(self, stream: _Stream, *, was_working: bool, reason: str) -> None:
+    def detach(self, stream: _Stream, code: int, *, was_working: bool, reason: str) -> None:
         """The connection is of no more use."""
         if not self._is_closed:
             log.CONNECTION_LOST(bookie_id=self.bookie_id, outstanding=stream.outstanding_requests, reason=reason)
         if self._stream is stream:
             self._stream = None
             if not was_working:
-                self._back_off()
+                self._back_off(code)
 
     def ended(self, stream: _Stream) -> None:
         """The connection's socket is closed."""
@@ -176,10 +181,18 @@ class BookieLink:
         stats = self.context.stats
         began = 0.0 if stats is None else stats.now()
         code = Code.OK
+        handshake = self._new_handshake()
         try:
             async with asyncio.timeout(self.config.connect_timeout_s):
                 address = await self.context.resolve(self.bookie_id)
-                await loop.create_connection(lambda: _Stream(self), address.host, address.port)
+                if handshake is None:
+                    await loop.create_connection(lambda: _Stream(self), address.host, address.port)
+                else:
+                    await handshake.connect(address)
+            if handshake is not None:
+                transport, stream = await handshake.complete(), _Stream(self)
+                transport.set_protocol(stream)
+                stream.connection_made(transport)
         except (OSError, BookKeeperError) as error:
             code = code_of(error, Code.BOOKIE_NOT_AVAILABLE)
             self._connect_failed(error)
@@ -198,17 +211,26 @@ class BookieLink:
         held_back = self.context.unavailable.passes(self.bookie_id, asyncio.get_running_loop().time())
         if held_back is not None:
             log.BOOKIE_UNAVAILABLE(bookie_id=self.bookie_id, reason=reason_of(error), held_back=held_back)
+        code = refusal_in(error) or Code.BOOKIE_NOT_AVAILABLE
         if self._stream is None:
-            self._back_off()
-        self._fail_waiting(Code.BOOKIE_NOT_AVAILABLE)
+            self._back_off(code)
+        self._fail_waiting(code)
 
-    def _back_off(self) -> None:
+    def _new_handshake(self) -> Handshake | None:
+        context = self.context
+        if context.security is None:
+            return None
+        frame_size = self.config.max_frame_size_bytes
+        return Handshake(context.security, self.bookie_id, self.protocol_version, frame_size, context.txn_ids)
+
+    def _back_off(self, code: int) -> None:
+        self._unavailable = code
         config = self.config
         delay = min(config.backoff_initial_s * 2 ** min(self._failures, _LARGEST_EXPONENT), config.backoff_max_s)
         self._failures += 1
         self._retry_at = asyncio.get_running_loop().time() + delay * self.context.rng.uniform(0.5, 1.0)
 
-    def _fail_waiting(self, code: Code) -> None:
+    def _fail_waiting(self, code: int) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for request, reply_to in waiting:
             deliver(reply_to, self.bookie_id, request, code)
@@ -283,7 +305,7 @@ class _Stream(asyncio.BufferedProtocol):
                 self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
         self._buffers += buffers
 
-    def abort(self, code: Code, reason: str = "the client was closed") -> None:
+    def abort(self, code: int, reason: str = "the client was closed") -> None:
         """Give the connection up now; what was outstanding ends with ``code``."""
         self._detach(code, reason)
         if self._transport is not None:
@@ -336,8 +358,13 @@ class _Stream(asyncio.BufferedProtocol):
         self._is_paused = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See :class:`asyncio.BaseProtocol`. The outcome is the same for every reason."""
-        self._detach(Code.BOOKIE_NOT_AVAILABLE, "it broke" if exc is None else reason_of(exc))
+        """See :class:`asyncio.BaseProtocol`.
+
+        The outcome is the same for every reason but TLS: a bookie that does not accept the client's certificate says so only
+        after the client believes that the connection stands (TLS 1.3).
+        """
+        code = (None if exc is None else refusal_in(exc)) or Code.BOOKIE_NOT_AVAILABLE
+        self._detach(code, "it broke" if exc is None else reason_of(exc))
         self._link.ended(self)
 
     # Inside.
@@ -355,14 +382,14 @@ class _Stream(asyncio.BufferedProtocol):
         for request, reply_to in expired:
             deliver(reply_to, self._link.bookie_id, request, Code.TIMEOUT)
 
-    def _detach(self, code: Code, reason: str) -> None:
+    def _detach(self, code: int, reason: str) -> None:
         if self._is_detached:
             return
         self._is_detached = True
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
-        self._link.detach(self, was_working=self._is_working, reason=reason)
+        self._link.detach(self, code, was_working=self._is_working, reason=reason)
         for request, reply_to in self._connection.abandon():
             deliver(reply_to, self._link.bookie_id, request, code)
 
@@ -370,5 +397,5 @@ class _Stream(asyncio.BufferedProtocol):
         # Without those of this turn, all of which are outstanding and so bounded already.
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    def _fail(self, request: Request, reply_to: ReplyHandler, code: Code) -> None:
+    def _fail(self, request: Request, reply_to: ReplyHandler, code: int) -> None:
         self._link.fail(reply_to, self._link.bookie_id, request, code)

@@ -1,0 +1,100 @@
+"""From the settings of a client to the TLS it speaks, made once for all its connections.
+
+Certificates and keys are PEM files. Java's key stores are not read here: they are recognised, and the error says how to
+turn them into PEM. Bookies must have a certificate that the trusted ones vouch for, always; and, unless that is switched off,
+one that names the host they were found at. BookKeeper leaves that off by default. Without it every certificate of the same
+authority can pass for any bookie, which is what the check of the certificate was meant to prevent; so here it is on.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from bkclient.config import ClientConfig
+from bkclient.errors import ArgumentError
+
+__all__ = ["client_context", "load_identity", "load_trust"]
+
+#: How stores begin that are not PEM, and what turns them into PEM.
+_JKS: Final = bytes.fromhex("feedfeed")
+_DER_SEQUENCE: Final = b"\x30"
+_FROM_JKS: Final = (
+    "it is a Java key store (JKS): 'keytool -importkeystore -srckeystore FILE -destkeystore store.p12 -deststoretype PKCS12' "
+    "makes it PKCS12, and openssl makes that PEM (docs/security.md)"
+)
+_FROM_PKCS12: Final = (
+    "it is binary, PKCS12 as it seems, and PEM is wanted: 'openssl pkcs12 -in FILE -nodes -nocerts -out key.pem' and "
+    "'openssl pkcs12 -in FILE -nokeys -out certificates.pem' convert it (docs/security.md)"
+)
+
+
+def client_context(config: ClientConfig) -> ssl.SSLContext | None:
+    """The TLS that ``config`` asks for; None if it asks for none.
+
+    :class:`~bkclient.errors.ArgumentError`, naming the file, if one cannot be read or used. Files are read now and never again.
+    """
+    if not config.tls:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config.tls_verify_hostname
+    if config.tls_trust_file is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        load_trust(context, config.tls_trust_file)
+    if config.tls_client_authentication:
+        if config.tls_certificate_file is None or config.tls_key_file is None:
+            raise ArgumentError("tls_client_authentication needs tls_certificate_file and tls_key_file")
+        load_identity(
+            context, config.tls_certificate_file, config.tls_key_file, password_file=config.tls_key_password_file
+        )
+    return context
+
+
+def load_trust(context: ssl.SSLContext, path: str) -> None:
+    """Trust the certificates in the PEM file ``path``; :class:`~bkclient.errors.ArgumentError` if that is none."""
+    _check_pem(path)
+    try:
+        context.load_verify_locations(path)
+    except (ssl.SSLError, OSError) as error:
+        raise ArgumentError(f"{path}: no certificates to trust can be read from it ({error})") from error
+
+
+def load_identity(
+    context: ssl.SSLContext, certificate_file: str, key_file: str, *, password_file: str | None = None
+) -> None:
+    """Present the certificate (with its chain) and key of two PEM files.
+
+    ``password_file`` holds the password of the key. :class:`~bkclient.errors.ArgumentError` if the files cannot be used.
+    """
+    for path in (certificate_file, key_file):
+        _check_pem(path)
+
+    def password() -> bytes:
+        if password_file is None:  # else OpenSSL would ask on the terminal
+            raise ArgumentError(f"{key_file}: the key is encrypted; name the file with its password")
+        return _content(password_file).rstrip(b"\r\n")
+
+    try:
+        context.load_cert_chain(certificate_file, key_file, password)
+    except (ssl.SSLError, OSError) as error:
+        raise ArgumentError(
+            f"{certificate_file} and {key_file}: not a certificate and its key, or the password is wrong ({error})"
+        ) from error
+
+
+def _check_pem(path: str) -> None:
+    content = _content(path)
+    if content.startswith(_JKS):
+        raise ArgumentError(f"{path}: {_FROM_JKS}")
+    if content.startswith(_DER_SEQUENCE):
+        raise ArgumentError(f"{path}: {_FROM_PKCS12}")
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ArgumentError(f"{path}: it cannot be read ({error.strerror})") from error
