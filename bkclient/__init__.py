@@ -7,10 +7,11 @@
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
 from bkclient.connecting import connect
-from bkclient.entry import Entry
+from bkclient.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
 from bkclient.errors import BookKeeperError
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.reader import LedgerReader
+from bkclient.tail import LedgerTail
 from bkclient.writer import LedgerWriter
 from bkclient.writer_advanced import AdvancedLedgerWriter
 
@@ -20,11 +21,15 @@ __all__ = [
     "BookKeeperError",
     "ClientConfig",
     "DigestType",
+    "Entries",
     "Entry",
+    "EntryResult",
     "Fragment",
+    "LastConfirmedAndEntry",
     "LedgerMetadata",
     "LedgerReader",
     "LedgerState",
+    "LedgerTail",
     "LedgerWriter",
     "connect",
 ]
