@@ -54,7 +54,7 @@ K = TypeVar("K")
 _REMEMBERED_MAX = 10_000
 """Ledgers whose failures, and fragments whose unreadable entries, are remembered; beyond it the oldest are forgotten."""
 _FAREWELL_S = 2.0
-"""How long a worker that is stopped takes at most to unlock its ledgers; the end of its session does it otherwise."""
+"""How long a worker that is stopped takes at most to unlock a ledger; the end of its session does it otherwise."""
 
 
 class ReplicationWorker:
@@ -110,7 +110,6 @@ class ReplicationWorker:
         finally:
             for cancel in cancels:
                 cancel()
-            await self._unlock_everything()
 
     def wake(self) -> None:
         """Look for marked ledgers now."""
@@ -297,10 +296,6 @@ class ReplicationWorker:
             except BookKeeperError as error:
                 # The end of the session unlocks it at the latest.
                 self._tell(RepairEvent(EventKind.FAILED, lock.ledger_id, f"it stays locked: {error}"))
-
-    async def _unlock_everything(self) -> None:
-        for lock in tuple(self._locks.values()):
-            await self._unlock(lock)
 
 
 def _remember(memory: dict[K, int], key: K, value: int) -> None:

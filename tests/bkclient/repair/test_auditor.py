@@ -192,6 +192,29 @@ def test_while_auto_recovery_is_switched_off_nothing_is_marked() -> None:
     played(story)
 
 
+@pytest.mark.behaviour("T-264")
+def test_an_audit_during_which_auto_recovery_was_switched_off_is_done_again_when_it_is_on() -> None:
+    async def story(village: Village) -> None:
+        async with village.client() as bk:
+            village.auto_recovery("auditor", **QUIET)
+            await elected(village)
+            writer = await village.ledger(bk, 3)
+            held = village.world.metadata.intercept(
+                lambda call: call.host == "auditor" and call.operation == "list_ledgers", MetadataFault.HOLD
+            )
+            await village.lose(members(writer)[0])
+            await village.marks(bk).disable()
+            held.remove()
+            held.release()
+            await anyio.sleep(100)
+            assert await marked(village, bk) == {}
+            await village.marks(bk).enable()
+            await anyio.sleep(1)
+            assert list(await marked(village, bk)) == [writer.ledger_id]
+
+    played(story)
+
+
 @pytest.mark.rule("AR-18")
 @pytest.mark.behaviour("T-265")
 def test_the_periodic_check_marks_ledgers_with_rotten_and_missing_copies() -> None:
