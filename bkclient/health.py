@@ -56,11 +56,12 @@ class ReadHealth:
 
     def is_slow(self, bookie_id: BookieId) -> bool:
         """Whether the bookie was overtaken lately, by any read of the client (RO-6)."""
-        return self._memory.slow.knows(bookie_id, self._now())
+        slow = self._memory.slow
+        return len(slow) > 0 and slow.knows(bookie_id, self._now())  # asked for every entry, and nearly always empty
 
     def last_failed_entry(self, bookie_id: BookieId) -> int | None:
         """The entry that the bookie last failed to deliver to this handle (RO-7)."""
-        return self._failures.get(bookie_id, self._now())
+        return self._failures.get(bookie_id, self._now()) if len(self._failures) > 0 else None
 
     def on_overtaken(self, bookie_id: BookieId) -> None:
         """Another replica, asked later, answered first."""
