@@ -27,7 +27,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from bkclient.errors import ArgumentError, MetadataOutcomeUnknown, MetadataStoreError
+from bkclient.errors import ArgumentError, MetadataOutcomeUnknown, MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.base import Cancel
 from bkclient.metadata.model import BookieId
 from bkclient.metadata.paths import LEDGER_ID_MAX, under_replicated_ledger_path
@@ -128,7 +128,7 @@ class UnderReplication:
                     if await self._tree.create(path, encode_mark(named, self._wall_clock_ms())) is not None:
                         return True
                     continue
-                present, marked_ms = decode_mark(node.data)
+                present, marked_ms = _content(node.data)
                 merged = tuple(dict.fromkeys((*present, *named)))
                 if merged == present:
                     return False
@@ -144,11 +144,11 @@ class UnderReplication:
         return None if node is None else LedgerMark(ledger_id, *decode_mark(node.data))
 
     async def marks(self) -> AsyncIterator[LedgerMark]:
-        """All marks, by ledger id; not a snapshot."""
+        """All marks, by ledger id; not a snapshot. One that cannot be read is a mark that names nobody."""
         async for ledger_id in self._marked_ids(lambda names: names):
-            mark = await self.mark_of(ledger_id)
-            if mark is not None:
-                yield mark
+            node = await self._tree.get(_mark_path(ledger_id))
+            if node is not None:
+                yield LedgerMark(ledger_id, *_content(node.data))
 
     def watch_marks(self, listener: Callable[[], None]) -> Cancel:
         """Call ``listener`` soon, and when the first ledger is marked. Later marks may go unreported: look now and then."""
@@ -185,7 +185,7 @@ class UnderReplication:
         node = await self._tree.get(_mark_path(ledger_id))
         if node is None:
             return None
-        lock = LedgerLock(LedgerMark(ledger_id, *decode_mark(node.data)), node.version)
+        lock = LedgerLock(LedgerMark(ledger_id, *_content(node.data)), node.version)
         path = _lock_path(ledger_id)
         self._doubtful[ledger_id] = None
         if await self._tree.create(path, encode_holder(self._name), is_ephemeral=True) is None:
@@ -316,6 +316,14 @@ class UnderReplication:
             directory = directory.rpartition("/")[0]
             if not await self._tree.delete(directory):
                 return
+
+
+def _content(data: bytes) -> tuple[tuple[BookieId, ...], int | None]:
+    """What a mark says. That it is there is what counts: one that nobody can read must neither stop workers nor stay for ever."""
+    try:
+        return decode_mark(data)
+    except MetadataSerializationError:
+        return (), None
 
 
 def _is_directory(name: str) -> bool:

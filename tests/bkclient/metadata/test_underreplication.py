@@ -295,6 +295,21 @@ async def test_records_that_cannot_be_read_are_told(open_session: OpenSession, p
         await read_everything()
 
 
+async def test_a_mark_that_cannot_be_read_is_listed_locked_merged_with_and_removed(open_session: OpenSession) -> None:
+    one = (await program(open_session, "one")).marks
+    for ledger_id in (6, 7):
+        path = f"underreplication/ledgers/0000/0000/0000/{ledger_id:04x}/urL{ledger_id:010d}"
+        await tree_of(await open_session()).create(path, b"\xff nonsense")
+    assert await marked(one) == [LedgerMark(6, ()), LedgerMark(7, ())]
+    assert await one.mark(6, ("b",))
+    assert await one.mark_of(6) == LedgerMark(6, ("b",))
+    for _ in range(2):
+        lock = await one.acquire()
+        assert lock is not None
+        assert await one.mark_replicated(lock)
+    assert await marked(one) == []
+
+
 async def test_names_that_are_no_marks_are_passed_over(open_session: OpenSession) -> None:
     one = (await program(open_session, "one")).marks
     tree = tree_of(await open_session())
