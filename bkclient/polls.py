@@ -160,7 +160,9 @@ class Poll:
     def _finish(self, entry: Entry | None) -> None:
         self._end(Code.OK)
         lac = self._room.view.last_add_confirmed
-        assert entry is None or entry.entry_id <= lac, "a ledger that is closed before an entry has ended the poll for it"
+        assert entry is None or entry.entry_id <= lac, (
+            "a ledger that is closed before an entry has ended the poll for it"
+        )
         self.future.set_result(LastConfirmedAndEntry(lac, entry))
 
     def _fail(self, machine: LongPollRead) -> None:
