@@ -8,7 +8,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from bkclient import BookKeeper, LedgerState
+from bkclient import BookKeeper, DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -20,10 +20,13 @@ from bkclient.errors import (
     NoSuchLedger,
     NoSuchLedgerOnBookie,
 )
-from bkclient.repair.admin import RepairAdmin
+from bkclient.repair.admin import RepairAdmin, core_of
 from bkclient.repair.bookie_recovery import BookieRecoveryFailed
+from bkclient.repair.findings import Flaw
 from bkclient.repair.fragments import stores_entries
+from bkclient.repair.ledger import administrative_codec
 from bkclient.repair.progress import Progress, Step
+from bkclient.repair.reads import write_copies
 from bkclient.writer import LedgerWriter
 from tests.bkclient.repair.village import SESSION_S, Village, played
 
@@ -58,6 +61,30 @@ def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_pas
                 assert (await village.thorough(writer.ledger_id)).is_sound
 
     played(story, bookies=4)
+
+
+@pytest.mark.rule("API-8")
+@pytest.mark.behaviour("T-240")
+def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
+    async def story(village: Village) -> None:
+        async with village.client(admin_digest_type=DigestType.HMAC, admin_password=b"old") as bk:
+            core = core_of(bk)
+            ensemble = ("bookie-0", "bookie-1", "bookie-2")
+            old = LedgerMetadata(77, 3, 3, 2, (Fragment(0, ensemble),), digest_type=None, has_password=False)
+            await core.metadata.create_ledger(old.closed(1, 10))
+            codec = administrative_codec(core, old)
+            for entry_id in range(2):
+                body = codec.encode_header(entry_id, entry_id - 1, 5 * (entry_id + 1), b"12345") + b"12345"
+                await write_copies(core, codec, entry_id, body, ensemble)
+            admin = RepairAdmin(bk)
+            assert (await admin.check_ledger(77)).is_sound
+            await village.lose("bookie-0")
+            assert (await admin.repair_ledger(77, thorough=True)).is_sound
+            assert "bookie-0" not in (await village.metadata(77)).last_fragment.ensemble
+        async with village.admin() as other:
+            assert {found.flaw for found in (await other.check_ledger(77)).fragments[0].bad} == {Flaw.CORRUPT}
+
+    played(story)
 
 
 @pytest.mark.rule("AR-14")
