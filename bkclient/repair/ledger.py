@@ -58,7 +58,7 @@ async def open_as_administrator(core: ClientCore, ledger_id: int, *, recover: bo
     """
     value = await core.metadata.read_ledger(ledger_id)
     if recover and not value.metadata.is_closed:
-        value = await recover_ledger(core, value)
+        value = await recover_ledger(core, value, administrative_codec(core, value.metadata))
     view = view_of(core, value)
     if value.metadata.is_closed:
         return view

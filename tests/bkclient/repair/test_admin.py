@@ -71,7 +71,7 @@ def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
             core = core_of(bk)
             ensemble = ("bookie-0", "bookie-1", "bookie-2")
             old = LedgerMetadata(77, 3, 3, 2, (Fragment(0, ensemble),), digest_type=None, has_password=False)
-            await core.metadata.create_ledger(old.closed(1, 10))
+            await core.metadata.create_ledger(old)
             codec = administrative_codec(core, old)
             for entry_id in range(2):
                 body = codec.encode_header(entry_id, entry_id - 1, 5 * (entry_id + 1), b"12345") + b"12345"
@@ -79,7 +79,9 @@ def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
             admin = RepairAdmin(bk)
             assert (await admin.check_ledger(77)).is_sound
             await village.lose("bookie-0")
-            assert (await admin.repair_ledger(77, thorough=True)).is_sound
+            assert (await admin.recover_bookie(["bookie-0"])).closed == [77]
+            assert (await village.metadata(77)).last_entry_id == 1
+            assert (await admin.check_ledger(77, thorough=True)).is_sound
             assert "bookie-0" not in (await village.metadata(77)).last_fragment.ensemble
         async with village.admin() as other:
             assert {found.flaw for found in (await other.check_ledger(77)).fragments[0].bad} == {Flaw.CORRUPT}
