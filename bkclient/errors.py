@@ -17,9 +17,9 @@ An error that stands for another one carries it as ``__cause__``. Errors can be 
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, ClassVar, Final
 
+from bkclient.codes import Code
 from bkclient.refusal import Refusal
 
 __all__ = [
@@ -65,48 +65,6 @@ __all__ = [
     "code_of",
     "error_for",
 ]
-
-
-class Code(IntEnum):
-    """BookKeeper's client result codes (ERR-1)."""
-
-    OK = 0
-    READ = -1
-    QUORUM = -2
-    NO_BOOKIE_AVAILABLE = -3
-    DIGEST_NOT_INITIALIZED = -4
-    DIGEST_MATCH = -5
-    NOT_ENOUGH_BOOKIES = -6
-    NO_SUCH_LEDGER_ON_BOOKIE = -7
-    BOOKIE_NOT_AVAILABLE = -8
-    METADATA_STORE = -9
-    LEDGER_RECOVERY = -10
-    LEDGER_CLOSED = -11
-    WRITE = -12
-    NO_SUCH_ENTRY = -13
-    INCORRECT_PARAMETER = -14
-    INTERRUPTED = -15
-    PROTOCOL_VERSION = -16
-    METADATA_VERSION = -17
-    METADATA_DRIVER = -18
-    CLIENT_CLOSED = -19
-    LEDGER_EXISTS = -20
-    QUORUM_TIMEOUT = -21
-    DUPLICATE_ENTRY_ID = -22
-    TIMEOUT = -23
-    SECURITY = -24
-    NO_SUCH_LEDGER = -25
-    ILLEGAL_OPERATION = -100
-    LEDGER_FENCED = -101
-    UNAUTHORIZED = -102
-    UNCLOSED_FRAGMENT = -103
-    WRITE_ON_READ_ONLY_BOOKIE = -104
-    TOO_MANY_REQUESTS = -105
-    LEDGER_ID_OVERFLOW = -106
-    METADATA_SERIALIZATION = -107
-    DATA_UNKNOWN = -108
-    REPLICATION = -200
-    UNEXPECTED_CONDITION = -999
 
 
 _CLASS_BY_CODE: dict[int, type[BookKeeperError]] = {}

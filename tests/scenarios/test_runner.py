@@ -152,7 +152,7 @@ def test_what_a_client_program_raises_makes_a_run_unknown_and_says_where(install
     result = run_scenario("told", 0, record=tmp_path)
     assert result.verdict == "unknown"
     assert result.problem.startswith(f"{NotEnoughBookies.__name__}: an ensemble of 50 is wanted")
-    assert "raised by create_ledger, line" in result.problem
+    assert "raised by _choose_ensemble, line" in result.problem
     assert len(read_history(result.path)[1]) == result.events > 0
 
 
