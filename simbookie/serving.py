@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from bkclient.metadata.uri import open_store
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
+from simbookie.cookies import leave_cookie
 from simbookie.garbage import GarbageCollector
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
@@ -105,6 +106,7 @@ async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer]
         )
         collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage_interval_s).run())
         try:
+            await leave_cookie(metadata, bookie_id)
             async with server:
                 on_ready(server)
                 await stop.wait()
