@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
 import anyio
+from anyio.abc import TaskGroup
 
 from bkclient import stats as names
 from bkclient.arguments import check_flag, check_ledger_id
 from bkclient.config import ClientConfig
 from bkclient.core import ClientCore, Features
 from bkclient.create import NewLedger, create_ledger
-from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError
+from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError, UnexpectedCondition
+from bkclient.hosted import Hosted
 from bkclient.measure import observed
 from bkclient.metadata.base import BookieSets, MetadataStore
 from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
@@ -37,11 +39,13 @@ __all__ = ["BookKeeper"]
 class BookKeeper:
     """A BookKeeper client over any metadata store and bookie transport; :func:`bkclient.connect` makes one for real bookies.
 
-    Use it as an async context manager: its background work lives exactly as long as the block. ``rng`` drives placement
-    and back-off; hand in a seeded one for runs that can be repeated. The client takes over ``transport`` and closes it on
-    leaving: requests still under way end with :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed
-    stay open (API-19). ``metadata`` stays with whoever made it. ``wall_clock``, seconds since 1970, is needed only if the
-    configuration has new ledgers stamped with their creation time.
+    Use it as an async context manager: its background work lives exactly as long as the block. That work has a task of its own,
+    so the block may be left by another task than the one that entered it, as fixtures and lifespan hooks do; leaving waits until
+    all has ended, also when it is cancelled. ``rng`` drives placement and back-off; hand in a seeded one for runs that can be
+    repeated. The client takes over ``transport`` and closes it on leaving: requests still under way end with
+    :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed stay open (API-19). ``metadata`` stays with whoever
+    made it. ``wall_clock``, seconds since 1970, is needed only if the configuration has new ledgers stamped with their creation
+    time.
 
     Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a
     policy of the application; ``docs/placement.md`` explains both.
@@ -81,59 +85,60 @@ class BookKeeper:
             if wall_clock is None:
                 raise ArgumentError("store_creation_time is on, so the client needs a wall_clock")
             self._now_ms = _milliseconds(wall_clock)
-        self._stack: AsyncExitStack | None = None
+        self._life = Hosted(self._live, "background work of a BookKeeper client")
         self._core: ClientCore | None = None
 
     async def __aenter__(self) -> Self:
-        if self._stack is not None:
+        if self._life.is_used:
             raise ArgumentError("a client can be entered once; make another one")
-        self._stack = AsyncExitStack()
-        try:
-            tasks = await self._stack.enter_async_context(anyio.create_task_group())
-            self._core = ClientCore(
-                config=self._config,
-                metadata=self._metadata,
-                transport=self._transport,
-                watcher=self._placement.watcher,
-                observer=self._observer,
-                tasks=tasks,
-                rng=self._rng,
-                features=self._features,
-                stats=self._stats,
-                tracer=self._tracer,
-            )
-            self._stack.push_async_callback(self._shut_down, self._core)
-            # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
-            await self._placement.start(self._metadata, self._transport, tasks)
-            self._stack.callback(self._metadata.watch_bookies(self._placement.watcher.update))
-        except BaseException:
-            await self._stack.aclose()
-            raise
+        self._core = await self._life.enter()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        assert self._stack is not None, "entered before left"
-        try:
-            return await self._stack.__aexit__(exc_type, exc, traceback)
-        except BaseExceptionGroup as group:
-            # The task group wraps whatever leaves the block, which must stay what it was for the caller's ``except``.
-            if exc is None or group.exceptions != (exc,):
-                raise
-            return False
+    ) -> None:
+        assert self._core is not None, "entered before left"
+        self._core.close()
+        await self._life.leave()
+        failure = self._life.failure
+        if failure is None:
+            return
+        if exc is None:
+            raise UnexpectedCondition("the background work of the client failed") from failure
+        exc.add_note(f"the background work of the client failed too: {failure!r}")
 
-    async def _shut_down(self, core: ClientCore) -> None:
-        core.close()
-        with anyio.CancelScope(shield=True):
-            await self._transport.aclose()
-        core.tasks.cancel_scope.cancel()
+    @asynccontextmanager
+    async def _live(self, tasks: TaskGroup) -> AsyncIterator[ClientCore]:
+        core = ClientCore(
+            config=self._config,
+            metadata=self._metadata,
+            transport=self._transport,
+            watcher=self._placement.watcher,
+            observer=self._observer,
+            tasks=tasks,
+            rng=self._rng,
+            features=self._features,
+            stats=self._stats,
+            tracer=self._tracer,
+        )
+        try:
+            # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
+            await self._placement.start(self._metadata, self._transport, tasks)
+            end_watch = self._metadata.watch_bookies(self._placement.watcher.update)
+            try:
+                yield core
+            finally:
+                end_watch()
+        finally:
+            core.close()
+            with anyio.CancelScope(shield=True):
+                await self._transport.aclose()
 
     def _open_core(self) -> ClientCore:
         if self._core is None:
             raise ArgumentError("use the client inside its 'async with' block")
         if self._core.is_closed:
-            raise ClientClosed
+            raise ClientClosed from self._life.failure
         return self._core
 
     # Ledgers -----------------------------------------------------------------------------------------------------
