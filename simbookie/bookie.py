@@ -10,9 +10,8 @@ can be started again, over the same storage object, which has kept what survived
 running is dropped like a packet to a dead process; one that waits when it crashes is never answered; an orderly shutdown
 answers everything first.
 
-Where this differs from BookKeeper's own bookie, on purpose: reading an explicit LAC of a ledger without entries succeeds (there
-it is an I/O error); a key mismatch is always unauthorized (there, after a restart, an I/O error); negative entry ids are
-refused (there they collide with journal records).
+Where this differs from BookKeeper's own bookie, on purpose: a key mismatch is always unauthorized (there, after a restart, an
+I/O error); negative entry ids are refused (there they collide with journal records).
 """
 
 from __future__ import annotations
@@ -417,8 +416,9 @@ class Bookie:
         status = Status.OK
         if error is not None:
             status = status_of(error)
-        elif body is None and lac_body is None:
-            status = Status.NO_ENTRY
+        elif body is None:
+            # A real bookie takes it for an I/O error that there is no last entry, and answers with what else it has.
+            status = Status.NO_ENTRY if lac_body is None else Status.IO_ERROR
         respond(ReadLacResponse(status, request.ledger_id, lac_body, body))
 
     def _force(self, request: ForceLedgerRequest, respond: Respond, _source: str) -> None:

@@ -59,11 +59,11 @@ async def test_without_any_lac_there_is_no_entry_whether_the_ledger_exists_or_no
 
 
 @pytest.mark.rule("BK-18")
-async def test_an_explicit_lac_alone_is_a_success(kit: Any) -> None:
+async def test_an_explicit_lac_without_entries_comes_with_an_io_error_as_from_real_bookies(kit: Any) -> None:
     bench = kit.Bench()
     request = write_lac(kit, 1, 4)
     assert await bench.status(request) is Status.OK, "which creates the ledger"
-    assert await bench.ask(ReadLacRequest(1)) == [ReadLacResponse(Status.OK, 1, request.body, None)]
+    assert await bench.ask(ReadLacRequest(1)) == [ReadLacResponse(Status.IO_ERROR, 1, request.body, None)]
 
 
 @pytest.mark.rule("BK-18")

@@ -111,7 +111,7 @@ class Model:
         if ledger is None or (ledger.explicit_lac is None and not ledger.entries):
             return (Status.NO_ENTRY, None, None)
         last = ledger.entries[max(ledger.entries)] if ledger.entries else None
-        return (Status.OK, ledger.explicit_lac, last)
+        return (Status.IO_ERROR if last is None else Status.OK, ledger.explicit_lac, last)
 
     def delete(self, ledger_id: int) -> bool:
         ledger = self.ledgers.pop(ledger_id, None)

@@ -142,6 +142,7 @@ def conversation(wire: int) -> list[tuple[str, Request]]:
         ("recovery read", ReadRequest(1, 4, fence_key=_KEY, high_priority=True)),
         ("fencing read with another key", ReadRequest(1, LAST_ENTRY, fence_key=_OTHER_KEY)),
         ("fencing read of an unknown ledger", ReadRequest(77, LAST_ENTRY, fence_key=_KEY)),
+        *(_AT_THE_END[wire]),
     ]
 
 
@@ -174,6 +175,17 @@ _AFTER_ADDS: Final[dict[int, list[tuple[str, Request]]]] = {
         ("list entries of an unknown ledger", EntryListRequest(99)),
         ("ask for bookie information", BookieInfoRequest(3)),
         ("start TLS where there is none", StartTlsRequest()),
+    ],
+}
+
+#: A bookie files an explicit LAC under the ledger that its body names.
+_OTHER_CODEC: Final = EntryCodec(55, DigestType.CRC32C, b"")
+
+_AT_THE_END: Final[dict[int, list[tuple[str, Request]]]] = {
+    2: [],
+    3: [
+        ("write the LAC of a ledger without entries", WriteLacRequest(55, 3, _KEY, _OTHER_CODEC.encode_lac(3))),
+        ("read the LAC of a ledger without entries", ReadLacRequest(55)),
     ],
 }
 
