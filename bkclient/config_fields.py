@@ -88,7 +88,8 @@ class Setting:
         if self.choices and word in self.choices:
             return word
         if self.kind is bool:
-            return _SWITCH[word.lower()] if word.lower() in _SWITCH else _no(value, " or ".join(filter(None, self.words)) or "true or false")
+            wanted = " or ".join(filter(None, self.words)) or "true or false"
+            return _SWITCH[word.lower()] if word.lower() in _SWITCH else _no(value, wanted)
         if self.choices:
             return _no(value, " or ".join(self.words))
         if self.kind in (int, float):

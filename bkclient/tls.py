@@ -58,7 +58,7 @@ def load_trust(context: ssl.SSLContext, path: str) -> None:
     _check_pem(path)
     try:
         context.load_verify_locations(path)
-    except (ssl.SSLError, OSError) as error:
+    except OSError as error:
         raise ArgumentError(f"{path}: no certificates to trust can be read from it ({error})") from error
 
 
@@ -79,7 +79,9 @@ def load_identity(
 
     try:
         context.load_cert_chain(certificate_file, key_file, password)
-    except (ssl.SSLError, OSError) as error:
+    except ArgumentError:
+        raise
+    except (OSError, ValueError) as error:
         raise ArgumentError(
             f"{certificate_file} and {key_file}: not a certificate and its key, or the password is wrong ({error})"
         ) from error

@@ -7,6 +7,8 @@ nothing else: frames, connections, back-pressure, registration.
 * A client that does not read its answers is not read from: once the answers waiting for it pass the high-water mark, the rest of
   what it already sent waits unparsed. What one connection can pin is therefore bounded by the mark, one response and the
   bookie's limits on pending requests.
+* Until a connection is as secure as it has to be, a :class:`~simbookie.security.Guard` judges its requests. Nothing in clear may
+  follow a request for TLS: whoever could put it there would have it taken for part of what TLS protects.
 * Bytes that are no protocol close the connection without an answer. So does a connection above the limit.
 * The bookie listens before it is announced, is announced anew when it turns read-only or writable, and is withdrawn before it
   stops listening.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +31,10 @@ from bkclient.metadata.base import BookieAddress, BookieRegistry
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.errors import WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE
-from bkclient.wire.messages import Response, Status
+from bkclient.wire.messages import AuthMessage, Response, StartTlsResponse, Status
 from bkclient.wire.server_connection import ServerConnection
 from simbookie.bookie import Bookie, BookieState
+from simbookie.security import BookieSecurity, Guard, Verdict
 from simbookie.storage.base import CrashMode
 
 __all__ = ["BookieServer", "ServerConfig"]
@@ -56,6 +60,8 @@ class ServerConfig:
     close_timeout_s: float = 1.0
     #: How long it waits for the registry to withdraw the announcement before it stops all the same.
     unregister_timeout_s: float = 5.0
+    #: TLS and authentication; none are offered by default.
+    security: BookieSecurity | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.write_low_water <= self.write_high_water:
@@ -84,6 +90,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._is_halted = False
         #: Requests received but not yet parsed when the connection was halted.
         self._unparsed: Iterator[ReceivedRequest] | None = None
+        self._guard: Guard | None = None
+        self._starting_tls: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop has transports of its own, which are no subclasses of asyncio's
@@ -96,6 +104,8 @@ class _Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(config.write_high_water, config.write_low_water)
         peer = transport.get_extra_info("peername")
         self._source = f"{peer[0]}:{peer[1]}" if peer else ""
+        if config.security is not None:
+            self._guard = Guard(config.security, self._source)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
@@ -127,6 +137,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._give_up(error)
 
     def _serve(self, requests: Iterator[ReceivedRequest]) -> None:
+        if self._guard is not None:
+            requests = self._guarded(requests, self._guard)
         submit, respond, source = self._bookie.submit, self._respond, self._source
         for received in requests:
             request = received.request
@@ -139,6 +151,76 @@ class _Connection(asyncio.BufferedProtocol):
             if self._is_halted:
                 self._unparsed = requests
                 return
+
+    def _guarded(self, requests: Iterator[ReceivedRequest], guard: Guard) -> Iterator[ReceivedRequest]:
+        """Those of ``requests`` that the bookie may see; the others are answered here."""
+        for received in requests:
+            verdict = guard.judge(received)
+            if verdict is Verdict.SERVE:
+                yield received
+            elif verdict is Verdict.START_TLS:
+                self._start_tls(received, guard)
+                return
+            elif isinstance(verdict, AuthMessage):
+                self._send(self._wire.encode_response(received, verdict))
+                self._settle(guard)
+            else:
+                _log.info("bookie %s refuses %s: %s", self._bookie.bookie_id, self._source, guard.reason)
+                if verdict is not Verdict.CLOSE:
+                    self._send(self._wire.refuse(received, Status.UNAUTHORIZED))
+                if verdict is not Verdict.REFUSE:
+                    self.close()
+                    return
+
+    def _settle(self, guard: Guard) -> None:
+        if guard.is_done:
+            self._guard = None
+
+    def _start_tls(self, received: ReceivedRequest, guard: Guard) -> None:
+        transport, security = self._transport, self._server.config.security
+        if transport is None or security is None or security.tls is None:
+            return
+        if self._wire.has_more:
+            self._give_up(IllegalOperation("bytes in clear follow a request for TLS"))
+            return
+        self._send(self._wire.encode_response(received, StartTlsResponse(Status.OK)))
+        self._flush()
+        self._is_halted = True
+        transport.pause_reading()
+        upgrade = self._upgrade(transport, security.tls, security.handshake_timeout_s, guard)
+        self._starting_tls = self._loop.create_task(upgrade, name=f"TLS with {self._source}")
+
+    async def _upgrade(
+        self, transport: asyncio.Transport, context: ssl.SSLContext, timeout_s: float, guard: Guard
+    ) -> None:
+        held = _Held()
+        secured: asyncio.Transport | None = None
+        try:
+            secured = await self._loop.start_tls(
+                transport, held, context, server_side=True, ssl_handshake_timeout=timeout_s
+            )
+        except OSError as error:  # a wrong or missing certificate, a client that went away or took too long
+            _log.info("bookie %s: no TLS with %s: %s", self._bookie.bookie_id, self._source, error)
+        finally:
+            self._starting_tls = None
+            if secured is None or held.is_lost:
+                transport.abort()
+                self.connection_lost(None)  # which nobody tells this protocol before TLS stands
+        if secured is not None and not held.is_lost:
+            self._go_on_inside(secured, guard, bytes(held.data))
+
+    def _go_on_inside(self, secured: asyncio.Transport, guard: Guard, data: bytes) -> None:
+        secured.set_protocol(self)
+        self._transport = secured
+        config = self._server.config
+        secured.set_write_buffer_limits(config.write_high_water, config.write_low_water)
+        guard.has_tls = True
+        self._settle(guard)
+        self._is_halted = False
+        try:
+            self._serve(self._wire.receive(data))
+        except WireError as error:
+            self._give_up(error)
 
     def _refuse(self, received: ReceivedRequest) -> None:
         status = Status.BAD_REQUEST if received.is_version_supported else Status.BAD_VERSION
@@ -195,6 +277,20 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
 
+class _Held(asyncio.Protocol):
+    """Takes what comes inside TLS before the connection knows that TLS stands, and would answer it in clear."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.is_lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.is_lost = True
+
+
 class BookieServer:
     """Serves ``bookie`` on ``host:port``; port 0 lets the system choose one, which is kept across restarts.
 
@@ -230,7 +326,8 @@ class BookieServer:
     @property
     def address(self) -> BookieAddress:
         """Where clients find the bookie."""
-        return BookieAddress(self._advertised_host, self.port)
+        security = self.config.security
+        return BookieAddress(self._advertised_host, self.port, () if security is None else security.extensions)
 
     @property
     def connections(self) -> int:

@@ -32,10 +32,11 @@ LedgerListener = Callable[[Versioned | None], None]
 
 @dataclass(frozen=True, slots=True)
 class BookieAddress:
-    """Where a bookie listens."""
+    """Where a bookie listens, and what it offers there beyond requests in clear: ``tls`` is all that is known today."""
 
     host: str
     port: int
+    extensions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

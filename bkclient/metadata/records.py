@@ -114,13 +114,13 @@ class BookieServiceInfo:
     @classmethod
     def of_address(cls, address: BookieAddress) -> BookieServiceInfo:
         """The announcement of a bookie that listens at ``address`` and nowhere else."""
-        return cls((Endpoint("bookie", address.host, address.port, BOOKIE_RPC),))
+        return cls((Endpoint("bookie", address.host, address.port, BOOKIE_RPC, extensions=address.extensions),))
 
     def rpc_address(self) -> BookieAddress | None:
         """Where clients connect: the first endpoint that speaks :data:`BOOKIE_RPC`."""
         for endpoint in self.endpoints:
             if endpoint.protocol == BOOKIE_RPC:
-                return BookieAddress(endpoint.host, endpoint.port)
+                return BookieAddress(endpoint.host, endpoint.port, endpoint.extensions)
         return None
 
 

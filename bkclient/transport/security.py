@@ -31,10 +31,13 @@ from bkclient.wire.errors import MalformedMessage, WireError
 from bkclient.wire.framing import FrameBuffer
 from bkclient.wire.messages import AuthMessage, Operation, Request, Response, StartTlsRequest, Status
 
-__all__ = ["AUTH_MESSAGES_MAX", "Handshake", "Security", "refusal_in"]
+__all__ = ["AUTH_MESSAGES_MAX", "UNANSWERED", "Handshake", "Security", "refusal_in"]
 
 AUTH_MESSAGES_MAX: Final = 16
 """Messages of a plug-in that one connection may cost; Kerberos takes three."""
+
+UNANSWERED: Final = "the bookie ended TLS without an answer; it may not accept this client's certificate, or miss one"
+"""Why a connection was lost, as it seems, on which nothing has come since TLS stands. Not every bookie says why it closes."""
 
 #: Frames that may be waiting. A bookie speaks when spoken to, but for one complaint about TLS without authentication.
 _FRAMES_MAX: Final = 4
@@ -154,9 +157,7 @@ class Handshake:
         except ValueError as error:  # a name that no certificate can have
             raise self._failed(SecurityError, f"{self._host!r} is no name to verify ({error})") from error
         except ConnectionError as error:
-            raise self._failed(
-                BookieNotAvailable, "the bookie ended the connection during the TLS handshake"
-            ) from error
+            raise self._failed(SecurityError, UNANSWERED) from error
         wire.transport = upgraded  # None if the connection ended meanwhile
 
     # Authentication

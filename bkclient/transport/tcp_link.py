@@ -26,9 +26,10 @@ from typing import Final, cast
 from bkclient import log
 from bkclient.errors import BookKeeperError, Code, IllegalOperation, code_of
 from bkclient.metadata.base import BookieAddress
+from bkclient.refusal import Refusal
 from bkclient.stats import ACTIVE_CHANNELS, CONNECT, FAILED_CONNECTIONS, BookieStats
 from bkclient.transport.base import ReplyHandler
-from bkclient.transport.security import Handshake, Security, refusal_in
+from bkclient.transport.security import UNANSWERED, Handshake, Security, refusal_in
 from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import ClientConnection
@@ -347,7 +348,7 @@ class _Stream(asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         """See :class:`asyncio.BufferedProtocol`. A bookie that closed its side will not answer any more."""
-        self.abort(Code.BOOKIE_NOT_AVAILABLE, "the bookie closed it")
+        self.abort(self._outcome_of_loss(None), "the bookie closed it")
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.BaseProtocol`. Frames go on to the transport; what piles up there is bounded by submit."""
@@ -358,16 +359,19 @@ class _Stream(asyncio.BufferedProtocol):
         self._is_paused = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See :class:`asyncio.BaseProtocol`.
-
-        The outcome is the same for every reason but TLS: a bookie that does not accept the client's certificate says so only
-        after the client believes that the connection stands (TLS 1.3).
-        """
-        code = (None if exc is None else refusal_in(exc)) or Code.BOOKIE_NOT_AVAILABLE
-        self._detach(code, "it broke" if exc is None else reason_of(exc))
+        """See :class:`asyncio.BaseProtocol`. The outcome is the same for every reason but TLS."""
+        self._detach(self._outcome_of_loss(exc), "it broke" if exc is None else reason_of(exc))
         self._link.ended(self)
 
     # Inside.
+
+    def _outcome_of_loss(self, error: Exception | None) -> int:
+        """A bookie that does not accept the client's certificate says so, if at all, after TLS stands for the client (1.3)."""
+        refusal = None if error is None else refusal_in(error)
+        security = self._link.context.security
+        if refusal is None and not self._is_working and security is not None and security.tls is not None:
+            refusal = Refusal(Code.SECURITY, UNANSWERED)
+        return Code.BOOKIE_NOT_AVAILABLE if refusal is None else refusal
 
     def _flush(self) -> None:
         buffers, self._buffers = self._buffers, []

@@ -35,6 +35,11 @@ class ServerConnection:
         """The version in which the next frame is tried first: 3, or 2 once a frame was not of version 3."""
         return self._version
 
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes have come beyond the requests taken so far."""
+        return len(self._frames) > 0
+
     def get_buffer(self) -> memoryview:
         """Where the next received bytes belong; see :meth:`buffer_updated`."""
         return self._frames.get_buffer()

@@ -336,7 +336,7 @@ async def test_a_client_that_does_not_take_its_answers_is_not_served_meanwhile(k
 @pytest.mark.parametrize(
     "settings", [{"write_low_water": 2, "write_high_water": 1}, {"write_low_water": -1}, {"connections_max": 0}]
 )
-def test_impossible_limits_are_refused(settings: dict[str, int]) -> None:
+def test_impossible_limits_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="server"):
         ServerConfig(**settings)
 

@@ -85,12 +85,18 @@ def test_a_registration_lists_endpoints_byte_by_byte() -> None:
     assert decode_service_info("any-id", bytes.fromhex(SERVICE_INFO)) == info
 
 
+def test_a_registration_tells_what_an_address_offers_beyond_requests_in_clear() -> None:
+    address = BookieAddress("127.0.0.1", 3181, ("tls",))
+    stored = encode_service_info(BookieServiceInfo.of_address(address))
+    assert decode_service_info("any-id", stored).rpc_address() == address
+
+
 def test_clients_use_the_first_endpoint_of_their_protocol() -> None:
     web = Endpoint("httpserver", "h", 8080, "http")
     first, second = Endpoint("a", "h", 1, "bookie-rpc", ("x",), ("tls",)), Endpoint("b", "h", 2, "bookie-rpc")
     info = BookieServiceInfo((web, first, second), {"k": "v"})
     assert decode_service_info("b", encode_service_info(info)) == info
-    assert info.rpc_address() == BookieAddress("h", 1)
+    assert info.rpc_address() == BookieAddress("h", 1, ("tls",))
     assert BookieServiceInfo((web,)).rpc_address() is None
 
 
