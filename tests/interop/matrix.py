@@ -27,6 +27,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "test_tools": "BookKeeper's tools on ledgers that Python wrote",
     "test_java_client": "The Java client on simulated bookies",
     "test_repair": "Repair by either side",
+    "test_layouts": "What lies in ZooKeeper",
     "test_security": "TLS and authentication",
     "test_golden": "Golden captures",
     "test_hostile": "A hostile proxy before a real bookie",

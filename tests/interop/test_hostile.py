@@ -1,0 +1,61 @@
+"""A proxy that turns against both sides, before a real bookie: no wrong data is returned and every call ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from bkclient.metadata.base import MetadataStore
+from bkclient.metadata.uri import open_store
+from tests.end_to_end.hostile.drama import StoreFactory, play
+from tests.end_to_end.hostile.proxy import Direction, Fault, Mischief
+from tests.interop.real_bookie import RealCluster
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+#: Positions tried in each direction, the first byte among them; the rest of a play is cut into as many parts.
+POSITIONS = {Fault.CUT: 5, Fault.STALL: 3, Fault.HALF_CLOSE: 3, Fault.REPEAT: 5, Fault.FLIP: 8}
+TIMEOUT_S = 1.0
+
+
+class _Kept:
+    """A store that several clients use and that stays open when one of them has enough of it."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def aclose(self) -> None:
+        """Nothing; whoever opened it closes it."""
+
+
+@asynccontextmanager
+async def stores_of(cluster: RealCluster) -> AsyncIterator[StoreFactory]:
+    store = await open_store(cluster.metadata_uri, rng=Random(1))
+    try:
+        yield lambda: cast("MetadataStore", _Kept(store))
+    finally:
+        await store.aclose()
+
+
+@pytest.mark.matrix("every fault, both directions, at a sample of bytes")
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
+async def test_mischief_before_a_real_bookie(real: RealCluster, fault: Fault, wire: int) -> None:
+    rng = Random(f"{fault}{wire}")
+    async with stores_of(real) as new_store:
+        faithful = await play(new_store, wire, None, timeout_s=20 * TIMEOUT_S)
+        struck = 0
+        for direction in Direction:
+            length = faithful.forwarded[direction]
+            assert length > 200
+            part = length // POSITIONS[fault]
+            for position in [0, *(k * part + rng.randrange(part) for k in range(POSITIONS[fault]))]:
+                mischief = Mischief(fault, direction, position, rng.randrange(1, 64))
+                struck += (await play(new_store, wire, mischief, timeout_s=TIMEOUT_S)).has_struck
+    assert struck >= 3, "the fault happened, at several places"
