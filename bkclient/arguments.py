@@ -8,14 +8,32 @@ from __future__ import annotations
 
 from typing import Final
 
+from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError
 from bkclient.metadata.model import DigestType
 from bkclient.protocol.quorum import QuorumSizes
 
-__all__ = ["LARGEST_ID", "check_flag", "check_ledger_id", "check_password", "check_sizes", "checked_digest_type"]
+__all__ = [
+    "LARGEST_ID",
+    "check_flag",
+    "check_ledger_id",
+    "check_password",
+    "check_sizes",
+    "checked_config",
+    "checked_digest_type",
+]
 
 #: Ledger and entry ids are 64 bits wide, signed.
 LARGEST_ID: Final = 2**63 - 1
+
+
+def checked_config(config: ClientConfig | None) -> ClientConfig:
+    """A configuration, not a mapping of one; that of all defaults if there is none."""
+    if config is not None and not isinstance(config, ClientConfig):
+        raise ArgumentError(
+            f"config is a ClientConfig, not {type(config).__name__}; its from_properties() and from_file() make one"
+        )
+    return config or ClientConfig()
 
 
 def check_sizes(ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> None:

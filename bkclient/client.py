@@ -12,11 +12,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from bkclient import stats as names
-from bkclient.arguments import check_flag, check_ledger_id
+from bkclient.arguments import check_flag, check_ledger_id, checked_config
 from bkclient.config import ClientConfig
 from bkclient.core import ClientCore, Features
 from bkclient.create import NewLedger, create_ledger
 from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError, UnexpectedCondition
+from bkclient.guarded import guarded_features, guarded_observer, guarded_stats, guarded_tracer
 from bkclient.hosted import Hosted
 from bkclient.measure import observed
 from bkclient.metadata.base import BookieSets, MetadataStore
@@ -47,6 +48,8 @@ class BookKeeper:
     made it. ``wall_clock``, seconds since 1970, is needed only if the configuration has new ledgers stamped with their creation
     time.
 
+    Statistics, tracer, observer and features that raise are logged and change nothing else (:mod:`bkclient.guarded`).
+
     Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a
     policy of the application; ``docs/placement.md`` explains both.
 
@@ -71,14 +74,14 @@ class BookKeeper:
     ) -> None:
         self._metadata = metadata
         self._transport = transport
-        self._config = config or ClientConfig()
+        self._config = checked_config(config)
         self._rng = rng or random.Random()  # noqa: S311 - placement needs no secrecy
-        self._observer = observer
-        self._features = features or _no_features
-        self._stats = stats
-        self._tracer = tracer
+        self._observer = guarded_observer(observer)
+        self._features = guarded_features(features)
+        self._stats = guarded_stats(stats)
+        self._tracer = guarded_tracer(tracer)
         self._placement = ClientPlacement(
-            self._config, self._rng, policy=placement, locations=locations, features=self._features, stats=stats
+            self._config, self._rng, policy=placement, locations=locations, features=self._features, stats=self._stats
         )
         self._now_ms = None
         if self._config.store_creation_time:
@@ -310,10 +313,6 @@ class BookKeeper:
         except (MetadataStoreError, MetadataDriverError):
             return False
         return True
-
-
-def _no_features(name: str) -> bool:  # noqa: ARG001
-    return False
 
 
 def _milliseconds(wall_clock: Callable[[], float]) -> Callable[[], int]:

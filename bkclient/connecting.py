@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from bkclient import log
+from bkclient.arguments import checked_config
 from bkclient.auth import AuthProvider
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
 from bkclient.core import Features
 from bkclient.errors import ArgumentError
+from bkclient.guarded import guarded_stats
 from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.records import parse_bookie_address
 from bkclient.metadata.uri import open_store
@@ -69,7 +71,8 @@ async def connect(
     Raises :class:`~bkclient.errors.ArgumentError` for other URIs, without any, and for certificates that cannot be read, and
     :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.
     """
-    config = config or ClientConfig()
+    config = checked_config(config)
+    stats = guarded_stats(stats)
     uri = metadata_uri if metadata_uri is not None else config.metadata_uri
     if uri is None:
         raise ArgumentError("give connect() a metadata URI, or set metadata_uri in the configuration")

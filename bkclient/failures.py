@@ -22,6 +22,6 @@ def fresh(error: BookKeeperError) -> BookKeeperError:
 
 def fresh_for_entry(error: BookKeeperError, ledger_id: int, entry_id: int | None) -> BookKeeperError:
     """The same kind of failure, told of one entry, caused by ``error``."""
-    twin = error_for(error.code, ledger_id=ledger_id, entry_id=entry_id)
+    twin = error_for(error.code, error.message, ledger_id=ledger_id, entry_id=entry_id, bookie_id=error.bookie_id)
     twin.__cause__ = error
     return twin

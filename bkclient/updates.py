@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import anyio
 
-from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataStoreError, MetadataVersionConflict
+from bkclient.errors import (
+    BookKeeperError,
+    MetadataOutcomeUnknown,
+    MetadataStoreError,
+    MetadataVersionConflict,
+    UnexpectedCondition,
+)
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.model import Versioned
 from bkclient.protocol.update import MetadataUpdate, WriteMetadata
@@ -30,6 +36,12 @@ async def drive_update(update: MetadataUpdate, store: MetadataStore) -> None:
                 update.on_conflict()
             else:
                 update.on_error(error)
+        except Exception as error:  # noqa: BLE001 - of a store, which is a plug-in; somebody waits for the outcome
+            failure = UnexpectedCondition(
+                f"the metadata store failed as it must not, with {error!r}", ledger_id=update.ledger_id
+            )
+            failure.__cause__ = error
+            update.on_error(failure)
 
 
 async def _read(store: MetadataStore, ledger_id: int) -> Versioned:

@@ -66,7 +66,8 @@ class AdvancedLedgerWriter(BaseWriter):
     async def wait_for_room(self, entry_id: int) -> None:
         """Wait until the in-flight windows, and the rate if one is configured, take ``entry_id``.
 
-        Returns at once on a writer that accepts no more. The next entry in order needs no room in the windows.
+        Returns at once on a writer that accepts no more. The next entry in order needs no room in the windows, and one whose
+        id is taken gets none.
         """
         _check_entry_id(entry_id)
         shell = self._shell
@@ -83,6 +84,7 @@ class AdvancedLedgerWriter(BaseWriter):
             entry_id != self._machine.last_add_acknowledged + 1
             and not self._shell.window.is_open
             and self._machine.is_writable
+            and not self._machine.is_taken(entry_id)
         )
 
     async def _wait_in_line(self, entry_id: int) -> None:

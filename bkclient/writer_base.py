@@ -179,18 +179,26 @@ class BaseWriter(LedgerReads):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if exc is None:
-            try:
-                await self._flush_at_exit()
-            finally:
-                await self._seal()
+        if exc is not None:
+            await self._seal_after(exc)
             return
-        # Also when the block was cancelled: an ordinary end saves the next reader a recovery, but must not take long.
+        try:
+            await self._flush_at_exit()
+        except BaseException as error:
+            await self._seal_after(error)
+            raise
+        await self._seal()
+
+    async def _seal_after(self, error: BaseException) -> None:
+        """Close although ``error`` ended the block, without hiding it.
+
+        Also when it was cancelled: an ordinary end saves the next reader a recovery, but must not take long.
+        """
         with anyio.move_on_after(_CLOSE_AFTER_ERROR_S, shield=True):
             try:
                 await self._seal()
             except BookKeeperError as close_error:
-                exc.add_note(f"closing ledger {self.ledger_id} failed too: {close_error}")
+                error.add_note(f"closing ledger {self.ledger_id} failed too: {close_error}")
 
     async def _flush_at_exit(self) -> None:
         await self.flush()

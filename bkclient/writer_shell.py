@@ -11,7 +11,6 @@ Two timers belong to a writer, each set only while there is something to wait fo
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -32,8 +31,6 @@ from bkclient.window import WriterWindow
 from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
 
 __all__ = ["Payload", "WriterShell"]
-
-_log = logging.getLogger(__name__)
 
 Payload = bytes | bytearray | memoryview
 
@@ -86,10 +83,12 @@ class WriterShell:
         #: Whether somebody looks after what is pending.
         self._is_watched = self._look_s is None
         self._late_timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
         self._is_let_go = False
         interval_s = config.explicit_lac_interval_s
         self._lac_timer = LacTimer(core, self.codec, self.machine, interval_s) if interval_s > 0 else None
-        self._forget = core.at_close(self._let_go)
+        self._forget = core.at_close(self._on_client_closed)
 
     # Appending ---------------------------------------------------------------------------------------------------
 
@@ -118,6 +117,7 @@ class WriterShell:
         machine = self.machine
         if size > self.max_payload or self.core.is_closed or not machine.is_writable:
             raise self._refusal(size)
+        machine.check_entry_id(entry_id)  # who will be refused needs neither room nor a permit
         # All that is in flight may be waiting for this one, so no window may hold it back.
         is_next = entry_id == machine.last_add_acknowledged + 1
         if not is_next:
@@ -171,8 +171,14 @@ class WriterShell:
         if self.machine.last_add_acknowledged >= target:
             return
         waiter: asyncio.Future[None] = self.loop.create_future()
-        self._flush_waiters.append((target, waiter))
-        await waiter
+        place = (target, waiter)
+        self._flush_waiters.append(place)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if place in self._flush_waiters:
+                self._flush_waiters.remove(place)
+            raise
 
     # The end -----------------------------------------------------------------------------------------------------
 
@@ -192,10 +198,15 @@ class WriterShell:
         if not self._is_let_go and not self.machine.is_writable:
             self._let_go()
 
+    def _on_client_closed(self) -> None:
+        self.machine.abandon(ClientClosed(ledger_id=self.ledger_id))
+        self._let_go()
+
     def _let_go(self) -> None:
-        """Whoever waits to append learns that it cannot."""
+        """Whoever waits to append learns that it cannot, and there is nothing to look after any more."""
         self._is_let_go = True
         self._forget()
+        self._stop_timers()
         self.window.release()
         if self.admission is not None:
             self.admission.release()
@@ -205,22 +216,27 @@ class WriterShell:
 
     # Timers ------------------------------------------------------------------------------------------------------
 
+    def _stop_timers(self) -> None:
+        for timer in (self._late_timer, self._look_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._lac_timer is not None:
+            self._lac_timer.stop()
+
     def _watch(self) -> None:
         assert self._look_s is not None, "without a timeout nobody looks"
         self._is_watched = True
-        self.loop.call_later(self._look_s, self._look)
+        self._look_timer = self.loop.call_later(self._look_s, self._look)
 
     def _look(self) -> None:
         self.machine.check_quorum_timeout(self.loop.time())
         self._let_go_if_ended()
         self._is_watched = False
-        if self.machine.pending_count:
+        if self.machine.pending_count and not self._is_let_go:
             self._watch()
 
     def _on_late_timer(self) -> None:
         self._late_timer = None
-        if self.core.is_closed:
-            return
         self.machine.act_on_late_failures()
         if self.machine.is_degraded:  # there was nobody to replace them yet
             self._late_timer = self.loop.call_later(_DEGRADED_S, self._on_late_timer)
@@ -305,17 +321,12 @@ class WriterShell:
         return self.core.watcher.replace(self._shape, ensemble, position, excluded)
 
     def is_ensemble_change_disabled(self) -> bool:
-        """Port of :class:`~bkclient.protocol.append.AppendMachine`; no if whoever knows the features fails to tell."""
-        name = self.core.config.disable_ensemble_change_feature
-        try:
-            return self.core.features(name)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            _log.exception("whether the feature %s is on could not be told", name)
-            return False
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        return self.core.features(self.core.config.disable_ensemble_change_feature)
 
     def retry_later(self, delay_s: float) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        self.loop.call_later(delay_s, self._on_retry)
+        self._retry_timer = self.loop.call_later(delay_s, self._on_retry)
 
     def _on_retry(self) -> None:
         self.machine.on_retry()
@@ -333,10 +344,6 @@ class WriterShell:
             log.LEDGER_CLOSED(ledger_id=self.ledger_id, entry_id=self.machine.last_add_confirmed)
         else:
             log.CLOSE_FAILED(ledger_id=self.ledger_id, code=error.code, reason=error.message)
-        if self._late_timer is not None:
-            self._late_timer.cancel()
-        if self._lac_timer is not None:
-            self._lac_timer.stop()
 
 
 def _nobody() -> None:

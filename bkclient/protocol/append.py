@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Any
 
 from bkclient.errors import ArgumentError, BookKeeperError, Code, error_for
-from bkclient.metadata.model import LedgerMetadata, LedgerState, Versioned
+from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append_options import MAX_ENTRY_ID, AppendOptions
 from bkclient.protocol.append_ports import AppendPorts
 from bkclient.protocol.changing import ChangingPipeline, WriterState
@@ -76,10 +76,7 @@ class AppendMachine(ChangingPipeline):
         assert self.is_writable, "the shell refuses appends to a closed handle"
         if not self.options.entry_ids_given:
             raise self._error(Code.ILLEGAL_OPERATION, "the writer of this ledger chooses the ids of entries itself")
-        if entry_id <= self.last_add_acknowledged or entry_id in self._pending:
-            raise error_for(Code.DUPLICATE_ENTRY_ID, ledger_id=self.metadata.ledger_id, entry_id=entry_id)
-        if entry_id > MAX_ENTRY_ID:
-            raise ArgumentError("an entry id is less than 2**63", ledger_id=self.metadata.ledger_id, entry_id=entry_id)
+        self.check_entry_id(entry_id)
         if self._late_failures and not self._change_late():
             return self._refuse(entry_id, payload, token)
         self.length += len(payload)
@@ -89,6 +86,17 @@ class AppendMachine(ChangingPipeline):
         else:
             self.last_add_pushed = entry_id
         return self._launch(PendingAdd(entry_id, payload, self.last_add_confirmed, length, self.ensemble, token))
+
+    def is_taken(self, entry_id: int) -> bool:
+        """Whether no entry can be appended under ``entry_id``: one was, or it is negative."""
+        return entry_id <= self.last_add_acknowledged or entry_id in self._pending
+
+    def check_entry_id(self, entry_id: int) -> None:
+        """Raise as :meth:`append_at` does for ids that cannot be given to an entry, whatever else is the matter."""
+        if self.is_taken(entry_id):
+            raise error_for(Code.DUPLICATE_ENTRY_ID, ledger_id=self.metadata.ledger_id, entry_id=entry_id)
+        if entry_id > MAX_ENTRY_ID:
+            raise ArgumentError("an entry id is less than 2**63", ledger_id=self.metadata.ledger_id, entry_id=entry_id)
 
     def _change_late(self) -> bool:
         """Act on failures that came after the ack quorum (W-33); tells whether the writer goes on."""
@@ -122,7 +130,21 @@ class AppendMachine(ChangingPipeline):
     # The end -----------------------------------------------------------------------------------------------------
 
     def _on_fatal(self, code: int) -> None:
-        self._fail(self._error(code, "a bookie refused the entry"))
+        self._fail(self._error(code, "the entry cannot be stored"))
+
+    def _on_refused(self, add: PendingAdd, bookie_id: BookieId, code: int) -> None:
+        why = f"the bookie refused entry {add.entry_id}"
+        self._fail(error_for(code, why, ledger_id=self.metadata.ledger_id, bookie_id=bookie_id))
+
+    def abandon(self, error: BookKeeperError) -> None:
+        """Whoever drives the machine can do nothing more for it: what is pending fails with ``error``, the ledger stays open.
+
+        For the end of the client (API-17, API-19). Entries may be pending without any request under way, above a gap or
+        between two attempts to send them; nothing else would end them. Does nothing after the writer ended. ``error`` has
+        the code CLIENT_CLOSED.
+        """
+        if self.state is not WriterState.CLOSED and self.fatal_error is None:
+            self._fail(error)
 
     def _fail(self, error: BookKeeperError) -> None:
         """Going on is impossible: every pending add fails with ``error`` (W-41, W-42)."""

@@ -129,6 +129,10 @@ class AddPipeline(ABC):
     def _on_fatal(self, code: int) -> None:
         """A bookie's answer makes going on impossible (W-17)."""
 
+    def _on_refused(self, add: PendingAdd, bookie_id: BookieId, code: int) -> None:  # noqa: ARG002
+        """The bookie's answer to ``add`` is one that makes going on impossible; whoever tells why may name the bookie."""
+        self._on_fatal(code)
+
     # Inputs ------------------------------------------------------------------------------------------------------
 
     @property
@@ -170,7 +174,7 @@ class AddPipeline(ABC):
             add.failed |= 1 << position
             self._on_late_failure(position, bookie_id)
         elif code in _FATAL_CODES and not isinstance(code, Refusal):
-            self._on_fatal(code)
+            self._on_refused(add, bookie_id, code)
         else:
             add.failed |= 1 << position
             add.acknowledged &= ~(1 << position)  # DS-7: who says both is not relied upon
