@@ -81,6 +81,8 @@ class Handshake:
         self._version = protocol_version
         self._txn_ids = txn_ids
         self._host = ""
+        #: Whether TLS stands for this side, and nothing has come that shows that it does for the bookie.
+        self._is_tls_unproven = False
         self._wire = _Frames(max_frame_size)
 
     async def connect(self, address: BookieAddress) -> None:
@@ -158,6 +160,7 @@ class Handshake:
             raise self._failed(SecurityError, f"{self._host!r} is no name to verify ({error})") from error
         except ConnectionError as error:
             raise self._failed(SecurityError, UNANSWERED) from error
+        self._is_tls_unproven = True
         wire.transport = upgraded  # None if the connection ended meanwhile
 
     # Authentication
@@ -199,13 +202,8 @@ class Handshake:
         for _ in range(_FRAMES_MAX):
             content = await wire.next_frame()
             if content is None:
-                if request.operation is Operation.AUTH and version == 2 and not isinstance(wire.end, ssl.SSLError):
-                    raise self._failed(
-                        UnauthorizedAccess,
-                        "the bookie closed the connection instead of answering the authentication plug-in, which is how it "
-                        "refuses one in protocol version 2",
-                    )
-                raise self._lost()
+                raise self._unanswered(request, version)
+            self._is_tls_unproven = False
             try:
                 match, response = dialect.decode_response(content)
             except MalformedMessage:
@@ -217,10 +215,21 @@ class Handshake:
             # Bookies complain about TLS that began before the authentication was done, and go on all the same.
         raise MalformedMessage(f"no answer to {request.operation.name} among {_FRAMES_MAX} messages")
 
+    def _unanswered(self, request: Request, version: int) -> BookKeeperError:
+        if request.operation is Operation.AUTH and version == 2 and isinstance(self._wire.end, EOFError):
+            return self._failed(
+                UnauthorizedAccess,
+                "the bookie closed the connection instead of answering the authentication plug-in, which is how it "
+                "refuses one in protocol version 2",
+            )
+        return self._lost()
+
     def _lost(self) -> BookKeeperError:
         end = self._wire.end
         if isinstance(end, ssl.SSLError):
             return self._failed(SecurityError, _reason_of(end))
+        if self._is_tls_unproven:
+            return self._failed(SecurityError, UNANSWERED)
         reason = "the bookie closed the connection" if end is None else _reason_of(end)
         return self._failed(BookieNotAvailable, f"{reason} before it could be used")
 
@@ -248,7 +257,7 @@ class _Frames(asyncio.Protocol):
 
     def __init__(self, max_frame_size: int) -> None:
         self.transport: asyncio.Transport | None = None
-        #: Why nothing comes any more; an end without an error is a :class:`ConnectionError` too.
+        #: Why nothing comes any more; an :class:`EOFError` if there was no error.
         self.end: Exception | None = None
         self._frames = FrameBuffer(max_frame_size)
         self._received: deque[bytes] = deque()
@@ -295,10 +304,10 @@ class _Frames(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> None:
-        self._lost(ConnectionResetError("the bookie closed the connection"))
+        self._lost(EOFError("the bookie closed the connection"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(exc or ConnectionResetError("the bookie closed the connection"))
+        self._lost(exc or EOFError("the bookie closed the connection"))
 
     def _lost(self, error: Exception) -> None:
         if self.end is None:

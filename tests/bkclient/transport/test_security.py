@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import random
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -555,6 +556,26 @@ async def test_a_bookie_that_closes_instead_of_answering_refuses_in_version_2_on
     async with playing(close) as (address, _), client_of(address, security, protocol_version=version) as outcomes:
         outcomes.submit(add(0))
         assert await outcomes.wait() == [Code.UNAUTHORIZED if version == 2 else Code.BOOKIE_NOT_AVAILABLE]
+
+
+@versions
+@pytest.mark.parametrize("has_plug_in", [False, True], ids=["no plug-in", "plug-in"])
+async def test_a_connection_reset_before_anything_came_inside_tls_is_a_matter_of_tls(
+    version: int, *, has_plug_in: bool
+) -> None:
+    """So it looks when the alert about a client's certificate is overtaken by the end of the connection."""
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await start_tls(reader, writer)
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    security = client_security(SharedSecret(SECRET) if has_plug_in else None, **MUTUAL)
+    async with playing(reset) as (address, _), client_of(address, security, protocol_version=version) as outcomes:
+        outcomes.submit(add(0))
+        assert await outcomes.wait() == [Code.SECURITY]
+        assert reason_of(outcomes) == UNANSWERED
 
 
 @pytest.mark.parametrize(
