@@ -124,6 +124,10 @@ class ClientConfig:
     max_ensemble_changes: int = whole(2**31 - 1, key="maxNumEnsembleChanges", low=0)
     delay_ensemble_change: bool = off(key="delayEnsembleChange")
     disable_ensemble_change_feature: str = text("disable_ensemble_change", key="disableEnsembleChangeFeatureName")
+    # While changes are disabled; BookKeeper sends again at once and for ever.
+    resend_first_s: float = number(0.1, low=0.001)
+    resend_max_s: float = number(5.0, low=0.001)
+    max_resends: int = whole(100, low=0)
     opportunistic_striping: bool = off(key="opportunisticStriping")
     explicit_lac_interval_s: float = number(0.0, key="explicitLacInterval", factor=_MS, low=0, off_below=0, off=0.0)
     enforce_min_fault_domains_for_write: bool = off(key="enforceMinNumFaultDomainsForWrite")
@@ -243,6 +247,7 @@ class ClientConfig:
 #: Pairs of which the first must not be above the second (the zones: PL-22).
 _ORDERED = (
     ("write_buffer_low_water_bytes", "write_buffer_high_water_bytes"),
+    ("resend_first_s", "resend_max_s"),
     ("reconnect_backoff_initial_s", "reconnect_backoff_max_s"),
     ("min_zones_per_write_quorum", "desired_zones_per_write_quorum"),
 )

@@ -63,6 +63,9 @@ class WriterShell:
             entry_ids_given=entry_ids_given,
             enforce_fault_domains=config.enforce_min_fault_domains_for_write,
             quorum_timeout_s=config.add_quorum_timeout_s,
+            first_resend_s=config.resend_first_s,
+            max_resend_s=config.resend_max_s,
+            max_resends=config.max_resends,
             placement_policy=type(core.watcher.policy).__name__,
         )
         self.machine: Final = AppendMachine(value, self, options=options)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from bkclient.config import ClientConfig
-from bkclient.errors import Code, LedgerClosed, QuorumTimeout
+from bkclient.errors import Code, LedgerClosed, QuorumTimeout, WriteFailed
 from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, town, turns, writer_of
 
 TEN_SECONDS = ClientConfig(add_quorum_timeout_s=10.0)
@@ -215,3 +215,20 @@ async def test_delayed_changes_are_configured() -> None:
         where.transport.bookies[second].code = Code.TIMEOUT
         assert await writer.append(b"x") == 5
         assert {first, second}.isdisjoint(writer.metadata.last_fragment.ensemble)
+
+
+@pytest.mark.rule("W-26")
+@pytest.mark.rule("H-8")
+@in_virtual_time
+async def test_how_often_and_how_long_entries_are_sent_again_is_configured() -> None:
+    config = ClientConfig(resend_first_s=1.0, resend_max_s=3.0, max_resends=4)
+    async with town("abcd", config=config, features=lambda _: True) as where:
+        writer = await writer_of(where)
+        for bookie in where.transport.bookies.values():
+            bookie.code = Code.TIMEOUT
+        began = now()
+        with pytest.raises(WriteFailed, match="4 times again in vain"):
+            await writer.append(b"x")
+
+        assert now() - began == pytest.approx(1 + 2 + 3 + 3 + 3)
+        assert len(where.sent) == 3 * 5
