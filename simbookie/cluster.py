@@ -60,18 +60,20 @@ class LocalCluster:
         """A bookie; ``KeyError`` if the cluster has none of this id."""
         return self._servers[bookie_id].bookie
 
-    async def add(self) -> str:
-        """Start one more bookie; returns its id."""
+    async def add(self, *, server: ServerConfig | None = None) -> str:
+        """Start one more bookie, with a ``server`` configuration of its own if there is one; returns its id."""
         sock = socket.create_server((self._host, 0))
         try:
             bookie_id = f"{self._host}:{sock.getsockname()[1]}"
             bookie = Bookie(bookie_id, MemoryStorage(self._storage, MemoryDisk()), self._config)
-            server = BookieServer(bookie, self._host, registry=self._metadata, config=self._server, sock=sock)
-            await server.start()
+            started = BookieServer(
+                bookie, self._host, registry=self._metadata, config=server or self._server, sock=sock
+            )
+            await started.start()
         except BaseException:
             sock.close()
             raise
-        self._servers[bookie_id] = server
+        self._servers[bookie_id] = started
         return bookie_id
 
     async def kill(self, bookie_id: str, mode: CrashMode = CrashMode.PROCESS) -> None:

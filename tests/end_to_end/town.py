@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import bkclient
 from bkclient import BookKeeper, ClientConfig
+from bkclient.auth import AuthProvider
 from bkclient.metadata.memory import MemoryMetadataService
 from simbookie.cluster import LocalCluster
 from simbookie.config import BookieConfig
@@ -53,10 +54,12 @@ class Town:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def client(self, **options: Any) -> BookKeeper:
+    async def client(self, *, auth: AuthProvider | None = None, **options: Any) -> BookKeeper:
         """A client with connections of its own; ``options`` are fields of :class:`bkclient.ClientConfig`."""
         config = ClientConfig(**options)
-        return await self._stack.enter_async_context(bkclient.connect(self.uri, config=config, rng=Random(7)))
+        return await self._stack.enter_async_context(
+            bkclient.connect(self.uri, config=config, rng=Random(7), auth=auth)
+        )
 
 
 NewTown = Callable[..., Town]
