@@ -172,3 +172,35 @@ def test_the_order_within_a_class_stays_for_write_sets_of_any_size(
         return
     healthy = [b for b in write_set if b not in gone | kept]
     assert list(ordered) == healthy + [b for b in write_set if b in kept] + [b for b in write_set if b in gone]
+
+
+MANY = "abcdefghijklmnopqrst"
+FAR = {f"u{number:02}": "/us/r1" for number in range(20)} | {f"e{number:02}": "/eu/r1" for number in range(20)}
+
+
+@pytest.mark.rule("RO-1")
+@pytest.mark.behaviour("T-144")
+@given(
+    write_set=st.permutations(MANY).flatmap(lambda members: st.integers(2, 20).map(lambda n: "".join(members[:n]))),
+    data=st.data(),
+)
+def test_a_replica_that_is_moved_leaves_the_order_of_the_others(write_set: str, data: st.DataObject) -> None:
+    moved = data.draw(st.sampled_from(write_set), label="the one that is moved")
+    others = write_set.replace(moved, "")
+
+    busy = Health(pending={bookie_id: 0 if bookie_id == moved else 9 for bookie_id in write_set})
+    assert order(write_set, busy, writable=MANY, read_only="", reorder_threshold=5) == moved + others
+    assert order(write_set, Health(slow=moved), writable=MANY, read_only="") == others + moved
+    assert order(write_set, writable=MANY.replace(moved, ""), read_only="") == others + moved
+
+
+@pytest.mark.rule("RO-4")
+@pytest.mark.behaviour("T-144")
+@given(st.integers(3, 20), st.integers(0, 20))
+def test_the_remote_replica_that_is_asked_third_leaves_the_order_of_the_others(count: int, at: int) -> None:
+    near = [f"e{number:02}" for number in range(count)]
+    policy = regions(FAR, own_location="/eu/r1")
+    told(policy, set(FAR), ())
+
+    ordered = policy.read_order((*near[:at], "u00", *near[at:]), Health())
+    assert ordered == (*near[:2], "u00", *near[2:])
