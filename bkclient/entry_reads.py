@@ -15,7 +15,7 @@ import anyio
 
 from bkclient.core import ClientCore
 from bkclient.entry import Entry
-from bkclient.errors import ClientClosed, Code, DigestMismatch, error_for
+from bkclient.errors import ClientClosed, Code, DigestMismatch, UnexpectedCondition, error_for
 from bkclient.health import ReadHealth
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
@@ -142,7 +142,7 @@ class EntryReads:
         """Those who store the entry, in the order in which to ask them (R-7, RO-1)."""
         ensemble = self.view.metadata.ensemble_at(entry_id)
         if self._sticky is not None:
-            return self.reordered(self._sticky.rotate(ensemble))
+            return self.reordered(self._sticky.rotate(ensemble), entry_id)
         if ensemble is not self._ensemble:
             self._ensemble = ensemble
             self._write_sets = {}
@@ -151,13 +151,19 @@ class EntryReads:
         if write_set is None:
             write_set = tuple(ensemble[position] for position in self._sizes.write_set(entry_id))
             self._write_sets[first] = write_set
-        return self.reordered(write_set)
+        return self.reordered(write_set, entry_id)
 
-    def reordered(self, bookies: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
-        """``bookies`` as the placement policy would ask them, if that is wanted; it neither adds nor leaves out any."""
+    def reordered(self, bookies: tuple[BookieId, ...], entry_id: int) -> tuple[BookieId, ...]:
+        """``bookies`` as the placement policy would ask them, if that is wanted; it neither adds nor leaves out any.
+
+        Raises :class:`~bkclient.errors.UnexpectedCondition` for a policy that does, or fails.
+        """
         if not self._reorders:
             return bookies
-        order = self.core.watcher.read_order(bookies, self.health)
+        try:
+            order = self.core.watcher.read_order(bookies, self.health)
+        except UnexpectedCondition as error:
+            raise UnexpectedCondition(error.message, ledger_id=self.codec.ledger_id, entry_id=entry_id) from error
         if order != bookies and self.stats is not None:
             self.stats.event(READS_REORDERED)
         return order

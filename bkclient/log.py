@@ -122,6 +122,23 @@ RECOVERY_FAILED: Final = Event(
     "could not recover ledger %(ledger_id)d in %(seconds).3f s: %(reason)s [%(code)d]",
 )
 
+# Reader --------------------------------------------------------------------------------------------------------------
+
+END_BELOW_CONFIRMED: Final = Event(
+    "reader",
+    "end_below_confirmed",
+    logging.ERROR,
+    "ledger %(ledger_id)d was closed at entry %(entry_id)d, although its bookies had told that entry %(confirmed)d is confirmed: "
+    "entries were lost",
+)
+END_CHANGED: Final = Event(
+    "reader",
+    "end_changed",
+    logging.ERROR,
+    "ledger %(ledger_id)d, closed at entry %(entry_id)d, is now stored as %(state)s at entry %(stored)d, which is ignored: the "
+    "end of a ledger is final",
+)
+
 # Writer --------------------------------------------------------------------------------------------------------------
 
 ENSEMBLE_CHANGED: Final = Event(

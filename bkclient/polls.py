@@ -12,7 +12,7 @@ from typing import Any
 
 from bkclient.entry import Entry, LastConfirmedAndEntry
 from bkclient.entry_reads import EntryReads
-from bkclient.errors import Code, DigestMismatch, error_for
+from bkclient.errors import BookKeeperError, Code, DigestMismatch, error_for
 from bkclient.lac import least_lac
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.long_poll import LongPollRead, PollOutcome
@@ -59,7 +59,11 @@ class Poll:
         if metadata.is_closed or least_lac(metadata) >= self._entry_id:
             self._finish(None)
         elif metadata.last_fragment.ensemble != self._ensemble:
-            self._begin()
+            try:
+                self._begin()
+            except BookKeeperError as error:  # a placement policy that cannot order them
+                self._end(error.code)
+                self.future.set_exception(error)
 
     def abandon(self) -> None:
         """Nobody waits any more."""
@@ -74,7 +78,9 @@ class Poll:
         first = entry_id % len(ensemble)
         sizes = QuorumSizes.of(metadata)
         # RO-1: the write set is reordered; who else may have heard comes after it.
-        self._storing = storing = room.reordered(tuple(ensemble[position] for position in sizes.write_set(entry_id)))
+        self._storing = storing = room.reordered(
+            tuple(ensemble[position] for position in sizes.write_set(entry_id)), entry_id
+        )
         others = (*ensemble[first:], *ensemble[:first])
         self._machine = LongPollRead(
             sizes,
@@ -126,6 +132,7 @@ class Poll:
             assert isinstance(response, ReadResponse), "a long poll is answered by a read response"
             lac = -1 if response.max_lac is None else response.max_lac
             try:
+                self._check_ledger(response)
                 entry = self._entry_in(response, lac)
             except DigestMismatch:
                 code = Code.DIGEST_MATCH
@@ -150,6 +157,12 @@ class Poll:
         else:
             self._room.on_request_failed(bookie_id, self._entry_id, code)
 
+    def _check_ledger(self, response: ReadResponse) -> None:
+        """An answer without an entry has no digest either; that it is about this ledger is all that can be told."""
+        ledger_id = self._room.codec.ledger_id
+        if response.ledger_id != ledger_id:
+            raise DigestMismatch(f"the bookie told of ledger {response.ledger_id}", ledger_id=ledger_id)
+
     def _entry_in(self, response: ReadResponse, lac: int) -> Entry | None:
         if response.body is None:
             return None
@@ -160,9 +173,8 @@ class Poll:
     def _finish(self, entry: Entry | None) -> None:
         self._end(Code.OK)
         lac = self._room.view.last_add_confirmed
-        assert entry is None or entry.entry_id <= lac, (
-            "a ledger that is closed before an entry has ended the poll for it"
-        )
+        if entry is not None and entry.entry_id > lac:
+            entry = None  # the owner of the view knows better than a bookie what is confirmed: it is the writer, say
         self.future.set_result(LastConfirmedAndEntry(lac, entry))
 
     def _fail(self, machine: LongPollRead) -> None:

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Self
 
+from bkclient import log
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.entry import Entry
 from bkclient.entry_reads import EntryReads
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, IllegalOperation, NoSuchEntry, NoSuchLedger
 from bkclient.lac import least_lac
 from bkclient.metadata.base import Cancel
-from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.metadata.model import LedgerMetadata, LedgerState, Versioned
 from bkclient.polls import Poll
 from bkclient.reads import LedgerReads
 from bkclient.stats import LAC_UPDATE_HITS, LAC_UPDATE_MISSES
@@ -42,12 +43,30 @@ class _Knowledge:
         return self.value.metadata
 
     def on_metadata(self, value: Versioned) -> bool:
-        """The store has another value; False if it is not newer."""
-        if value.version <= self.value.version:
+        """The store has another value; False if it is not newer, or cannot be one of this ledger.
+
+        An id that was deleted may be given to another ledger, and the end of a closed one is final (REC-1): a value that
+        says otherwise was not written by a client that keeps to the protocol.
+        """
+        if self.is_deleted or value.version <= self.value.version:
+            return False
+        before, metadata = self.value.metadata, value.metadata
+        if before.is_closed and _end_of(metadata) != _end_of(before):
+            log.END_CHANGED(
+                ledger_id=before.ledger_id,
+                entry_id=before.last_entry_id,
+                state=metadata.state.name,
+                stored=metadata.last_entry_id,
+            )
             return False
         self.value = value
-        metadata = value.metadata
         if metadata.is_closed:
+            if metadata.last_entry_id < self.last_add_confirmed:
+                log.END_BELOW_CONFIRMED(
+                    ledger_id=metadata.ledger_id,
+                    entry_id=metadata.last_entry_id,
+                    confirmed=self.last_add_confirmed,
+                )
             self.last_add_confirmed = metadata.last_entry_id
             self.length = metadata.length
         else:
@@ -73,6 +92,10 @@ class _Knowledge:
             self._stats.event(LAC_UPDATE_HITS if is_news else LAC_UPDATE_MISSES)
 
 
+def _end_of(metadata: LedgerMetadata) -> tuple[LedgerState, int, int]:
+    return metadata.state, metadata.last_entry_id, metadata.length
+
+
 class LedgerReader(LedgerReads):
     """Reads a ledger, from :meth:`bkclient.BookKeeper.open_ledger`.
 
@@ -83,6 +106,10 @@ class LedgerReader(LedgerReads):
 
     The reader of an open ledger follows its metadata, so it learns of new ensembles and of the close from the metadata
     store, whatever bookies answer (NR-7, NR-10); of a closed one if it was opened with ``keep_metadata_updated`` (NR-9).
+
+    A ledger that is closed below what its bookies told to be confirmed has lost entries, which the protocol rules out. If it
+    happens all the same, the reader logs it as an error and keeps to the end of the ledger, the one time that
+    :attr:`last_add_confirmed` goes back; a tail that has delivered more fails.
     """
 
     def __init__(

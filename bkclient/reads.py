@@ -56,7 +56,7 @@ class LedgerReads:
 
     @property
     def last_add_confirmed(self) -> int:
-        """The highest entry id that confirmed reads may read; -1 for none. Never decreases."""
+        """The highest entry id that confirmed reads may read; -1 for none. Never decreases while the ledger is whole."""
         return self._view.last_add_confirmed
 
     def metadata_changed(self) -> None:

@@ -8,7 +8,7 @@ from typing import Final, Protocol, Self
 
 from bkclient.entry import Entry, LastConfirmedAndEntry
 from bkclient.entry_reads import EntryReads
-from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchLedger
+from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.lac import start_lac_read
 from bkclient.polls import Poll, note_outcome
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
@@ -62,7 +62,8 @@ class LedgerTail:
 
     ends when the ledger is closed and read to its end. A call of ``anext`` that is cancelled, by a timeout for example, loses
     nothing: the next call goes on where it was. One task at a time may use it. Leaving ``async with reader.tail() as tail:`` or
-    :meth:`aclose` ends what it has under way.
+    :meth:`aclose`, which any task may call, ends what it has under way: whoever waits for the next entry is told that there
+    is none.
     """
 
     def __init__(self, ledger: TailedLedger, first_entry_id: int, patience_s: float) -> None:
@@ -74,7 +75,7 @@ class LedgerTail:
         self._poll_began = 0.0
         self._lac_read: asyncio.Future[int] | None = None
         self._is_running = False
-        self._is_closed = False
+        self._closed: asyncio.Future[None] = self._room.loop.create_future()
 
     def __aiter__(self) -> Self:
         return self
@@ -94,14 +95,18 @@ class LedgerTail:
 
     async def _next(self) -> Entry | None:
         plan, view = self._plan, self._room.view
-        while not self._is_closed:
+        while not self._closed.done():
             step = plan.step(view.last_add_confirmed, is_closed=view.metadata.is_closed)
             if step is TailStep.END:
                 return None
+            if step is TailStep.LOST:
+                raise self._lost()
             try:
                 entry = await (self._read() if step is TailStep.READ else self._wait())
             except BookKeeperError as error:
                 self._drop()
+                if self._closed.done():
+                    return None
                 pause_s = self._pause_after(error, step)
                 if pause_s is None:
                     raise
@@ -120,11 +125,21 @@ class LedgerTail:
         pause_s = self._plan.on_failed(self._room.loop.time())
         return None if pause_s is None else pause_s * self._room.core.rng.uniform(0.5, 1.0)
 
-    async def _read(self) -> Entry:
-        """The next entry, which is confirmed."""
+    def _lost(self) -> UnexpectedCondition:
+        last_entry_id = self._room.view.last_add_confirmed
+        return UnexpectedCondition(
+            f"the ledger was closed at entry {last_entry_id}, although entries beyond it were confirmed and delivered",
+            ledger_id=self._room.codec.ledger_id,
+            entry_id=self._plan.next_entry_id - 1,
+        )
+
+    async def _read(self) -> Entry | None:
+        """The next entry, which is confirmed; None if the tail was closed meanwhile."""
         room, next_entry_id = self._room, self._plan.next_entry_id
         if self._window is None:
             operation = await room.begin(next_entry_id)
+            if self._closed.done():
+                return None
             self._window = ReadWindow(room, operation, next_entry_id, room.core.config.read_ahead_entries)
         return await self._window.take(room.view.last_add_confirmed)
 
@@ -147,9 +162,15 @@ class LedgerTail:
             parallel = metadata.ensemble_size != metadata.write_quorum_size
             self._poll = ledger.start_poll(entry_id, _POLL_S, parallel=parallel)
             self._poll_began = room.loop.time()
-        # Not awaited itself: whoever is cancelled here comes back to the same poll.
-        await asyncio.wait((self._poll.future,))
-        poll, self._poll = self._poll, None
+        poll = self._poll
+        while not poll.future.done():
+            # Not awaited itself: whoever is cancelled here comes back to the same poll.
+            await asyncio.wait((poll.future, ledger.changed()), return_when=asyncio.FIRST_COMPLETED)
+            if not poll.future.done() and self._is_over():
+                self._drop()  # bookies would not tell for as long as the poll lasts
+        if poll.future.cancelled():
+            return None
+        self._poll = None
         ledger.end_poll(poll)
         result: LastConfirmedAndEntry = poll.future.result()
         self._plan.on_answer()
@@ -157,14 +178,21 @@ class LedgerTail:
             await self._pause(self._plan.on_nothing())  # bookies that do not wait are not asked without a pause
         return result.entry
 
+    def _is_over(self) -> bool:
+        """Whether nothing will be learned of the ledger any more."""
+        return self._ledger.is_deleted or not self._ledger.is_following
+
     async def _look(self) -> None:
         """Ask for the LAC, and pause if there is nothing new, for want of long polls."""
         view = self._room.view
         if self._lac_read is None:
             self._lac_read = start_lac_read(self._room.core, view.metadata, self._room.codec)
             self._lac_read.add_done_callback(note_outcome)
-        await asyncio.wait((self._lac_read,))
-        reading, self._lac_read = self._lac_read, None
+        reading = self._lac_read
+        await asyncio.wait((reading,))
+        if reading.cancelled():
+            return
+        self._lac_read = None
         view.on_last_add_confirmed(reading.result())
         self._plan.on_answer()
         if view.last_add_confirmed < self._plan.next_entry_id:
@@ -172,7 +200,7 @@ class LedgerTail:
 
     async def _pause(self, pause_s: float) -> None:
         # Not awaited itself: other tails of the reader may wait for the same change.
-        await asyncio.wait((self._ledger.changed(),), timeout=pause_s)
+        await asyncio.wait((self._ledger.changed(), self._closed), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
 
     def _drop(self) -> None:
         if self._window is not None:
@@ -186,9 +214,10 @@ class LedgerTail:
             self._lac_read = None
 
     async def aclose(self) -> None:
-        """End what is under way. Idempotent."""
-        self._is_closed = True
+        """End what is under way; a task that waits for the next entry gets StopAsyncIteration. Idempotent."""
         self._drop()
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     async def __aenter__(self) -> Self:
         return self

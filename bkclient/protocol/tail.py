@@ -25,6 +25,8 @@ class TailStep(Enum):
     READ = "read"
     WAIT = "wait"
     END = "end"
+    #: The ledger was closed below what was delivered. No client that keeps to the protocol does that.
+    LOST = "lost"
 
 
 class TailRead:
@@ -33,11 +35,12 @@ class TailRead:
     ``next_entry_id`` is the entry to deliver next. ``now`` is any clock in seconds.
     """
 
-    __slots__ = ("_failing_since", "_idle_s", "_patience_s", "_pause_s", "next_entry_id")
+    __slots__ = ("_failing_since", "_has_delivered", "_idle_s", "_patience_s", "_pause_s", "next_entry_id")
 
     def __init__(self, first_entry_id: int, patience_s: float) -> None:
         self.next_entry_id = first_entry_id
         self._patience_s = patience_s
+        self._has_delivered = False
         self._failing_since: float | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._idle_s = _FIRST_IDLE_S
@@ -46,11 +49,15 @@ class TailRead:
         """What to do, given what is known of the ledger."""
         if self.next_entry_id <= last_add_confirmed:
             return TailStep.READ
-        return TailStep.END if is_closed else TailStep.WAIT
+        if not is_closed:
+            return TailStep.WAIT
+        is_beyond_the_end = self.next_entry_id > last_add_confirmed + 1
+        return TailStep.LOST if self._has_delivered and is_beyond_the_end else TailStep.END
 
     def on_entry(self) -> None:
         """The next entry was delivered."""
         self.next_entry_id += 1
+        self._has_delivered = True
         self.on_answer()
         self._idle_s = _FIRST_IDLE_S
 

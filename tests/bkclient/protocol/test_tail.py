@@ -31,6 +31,16 @@ def test_each_entry_is_delivered_once() -> None:
     assert plan.next_entry_id == 4
 
 
+def test_a_ledger_that_ends_below_what_was_delivered_has_lost_entries() -> None:
+    plan = TailRead(3, 60)
+    plan.on_entry()
+
+    assert plan.step(2, is_closed=False) is TailStep.WAIT
+    assert plan.step(3, is_closed=True) is TailStep.END
+    assert plan.step(2, is_closed=True) is TailStep.LOST
+    assert TailRead(4, 60).step(2, is_closed=True) is TailStep.END
+
+
 def test_failures_are_met_with_pauses_that_grow_up_to_a_limit_and_given_up_when_patience_ends() -> None:
     plan, now, pauses = TailRead(0, 60), 1000.0, []
     while (pause_s := plan.on_failed(now)) is not None:
