@@ -62,6 +62,7 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 	  || { echo "Maven could not build the peers for Apache BookKeeper $$version: is Maven Central reachable?" >&2; exit 1; }; \
 	done
 	BOOKKEEPER_VERSIONS="$(BOOKKEEPER_VERSIONS)" $(BIN)/pytest -m interop tests/interop
+	$(BIN)/python -m tests.tools.interop_page
 
 bench: $(INSTALLED)  ## appends per second against a bare asyncio ceiling, and memory over a million appends
 	$(BIN)/python benchmarks/append.py

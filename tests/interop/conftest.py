@@ -85,7 +85,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    session.config.stash[_MATRIX].save()
+    """Keep the outcomes of a run of the whole folder to its end; some tests alone would fill cells with half the truth."""
+    config = session.config
+    asked_for_some = config.getoption("keyword") or any(not Path(argument).is_dir() for argument in config.args)
+    if not asked_for_some and not session.shouldstop and not session.shouldfail:
+        session.config.stash[_MATRIX].save()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.interop.real_bookie import RealCluster
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 #: Positions tried in each direction, the first byte among them; the rest of a play is cut into as many parts.
-POSITIONS = {Fault.CUT: 5, Fault.STALL: 3, Fault.HALF_CLOSE: 3, Fault.REPEAT: 5, Fault.FLIP: 8}
+POSITIONS = {Fault.CUT: 4, Fault.STALL: 2, Fault.HALF_CLOSE: 2, Fault.REPEAT: 4, Fault.FLIP: 6}
 TIMEOUT_S = 1.0
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from bkclient import BookKeeper
 from bkclient.metadata.uri import open_store
 from simbookie.processes import ProcessCluster
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
-from tests.interop.conftest import Note, PeerFactory
+from tests.interop.conftest import ClientFactory, Note, PeerFactory
 from tests.interop.java_peer import JavaError, JavaPeer, pattern, sha256_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -30,9 +34,9 @@ def patterns(count: int, size: int = -1) -> list[bytes]:
 _ROOTS = itertools.count(1)
 
 
-def start_cluster(zookeeper: ZooKeeperServer) -> ProcessCluster:
-    """Simulated bookies that serve over TCP, under a metadata root of their own."""
-    uri = zookeeper.metadata_uri(f"/simulated-{next(_ROOTS)}")
+def start_cluster(zookeeper: ZooKeeperServer, root: str = "") -> ProcessCluster:
+    """Simulated bookies that serve over TCP, under a metadata root of their own or under ``root``."""
+    uri = zookeeper.metadata_uri(root or f"/simulated-{next(_ROOTS)}")
 
     async def initialise() -> None:
         await (await open_store(uri, rng=Random(1), initialise=True)).aclose()
@@ -332,3 +336,63 @@ async def test_java_asks_what_a_bookie_has(java: JavaPeer, note: Note, wire: int
         assert closed.value.code == -8
     else:
         assert (await java("entries_on", ledger_id, bookie=bookie))["entries"] == 30
+
+
+@pytest.fixture
+def by_default(build: Build, zookeeper: ZooKeeperServer) -> Iterator[ProcessCluster | None]:
+    """A cluster for the load tool, where there is one, at the only root it can work on."""
+    if not build.has_load_tool:
+        yield None
+        return
+    cluster = start_cluster(zookeeper, "/ledgers")
+    yield cluster
+    cluster.close()
+
+
+@pytest.mark.matrix("load tool, 25,000 entries")
+async def test_the_load_tool_of_bookkeeper(
+    build: Build,
+    by_default: ProcessCluster | None,
+    zookeeper: ZooKeeperServer,
+    new_client: ClientFactory,
+    scratch: Path,
+    note: Note,
+    wire: int,
+) -> None:
+    if by_default is None:
+        note("not published")
+        return
+    options = (
+        f"-entrysize 100 -sendlimit 25000 -throttle 5000 -time 15 -skipwarmup -latencyFile {scratch / 'latencies'}"
+    )
+    done = await asyncio.to_thread(
+        subprocess.run,
+        build.command(
+            "org.apache.bookkeeper.benchmark.BenchThroughputLatency",
+            *("-zookeeper", zookeeper.address, *options.split()),
+            *(["-useV2"] if wire == 2 else []),
+            log_level="INFO",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = done.stdout + done.stderr
+    sent = re.search(r"Sent: (\d+)", said)
+    assert sent is not None, said
+    completed = re.search(r"(\d+) completions in", said)
+    assert completed is not None, said
+    assert "BKException" not in said
+
+    python: BookKeeper = await new_client(by_default.metadata_uri)
+    ledger_id = max([each async for each in python.list_ledgers()])
+    reader = await python.open_ledger(ledger_id, password=b"benchPasswd")
+
+    # It may be interrupted between an entry and its count.
+    assert 20_000 <= int(completed[1]) <= int(sent[1]) <= reader.last_add_confirmed + 2
+    read = 0
+    async for entry in reader:
+        assert len(entry.payload) == 100
+        read += 1
+    assert read == reader.last_add_confirmed + 1

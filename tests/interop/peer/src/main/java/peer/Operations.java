@@ -39,6 +39,7 @@ final class Operations {
     private final Map<Long, WriteHandle> writers = new ConcurrentHashMap<>();
     private final Map<Long, WriteAdvHandle> advanced = new ConcurrentHashMap<>();
     private final Map<Long, ReadHandle> readers = new ConcurrentHashMap<>();
+    private Marks marks;
 
     Operations(BookKeeper client, ClientConfiguration configuration) {
         this.client = client;
@@ -82,8 +83,15 @@ final class Operations {
             case "bookie_info":
                 return result().put("bookies", client.getBookieInfo().size());
             default:
-                throw new IllegalArgumentException("unknown operation " + request.get("do"));
+                return marks().perform(request.get("do").asText(), ledger, request);
         }
+    }
+
+    private synchronized Marks marks() throws Exception {
+        if (marks == null) {
+            marks = new Marks(configuration);
+        }
+        return marks;
     }
 
     private static ObjectNode result() {
