@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -25,6 +26,16 @@ from bkclient.metadata.uri import parse_metadata_uri
 from simbookie.config import BookieConfig
 from simbookie.java import JavaNotFoundError
 from simbookie.processes import BookieStartError, ProcessCluster
+from simbookie.security_options import (
+    AuthSecret,
+    RequireCertificate,
+    RequireTls,
+    SecurityOptions,
+    TlsCertificate,
+    TlsKey,
+    TlsKeyPassword,
+    TlsTrust,
+)
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.serving import BookieOptions, run, serve_bookie, stop_signal, uvloop_is_installed
 from simbookie.storage.group_commit import JournalConfig
@@ -70,6 +81,7 @@ acknowledged. The journal options give acknowledgements the timing of a real jou
 Examples:
   bk-sim bookie --metadata zk+hierarchical://127.0.0.1:2181/ledgers
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --id bookie-1 --journal-sync-ms 5
+  bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --tls-certificate bookie.pem --tls-key bookie-key.pem --require-tls
   bk-sim bookie --metadata "zk://zk1:2181;zk2:2181/ledgers" --host 0.0.0.0 --advertised-host 10.0.0.7 --json
 
 \b
@@ -98,6 +110,7 @@ Examples:
   bk-sim cluster --bookies 3
   bk-sim cluster --bookies 5 --journal-sync-ms 2 --log-dir ./logs --json
   bk-sim cluster --bookies 6 --racks 3
+  bk-sim cluster --tls-certificate bookie.pem --tls-key bookie-key.pem --tls-trust ca.pem --require-client-certificate
 
 \b
 Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 something did not start, or ZooKeeper ended; 2 wrong usage.
@@ -124,6 +137,13 @@ def bookie(
     max_frame_size: Annotated[int, typer.Option(min=1024, help="Largest frame accepted, in bytes.")] = 5_242_880,
     connections_max: Annotated[int, typer.Option(min=1, help="Connections served at a time.")] = 10_000,
     pending_adds_max: Annotated[int, typer.Option(min=1, help="Adds waiting for the journal at a time.")] = 10_000,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_key_password: TlsKeyPassword = None,
+    tls_trust: TlsTrust = None,
+    require_tls: RequireTls = False,
+    require_client_certificate: RequireCertificate = False,
+    auth_secret: AuthSecret = None,
     session_timeout_s: SessionTimeout = 10.0,
     garbage_interval_s: GarbageInterval = 60.0,
     exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
@@ -135,6 +155,15 @@ def bookie(
         _start_logging(log_level)
         use_uvloop = _choose_loop(uvloop)
         parse_metadata_uri(metadata)
+        security = SecurityOptions(
+            tls_certificate,
+            tls_key,
+            tls_key_password,
+            tls_trust,
+            auth_secret,
+            require_tls,
+            require_client_certificate,
+        )
         options = BookieOptions(
             metadata_uri=metadata,
             host=host,
@@ -149,23 +178,26 @@ def bookie(
                 capacity_bytes=capacity_mib << 20,
             ),
             bookie=BookieConfig(pending_adds_max=pending_adds_max),
-            server=ServerConfig(max_frame_size=max_frame_size, connections_max=connections_max),
+            server=ServerConfig(
+                max_frame_size=max_frame_size, connections_max=connections_max, security=security.security()
+            ),
         )
 
-        def announce(server: BookieServer) -> None:
-            address = server.address
-            facts = {
-                "bookie_id": server.bookie.bookie_id,
-                "host": address.host,
-                "port": address.port,
-                "metadata": metadata,
-                "pid": os.getpid(),
-                "durable": False,
-            }
-            text = f"bookie {server.bookie.bookie_id} serves on {address.host}:{address.port}, in memory only"
-            _print(facts, text, as_json=as_json)
+        run(serve_bookie(options, partial(_announce_bookie, metadata, as_json=as_json)), uvloop=use_uvloop)
 
-        run(serve_bookie(options, announce), uvloop=use_uvloop)
+
+def _announce_bookie(metadata: str, server: BookieServer, *, as_json: bool) -> None:
+    address = server.address
+    facts = {
+        "bookie_id": server.bookie.bookie_id,
+        "host": address.host,
+        "port": address.port,
+        "metadata": metadata,
+        "pid": os.getpid(),
+        "durable": False,
+    }
+    text = f"bookie {server.bookie.bookie_id} serves on {address.host}:{address.port}, in memory only"
+    _print(facts, text, as_json=as_json)
 
 
 @app.command(help=_ZOOKEEPER_HELP, short_help="Run one ZooKeeper server.")
@@ -215,6 +247,13 @@ def cluster(
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
     capacity_mib: Capacity = 1024,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_key_password: TlsKeyPassword = None,
+    tls_trust: TlsTrust = None,
+    require_tls: RequireTls = False,
+    require_client_certificate: RequireCertificate = False,
+    auth_secret: AuthSecret = None,
     session_timeout_s: SessionTimeout = 4.0,
     uvloop: Uvloop = None,
     log_level: LogLevel = "warning",
@@ -223,10 +262,21 @@ def cluster(
     with _errors_end_the_program(as_json=as_json):
         _start_logging(log_level)
         use_uvloop = _choose_loop(uvloop)
+        security = SecurityOptions(
+            tls_certificate,
+            tls_key,
+            tls_key_password,
+            tls_trust,
+            auth_secret,
+            require_tls,
+            require_client_certificate,
+        )
+        security.security()  # wrong usage is found here, not by every bookie
         options = [
             *("--journal-sync-ms", str(journal_sync_ms), "--journal-wait-ms", str(journal_wait_ms)),
             *("--capacity-mib", str(capacity_mib), "--log-level", log_level),
             "--uvloop" if use_uvloop else "--no-uvloop",
+            *security.arguments(),
         ]
         asyncio.run(_run_cluster(bookies, racks, zookeeper_port, log_dir, session_timeout_s, options, as_json=as_json))
 

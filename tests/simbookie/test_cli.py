@@ -8,14 +8,19 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from bkclient import ClientConfig, connect
+from bkclient.auth import SharedSecret
+from bkclient.errors import UnauthorizedAccess
 from simbookie.cli import app
+from tests.tls import MUTUAL, pem
 
+OFFERS_TLS = ("--tls-certificate", pem("bookie"), "--tls-key", pem("bookie-key"))
 COMMANDS = ("bookie", "zookeeper", "cluster")
 
 
@@ -44,6 +49,17 @@ def test_help_says_that_nothing_is_durable() -> None:
         (["bookie", "--metadata", "mem://", "--port", "70000"], "--port"),
         (["bookie", "--metadata", "mem://", "--journal-sync-ms", "-1"], "--journal-sync-ms"),
         (["bookie", "--metadata", "mem://", "--log-level", "loud"], "--log-level"),
+        (
+            ["bookie", "--metadata", "mem://", "--tls-certificate", pem("bookie")],
+            "--tls-certificate and --tls-key go together",
+        ),
+        (["bookie", "--metadata", "mem://", "--require-tls"], "options about TLS need --tls-certificate"),
+        (["cluster", *OFFERS_TLS, "--require-client-certificate"], "needs --tls-trust"),
+        (
+            ["cluster", "--tls-certificate", pem("bookie"), "--tls-key", pem("client-key")],
+            "not a certificate and its key",
+        ),
+        (["bookie", "--metadata", "mem://", "--auth-secret", "absent"], "--auth-secret"),
         (["cluster", "--bookies", "0"], "--bookies"),
         (["zookeeper", "--port", "0"], "--port"),
         (["no-such-command"], "no-such-command"),
@@ -162,3 +178,37 @@ def test_zookeeper_announces_itself_and_stops() -> None:
         finally:
             process.kill()
     assert (process.returncode, rest) == (0, b"")
+
+
+@pytest.mark.zookeeper
+@pytest.mark.usefixtures("java")
+def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None:
+    async def write(metadata: str, *, auth: bool) -> None:
+        provider = SharedSecret(b"a secret of enough bytes") if auth else None
+        async with connect(metadata, config=ClientConfig(**MUTUAL), auth=provider) as bk:
+            writer = await bk.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
+            await writer.append(b"x")
+
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a secret of enough bytes\n")
+    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "1", "--json", *OFFERS_TLS]
+    command += [
+        "--tls-trust",
+        pem("authority"),
+        "--require-tls",
+        "--require-client-certificate",
+        "--auth-secret",
+        str(secret),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            metadata = json.loads(process.stdout.readline())["metadata"]
+            asyncio.run(write(metadata, auth=True))
+            with pytest.raises(UnauthorizedAccess):
+                asyncio.run(write(metadata, auth=False))
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, rest, errors) == (0, b"", b"")
