@@ -133,7 +133,15 @@ OUTSTANDING_READS: Final = _declare_channel("READ_OP_OUTSTANDING", Kind.LEVEL, "
 CONNECT: Final = _declare_channel(
     "CLIENT_CONNECT_TIMER", Kind.OPERATION, "connecting, the look-up of the address included"
 )
-ACTIVE_CHANNELS: Final = _declare_channel("ACTIVE_NON_TLS_CHANNEL_COUNTER", Kind.LEVEL, "connections that stand")
+ACTIVE_CHANNELS: Final = _declare_channel(
+    "ACTIVE_NON_TLS_CHANNEL_COUNTER", Kind.LEVEL, "connections that stand, without TLS"
+)
+ACTIVE_TLS_CHANNELS: Final = _declare_channel(
+    "ACTIVE_TLS_CHANNEL_COUNTER", Kind.LEVEL, "connections that stand, with TLS"
+)
+FAILED_TLS_HANDSHAKES: Final = _declare_channel(
+    "FAILED_TLS_HANDSHAKE_COUNTER", Kind.EVENT, "attempts to connect that failed because TLS did"
+)
 FAILED_CONNECTIONS: Final = _declare_channel("FAILED_CONNECTION_COUNTER", Kind.EVENT, "attempts to connect that failed")
 
 

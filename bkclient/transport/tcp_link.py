@@ -27,7 +27,14 @@ from bkclient import log
 from bkclient.errors import BookKeeperError, Code, IllegalOperation, code_of
 from bkclient.metadata.base import BookieAddress
 from bkclient.refusal import Refusal
-from bkclient.stats import ACTIVE_CHANNELS, CONNECT, FAILED_CONNECTIONS, BookieStats
+from bkclient.stats import (
+    ACTIVE_CHANNELS,
+    ACTIVE_TLS_CHANNELS,
+    CONNECT,
+    FAILED_CONNECTIONS,
+    FAILED_TLS_HANDSHAKES,
+    BookieStats,
+)
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.security import UNANSWERED, Handshake, Security, refusal_in
 from bkclient.transport.socket_options import apply_socket_options
@@ -90,6 +97,8 @@ class BookieLink:
         self._unavailable: int = Code.BOOKIE_NOT_AVAILABLE
         self._ends: dict[_Stream, asyncio.Future[None]] = {}
         self._is_closed = False
+        security = context.security
+        self._level = ACTIVE_CHANNELS if security is None or security.tls is None else ACTIVE_TLS_CHANNELS
 
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Send ``request``, now or once connected; the handler is called later in any case."""
@@ -146,7 +155,7 @@ class BookieLink:
         self._ends[stream] = asyncio.get_running_loop().create_future()
         log.CONNECTION_MADE(bookie_id=self.bookie_id, address=address)
         if self.context.stats is not None:
-            self.context.stats.bookie_level(self.bookie_id, ACTIVE_CHANNELS, 1)
+            self.context.stats.bookie_level(self.bookie_id, self._level, 1)
         if self._is_closed:
             stream.abort(Code.CLIENT_CLOSED)
             return
@@ -173,7 +182,7 @@ class BookieLink:
         """The connection's socket is closed."""
         self._ends.pop(stream).set_result(None)
         if self.context.stats is not None:
-            self.context.stats.bookie_level(self.bookie_id, ACTIVE_CHANNELS, -1)
+            self.context.stats.bookie_level(self.bookie_id, self._level, -1)
 
     # Connecting.
 
@@ -207,6 +216,8 @@ class BookieLink:
             stats.request(self.bookie_id, CONNECT, stats.now() - began, code)
             if code != Code.OK:
                 stats.bookie_event(self.bookie_id, FAILED_CONNECTIONS)
+            if code == Code.SECURITY:
+                stats.bookie_event(self.bookie_id, FAILED_TLS_HANDSHAKES)
 
     def _connect_failed(self, error: Exception) -> None:
         held_back = self.context.unavailable.passes(self.bookie_id, asyncio.get_running_loop().time())

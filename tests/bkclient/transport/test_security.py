@@ -18,7 +18,9 @@ from bkclient.auth import AuthenticationError, AuthSession, SharedSecret
 from bkclient.errors import ArgumentError, Code, SecurityError, UnauthorizedAccess, error_for
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.model import DigestType
+from bkclient.observability.memory import MemoryStats
 from bkclient.refusal import Refusal
+from bkclient.stats import ACTIVE_CHANNELS, ACTIVE_TLS_CHANNELS, FAILED_CONNECTIONS, FAILED_TLS_HANDSHAKES
 from bkclient.transport.security import AUTH_MESSAGES_MAX, UNANSWERED, Security
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.wire import v2, v3
@@ -606,6 +608,26 @@ async def test_a_plug_in_with_nothing_to_prove_sends_nothing() -> None:
 
     async with secured(None) as server, client_of(server.address, client_security(Silent())) as outcomes:
         await entry_is_stored(outcomes)
+
+
+async def test_connections_and_handshakes_are_counted() -> None:
+    counts = MemoryStats()
+
+    async def resolve(bookie_id: str) -> BookieAddress:
+        return servers[bookie_id].address
+
+    async with secured(offering()) as good, secured(offering("expired")) as bad:
+        servers = {"good": good, "bad": bad}
+        transport = TcpTransport(resolve, rng=random.Random(1), stats=counts, security=client_security(**TRUSTING))
+        outcomes = Outcomes(transport)
+        outcomes.submit(add(0), "good")
+        outcomes.submit(add(0), "bad")
+        assert sorted(await outcomes.wait(2)) == [Code.SECURITY, Code.OK]
+        assert counts.level_of(ACTIVE_TLS_CHANNELS, "good") == 1
+        assert counts.level_of(ACTIVE_CHANNELS, "good") == 0
+        assert counts.total_of(FAILED_TLS_HANDSHAKES, "bad") == counts.total_of(FAILED_CONNECTIONS, "bad") == 1
+        await transport.aclose()
+        assert counts.level_of(ACTIVE_TLS_CHANNELS, "good") == 0
 
 
 # Parts ---------------------------------------------------------------------------------------------------------------
