@@ -67,6 +67,7 @@ async def authenticate(client: Client, session: AuthSession | None = None) -> No
 # TLS -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("BK-29")
 @versions
 async def test_tls_is_offered_and_requests_go_on_inside(kit: Any, version: int) -> None:
     async with guarded(offering()) as server, connected(server, version) as client:
@@ -100,6 +101,7 @@ async def test_a_bookie_that_demands_tls_serves_nothing_in_clear(kit: Any, versi
             assert await inside.status(kit.add(1, 0)) is Status.OK
 
 
+@pytest.mark.rule("BK-29")
 @pytest.mark.parametrize("more", [b"\0", frame(b"more"), b"request"])
 async def test_bytes_in_clear_behind_the_request_for_tls_close_the_connection(kit: Any, more: bytes) -> None:
     async with guarded(offering()) as server, connected(server) as client:
@@ -186,6 +188,7 @@ async def test_an_authenticated_client_is_served(kit: Any, version: int) -> None
         assert response.plugin_name == "AuthDisabledPlugin", "as bookies answer who is authenticated"
 
 
+@pytest.mark.rule("BK-28")
 @versions
 async def test_until_then_adds_and_reads_are_refused_and_not_carried_out(kit: Any, version: int) -> None:
     async with guarded(DEMANDING) as server, connected(server, version) as client:
@@ -195,6 +198,7 @@ async def test_until_then_adds_and_reads_are_refused_and_not_carried_out(kit: An
         assert await client.status(ReadRequest(1, 0)) is Status.NO_LEDGER
 
 
+@pytest.mark.rule("BK-28")
 async def test_version_3_is_refused_without_a_message_of_the_operation(kit: Any) -> None:
     async with guarded(DEMANDING) as server, connected(server) as client:
         for request in (ForceLedgerRequest(1), BookieInfoRequest(1), ReadRequest(1, 0)):
@@ -215,12 +219,14 @@ async def test_an_unknown_operation_is_refused_likewise() -> None:
         assert v3.decode_response(answer[4:])[1].status is Status.UNAUTHORIZED
 
 
+@pytest.mark.rule("BK-28")
 async def test_what_version_2_cannot_refuse_closes_the_connection() -> None:
     async with guarded(DEMANDING) as server, connected(server, 2) as client:
         client.send(BatchReadRequest(1, 0, max_count=1, max_size=0))
         assert await client.is_closed()
 
 
+@pytest.mark.rule("BK-28")
 @versions
 async def test_another_plug_in_is_refused(kit: Any, version: int) -> None:
     async with guarded(DEMANDING) as server, connected(server, version) as client:
@@ -234,6 +240,7 @@ async def test_another_plug_in_is_refused(kit: Any, version: int) -> None:
         assert await client.status(kit.add(1, 0)) is Status.OK
 
 
+@pytest.mark.rule("BK-28")
 @versions
 async def test_a_plug_in_that_fails_closes_the_connection(version: int) -> None:
     async with guarded(DEMANDING) as server, connected(server, version) as client:
@@ -286,6 +293,7 @@ async def test_tls_and_authentication_come_in_either_order(kit: Any, order: str,
 # Around it -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("BK-29")
 async def test_the_registration_says_that_tls_is_offered() -> None:
     service = MemoryMetadataService()
     store = service.session(rng=Random(1))
