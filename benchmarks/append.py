@@ -82,7 +82,7 @@ class BareConnection(asyncio.BufferedProtocol):
     def __init__(self, on_answers: Callable[[], None]) -> None:
         self.answers = 0
         self.transport: asyncio.Transport | None = None
-        self._on_answers = on_answers
+        self.on_answers = on_answers
         self._buffer = bytearray(256 * 1024)
         self._filled = 0
 
@@ -105,7 +105,7 @@ class BareConnection(asyncio.BufferedProtocol):
             at += size
         buffer[: end - at] = buffer[at:end]
         self._filled = end - at
-        self._on_answers()
+        self.on_answers()
 
 
 async def run_ceiling(addresses: list[BookieAddress], frames: list[bytes], load: Load) -> Cost:

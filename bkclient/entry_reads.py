@@ -101,8 +101,12 @@ class EntryReads:
         self._sizes = QuorumSizes.of(metadata)
         self._ensemble: Ensemble = ()
         self._write_sets: dict[int, tuple[BookieId, ...]] = {}
-        #: Calls without an answer and when they are late, in this order.
-        self._waiting: dict[_EntryCall, float] = {}
+        self._watcher = core.watcher
+        self._remembers_order = config.reorder_reads and core.watcher.has_steady_read_order
+        #: By first position, up to how many changes of registry and health a write set was found to need no other order.
+        self._as_striped: dict[int, int] = {}
+        #: Calls without an answer and when they are late, in this order; who needs not be told any more leaves.
+        self.waiting: dict[_EntryCall, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     # Before reading ----------------------------------------------------------------------------------------------
@@ -140,18 +144,30 @@ class EntryReads:
 
     def replicas(self, entry_id: int) -> tuple[BookieId, ...]:
         """Those who store the entry, in the order in which to ask them (R-7, RO-1)."""
-        ensemble = self.view.metadata.ensemble_at(entry_id)
+        metadata = self.view.metadata
+        fragments = metadata.fragments
+        ensemble = fragments[0].ensemble if len(fragments) == 1 else metadata.ensemble_at(entry_id)
         if self._sticky is not None:
             return self.reordered(self._sticky.rotate(ensemble), entry_id)
         if ensemble is not self._ensemble:
             self._ensemble = ensemble
             self._write_sets = {}
+            self._as_striped = {}
         first = entry_id % len(ensemble)
         write_set = self._write_sets.get(first)
         if write_set is None:
             write_set = tuple(ensemble[position] for position in self._sizes.write_set(entry_id))
             self._write_sets[first] = write_set
-        return self.reordered(write_set, entry_id)
+        if not self._remembers_order:
+            return self.reordered(write_set, entry_id)
+        # The policy is asked again only if its answer may be another one. None of these numbers shrinks.
+        changes = self.health.changes + self._watcher.changes
+        if self._as_striped.get(first) == changes:
+            return write_set
+        order = self.reordered(write_set, entry_id)
+        if order == write_set and self.health.is_clean:
+            self._as_striped[first] = changes
+        return order
 
     def reordered(self, bookies: tuple[BookieId, ...], entry_id: int) -> tuple[BookieId, ...]:
         """``bookies`` as the placement policy would ask them, if that is wanted; it neither adds nor leaves out any.
@@ -184,27 +200,23 @@ class EntryReads:
         """Have ``call`` told when its first answer is late."""
         delay_s = self.speculation.first_s
         if delay_s > 0:
-            self._waiting[call] = self.loop.time() + delay_s
+            self.waiting[call] = self.loop.time() + delay_s
             if self._timer is None:
                 self._timer = self.loop.call_later(delay_s, self._on_timer)
-
-    def answered(self, call: _EntryCall) -> None:
-        """``call`` needs not be told any more."""
-        self._waiting.pop(call, None)
 
     def _on_timer(self) -> None:
         now = self.loop.time()
         self._timer = None
-        for call, due in list(self._waiting.items()):
+        for call, due in list(self.waiting.items()):
             if due > now:
                 self._timer = self.loop.call_at(due, self._on_timer)
                 return
-            del self._waiting[call]
+            del self.waiting[call]
             call.late(self.speculation.first_s)
 
     def stop(self) -> None:
         """Nobody is told of late answers any more; reads under way end with what their replicas say."""
-        self._waiting.clear()
+        self.waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -321,7 +333,7 @@ class _EntryCall:
             room.stats.operation(READ, room.stats.now() - self._began, machine.code)
 
     def _stop_waiting(self) -> None:
-        self._room.answered(self)
+        self._room.waiting.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -48,6 +48,17 @@ class ReadHealth:
         # RO-6: where order is by load, load tells who is slow.
         self._marks_slow = config.reorder_threshold_pending_requests == 0
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing speaks against any bookie: none is slow, none has failed this handle lately."""
+        now = self._now()
+        return self._memory.slow.is_empty(now) and self._failures.is_empty(now)
+
+    @property
+    def changes(self) -> int:
+        """Grows with everything that comes to speak against a bookie: who was clean is, as long as this stays."""
+        return self._memory.slow.changes + self._failures.changes
+
     def pending_requests(self, bookie_id: BookieId) -> int:
         """Requests without an answer yet; huge for a bookie whose connection takes no more."""
         if not self._transport.is_writable(bookie_id):

@@ -33,6 +33,7 @@ class _Knowledge:
     def __init__(self, core: ClientCore, value: Versioned, last_add_confirmed: int) -> None:
         self._stats = core.stats
         self.value = value
+        self._is_closed = value.metadata.is_closed  # looked at for every entry
         self.last_add_confirmed = max(last_add_confirmed, least_lac(value.metadata))
         self.length = value.metadata.length
         self.is_deleted = False
@@ -60,6 +61,7 @@ class _Knowledge:
             )
             return False
         self.value = value
+        self._is_closed = metadata.is_closed
         if metadata.is_closed:
             if metadata.last_entry_id < self.last_add_confirmed:
                 log.END_BELOW_CONFIRMED(
@@ -75,7 +77,7 @@ class _Knowledge:
 
     def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
         """The length up to a confirmed entry is one of the ledger (H-18); on a closed ledger nothing is news."""
-        if self.value.metadata.is_closed:
+        if self._is_closed:
             return
         self.on_last_add_confirmed(last_add_confirmed)
         if entry_id <= self.last_add_confirmed and length > self.length:
@@ -83,7 +85,7 @@ class _Knowledge:
 
     def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
         """LAC-4: it never goes back; and on a closed ledger the end is the end, whatever a bookie stores beyond it."""
-        if self.value.metadata.is_closed:
+        if self._is_closed:
             return
         is_news = last_add_confirmed > self.last_add_confirmed
         if is_news:

@@ -24,6 +24,7 @@ __all__ = [
     "PlacementDefaults",
     "PlacementPolicy",
     "RepairingPolicy",
+    "SteadyOrderPolicy",
     "no_features",
 ]
 
@@ -126,6 +127,19 @@ class RepairingPolicy(Protocol):
 
         Bookies that come in are writable, not ``excluded`` and not members of ``ensemble``. An ensemble that adheres is its own
         repair.
+        """
+        ...
+
+
+@runtime_checkable
+class SteadyOrderPolicy(Protocol):
+    """A policy that tells whether its order of reads may be remembered; those that cannot are asked for every entry."""
+
+    @property
+    def has_steady_read_order(self) -> bool:
+        """Whether the order depends on the write set, the registered bookies, and which are slow or have failed, alone.
+
+        Constant.
         """
         ...
 

@@ -109,6 +109,11 @@ class RackAwarePlacement:
         """Whether ``bookies`` span the minimum of racks (PL-15)."""
         return groups_in(self._chooser.places_of(tuple(bookies))) >= self._wanted(shape)
 
+    @property
+    def has_steady_read_order(self) -> bool:
+        """Yes, unless replicas are shuffled or ordered by load, or somebody derived an order of his own from this one."""
+        return self._order.is_steady and type(self).read_order is RackAwarePlacement.read_order
+
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
         """Healthy ones first (RO-3)."""
         return self._order.by_health(write_set, health)

@@ -46,6 +46,11 @@ class ReadOrder:
         self._threshold = threshold
         self._shuffles = shuffles
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether neither chance nor load decides: the same knowledge of the same bookies gives the same order."""
+        return self._threshold == 0 and not self._shuffles
+
     def by_health(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
         """Rack-aware order (RO-3)."""
         members = self._least_busy_first(write_set, health)

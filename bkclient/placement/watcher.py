@@ -18,7 +18,14 @@ from typing import Final
 from bkclient import log
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.model import BookieId, Ensemble
-from bkclient.placement.base import Adherence, BookieHealth, LedgerShape, PlacementPolicy, RepairingPolicy
+from bkclient.placement.base import (
+    Adherence,
+    BookieHealth,
+    LedgerShape,
+    PlacementPolicy,
+    RepairingPolicy,
+    SteadyOrderPolicy,
+)
 from bkclient.placement.offers import (
     ask_for_ensemble,
     ask_for_order,
@@ -61,6 +68,10 @@ class BookieWatcher:
         self.bookies = BookieSets()
         #: Called after each change of :attr:`bookies`.
         self.listeners: list[Callable[[], None]] = []
+        #: Counts the changes of :attr:`bookies`.
+        self.changes = 0
+        #: Whether an order of reads may be remembered while :attr:`changes` stays and the reader's health is clean.
+        self.has_steady_read_order = isinstance(policy, SteadyOrderPolicy) and policy.has_steady_read_order
         self._writable: frozenset[BookieId] = _NONE
         self._read_only: frozenset[BookieId] = _NONE
         self._fallback = fallback
@@ -77,6 +88,7 @@ class BookieWatcher:
         """The registered bookies changed."""
         before = self.bookies
         self.bookies = bookies
+        self.changes += 1
         self._writable, self._read_only = frozenset(bookies.writable), frozenset(bookies.read_only)
         _log_change(before, bookies)
         if self._weights is not None:

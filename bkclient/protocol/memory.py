@@ -19,11 +19,13 @@ T = TypeVar("T")
 class Remembered(Generic[T]):
     """Values of at most ``limit`` bookies, each kept for ``keep_s`` seconds; ``now`` is any clock in seconds."""
 
-    __slots__ = ("_keep_s", "_limit", "_noted")
+    __slots__ = ("_keep_s", "_limit", "_noted", "changes")
 
     def __init__(self, keep_s: float, limit: int = 1000) -> None:
         self._keep_s = keep_s
         self._limit = limit
+        #: How often something was noted; what is known becomes more only when this grows.
+        self.changes = 0
         # In the order in which they were noted, so the oldest are in front.
         self._noted: dict[BookieId, tuple[float, T]] = {}
 
@@ -33,6 +35,7 @@ class Remembered(Generic[T]):
 
     def put(self, bookie_id: BookieId, value: T, now: float) -> None:
         """Note ``value``, instead of an older one; its time begins anew."""
+        self.changes += 1
         self._noted.pop(bookie_id, None)
         self._expire(now)
         if self._keep_s > 0:
@@ -50,6 +53,11 @@ class Remembered(Generic[T]):
         """Whether something is noted and not too old."""
         self._expire(now)
         return bookie_id in self._noted
+
+    def is_empty(self, now: float) -> bool:
+        """Whether nothing is noted that is not too old."""
+        self._expire(now)
+        return not self._noted
 
     def forget(self, bookie_id: BookieId) -> None:
         """Forget what is noted of a bookie, if anything is."""

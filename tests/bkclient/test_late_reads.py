@@ -154,7 +154,7 @@ async def test_after_the_end_nobody_is_asked_and_no_timer_stays_on() -> None:
         await asyncio.sleep(10)
 
         assert where.sent == []
-        assert reader.room._waiting == {}
+        assert reader.room.waiting == {}
         assert reader.room._timer is None
 
 
