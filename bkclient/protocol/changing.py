@@ -43,6 +43,9 @@ class WriterState(Enum):
     CLOSED = "closed"
 
 
+_CLOSED: Final = WriterState.CLOSED
+
+
 class ChangingPipeline(AddPipeline):
     """The adds of an open ledger, and its ensemble, which changes through the metadata store."""
 
@@ -77,7 +80,12 @@ class ChangingPipeline(AddPipeline):
     @property
     def is_writable(self) -> bool:
         """Whether an append can be accepted (W-3)."""
-        return self.state is not WriterState.CLOSED and self.fatal_error is None and not self.metadata.is_closed
+        # Asked for every append, so without further properties.
+        return (
+            self.state is not _CLOSED
+            and self.fatal_error is None
+            and self.local.value.metadata.state is not LedgerState.CLOSED
+        )
 
     @abstractmethod
     def _fail(self, error: BookKeeperError) -> None:

@@ -126,3 +126,10 @@ def reports_of(where: Town, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     assert core is not None
     monkeypatch.setattr(core.watcher, "on_request_failed", lambda bookie_id, code: reported.append((bookie_id, code)))
     return reported
+
+
+async def test_what_an_append_goes_through_has_few_enough_attributes_for_fast_look_ups() -> None:
+    """CPython 3.11 keeps up to 29 attributes where compiled code finds them; one more, and every look-up is a search."""
+    async with town(stats=Notes()) as where, await writer_of(where) as writer:
+        for worker in (writer, writer._machine, writer._shell):
+            assert len(vars(worker)) < 30
