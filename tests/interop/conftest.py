@@ -6,6 +6,7 @@ What cannot be had here fails, it is not skipped: run by ``make interop``, which
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -22,6 +23,8 @@ from tests.interop.matrix import Matrix
 from tests.interop.real_bookie import RealCluster
 
 BOOKIES = 4
+#: Set by ``make interop`` when it tries the tests that failed once more.
+SECOND_ATTEMPT = "INTEROP_SECOND_ATTEMPT"
 #: Several JVMs that force their journals to one disk may take their time; only tests of slowness are impatient.
 PATIENT = {"add_timeout_s": 20.0, "read_timeout_s": 20.0}
 
@@ -88,8 +91,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep the outcomes of a run of the whole folder to its end; some tests alone would fill cells with half the truth."""
     config = session.config
     asked_for_some = config.getoption("keyword") or any(not Path(argument).is_dir() for argument in config.args)
-    if not asked_for_some and not session.shouldstop and not session.shouldfail:
-        session.config.stash[_MATRIX].save()
+    if session.shouldstop or session.shouldfail:
+        return
+    if SECOND_ATTEMPT in os.environ:
+        config.stash[_MATRIX].save_second_attempt()
+    elif not asked_for_some:
+        config.stash[_MATRIX].save()
 
 
 @pytest.fixture

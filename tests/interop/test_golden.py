@@ -137,7 +137,9 @@ async def everything(new: Callable[[], JavaPeer], wire: int) -> None:
     await reader.payloads(1, first=1, last=1, how="unconfirmed")
     if wire == 3:
         await reader("entries_on", 1, bookie=(await reader("info", 1))["fragments"]["0"][0])
-    await asyncio.sleep(0.3)  # for the explicit LAC
+    async with asyncio.timeout(20):
+        while (await reader("lac", 1, how="explicit"))["lac"] < 1:  # noqa: ASYNC110 - on a timer of Java's
+            await asyncio.sleep(0.05)
     await reader("bookie_info")
     await other("open", 1)
     with pytest.raises(JavaError):

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 #: Positions tried in each direction, the first byte among them; the rest of a play is cut into as many parts.
 POSITIONS = {Fault.CUT: 4, Fault.STALL: 2, Fault.HALF_CLOSE: 2, Fault.REPEAT: 4, Fault.FLIP: 6}
 TIMEOUT_S = 1.0
+BOUND_S = 60.0
 
 
 class _Kept:
@@ -49,7 +50,7 @@ async def stores_of(cluster: RealCluster) -> AsyncIterator[StoreFactory]:
 async def test_mischief_before_a_real_bookie(real: RealCluster, fault: Fault, wire: int) -> None:
     rng = Random(f"{fault}{wire}")
     async with stores_of(real) as new_store:
-        faithful = await play(new_store, wire, None, timeout_s=20 * TIMEOUT_S)
+        faithful = await play(new_store, wire, None, timeout_s=20.0, honest_timeout_s=20.0, bound_s=BOUND_S)
         struck = 0
         for direction in Direction:
             length = faithful.forwarded[direction]
@@ -57,5 +58,8 @@ async def test_mischief_before_a_real_bookie(real: RealCluster, fault: Fault, wi
             part = length // POSITIONS[fault]
             for position in [0, *(k * part + rng.randrange(part) for k in range(POSITIONS[fault]))]:
                 mischief = Mischief(fault, direction, position, rng.randrange(1, 64))
-                struck += (await play(new_store, wire, mischief, timeout_s=TIMEOUT_S)).has_struck
+                proxy = await play(
+                    new_store, wire, mischief, timeout_s=TIMEOUT_S, honest_timeout_s=20.0, bound_s=BOUND_S
+                )
+                struck += proxy.has_struck
     assert struck >= 3, "the fault happened, at several places"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -40,8 +41,9 @@ class _InOrder(RandomPlacement):
 class _Cast:
     """Clients of one cluster; those of ``through`` find one bookie only through the proxy."""
 
-    def __init__(self, new_store: StoreFactory, wire: int, timeout_s: float) -> None:
+    def __init__(self, new_store: StoreFactory, wire: int, timeout_s: float, honest_timeout_s: float) -> None:
         self._new_store = new_store
+        self._honest_timeout_s = honest_timeout_s
         self._config = ClientConfig(
             wire_protocol_version=wire,
             add_timeout_s=timeout_s,
@@ -59,7 +61,11 @@ class _Cast:
                 return proxy.address
             return await store.bookie_address(bookie_id)
 
-        config = self._config
+        config = (
+            self._config
+            if proxy is not None
+            else replace(self._config, add_timeout_s=self._honest_timeout_s, read_timeout_s=self._honest_timeout_s)
+        )
         rng = Random(11)
         transport = TcpTransport(
             resolve,
@@ -83,11 +89,16 @@ async def play(
     mischief: Mischief | None,
     *,
     timeout_s: float = 0.15,
+    honest_timeout_s: float = 0.15,
+    bound_s: float = _BOUND_S,
     digest_type: DigestType = DigestType.CRC32C,
 ) -> HostileProxy:
-    """The whole play; returns its proxy. The cluster has exactly the bookies of the ledger, plus one to replace."""
-    cast = _Cast(new_store, wire, timeout_s)
-    async with asyncio.timeout(_BOUND_S), cast.stack:
+    """The whole play; returns its proxy. The cluster has exactly the bookies of the ledger, plus one to replace.
+
+    ``timeout_s`` is that of the clients behind the proxy; real bookies deserve more patience, of the honest client above all.
+    """
+    cast = _Cast(new_store, wire, timeout_s, honest_timeout_s)
+    async with asyncio.timeout(bound_s), cast.stack:
         honest = await cast.client()
         proxied = (await honest.bookies()).writable[0]
         proxy = await cast.stack.enter_async_context(HostileProxy(lambda: _address(new_store, proxied), mischief))
