@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -62,7 +62,7 @@ class Hosted(Generic[T]):
             if entered.done() and not entered.cancelled():
                 entered.exception()  # nobody is there any more to be told
             raise
-        if entered.exception() is not None:
+        if entered.cancelled() or entered.exception() is not None:
             await self.leave()
         return entered.result()
 
@@ -106,7 +106,7 @@ class Hosted(Generic[T]):
         finally:
             self._leaving.set()
             if not entered.done():
-                entered.cancel()
+                _end(entered, self.failure)
 
     async def _stay(self, tasks: TaskGroup, entered: asyncio.Future[T]) -> None:
         try:
@@ -123,3 +123,11 @@ class Hosted(Generic[T]):
             error = error.exceptions[0]
         self.failure = error
         _log.error("%s failed and has ended", self._name, exc_info=error)
+
+
+def _end(entered: asyncio.Future[Any], failure: BaseException | None) -> None:
+    """Whoever waits to enter learns why there is nothing to enter: something failed, or the host was cancelled."""
+    if failure is None:
+        entered.cancel()
+    else:
+        entered.set_exception(failure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from bkclient.arguments import LARGEST_ID
 from bkclient.core import ClientCore
 from bkclient.errors import ArgumentError, LedgerClosed, TooManyRequests
 from bkclient.metadata.model import Versioned
@@ -49,7 +50,7 @@ class AdvancedLedgerWriter(BaseWriter):
 
         Futures complete in entry id order. They need not be awaited: a failure is also raised by :meth:`flush`.
         """
-        _check_entry_id(entry_id)
+        self._check_entry_id(entry_id)
         future = self._shell.append_at(entry_id, payload)
         self._note(entry_id)
         return future
@@ -69,7 +70,7 @@ class AdvancedLedgerWriter(BaseWriter):
         Returns at once on a writer that accepts no more. The next entry in order needs no room in the windows, and one whose
         id is taken gets none.
         """
-        _check_entry_id(entry_id)
+        self._check_entry_id(entry_id)
         shell = self._shell
         while True:
             while self._is_held_back(entry_id):
@@ -113,7 +114,8 @@ class AdvancedLedgerWriter(BaseWriter):
                 entry_id=min(self._beyond),
             )
 
-
-def _check_entry_id(entry_id: int) -> None:
-    if isinstance(entry_id, bool) or not isinstance(entry_id, int):
-        raise ArgumentError(f"an entry id is an int, not {type(entry_id).__name__}")
+    def _check_entry_id(self, entry_id: int) -> None:
+        if isinstance(entry_id, bool) or not isinstance(entry_id, int):
+            raise ArgumentError(f"an entry id is an int, not {type(entry_id).__name__}", ledger_id=self.ledger_id)
+        if entry_id > LARGEST_ID:
+            raise ArgumentError("an entry id is less than 2**63", ledger_id=self.ledger_id, entry_id=entry_id)

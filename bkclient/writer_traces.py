@@ -19,8 +19,9 @@ class TracedWriterShell(WriterShell):
 
     def append(self, payload: Payload) -> asyncio.Future[int]:
         """See :class:`~bkclient.writer_shell.WriterShell`."""
+        entry_id = self.machine.last_add_pushed + 1  # before, because an append may end the writer
         future = super().append(payload)
-        self._trace(future, self.machine.last_add_pushed)
+        self._trace(future, entry_id)
         return future
 
     def append_at(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 import bkclient
 from bkclient import BookKeeper
-from bkclient.errors import ClientClosed, MetadataStoreError, UnexpectedCondition
+from bkclient.errors import ArgumentError, ClientClosed, MetadataStoreError, UnexpectedCondition
+from bkclient.hosted import Hosted
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of
@@ -266,3 +268,40 @@ async def test_a_transport_that_cannot_be_closed_does_not_keep_the_client_from_e
 
     assert isinstance(caught.value.__cause__, OSError)
     assert asyncio.all_tasks() == before
+
+
+async def test_background_work_that_fails_while_the_client_is_entered_is_the_error_of_entering() -> None:
+    @asynccontextmanager
+    async def begin(tasks: TaskGroup) -> AsyncIterator[None]:
+        tasks.start_soon(fail)
+        await anyio.sleep_forever()
+        yield
+
+    hosted = Hosted(begin, "a test")
+    with pytest.raises(RuntimeError, match="a defect"):
+        await hosted.enter()
+    assert isinstance(hosted.failure, RuntimeError)
+
+
+async def test_whoever_cancels_every_task_ends_clients_too_and_leaving_them_still_works(where: Town) -> None:
+    before = asyncio.all_tasks()
+    transport = SlowTransport("abc")
+    async with client_of(where, transport) as bk:
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
+        await turns()
+        assert transport.is_closed
+        with pytest.raises(ClientClosed):
+            await bk.create_ledger()
+
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_client_is_entered_once_and_may_be_left_again(where: Town) -> None:
+    bk = client_of(where, FakeTransport("abc"))
+    async with bk:
+        with pytest.raises(ArgumentError, match="entered once"):
+            await bk.__aenter__()
+    await bk.__aexit__(None, None, None)
+    with pytest.raises(ArgumentError, match="entered once"):
+        await bk.__aenter__()

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from bkclient import BookKeeper
-from bkclient.errors import Code, LedgerFenced, NoSuchLedger
+from bkclient.errors import Code, LedgerFenced, NoSuchLedger, WriteFailed
 from bkclient.observability.tracing import SPAN_NAMES, OpenTelemetryTracer
 from tests.bkclient.fakes import Town, town, turns
 
@@ -146,3 +146,18 @@ async def test_entries_of_given_ids_have_spans_too() -> None:
 
 def test_every_span_has_the_prefix() -> None:
     assert all(name.startswith("bookkeeper.") for name in SPAN_NAMES.values())
+
+
+async def test_the_span_of_an_append_that_ends_its_writer_names_the_entry_too() -> None:
+    traces = Traces()
+    async with town() as where, traced(where, traces, appends=True) as bk:
+        writer = await bk.create_ledger(
+            ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"secret", deferred_sync=True
+        )
+        where.transport.bookies[writer.metadata.last_fragment.ensemble[2]].code = Code.TIMEOUT
+        await writer.append(b"x")
+        await turns()
+        with pytest.raises(WriteFailed):  # the ensemble of such a ledger must not change, and one of it failed late
+            await writer.append(b"y")
+    spans = [attributes(span)["entry_id"] for span in traces.spans if span.name == "bookkeeper.append"]
+    assert spans == [0, 1]
