@@ -137,7 +137,7 @@ def test_a_ledger_that_is_open_again_when_recovery_wants_to_close_it_is_reported
     cause = recovery.errors[0].__cause__
     assert isinstance(cause, UnexpectedCondition)
     assert cause.ledger_id == LEDGER_ID
-    assert "the ledger is open again during recovery" in str(cause)
+    assert cause.message == "the ledger is open again during recovery"
     assert str(cause) in str(recovery.errors[0])
 
 

@@ -123,7 +123,7 @@ def test_a_refused_write_back_fails_the_recovery(code: Code, reported: Code) -> 
     recovery.written("0a 0c")
 
     assert recovery.finished == [reported]
-    assert "a bookie refused a recovery add" in str(recovery.errors[0])
+    assert recovery.errors[0].message.startswith("a bookie refused a recovery add")
     assert end_of(recovery) == (IN_RECOVERY, -1, 0)
     assert recovery.updates == []
 
@@ -232,7 +232,7 @@ def test_without_a_spare_bookie_a_write_back_that_needs_every_bookie_fails_the_r
     recovery.not_written("0b")
 
     assert recovery.finished == [Code.LEDGER_RECOVERY]
-    assert "NOT_ENOUGH_BOOKIES" in str(recovery.errors[0])
+    assert recovery.errors[0].message.endswith(" (NOT_ENOUGH_BOOKIES)")
     assert "entry 0 cannot be written back" in str(recovery.errors[0])
     cause = recovery.errors[0].__cause__
     assert isinstance(cause, NotEnoughBookies)
@@ -319,6 +319,7 @@ def test_a_placement_that_offers_a_failed_bookie_fails_the_recovery_as_a_defect(
     assert recovery.finished == [Code.LEDGER_RECOVERY]
     cause = recovery.errors[0].__cause__
     assert isinstance(cause, UnexpectedCondition)
+    assert recovery.errors[0].message.endswith(" (UNEXPECTED_CONDITION)")
     assert (cause.ledger_id, cause.bookie_id) == (LEDGER_ID, "b")
     assert str(cause) in str(recovery.errors[0])
     assert end_of(recovery) == (IN_RECOVERY, -1, 0)
