@@ -121,7 +121,7 @@ class LedgerReads:
         try:
             for _ in range(first, last + 1):
                 futures = window.fill(last)
-                yield await (futures.popleft() if futures else window.take(last))
+                yield window.on_taken(await futures.popleft()) if futures else await window.take(last)
         finally:
             window.clear()
 
