@@ -305,3 +305,21 @@ async def test_a_client_is_entered_once_and_may_be_left_again(where: Town) -> No
     await bk.__aexit__(None, None, None)
     with pytest.raises(ArgumentError, match="entered once"):
         await bk.__aenter__()
+
+
+@pytest.mark.rule("API-17")
+async def test_nothing_begins_from_the_moment_a_client_is_left(where: Town) -> None:
+    bk = await client_of(where, SlowTransport("abc")).__aenter__()
+    refused: list[type[BaseException]] = []
+
+    async def create() -> None:
+        try:
+            await bk.create_ledger()
+        except ClientClosed as error:
+            refused.append(type(error))
+
+    leaving = asyncio.create_task(bk.__aexit__(None, None, None))
+    creating = asyncio.create_task(create())  # runs right after the first step of leaving
+    await asyncio.gather(leaving, creating)
+    assert refused == [ClientClosed]
+    assert [ledger_id async for ledger_id in where.bk.list_ledgers()] == []

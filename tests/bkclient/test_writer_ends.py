@@ -21,6 +21,7 @@ from bkclient.errors import (
     UnexpectedCondition,
 )
 from bkclient.metadata.model import LedgerMetadata, LedgerState, Versioned
+from bkclient.protocol.changing import WriterState
 from bkclient.writer_base import BaseWriter
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
@@ -101,6 +102,22 @@ async def test_whoever_waits_for_a_place_above_a_gap_is_told_that_the_client_end
         await turns()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {ClientClosed}
+
+
+@pytest.mark.rule("API-19")
+async def test_a_close_that_is_under_way_when_the_client_ends_fails_and_is_not_begun_anew() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        await writer.append(b"x")
+        where.store.gate.clear()
+        closing = asyncio.create_task(writer.close())
+        await turns()
+    with pytest.raises(ClientClosed):
+        await closing
+    assert writer._machine.state is WriterState.CLOSED
+    assert where.metadata(writer.ledger_id).state is LedgerState.OPEN
+    with pytest.raises(ClientClosed):
+        await writer.close()
 
 
 # Timers -------------------------------------------------------------------------------------------------------------

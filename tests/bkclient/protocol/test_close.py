@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bkclient.errors import Code, MetadataStoreError
+from bkclient.errors import ClientClosed, Code, MetadataStoreError
 from bkclient.metadata.model import Fragment, LedgerState
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
@@ -276,3 +276,32 @@ def test_an_answer_of_the_quorum_after_the_close_began_does_not_move_the_end_of_
     writer.machine.on_update_done(update)
 
     assert (writer.store.metadata.last_entry_id, writer.store.metadata.length) == (0, 4)
+
+
+@pytest.mark.rule("API-19")
+def test_a_writer_that_is_abandoned_fails_what_is_in_flight_and_leaves_its_ledger_open() -> None:
+    writer = writer_with_one_confirmed()
+
+    writer.machine.abandon(ClientClosed())
+    assert writer.failed == [(1, Code.CLIENT_CLOSED)]
+    assert not writer.machine.is_writable
+    writer.machine.abandon(ClientClosed())
+    writer.ok("1a 1b")
+
+    assert writer.failed == [(1, Code.CLIENT_CLOSED)]
+    assert writer.closed == []
+    assert writer.store.metadata.state is LedgerState.OPEN
+
+
+@pytest.mark.rule("API-19")
+def test_abandoning_a_writer_that_is_closed_changes_nothing() -> None:
+    writer = writer_with_one_confirmed()
+    writer.close()
+
+    writer.machine.abandon(ClientClosed())
+    assert writer.machine.fatal_error is None
+    writer.metadata_arrives()
+    writer.close()
+
+    assert writer.closed == [None]
+    assert writer.store.metadata.last_entry_id == 0
