@@ -116,7 +116,9 @@ class _Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after what is waiting has been sent."""
         self._is_halted = True
-        if self._transport is not None:
+        if self._starting_tls is not None:
+            self.abort()
+        elif self._transport is not None:
             self._flush()
             self._transport.close()
 
@@ -124,6 +126,10 @@ class _Connection(asyncio.BufferedProtocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+        if self._starting_tls is not None:  # event loops differ in what they tell whom when half-made TLS ends
+            self._starting_tls.cancel()
+            self._starting_tls = None
+            self.connection_lost(None)
 
     # ------------------------------------------------------------------------------------------------------ requests
 
