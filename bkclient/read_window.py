@@ -27,7 +27,8 @@ _BLIND_ENTRIES: Final = 8
 class ReadWindow:
     """Reads from ``first_entry_id`` on, up to ``limit`` entries and about 16 MiB at a time.
 
-    One reading task at a time may use it. The permit for the first request is the operation's (R-2). Call :meth:`clear` in the end.
+    One reading task at a time may use it, and calls :meth:`clear` in the end. The permit for the first request is the
+    operation's (R-2).
     """
 
     __slots__ = (
