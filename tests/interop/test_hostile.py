@@ -54,7 +54,7 @@ async def test_mischief_before_a_real_bookie(real: RealCluster, fault: Fault, wi
         struck = 0
         for direction in Direction:
             length = faithful.forwarded[direction]
-            assert length > 200
+            assert length > 100, "acknowledgements at least; reads may all be answered by others"
             part = length // POSITIONS[fault]
             for position in [0, *(k * part + rng.randrange(part) for k in range(POSITIONS[fault]))]:
                 mischief = Mischief(fault, direction, position, rng.randrange(1, 64))

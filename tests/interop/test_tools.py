@@ -37,7 +37,7 @@ async def test_ledgermetadata_shows_a_python_ledger(python: BookKeeper, real: Re
 
     shown = await shell(real, "ledgermetadata", "-ledgerid", str(ledger_id))
 
-    assert re.search(rf"ledgerid: {ledger_id}|ledgerId={ledger_id}|ledger[iI]d[ :=]+{ledger_id}", shown), shown
+    assert re.search(rf"ledgerid[ :=]+{ledger_id}\b", shown, re.IGNORECASE), shown
     assert "CLOSED" in shown
     assert "made-by" in shown
 
@@ -49,7 +49,7 @@ async def test_readledger_reads_a_python_ledger(python: BookKeeper, real: RealCl
     shown = await shell(real, "readledger", "-ledgerid", str(ledger_id), "-msg")
 
     for entry_id in range(5):
-        assert re.search(rf"entry.*\b{entry_id}\b", shown, re.IGNORECASE), shown
+        assert re.search(rf"(entry|eid).*\b{entry_id}\b", shown, re.IGNORECASE), shown
 
 
 @pytest.mark.matrix("shell: listledgers")
