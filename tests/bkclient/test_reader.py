@@ -238,8 +238,10 @@ async def test_a_range_spans_the_ensembles_of_its_entries() -> None:
         assert [entry.payload async for entry in reader] == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize("ahead", [1, 3])
-async def test_as_many_entries_are_requested_ahead_as_configured_and_no_more(ahead: int) -> None:
+@pytest.mark.parametrize(("ahead", "requested"), [(1, [1, 2, 3]), (3, [3, 3, 5])])
+async def test_as_many_entries_are_requested_ahead_as_configured_and_again_when_half_of_them_are_taken(
+    ahead: int, requested: list[int]
+) -> None:
     async with town(config=ClientConfig(read_ahead_entries=ahead)) as where:
         reader = await reader_of(where, *(b"x" for _ in range(10)))
         entries = reader.read_range(0, 9)
@@ -247,17 +249,18 @@ async def test_as_many_entries_are_requested_ahead_as_configured_and_no_more(ahe
 
         first = asyncio.ensure_future(anext(entries))
         await turns()
-        assert len(where.sent) == ahead
-        where.transport.let_go("abc")
-        where.transport.hold("abc")
-        await first
-        second = asyncio.ensure_future(anext(entries))
-        await turns()
-        assert len(where.sent) == ahead + 1
+        assert len(where.sent) == requested[0]
+        for entry_id, count in enumerate(requested[1:]):
+            where.transport.let_go("abc")
+            where.transport.hold("abc")
+            assert (await first).entry_id == entry_id
+            first = asyncio.ensure_future(anext(entries))
+            await turns()
+            assert len(where.sent) == count
 
         where.transport.let_go("abc")
-        await second
-        assert [entry.entry_id async for entry in entries] == list(range(2, 10))
+        assert (await first).entry_id == 2
+        assert [entry.entry_id async for entry in entries] == list(range(3, 10))
 
 
 @pytest.mark.rule("R-1")
