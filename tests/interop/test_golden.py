@@ -127,19 +127,25 @@ async def _created(writer: JavaPeer, *payloads: bytes, **options: Any) -> None:
         await writer("append_at", 1, entry=entry, payload=payload)
 
 
+async def _explicit_lac(reader: JavaPeer, wanted: int) -> None:
+    async with asyncio.timeout(20):
+        while (await reader("lac", 1, how="explicit"))["lac"] < wanted:  # noqa: ASYNC110 - on a timer of Java's
+            await asyncio.sleep(0.05)
+
+
 async def everything(new: Callable[[], JavaPeer], wire: int) -> None:
     writer, reader, other = new(), new(), new()
-    await _created(writer, b"hello", b"world!!")
+    await _created(writer, b"hello")
     await reader("open", 1, recover=False)
+    await _explicit_lac(reader, 0)  # each is sent on a timer of the writer's, and only if it is there when that fires
+    await writer("append_at", 1, entry=1, payload=b"world!!")
     for how in ("read", "try", "explicit"):
         await reader("lac", 1, how=how)
     await reader.payloads(1)
     await reader.payloads(1, first=1, last=1, how="unconfirmed")
     if wire == 3:
         await reader("entries_on", 1, bookie=(await reader("info", 1))["fragments"]["0"][0])
-    async with asyncio.timeout(20):
-        while (await reader("lac", 1, how="explicit"))["lac"] < 1:  # noqa: ASYNC110 - on a timer of Java's
-            await asyncio.sleep(0.05)
+    await _explicit_lac(reader, 1)
     await reader("bookie_info")
     await other("open", 1)
     with pytest.raises(JavaError):
