@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ async def test_the_largest_entry_of_a_frame_is_written_recovered_and_read(
     new_town: NewTown, version: int, digest_type: DigestType
 ) -> None:
     async with new_town(4, server=ServerConfig(max_frame_size=SMALL_FRAME_BYTES)) as town:
-        options = {"wire_protocol_version": version, "max_frame_size_bytes": SMALL_FRAME_BYTES}
+        options: dict[str, Any] = {"wire_protocol_version": version, "max_frame_size_bytes": SMALL_FRAME_BYTES}
         largest = bytes(range(256)) * 256
         largest = largest[: SMALL_FRAME_BYTES - FRAME_OVERHEAD_BYTES]
         writing, reading = await town.client(**options), await town.client(**options)
