@@ -24,7 +24,8 @@ def output_of(example: str) -> list[str]:
 def test_the_quickstart_writes_a_ledger_takes_it_over_and_reads_it() -> None:
     lines = output_of("quickstart.py")
     assert lines[0] == "ledger 0: entries 0 to 999, 8932 bytes"
-    assert lines[1].startswith("the writer is refused: ledger 0, entry 1000: Another client has taken over the ledger")
+    assert lines[1].startswith("the writer is refused: ledger 0, entry 1000, bookie 127.0.0.1:")
+    assert "another client has taken over the ledger; the bookie refused entry 1000" in lines[1]
     assert lines[-1] == "the last of 1000: entry 999"
 
 

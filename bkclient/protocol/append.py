@@ -129,11 +129,10 @@ class AppendMachine(ChangingPipeline):
 
     # The end -----------------------------------------------------------------------------------------------------
 
-    def _on_fatal(self, code: int) -> None:
-        self._fail(self._error(code, "the entry cannot be stored"))
-
     def _on_refused(self, add: PendingAdd, bookie_id: BookieId, code: int) -> None:
         why = f"the bookie refused entry {add.entry_id}"
+        if code == Code.LEDGER_FENCED:
+            why = f"another client has taken over the ledger; {why}"
         self._fail(error_for(code, why, ledger_id=self.metadata.ledger_id, bookie_id=bookie_id))
 
     def abandon(self, error: BookKeeperError) -> None:

@@ -136,21 +136,17 @@ class AddPipeline(ABC):
         """The bookie failed an add that still needs it; by default it is replaced at once (W-24)."""
         self._on_bookies_failed({position: bookie_id})
 
-    def _on_add_stuck(self, add: PendingAdd) -> None:  # noqa: ARG002
+    def _on_add_stuck(self, add: PendingAdd) -> None:
         """The last answer that could have made ``add`` durable has come, and its bookies share too few fault domains."""
-        self._on_fatal(Code.NOT_ENOUGH_BOOKIES)
+        self._on_refused(add, "", Code.NOT_ENOUGH_BOOKIES)
 
     @abstractmethod
     def _on_late_failure(self, position: int, bookie_id: BookieId) -> None:
         """The bookie failed an add that has its ack quorum without it (W-16)."""
 
     @abstractmethod
-    def _on_fatal(self, code: int) -> None:
-        """A bookie's answer makes going on impossible (W-17)."""
-
-    def _on_refused(self, add: PendingAdd, bookie_id: BookieId, code: int) -> None:  # noqa: ARG002
-        """The bookie's answer to ``add`` is one that makes going on impossible; whoever tells why may name the bookie."""
-        self._on_fatal(code)
+    def _on_refused(self, add: PendingAdd, bookie_id: BookieId, code: int) -> None:
+        """The bookie's answer to ``add`` is one that makes going on impossible (W-17); no bookie if it is nobody's answer."""
 
     # Inputs ------------------------------------------------------------------------------------------------------
 

@@ -317,7 +317,7 @@ class RecoveryMachine(AddPipeline):
                 )
                 return
 
-    def _on_fatal(self, code: int) -> None:
+    def _on_refused(self, add: PendingAdd, bookie_id: BookieId, code: int) -> None:  # noqa: ARG002
         self._fail(code, "a bookie refused a recovery add")
 
     # Closing -----------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.errors import Code
+from bkclient.errors import Code, UnauthorizedAccess
 from bkclient.metadata.model import LedgerState
+from bkclient.refusal import Refusal
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
 # Several failures ---------------------------------------------------------------------------------------------------
@@ -230,6 +231,23 @@ def test_without_a_spare_bookie_the_entry_fails_and_the_ledger_is_closed_empty()
     assert writer.closed == [None]
     assert writer.store.ensembles == {0: "abc"}
     assert (writer.store.metadata.last_entry_id, writer.store.metadata.length) == (-1, 0)
+
+
+@pytest.mark.rule("W-24")
+def test_a_bookie_that_is_not_trusted_is_a_failed_one_and_the_cause_where_nobody_replaces_it() -> None:
+    """A refusal of this side is about the bookie, never about the ledger, whatever its code."""
+    writer = Writer((3, 3, 2), "abc")
+    writer.append(b"")
+
+    writer.answer("0b", Refusal(Code.UNAUTHORIZED, "the certificate has expired"))
+
+    assert writer.failed == []
+    writer.metadata_arrives()
+    assert writer.failed == [(0, Code.NOT_ENOUGH_BOOKIES)]
+    cause = writer.errors[0].__cause__
+    assert isinstance(cause, UnauthorizedAccess)
+    assert (cause.ledger_id, cause.bookie_id) == (LEDGER_ID, "b")
+    assert "the certificate has expired" in str(cause)
 
 
 @pytest.mark.behaviour("T-79")

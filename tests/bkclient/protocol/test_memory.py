@@ -44,3 +44,12 @@ def test_without_time_nothing_is_remembered() -> None:
     memory.put("a", 1, 0.0)
 
     assert len(memory) == 0
+
+
+def test_what_is_too_old_makes_no_difference_to_being_empty() -> None:
+    memory: Remembered[int] = Remembered(60.0)
+    assert memory.is_empty(0.0)
+    memory.put("a", 1, 0.0)
+
+    assert not memory.is_empty(59.9)
+    assert memory.is_empty(60.0)
