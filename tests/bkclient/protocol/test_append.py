@@ -35,6 +35,15 @@ def test_each_append_takes_the_next_id_and_goes_to_its_write_set() -> None:
 
 
 @pytest.mark.rule("W-4")
+def test_what_the_caller_hands_in_with_an_entry_stays_with_it() -> None:
+    token = object()
+
+    add = Writer().machine.append(b"x", token)
+
+    assert (add.payload, add.token) == (b"x", token)
+
+
+@pytest.mark.rule("W-4")
 @pytest.mark.rule("API-13")
 def test_an_entry_carries_the_ledgers_length_up_to_and_including_itself() -> None:
     writer = Writer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import Code, UnexpectedCondition
+from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.ensemble import replace_failed
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
@@ -81,6 +82,16 @@ def test_a_position_that_another_bookie_holds_by_now_is_skipped() -> None:
     ensemble = replace_failed(LEDGER_ID, tuple("abc"), {0: "z", 1: "b"}, lambda *_: "d")
 
     assert "".join(ensemble) == "adc"
+
+
+@pytest.mark.rule("W-31")
+def test_a_position_that_cannot_be_filled_keeps_nobody_from_filling_the_next() -> None:
+    def only_at_the_last(_ensemble: Ensemble, position: int, _excluded: frozenset[BookieId]) -> BookieId | None:
+        return "d" if position == 2 else None
+
+    ensemble = replace_failed(LEDGER_ID, tuple("abc"), {0: "a", 1: "b", 2: "c"}, only_at_the_last)
+
+    assert ensemble == tuple("abd")
 
 
 @pytest.mark.rule("PL-4")
