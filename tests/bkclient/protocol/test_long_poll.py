@@ -41,6 +41,15 @@ def test_bookies_are_asked_one_after_the_other_the_next_after_an_error_or_an_emp
     assert asked(read) == "a"
 
 
+@pytest.mark.rule("R-43")
+def test_an_entry_that_is_the_last_one_confirmed_is_taken_from_who_sent_it() -> None:
+    read = poll("abc")
+    asked(read)
+
+    assert read.on_reply("a", Code.OK, 5, has_entry=True) is ENDED
+    assert (read.found_by, read.last_add_confirmed) == ("a", 5)
+
+
 @pytest.mark.rule("R-41")
 def test_no_further_bookie_is_asked_while_an_answer_is_outstanding_unless_it_is_late() -> None:
     read = poll("abcd", qa=1)
