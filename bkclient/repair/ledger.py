@@ -41,9 +41,7 @@ class OpenedLedger:
 
 def administrative_codec(core: ClientCore, metadata: LedgerMetadata) -> EntryCodec:
     """The codec by the ledger's own password and digest type; by the configured ones for ledgers older than passwords."""
-    if metadata.has_password:
-        return entry_codec_for(metadata)
-    return EntryCodec(metadata.ledger_id, core.config.admin_digest_type, core.config.admin_password)
+    return entry_codec_for(metadata, core.admin_keys)
 
 
 def view_of(core: ClientCore, value: Versioned) -> OpenedLedger:
