@@ -7,7 +7,6 @@ the same time. Both only choose moves; the world checks its guarantees after eve
 from __future__ import annotations
 
 import math
-from random import Random
 
 import pytest
 from hypothesis import Phase, settings
@@ -16,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.bkclient.protocol.guarantees import Violation
 from tests.bkclient.protocol.mutants import MUTANTS, Mutant
-from tests.bkclient.protocol.world import Configuration, World
+from tests.bkclient.protocol.world import TROUBLE, Configuration, World, wander
 
 CONFIGURATIONS = (
     Configuration(1, 1, 1, bookies=2, entries=3, recoveries=2),
@@ -40,20 +39,11 @@ WEIGHTS = {
     "writer crashes": 0.1,
     "recovery crashes": 0.1,
 }
-TROUBLE = 0.3
 
 
 def walk(configuration: Configuration, seed: int, moves: int) -> World:
     """Make ``moves`` random moves in a new world."""
-    rng = Random(seed)
-    world = World(configuration)
-    weights = [WEIGHTS.get(name, TROUBLE) for name in world.moves]
-    for _ in range(moves):
-        (name,) = rng.choices(tuple(world.moves), weights)
-        choices = world.choices(name)
-        if choices:
-            world.move(name, rng.randrange(choices))
-    return world
+    return wander(World(configuration), WEIGHTS, seed, moves)
 
 
 def find_violation(configuration: Configuration) -> None:

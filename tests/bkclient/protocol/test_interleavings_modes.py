@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from bkclient.protocol.append_options import AppendOptions
 from tests.bkclient.protocol.guarantees import Violation
 from tests.bkclient.protocol.mode_mutants import MUTANTS, Mutant
 from tests.bkclient.protocol.modes import ModesWorld
-from tests.bkclient.protocol.world import Configuration
+from tests.bkclient.protocol.world import Configuration, wander
 
 DELAYED = AppendOptions(delay_ensemble_change=True)
 DEFERRED = AppendOptions(deferred_sync=True)
@@ -62,20 +60,11 @@ WEIGHTS = {
     "writer crashes": 0.05,
     "recovery crashes": 0.1,
 }
-TROUBLE = 0.3
 
 
 def walk(configuration: Configuration, seed: int, moves: int) -> ModesWorld:
     """Make ``moves`` random moves in a new world."""
-    rng = Random(seed)
-    world = ModesWorld(configuration)
-    weights = [WEIGHTS.get(name, TROUBLE) for name in world.moves]
-    for _ in range(moves):
-        (name,) = rng.choices(tuple(world.moves), weights)
-        choices = world.choices(name)
-        if choices:
-            world.move(name, rng.randrange(choices))
-    return world
+    return wander(ModesWorld(configuration), WEIGHTS, seed, moves)
 
 
 def find_violation(configuration: Configuration) -> None:

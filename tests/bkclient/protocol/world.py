@@ -14,9 +14,10 @@ and with quorum arithmetic written again from its definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from random import Random
+from typing import NamedTuple, TypeVar
 
 from bkclient.errors import BookKeeperError, Code
 from bkclient.metadata.model import BookieId, Ensemble
@@ -399,3 +400,21 @@ class RecoveryClient(Client):
 
     def recovery_finished(self, error: BookKeeperError | None) -> None:
         self.endings += 1
+
+
+#: How often a walk makes a move that its weights do not name: trouble, less likely than progress.
+TROUBLE = 0.3
+
+AnyWorld = TypeVar("AnyWorld", bound=World)
+
+
+def wander(world: AnyWorld, weights: Mapping[str, float], seed: int, moves: int) -> AnyWorld:
+    """Make ``moves`` random moves in ``world``, each as often as ``weights`` say."""
+    rng = Random(seed)
+    chances = [weights.get(name, TROUBLE) for name in world.moves]
+    for _ in range(moves):
+        (name,) = rng.choices(tuple(world.moves), chances)
+        choices = world.choices(name)
+        if choices:
+            world.move(name, rng.randrange(choices))
+    return world
