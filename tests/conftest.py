@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -33,3 +34,9 @@ def zookeeper_server(java: JavaRuntime) -> Iterator[ZooKeeperServer]:
 def zookeeper_root() -> str:
     """A path that no other test of this process uses."""
     return f"/test-{next(_ROOTS)}/ledgers"
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in its background with Ctrl-C ignored, children inherit that, and some are sent it on purpose.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
