@@ -7,13 +7,13 @@
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
 from bkclient.connecting import connect
-from bkclient.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
 from bkclient.errors import BookKeeperError
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
-from bkclient.reader import LedgerReader
-from bkclient.tail import LedgerTail
-from bkclient.writer import LedgerWriter
-from bkclient.writer_advanced import AdvancedLedgerWriter
+from bkclient.reading.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
+from bkclient.reading.reader import LedgerReader
+from bkclient.reading.tail import LedgerTail
+from bkclient.writing.advanced import AdvancedLedgerWriter
+from bkclient.writing.writer import LedgerWriter
 
 __all__ = [
     "AdvancedLedgerWriter",

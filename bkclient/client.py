@@ -26,13 +26,13 @@ from bkclient.observer import RecoveryObserver
 from bkclient.open import Credentials, open_ledger, read_metadata
 from bkclient.placement import NetworkLocations, PlacementPolicy
 from bkclient.placement.client_side import ClientPlacement
-from bkclient.reader import LedgerReader
+from bkclient.reading.reader import LedgerReader
 from bkclient.stats import ClientStats
 from bkclient.tracer import Tracer
 from bkclient.transport.base import BookieTransport
 from bkclient.watch import watch_metadata
-from bkclient.writer import LedgerWriter
-from bkclient.writer_advanced import AdvancedLedgerWriter
+from bkclient.writing.advanced import AdvancedLedgerWriter
+from bkclient.writing.writer import LedgerWriter
 
 __all__ = ["BookKeeper"]
 

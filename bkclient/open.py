@@ -8,9 +8,9 @@ from bkclient.arguments import check_password, checked_digest_type
 from bkclient.config import ClientConfig
 from bkclient.core import ClientCore, LedgerKeys, entry_codec_for
 from bkclient.errors import ArgumentError, DigestMismatch, NoSuchLedger, UnauthorizedAccess
-from bkclient.lac import read_last_add_confirmed
 from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
-from bkclient.reader import LedgerReader
+from bkclient.reading.lac import read_last_add_confirmed
+from bkclient.reading.reader import LedgerReader
 from bkclient.recovery import recover_ledger
 
 __all__ = ["Credentials", "open_ledger", "read_metadata"]

@@ -33,10 +33,10 @@ from bkclient.cli.running import EXIT_INTERRUPTED, run_with_client
 from bkclient.cli.settings import connection_for, pairs, password_from
 from bkclient.cli.streams import ByteSink, ByteSource
 from bkclient.client import BookKeeper
-from bkclient.config_keys import DIGEST_TYPES
+from bkclient.config.keys import DIGEST_TYPES
 from bkclient.errors import ArgumentError, BookKeeperError, NoSuchEntry
-from bkclient.reader import LedgerReader
-from bkclient.writer import LedgerWriter
+from bkclient.reading.reader import LedgerReader
+from bkclient.writing.writer import LedgerWriter
 
 __all__ = ["add_to", "append_from", "copy_entries", "follow", "new_ledger"]
 

@@ -17,9 +17,9 @@ import typer
 import bkclient
 from bkclient.client import BookKeeper
 from bkclient.config import ClientConfig
-from bkclient.config_fields import setting_of
+from bkclient.config.fields import setting_of
+from bkclient.config.properties import parse_properties
 from bkclient.errors import ArgumentError
-from bkclient.properties import parse_properties
 from bkclient.repair import RepairConfig
 
 __all__ = ["METADATA_VARIABLE", "PASSWORD_VARIABLE", "Connection", "connection_for", "pairs", "password_from"]

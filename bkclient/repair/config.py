@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from bkclient.config_fields import nearest, number, off, setting_of, whole
+from bkclient.config.fields import nearest, number, off, setting_of, whole
 from bkclient.errors import ArgumentError
 
 __all__ = ["RepairConfig"]

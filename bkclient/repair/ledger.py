@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataStoreError, NoSuchLedger
-from bkclient.lac import least_lac, read_last_add_confirmed
 from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.reading.lac import least_lac, read_last_add_confirmed
 from bkclient.recovery import recover_ledger
 from bkclient.repair.fragments import LedgerFragment, fragments_of
 from bkclient.wire.entry import EntryCodec

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from bkclient.config import ClientConfig
-from bkclient.config_fields import setting_of, whole
+from bkclient.config.fields import setting_of, whole
 from bkclient.errors import ArgumentError
 
 __all__ = ["TcpTransportConfig"]

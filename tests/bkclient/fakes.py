@@ -41,8 +41,8 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from bkclient.writer import LedgerWriter
-from bkclient.writer_advanced import AdvancedLedgerWriter
+from bkclient.writing.advanced import AdvancedLedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from simbookie.world.loop import VirtualTimeLoop
 
 Answer = tuple[int, Response | None]

@@ -16,8 +16,8 @@ from bkclient.config import ClientConfig
 from bkclient.core import ClientCore
 from bkclient.errors import BookKeeperError, Code
 from bkclient.metadata.model import LedgerState
-from bkclient.writer import LedgerWriter
-from bkclient.writer_advanced import AdvancedLedgerWriter
+from bkclient.writing.advanced import AdvancedLedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, turns, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 

@@ -15,12 +15,12 @@ from bkclient.errors import (
     RequestTimeout,
     UnexpectedCondition,
 )
-from bkclient.failures import fresh, fresh_for_entry
 from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
 from bkclient.repair.concurrency import for_each
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.v3 import decode_request
+from bkclient.writing.failures import fresh, fresh_for_entry
 from tests.bkclient.fakes import town, writer_of
 from tests.bkclient.protocol.harness import Writer, ledger
 

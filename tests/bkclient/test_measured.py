@@ -9,7 +9,7 @@ import pytest
 from bkclient import stats as names
 from bkclient.config import ClientConfig
 from bkclient.errors import Code, NoSuchLedger, NotEnoughBookies
-from bkclient.writer_shell import WriterShell
+from bkclient.writing.shell import WriterShell
 from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
 
 

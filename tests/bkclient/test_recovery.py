@@ -19,10 +19,10 @@ from bkclient.errors import (
 )
 from bkclient.metadata.model import LedgerState, Versioned
 from bkclient.protocol.recovery import Verdict
-from bkclient.reader import LedgerReader
+from bkclient.reading.reader import LedgerReader
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
-from bkclient.writer import LedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from tests.bkclient.fakes import Town, town, turns, writer_of
 
 SIZES = (3, 3, 2)

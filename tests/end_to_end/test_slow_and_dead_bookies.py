@@ -14,7 +14,7 @@ from bkclient.protocol.append import AppendMachine
 from bkclient.repair.admin import RepairAdmin
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import AddRequest, Request
-from bkclient.writer import LedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore

@@ -28,7 +28,7 @@ from tests.bkclient.transport.scripted_bookie import running
 
 PACKAGE = Path(bkclient.__file__).parent
 #: Modules that are only for clients that are watched.
-OPTIONAL = ("observability/", "transport/measured.py", "writer_stats.py", "writer_traces.py", "tracer.py")
+OPTIONAL = ("observability/", "transport/measured.py", "writing/measured.py", "writing/traced.py", "tracer.py")
 _NAMES = itertools.count(1)
 
 
@@ -76,7 +76,7 @@ async def test_a_client_that_nobody_watches_calls_nothing_that_watches() -> None
     async with town("a") as where:
         with calls() as counted:
             await live(where.bk)
-    assert counted["writer_shell.py"] > 20  # the hook sees what is there
+    assert counted["writing/shell.py"] > 20  # the hook sees what is there
     assert optional(counted) == {}
 
 
@@ -86,7 +86,7 @@ async def test_the_same_client_with_statistics_calls_them() -> None:
         async with BookKeeper(store, where.transport, rng=Random(2), stats=MemoryStats()) as bk:
             with calls() as counted:
                 await live(bk)
-    assert set(optional(counted)) == {"observability/memory.py", "observability/latencies.py", "writer_stats.py"}
+    assert set(optional(counted)) == {"observability/memory.py", "observability/latencies.py", "writing/measured.py"}
 
 
 async def test_over_tcp_neither_connections_nor_requests_are_measured() -> None:
@@ -114,7 +114,7 @@ async def test_entries_do_not_reach_the_log_whatever_its_level(caplog: pytest.Lo
             for entry_id in range(20):
                 await writer.read(entry_id)
     assert counted["log.py"] == counted["logging"] == 0
-    assert counted["writer_shell.py"] > 20
+    assert counted["writing/shell.py"] > 20
 
 
 @pytest.mark.parametrize("entries", [10, 200])

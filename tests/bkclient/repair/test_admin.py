@@ -27,7 +27,7 @@ from bkclient.repair.fragments import stores_entries
 from bkclient.repair.ledger import administrative_codec
 from bkclient.repair.progress import Progress, Step
 from bkclient.repair.reads import write_copies
-from bkclient.writer import LedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from tests.bkclient.repair.village import SESSION_S, Village, played
 
 

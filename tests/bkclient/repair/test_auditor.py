@@ -15,7 +15,7 @@ from bkclient.placement.base import Adherence
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.events import EventKind
 from bkclient.wire.entry import EntryCodec
-from bkclient.writer import LedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from simbookie.world.metadata_service import MetadataFault
 from tests.bkclient.repair.village import EPOCH_MS, SESSION_S, Village, played
 

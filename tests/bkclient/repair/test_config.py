@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.config_fields import setting_of
+from bkclient.config.fields import setting_of
 from bkclient.errors import ArgumentError
 from bkclient.repair.config import RepairConfig
 

@@ -15,7 +15,7 @@ from bkclient.repair.events import EventKind
 from bkclient.repair.patience import FailureCount, lock_release_delay_s
 from bkclient.repair.service import AutoRecovery
 from bkclient.wire.messages import AddRequest
-from bkclient.writer import LedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from simbookie.world.calls import RequestMessage
 from simbookie.world.faults import Fate
 from simbookie.world.metadata_service import MetadataFault

@@ -25,7 +25,7 @@ from bkclient.repair.findings import LedgerReport
 from bkclient.repair.service import AutoRecovery
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.wire.messages import Request
-from bkclient.writer import LedgerWriter
+from bkclient.writing.writer import LedgerWriter
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost

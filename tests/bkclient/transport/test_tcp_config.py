@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bkclient import ClientConfig
-from bkclient.config_fields import setting_of
+from bkclient.config.fields import setting_of
 from bkclient.transport.tcp import TcpTransportConfig
 
 RENAMED = {
