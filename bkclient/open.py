@@ -9,6 +9,7 @@ from bkclient.config import ClientConfig
 from bkclient.core import ClientCore, LedgerKeys, entry_codec_for
 from bkclient.errors import ArgumentError, DigestMismatch, NoSuchLedger, UnauthorizedAccess
 from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
+from bkclient.reading.followed import FollowedLedger
 from bkclient.reading.lac import read_last_add_confirmed
 from bkclient.reading.reader import LedgerReader
 from bkclient.recovery import recover_ledger
@@ -72,11 +73,12 @@ async def open_ledger(
     if not value.metadata.is_closed and recover:
         value = await recover_ledger(core, value, codec)
     if value.metadata.is_closed:
-        reader = LedgerReader(core, value, value.metadata.last_entry_id, codec)
-        if keep_metadata_updated and recover:
-            reader.follow_metadata()  # NR-9
-        return reader
-    found = await read_last_add_confirmed(core, value.metadata, codec)  # NR-1
-    reader = LedgerReader(core, value, found, codec)
-    reader.follow_metadata()
+        followed = FollowedLedger(core, value, value.metadata.last_entry_id)
+        is_followed = keep_metadata_updated and recover  # NR-9
+    else:
+        followed = FollowedLedger(core, value, await read_last_add_confirmed(core, value.metadata, codec))  # NR-1
+        is_followed = True
+    reader = LedgerReader(core, followed, codec)
+    if is_followed:
+        followed.follow()
     return reader

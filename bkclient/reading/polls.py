@@ -24,6 +24,34 @@ from bkclient.wire.messages import LAST_ENTRY, LongPoll, ReadRequest, ReadRespon
 __all__ = ["Poll", "note_outcome"]
 
 
+class Polls:
+    """The polls that one handle has under way."""
+
+    def __init__(self, room: EntryReads) -> None:
+        self._room = room
+        self._polls: dict[Poll, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._polls)
+
+    def start(self, entry_id: int, timeout_s: float, *, parallel: bool) -> Poll:
+        """Wait at the bookies; the poll is to be ended by :meth:`end` whatever comes of it."""
+        self._room.check_open()
+        poll = Poll(self._room, entry_id, timeout_s, parallel=parallel)
+        self._polls[poll] = None
+        return poll
+
+    def end(self, poll: Poll) -> None:
+        """Wait no more."""
+        self._polls.pop(poll, None)
+        poll.abandon()
+
+    def on_metadata(self) -> None:
+        """The ledger's metadata changed: polls follow."""
+        for poll in list(self._polls):
+            poll.on_metadata()
+
+
 class Poll:
     """Waits up to ``timeout_s`` for entry ``entry_id``, which is above the LAC, to be confirmed.
 

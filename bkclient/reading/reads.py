@@ -14,7 +14,7 @@ from bkclient.reading.batches import read_batch
 from bkclient.reading.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
 from bkclient.reading.entry_reads import EntryReads, LedgerView, Operation
 from bkclient.reading.lac import read_last_add_confirmed, try_read_last_add_confirmed
-from bkclient.reading.polls import Poll
+from bkclient.reading.polls import Polls
 from bkclient.reading.window import ReadWindow
 from bkclient.throttle import Throttle
 from bkclient.wire.entry import EntryCodec
@@ -38,7 +38,7 @@ class LedgerReads:
     Entries are read from one replica after the other: from the next one if one fails, or if it is late and answers nothing else
     either (R-11). ``parallel`` asks all replicas at once, for the fastest answer at the price of the others (R-18).
 
-    The owner of the ledger's metadata makes this object, with its ``view`` of them, and calls :meth:`metadata_changed`.
+    The owner of the ledger's metadata makes this object, with its ``view`` of them, and tells ``_polls`` when they changed.
     ``throttle`` is shared with whatever else the handle sends.
     """
 
@@ -47,7 +47,7 @@ class LedgerReads:
         self._view = view
         self._codec = codec
         self._room = EntryReads(core, view, codec, throttle)
-        self._polls: dict[Poll, None] = {}
+        self._polls = Polls(self._room)
 
     @property
     def ledger_id(self) -> int:
@@ -58,11 +58,6 @@ class LedgerReads:
     def last_add_confirmed(self) -> int:
         """The highest entry id that confirmed reads may read; -1 for none. Never decreases while the ledger is whole."""
         return self._view.last_add_confirmed
-
-    def metadata_changed(self) -> None:
-        """The ledger's metadata changed: polls under way follow. For the owner of the view."""
-        for poll in list(self._polls):
-            poll.on_metadata()
 
     # Single entries and ranges -----------------------------------------------------------------------------------
 
@@ -224,21 +219,11 @@ class LedgerReads:
             return LastConfirmedAndEntry(self.last_add_confirmed, None)
         if self._core.config.wire_protocol_version == 2:
             return await self._look_for(entry_id, timeout_s)
-        poll = self._start_poll(entry_id, timeout_s, parallel=parallel)
+        poll = self._polls.start(entry_id, timeout_s, parallel=parallel)
         try:
             return await poll.future
         finally:
-            self._end_poll(poll)
-
-    def _start_poll(self, entry_id: int, timeout_s: float, *, parallel: bool) -> Poll:
-        self._room.check_open()
-        poll = Poll(self._room, entry_id, timeout_s, parallel=parallel)
-        self._polls[poll] = None
-        return poll
-
-    def _end_poll(self, poll: Poll) -> None:
-        self._polls.pop(poll, None)
-        poll.abandon()
+            self._polls.end(poll)
 
     async def _look_for(self, entry_id: int, timeout_s: float) -> LastConfirmedAndEntry:
         loop = self._room.loop

@@ -4,52 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.tail import TailRead, TailStep
 from bkclient.reading.entry import Entry, LastConfirmedAndEntry
 from bkclient.reading.entry_reads import EntryReads
+from bkclient.reading.followed import FollowedLedger
 from bkclient.reading.lac import start_lac_read
-from bkclient.reading.polls import Poll, note_outcome
+from bkclient.reading.polls import Poll, Polls, note_outcome
 from bkclient.reading.window import ReadWindow
 
-__all__ = ["LedgerTail", "TailedLedger"]
+__all__ = ["LedgerTail"]
 
 #: How long bookies are asked to wait. The metadata tell of a closed ledger and of a new ensemble before that.
 _POLL_S: Final = 10.0
-
-
-class TailedLedger(Protocol):
-    """What a tail needs of the reader that it belongs to."""
-
-    @property
-    def room(self) -> EntryReads:
-        """Where entries are read."""
-        ...
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the ledger was deleted."""
-        ...
-
-    @property
-    def is_following(self) -> bool:
-        """Whether the reader still learns what becomes of the ledger."""
-        ...
-
-    def changed(self) -> asyncio.Future[None]:
-        """Done when the metadata changed."""
-        ...
-
-    def start_poll(self, entry_id: int, timeout_s: float, *, parallel: bool) -> Poll:
-        """Wait at the bookies."""
-        ...
-
-    def end_poll(self, poll: Poll) -> None:
-        """Wait no more."""
-        ...
 
 
 class LedgerTail:
@@ -66,9 +36,12 @@ class LedgerTail:
     is none.
     """
 
-    def __init__(self, ledger: TailedLedger, first_entry_id: int, patience_s: float) -> None:
+    def __init__(
+        self, ledger: FollowedLedger, room: EntryReads, polls: Polls, first_entry_id: int, patience_s: float
+    ) -> None:
         self._ledger = ledger
-        self._room = ledger.room
+        self._room = room
+        self._polls = polls
         self._plan = TailRead(first_entry_id, patience_s)
         self._window: ReadWindow | None = None
         self._poll: Poll | None = None
@@ -160,7 +133,7 @@ class LedgerTail:
             # In a striped ledger the entry and the news that it is confirmed come to different bookies.
             metadata = room.view.metadata
             parallel = metadata.ensemble_size != metadata.write_quorum_size
-            self._poll = ledger.start_poll(entry_id, _POLL_S, parallel=parallel)
+            self._poll = self._polls.start(entry_id, _POLL_S, parallel=parallel)
             self._poll_began = room.loop.time()
         poll = self._poll
         while not poll.future.done():
@@ -171,7 +144,7 @@ class LedgerTail:
         if poll.future.cancelled():
             return None
         self._poll = None
-        ledger.end_poll(poll)
+        self._polls.end(poll)
         result: LastConfirmedAndEntry = poll.future.result()
         self._plan.on_answer()
         if result.last_add_confirmed < entry_id and room.loop.time() - self._poll_began < _POLL_S / 2:
@@ -207,7 +180,7 @@ class LedgerTail:
             self._window.clear()
             self._window = None
         if self._poll is not None:
-            self._ledger.end_poll(self._poll)
+            self._polls.end(self._poll)
             self._poll = None
         if self._lac_read is not None:
             self._lac_read.cancel()

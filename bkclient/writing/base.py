@@ -58,7 +58,7 @@ class BaseWriter(LedgerReads):
         shell = kind(core, value, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         throttle = None if shell.admission is None else shell.admission.throttle
         super().__init__(core, _Known(shell.machine), shell.codec, throttle)
-        shell.on_metadata_changed = self.metadata_changed
+        shell.on_metadata_changed = self._polls.on_metadata
         self._shell = shell
         self._machine = shell.machine
 

@@ -167,17 +167,14 @@ TABLE: dict[type, list[Row]] = {
 #: Public methods that take no argument of an application.
 WITHOUT_ARGUMENTS: dict[type, set[str]] = {
     BookKeeper: {"bookies", "is_metadata_available", "list_ledgers"},
-    LedgerReader: {"close", "closed", "follow_metadata", "changed", "metadata_changed"},
-    LedgerWriter: {"wait_for_room", "metadata_changed"},
-    AdvancedLedgerWriter: {"metadata_changed"},
+    LedgerReader: {"close", "closed"},
+    LedgerWriter: {"wait_for_room"},
+    AdvancedLedgerWriter: set(),
 }
 for _handle in (LedgerReader, LedgerWriter, AdvancedLedgerWriter):
     WITHOUT_ARGUMENTS[_handle] |= {"read_last_add_confirmed", "try_read_last_add_confirmed", "read_last_entry"}
 for _handle in (LedgerWriter, AdvancedLedgerWriter):
     WITHOUT_ARGUMENTS[_handle] |= {"flush", "force", "write_explicit_lac", "close"}
-
-#: Called by other modules of the package, never by applications.
-INTERNAL: dict[type, set[str]] = {LedgerReader: {"start_poll", "end_poll"}}
 
 
 async def make_writer(where: Town) -> LedgerWriter:
@@ -331,7 +328,7 @@ def test_every_public_call_is_in_the_table(kind: type) -> None:
         if not name.startswith("_") and not isinstance(inspect.getattr_static(kind, name), property)
     }
     named = {row.method for row in TABLE[kind]}
-    assert public - named - WITHOUT_ARGUMENTS[kind] - INTERNAL.get(kind, set()) == set()
+    assert public - named - WITHOUT_ARGUMENTS[kind] == set()
     assert (named | WITHOUT_ARGUMENTS[kind]) - public == set()
     for name in WITHOUT_ARGUMENTS[kind]:
         assert list(inspect.signature(getattr(kind, name)).parameters) == ["self"], name

@@ -305,7 +305,7 @@ async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
         await turns()
         assert [wait.done() for wait in waits] == [True, False, False]
         waits[1].cancel()  # and the close comes before it has noticed
-        reader._end_waits(None)
+        reader._followed._end_waits(None)
         await writer.close()
         await waits[2]
         assert waits[1].cancelled()
@@ -364,7 +364,7 @@ async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_
     async with town() as where, await written(where, 4) as writer:
         reader = await tail_of(where, writer)
         where.transport.hold("abc")
-        poll = reader.start_poll(3, 10.0, parallel=True)
+        poll = reader._polls.start(3, 10.0, parallel=True)
         where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
         await turns()
         assert not poll.future.done()
@@ -374,7 +374,7 @@ async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_
         await turns()
         assert poll.future.result().last_add_confirmed == 3
         poll.on_metadata()
-        reader.end_poll(poll)
+        reader._polls.end(poll)
         where.transport.let_go("abc")
 
 
@@ -443,9 +443,9 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
             where.transport.unwritable.clear()
             where.transport.let_go("abc", Code.TIMEOUT)
             await asyncio.sleep(1)
-            assert reader.room.waiting == {}
-            assert reader._polls == {}
-            assert reader._end_waiters == {}
+            assert reader._room.waiting == {}
+            assert len(reader._polls) == 0
+            assert reader._followed._end_waiters == {}
             assert [entry.payload async for entry in reader] == [b"0", b"1", b"2"]
             assert await reader.read_last_add_confirmed() == 2
             where.sent.clear()
@@ -462,7 +462,7 @@ def test_waiting_for_the_close_may_be_cancelled() -> None:
             reader = await tail_of(where, writer)
             asyncio.get_running_loop().call_later(1, lambda: asyncio.ensure_future(writer.close()))
             await cancel(reader.closed())
-            assert reader._end_waiters == {}
+            assert reader._followed._end_waiters == {}
             await reader.closed()
 
     cancel_everywhere(story, at_least=1)
