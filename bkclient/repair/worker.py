@@ -5,12 +5,10 @@ for itself: one that cannot be copied keeps no other from being), and look again
 left over decides:
 
 * a bad fragment that is still written to, or an open ledger whose last ensemble lacks a bookie: its writer gets a grace
-period to
-  replace the bookie himself. Then the ledger is recovered, which fences a writer who is alive: with a bookie missing one more
-  failure might make the ledger unrecoverable (AR-22, AR-23);
+  period to replace the bookie himself. Then the ledger is recovered, which fences a writer who is alive: with a bookie missing
+  one more failure might make the ledger unrecoverable (AR-22, AR-23);
 * anything else: the ledger stays locked for a while that doubles with each failure, so that workers turn to others (AR-24).
-Bookies
-  that come or go end that wait early, because they may have made the repair possible.
+  Bookies that come or go end that wait early, because they may have made the repair possible.
 
 The waiting goes on in the background while the worker takes the next ledger. A worker that is stopped, or dies, leaves at
 worst spare entries on bookies nobody asks; its locks go with its session, and another worker begins anew.
