@@ -12,8 +12,9 @@ import pytest
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.uri import open_store
 from tests.end_to_end.hostile.drama import StoreFactory, play
-from tests.end_to_end.hostile.proxy import Direction, Fault, Mischief
+from tests.end_to_end.hostile.proxy import Fault, Mischief
 from tests.interop.real_bookie import RealCluster
+from tests.proxy import Direction
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

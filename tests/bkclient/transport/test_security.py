@@ -39,7 +39,7 @@ from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
 from tests.bkclient.transport.scripted_bookie import until
 from tests.bkclient.transport.test_tcp import CODEC, KEY, Outcomes, add
-from tests.recording_proxy import RecordingProxy
+from tests.proxy import Direction, RecordingProxy
 from tests.tls import MUTUAL, TRUSTING, client_security, offering, pem
 
 SECRET = b"a secret of enough bytes"
@@ -208,7 +208,7 @@ async def test_nothing_but_the_wish_for_tls_is_ever_sent_in_clear(version: int) 
         assert await outcomes.wait() == [Code.OK]
         outcomes.submit(ReadRequest(ledger_id, 0))
         assert await outcomes.wait(2) == [Code.OK] * 2
-        requests, answers = bytes(proxy.requests), bytes(proxy.answers)
+        (requests,), (answers,) = (proxy.heard(direction) for direction in Direction)
     secrets = [b"a payload to be found", b"a password", codec.master_key, SECRET, b"N" * 16, b"bkclient-shared-secret"]
     secrets += [struct.pack(order + "q", ledger_id) for order in "<>"]
     for stream in (requests, answers):
@@ -230,8 +230,9 @@ async def test_without_tls_the_same_proxy_sees_everything() -> None:
     ):
         outcomes.submit(add(0, b"a payload to be found"))
         assert await outcomes.wait() == [Code.OK]
-        assert b"a payload to be found" in proxy.requests
-        assert KEY in proxy.requests
+        (requests,) = proxy.heard(Direction.REQUESTS)
+        assert b"a payload to be found" in requests
+        assert KEY in requests
 
 
 # What is refused -----------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ async def play(
     async with asyncio.timeout(bound_s), cast.stack:
         honest = await cast.client()
         proxied = (await honest.bookies()).writable[0]
-        proxy = await cast.stack.enter_async_context(HostileProxy(lambda: _address(new_store, proxied), mischief))
+        proxy = await cast.stack.enter_async_context(HostileProxy(await _address(new_store, proxied), mischief))
         acknowledged, ledger_id = await _write(await cast.client(proxied, proxy), digest_type)
         await _read(await cast.client(proxied, proxy), ledger_id)
         reader = await honest.open_ledger(ledger_id)

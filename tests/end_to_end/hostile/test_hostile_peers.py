@@ -13,7 +13,8 @@ from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.model import DigestType
 from simbookie.cluster import LocalCluster
 from tests.end_to_end.hostile.drama import StoreFactory, play
-from tests.end_to_end.hostile.proxy import Direction, Fault, Mischief
+from tests.end_to_end.hostile.proxy import Fault, Mischief
+from tests.proxy import Direction
 
 WIRES = [pytest.param(3, id="v3"), pytest.param(2, id="v2")]
 #: Bytes between two positions tried in the ordinary run; coprime to every size in the protocol. The sweep tries every byte.
