@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Self
 
+from bkclient.arguments import check_duration
 from bkclient.core import ClientCore
-from bkclient.errors import ArgumentError, NoSuchEntry
+from bkclient.errors import NoSuchEntry
 from bkclient.metadata.model import LedgerMetadata
 from bkclient.reading.entry import Entry
 from bkclient.reading.followed import FollowedLedger
@@ -97,10 +98,7 @@ class LedgerReader(LedgerReads):
         to wait.
         """
         self._check_range(first_entry_id, first_entry_id, is_confirmed=False)
-        if isinstance(patience_s, bool) or not isinstance(patience_s, int | float):
-            raise ArgumentError(f"patience_s is a number of seconds, not {patience_s!r}")
-        if not 0 <= patience_s <= _LONGEST_PATIENCE_S:
-            raise ArgumentError(f"patience_s is between 0 and {_LONGEST_PATIENCE_S} seconds, {patience_s!r} is not")
+        check_duration("patience_s", patience_s, _LONGEST_PATIENCE_S)
         return LedgerTail(self._followed, self._room, self._polls, first_entry_id, patience_s)
 
     # Following the metadata --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from bkclient.arguments import LARGEST_ID, check_flag
+from bkclient.arguments import LARGEST_ID, check_duration, check_flag
 from bkclient.core import ClientCore
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, ReadFailed
 from bkclient.reading.batches import read_batch
@@ -210,7 +210,7 @@ class LedgerReads:
         """
         self._check_range(entry_id, entry_id, is_confirmed=False)
         check_flag("parallel", parallel)
-        _check_duration("timeout_s", timeout_s, _LONGEST_POLL_S)
+        check_duration("timeout_s", timeout_s, _LONGEST_POLL_S)
         self._room.check_open()
         if entry_id <= self.last_add_confirmed:
             entry = await self._read(entry_id, parallel=parallel)
@@ -263,10 +263,3 @@ class LedgerReads:
                 raise ArgumentError(f"{name} is not negative, {value} is", ledger_id=self.ledger_id)
             if name != "start" and value >= 2**31:
                 raise ArgumentError(f"{name} is below 2**31, {value} is not", ledger_id=self.ledger_id)
-
-
-def _check_duration(name: str, value: float, longest_s: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentError(f"{name} is a number of seconds, not {value!r}")
-    if not 0 <= value <= longest_s:
-        raise ArgumentError(f"{name} is between 0 and {longest_s} seconds, {value!r} is not")
