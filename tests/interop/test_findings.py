@@ -20,7 +20,7 @@ from bkclient.wire.messages import (
     WriteLacRequest,
 )
 from simbookie.zookeeper import ZooKeeperServer
-from tests.bkclient.wire.golden_files import content_of
+from tests.bkclient.wire.conversation import content_of
 from tests.interop.builds import Build
 from tests.interop.real_bookie import RealCluster
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from bkclient.metadata.model import DigestType
 from bkclient.wire.digest import DIGEST_SIZES, KEY_SIZE, digest_function, mac_key, master_key
 
+#: Passwords, master keys, and keys of HMAC digests.
+KEYS = [
+    (b"", "850bf1071c5e3d8c24235676f8816ae0cbe2f14f", "347ead6348e936507920c15d2ae8266ac6ce9b49"),
+    (b"secret", "e793cbc379107648537183605cd361d3bb789a39", "190c685bae851574f5ab47c960a00c0466f96603"),
+]
 
-@pytest.mark.parametrize(
-    ("password", "master", "mac"),
-    [
-        (b"", "850bf1071c5e3d8c24235676f8816ae0cbe2f14f", "347ead6348e936507920c15d2ae8266ac6ce9b49"),
-        (b"secret", "e793cbc379107648537183605cd361d3bb789a39", "190c685bae851574f5ab47c960a00c0466f96603"),
-    ],
-)
+
+@pytest.mark.parametrize(("password", "master", "mac"), KEYS)
 def test_keys_are_derived_from_the_password_also_when_it_is_empty(password: bytes, master: str, mac: str) -> None:
     assert master_key(password).hex() == master
     assert mac_key(password).hex() == mac

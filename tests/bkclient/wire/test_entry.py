@@ -15,26 +15,34 @@ from bkclient.wire.entry import ENTRY_HEADER_SIZE, DecodedEntry, EntryCodec
 ID = st.integers(0, 2**63 - 1)
 E0 = "00000000000000010000000000000000ffffffffffffffff0000000000000005"
 HELLO = "68656c6c6f"
+LAC0 = "00000000000000010000000000000000"
+FIRST = (1, 0, -1, 5, b"hello")
 
-BODIES = [
-    (DigestType.CRC32C, b"", (1, 0, -1, 5, b"hello"), E0 + "e3a5f74d" + HELLO),
-    (DigestType.CRC32, b"", (1, 0, -1, 5, b"hello"), E0 + "0000000030a56872" + HELLO),
-    (DigestType.HMAC, b"", (1, 0, -1, 5, b"hello"), E0 + "00107b7f219e26462e04e16e6e7a7f41e046e090" + HELLO),
-    (DigestType.HMAC, b"secret", (1, 0, -1, 5, b"hello"), E0 + "985ff33d73766e6ab95e91f14097a562ffc64ae8" + HELLO),
-    (DigestType.DUMMY, b"", (1, 0, -1, 5, b"hello"), E0 + HELLO),
+BODIES: list[tuple[str, DigestType, bytes, tuple[int, int, int, int, bytes], str]] = [
+    ("first entry", DigestType.CRC32C, b"", FIRST, E0 + "e3a5f74d" + HELLO),
+    ("first entry", DigestType.CRC32C, b"secret", FIRST, E0 + "e3a5f74d" + HELLO),
+    ("first entry", DigestType.CRC32, b"", FIRST, E0 + "0000000030a56872" + HELLO),
+    ("first entry", DigestType.CRC32, b"secret", FIRST, E0 + "0000000030a56872" + HELLO),
+    ("first entry", DigestType.HMAC, b"", FIRST, E0 + "00107b7f219e26462e04e16e6e7a7f41e046e090" + HELLO),
+    ("first entry", DigestType.HMAC, b"secret", FIRST, E0 + "985ff33d73766e6ab95e91f14097a562ffc64ae8" + HELLO),
+    ("first entry", DigestType.DUMMY, b"", FIRST, E0 + HELLO),
+    ("first entry", DigestType.DUMMY, b"secret", FIRST, E0 + HELLO),
     (
+        "second entry",
         DigestType.CRC32C,
         b"",
         (1, 1, 0, 12, b"world!!"),
         "000000000000000100000000000000010000000000000000000000000000000c688d8221776f726c642121",
     ),
     (
+        "no payload",
         DigestType.CRC32C,
         b"",
         (1, 0, -1, 0, b""),
         "00000000000000010000000000000000ffffffffffffffff0000000000000000cdb5d280",
     ),
     (
+        "ledger 12345678901",
         DigestType.CRC32C,
         b"",
         (12345678901, 3, 2, 1000, b"\x00\x01\xff"),
@@ -42,28 +50,34 @@ BODIES = [
     ),
 ]
 
-LAC_PACKETS = [
-    (DigestType.CRC32C, "00000000000000010000000000000000b64e4ca2"),
-    (DigestType.CRC32, "0000000000000001000000000000000000000000fbc05f16"),
-    (DigestType.HMAC, "00000000000000010000000000000000d35939c05a6e8cf3f07e9cca549c0e42abbbc98f"),
-    (DigestType.DUMMY, "00000000000000010000000000000000"),
+LAC_PACKETS: list[tuple[DigestType, bytes, str]] = [
+    (DigestType.CRC32C, b"", LAC0 + "b64e4ca2"),
+    (DigestType.CRC32C, b"secret", LAC0 + "b64e4ca2"),
+    (DigestType.CRC32, b"", LAC0 + "00000000fbc05f16"),
+    (DigestType.CRC32, b"secret", LAC0 + "00000000fbc05f16"),
+    (DigestType.HMAC, b"", LAC0 + "d35939c05a6e8cf3f07e9cca549c0e42abbbc98f"),
+    (DigestType.HMAC, b"secret", LAC0 + "cf212213f695a43077f9fe40f50e4d562960b577"),
+    (DigestType.DUMMY, b"", LAC0),
+    (DigestType.DUMMY, b"secret", LAC0),
 ]
 
 
-@pytest.mark.parametrize(("digest_type", "password", "entry", "body"), BODIES)
+@pytest.mark.parametrize(("name", "digest_type", "password", "entry", "body"), BODIES)
 def test_entry_bodies_match_the_protocols_vectors(
-    digest_type: DigestType, password: bytes, entry: tuple[int, int, int, int, bytes], body: str
+    name: str, digest_type: DigestType, password: bytes, entry: tuple[int, int, int, int, bytes], body: str
 ) -> None:
     ledger_id, entry_id, lac, length, payload = entry
     codec = EntryCodec(ledger_id, digest_type, password)
-    assert (codec.encode_header(entry_id, lac, length, payload) + payload).hex() == body
+    assert (codec.encode_header(entry_id, lac, length, payload) + payload).hex() == body, name
     assert codec.decode(bytes.fromhex(body), entry_id) == DecodedEntry(*entry)
     assert len(body) // 2 == codec.overhead + len(payload)
 
 
-@pytest.mark.parametrize(("digest_type", "packet"), LAC_PACKETS)
-def test_explicit_lac_packets_match_the_protocols_vectors(digest_type: DigestType, packet: str) -> None:
-    codec = EntryCodec(1, digest_type, b"")
+@pytest.mark.parametrize(("digest_type", "password", "packet"), LAC_PACKETS)
+def test_explicit_lac_packets_match_the_protocols_vectors(
+    digest_type: DigestType, password: bytes, packet: str
+) -> None:
+    codec = EntryCodec(1, digest_type, password)
     assert codec.encode_lac(0).hex() == packet
     assert codec.decode_lac(bytes.fromhex(packet)) == 0
 

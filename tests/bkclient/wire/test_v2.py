@@ -37,7 +37,19 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     code_for_status,
 )
-from tests.bkclient.wire.test_v3 import E0, E0_HEADER, E0_HEX, E1, E1_HEX, KEY, KEY_HEX, PLUGIN, plain
+from tests.bkclient.wire.test_v3 import (
+    E0,
+    E0_HEADER,
+    E0_HEX,
+    E1,
+    E1_HEX,
+    KEY,
+    KEY_HEX,
+    NONCE,
+    PLUGIN,
+    REAL_PLUGIN,
+    plain,
+)
 
 SECRET_KEY_HEX = "e793cbc379107648537183605cd361d3bb789a39"
 HMAC_E0_HEX = (
@@ -74,7 +86,12 @@ REQUESTS: list[tuple[str, Request, str]] = [
         BatchReadRequest(1, 0, 2, 5242880),
         "0000002802070000000000000000000100000000000000000000000000000009000000020000000000500000",
     ),
-    ("auth", AuthMessage(PLUGIN), AUTH_HEX),
+    (
+        "auth",
+        AuthMessage(REAL_PLUGIN, NONCE),
+        "0000002e020300000a16626b636c69656e742d7368617265642d7365637265741210" + NONCE.hex(),
+    ),
+    ("auth in the name of no plug-in", AuthMessage(PLUGIN), AUTH_HEX),
 ]
 
 BATCH_HEX = f"0000007c020700000000000000000000000000010000000000000000000000000000000900000029{E0_HEX}0000002b{E1_HEX}"

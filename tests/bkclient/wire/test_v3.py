@@ -53,7 +53,10 @@ E1_HEX = "000000000000000100000000000000010000000000000000000000000000000c688d82
 E1 = bytes.fromhex(E1_HEX)
 LAC0_HEX = "00000000000000010000000000000000b64e4ca2"
 LAC0 = bytes.fromhex(LAC0_HEX)
+#: What a bookie without a plug-in calls itself, and one that clients have.
 PLUGIN = "AuthDisabledPlugin"
+REAL_PLUGIN = "bkclient-shared-secret"
+NONCE = bytes(range(16))
 
 REQUESTS: list[tuple[str, int, Request, str]] = [
     (
@@ -98,7 +101,18 @@ REQUESTS: list[tuple[str, int, Request, str]] = [
     ("start tls", 10, StartTlsRequest(), "0000000b0a0608031009180ad20600"),
     ("force", 11, ForceLedgerRequest(1), "0000000d0a060803100a180bda06020801"),
     ("entry list", 12, EntryListRequest(1), "0000000d0a060803100b180ce206020801"),
-    ("auth", 13, AuthMessage(PLUGIN), "000000210a0608031005180db206160a124175746844697361626c6564506c7567696e1200"),
+    (
+        "auth",
+        1,
+        AuthMessage(REAL_PLUGIN, NONCE),
+        "000000350a06080310051801b2062a0a16626b636c69656e742d7368617265642d7365637265741210" + NONCE.hex(),
+    ),
+    (
+        "auth in the name of no plug-in",
+        13,
+        AuthMessage(PLUGIN),
+        "000000210a0608031005180db206160a124175746844697361626c6564506c7567696e1200",
+    ),
 ]
 
 RESPONSES: list[tuple[str, int, Response, str]] = [
