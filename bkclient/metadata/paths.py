@@ -71,6 +71,8 @@ class LedgerManager(Enum):
 
 def check_ledger_id(ledger_id: int) -> int:
     """``ledger_id`` itself; :class:`~bkclient.errors.ArgumentError` if no ledger can have it."""
+    if isinstance(ledger_id, bool) or not isinstance(ledger_id, int):
+        raise ArgumentError(f"a ledger id is an int, not {ledger_id!r}")
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
         raise ArgumentError(f"ledger ids go from 0 to {LEDGER_ID_MAX}", ledger_id=ledger_id)
     return ledger_id
@@ -133,7 +135,7 @@ def sequence_number(path: str, prefix: str) -> int:
     return int(text)
 
 
-def is_valid_bookie_id(bookie_id: str) -> bool:
+def is_valid_bookie_id(bookie_id: object) -> bool:
     """Whether ``bookie_id`` may name a bookie.
 
     The characters are those BookKeeper's own pattern admits, including the range between ``:`` and ``_``;
@@ -141,7 +143,10 @@ def is_valid_bookie_id(bookie_id: str) -> bool:
     too: no path can hold them.
     """
     return (
-        _BOOKIE_ID.fullmatch(bookie_id) is not None and bookie_id.lower() != "readonly" and bookie_id not in {".", ".."}
+        isinstance(bookie_id, str)
+        and _BOOKIE_ID.fullmatch(bookie_id) is not None
+        and bookie_id.lower() != "readonly"
+        and bookie_id not in {".", ".."}
     )
 
 

@@ -30,7 +30,7 @@ from typing import Final
 from bkclient.errors import ArgumentError, MetadataOutcomeUnknown, MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.base import Cancel
 from bkclient.metadata.model import BookieId
-from bkclient.metadata.paths import LEDGER_ID_MAX, under_replicated_ledger_path
+from bkclient.metadata.paths import LEDGER_ID_MAX, check_ledger_id, under_replicated_ledger_path
 from bkclient.metadata.tree import NodeTree
 from bkclient.metadata.underreplication_formats import (
     check_layout,
@@ -120,6 +120,7 @@ class UnderReplication:
     async def mark(self, ledger_id: int, missing: Collection[BookieId]) -> bool:
         """Mark a ledger, or add to its mark; whether that changed anything. The time of a mark is that of its first."""
         path = _mark_path(ledger_id)
+        _check_names(missing)
         named = tuple(dict.fromkeys(missing))
         for _ in range(_ATTEMPTS_MAX):
             node = await self._tree.get(path)
@@ -179,14 +180,14 @@ class UnderReplication:
 
     async def try_lock(self, ledger_id: int) -> LedgerLock | None:
         """Lock a ledger; None if it is not marked or locked already, by this program too."""
+        mark_path, path = _mark_path(ledger_id), _lock_path(ledger_id)
         if ledger_id in self._held:
             return None
         # Read before it is locked: whatever is marked from now on changes the version.
-        node = await self._tree.get(_mark_path(ledger_id))
+        node = await self._tree.get(mark_path)
         if node is None:
             return None
         lock = LedgerLock(LedgerMark(ledger_id, *_content(node.data)), node.version)
-        path = _lock_path(ledger_id)
         self._doubtful[ledger_id] = None
         if await self._tree.create(path, encode_holder(self._name), is_ephemeral=True) is None:
             present = await self._tree.get(path)
@@ -248,8 +249,7 @@ class UnderReplication:
 
         With ``only_first`` a value that is set already stands.
         """
-        if not 0 <= delay_s < 2**31:
-            raise ArgumentError(f"the delay of audits is 0 or more seconds, not {delay_s}")
+        _check_delay(delay_s)
         await self._put(_DELAY, str(delay_s).encode(), only_first=only_first)
 
     def watch_lost_bookie_recovery_delay(self, listener: Callable[[], None]) -> Cancel:
@@ -318,6 +318,17 @@ class UnderReplication:
                 return
 
 
+def _check_names(missing: object) -> None:
+    is_one = isinstance(missing, str | bytes)
+    if is_one or not isinstance(missing, Collection) or not all(isinstance(name, str) for name in missing):
+        raise ArgumentError(f"bookies that are missing are ids in a collection, not {missing!r}")
+
+
+def _check_delay(delay_s: object) -> None:
+    if isinstance(delay_s, bool) or not isinstance(delay_s, int) or not 0 <= delay_s < 2**31:
+        raise ArgumentError(f"the delay of audits is a whole number of seconds, 0 or more, not {delay_s!r}")
+
+
 def _content(data: bytes) -> tuple[tuple[BookieId, ...], int | None]:
     """What a mark says. That it is there is what counts: one that nobody can read must neither stop workers nor stay for ever."""
     try:
@@ -335,4 +346,4 @@ def _mark_path(ledger_id: int) -> str:
 
 
 def _lock_path(ledger_id: int) -> str:
-    return f"{_LOCKS}/urL{ledger_id:010d}"
+    return f"{_LOCKS}/urL{check_ledger_id(ledger_id):010d}"

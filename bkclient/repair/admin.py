@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import nullcontext
 from random import Random
+from typing import Final
 
 import anyio
 
+from bkclient.arguments import (
+    check_callable,
+    check_count,
+    check_duration,
+    check_flag,
+    check_ledger_id,
+    checked_settings,
+)
 from bkclient.client import BookKeeper
 from bkclient.core import ClientCore
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, IllegalOperation, NoSuchLedger
 from bkclient.metadata.election import AuditorElection
 from bkclient.metadata.model import BookieId
+from bkclient.metadata.paths import check_bookie_id
 from bkclient.metadata.tree import tree_of
 from bkclient.metadata.underreplication import UnderReplication
+from bkclient.open import read_metadata
 from bkclient.repair.bookie_recovery import BookieRecovery, BookieRecoveryReport
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.config import RepairConfig
@@ -28,6 +39,11 @@ from bkclient.wire.availability import EntryAvailability
 
 __all__ = ["RepairAdmin", "core_of"]
 
+#: A look at all ledgers costs a read of each, so there is a least time between two.
+_SHORTEST_POLL_S: Final = 0.001
+_LONGEST_POLL_S: Final = 86_400.0
+_LONGEST_DECOMMISSION_S: Final = 365 * 86_400.0
+
 
 def core_of(client: BookKeeper) -> ClientCore:
     """The seams of an entered client; :class:`~bkclient.errors.ClientClosed` after it was left."""
@@ -38,13 +54,15 @@ class RepairAdmin:
     """Administration of a cluster through ``client``, which has to be entered and stays the caller's.
 
     Ledgers are opened without a password: theirs is in the metadata (API-8, T-240). ``config`` decides how ledgers are
-    checked and copied; ``rng`` draws samples of entries. Methods raise :class:`~bkclient.errors.ClientClosed` once the
-    client is closed (T-51).
+    checked and copied; ``rng`` draws samples of entries. Methods raise :class:`~bkclient.errors.ArgumentError` for wrong
+    arguments before anything is looked at or sent (API-1), and :class:`~bkclient.errors.ClientClosed` once the client is
+    closed (T-51). Each may be cancelled at any time, and repeated: a repair that was given up has named no bookie in the
+    metadata that lacks entries (AR-11).
     """
 
     def __init__(self, client: BookKeeper, config: RepairConfig | None = None, *, rng: Random | None = None) -> None:
         self._client = client
-        self._config = config or RepairConfig()
+        self._config = checked_settings(RepairConfig, config, "of() and from_properties() make one")
         core = core_of(client)
         self._checker = LedgerChecker(
             core,
@@ -62,10 +80,13 @@ class RepairAdmin:
         An open ledger is judged as far as its bookies, or else its metadata, tell it to be confirmed.
         :class:`~bkclient.errors.NoSuchLedger` for an unknown id.
         """
+        check_ledger_id(ledger_id)
+        check_flag("thorough", thorough)
         return await self._checker.check(await open_or_view(self._core(), ledger_id), thorough=thorough)
 
     async def ledgers_on(self, bookie_id: BookieId) -> AsyncIterator[int]:
         """The ledgers that need the bookie for entries they have or, while open, may get (T-252)."""
+        check_bookie_id(bookie_id)
         core = self._core()
         async for ledger_id in core.metadata.list_ledgers():
             try:
@@ -77,12 +98,17 @@ class RepairAdmin:
 
     async def entries_on(self, bookie_id: BookieId, ledger_id: int) -> EntryAvailability:
         """The entries of a ledger that the bookie says it stores (T-251); see :func:`bkclient.repair.replicas.entries_on`."""
+        check_bookie_id(bookie_id)
+        check_ledger_id(ledger_id)
+        if ledger_id < 0:
+            raise ArgumentError("ledger ids are not negative", ledger_id=ledger_id)
         return await entries_on(self._core(), ledger_id, bookie_id)
 
     async def check_replicas(self, ledger_id: int) -> ReplicaReport:
         """Which entries of a closed ledger have too few copies by what bookies list (AR-19)."""
+        check_ledger_id(ledger_id)
         core = self._core()
-        return await check_replicas(core, (await core.metadata.read_ledger(ledger_id)).metadata)
+        return await check_replicas(core, (await read_metadata(core, ledger_id)).metadata)
 
     # Repairing ---------------------------------------------------------------------------------------------------
 
@@ -94,6 +120,9 @@ class RepairAdmin:
         Fragments that are still written to are left alone. A fragment that cannot be repaired is told as a step and keeps its
         place in the report.
         """
+        check_ledger_id(ledger_id)
+        check_flag("thorough", thorough)
+        check_callable("on_progress", on_progress)
         ledger = await open_or_view(self._core(), ledger_id)
         report = await self._checker.check(ledger, thorough=thorough)
         for found in report.repairable:
@@ -134,20 +163,26 @@ class RepairAdmin:
         Every ledger is tried. :class:`~bkclient.repair.bookie_recovery.BookieRecoveryFailed` at the end if some could not be
         repaired; with ``skip_unrecoverable`` those that could not be opened are not counted. Repeating it repairs what is left.
         """
-        if isinstance(bookie_ids, str) or not bookie_ids:
-            raise ArgumentError("bookie_ids is a collection of at least one bookie id")
-        if concurrency < 1:
-            raise ArgumentError(f"concurrency must be at least 1, not {concurrency}")
+        sources = _checked_bookie_ids(bookie_ids)
+        only = None if ledger_ids is None else _checked_ledger_ids(ledger_ids)
+        for name, flag in (
+            ("dry_run", dry_run),
+            ("skip_open_ledgers", skip_open_ledgers),
+            ("skip_unrecoverable", skip_unrecoverable),
+        ):
+            check_flag(name, flag)
+        check_count("concurrency", concurrency)
+        check_callable("on_progress", on_progress)
         recovery = BookieRecovery(
             self._core(),
             self._replicator,
-            bookie_ids,
+            sources,
             dry_run=dry_run,
             skip_open_ledgers=skip_open_ledgers,
             skip_unrecoverable=skip_unrecoverable,
             on_progress=on_progress,
         )
-        chosen = self._core().metadata.list_ledgers() if ledger_ids is None else _each(ledger_ids)
+        chosen = self._core().metadata.list_ledgers() if only is None else _each(only)
         return await recovery.run(chosen, concurrency)
 
     async def decommission(
@@ -163,6 +198,11 @@ class RepairAdmin:
         :class:`~bkclient.errors.IllegalOperation` while the bookie is registered, also if it comes back meanwhile.
         :class:`TimeoutError` after ``timeout_s``; what was repaired by then stays repaired. The bookie's cookie is not removed.
         """
+        check_bookie_id(bookie_id)
+        check_duration("poll_s", poll_s, _LONGEST_POLL_S, _SHORTEST_POLL_S)
+        if timeout_s is not None:
+            check_duration("timeout_s", timeout_s, _LONGEST_DECOMMISSION_S)
+        check_callable("on_progress", on_progress)
         with nullcontext() if timeout_s is None else anyio.fail_after(timeout_s):
             await self._check_gone(bookie_id)
             await self.trigger_audit()
@@ -186,6 +226,9 @@ class RepairAdmin:
         self, *, name: str = "admin", wall_clock_ms: Callable[[], int] | None = None
     ) -> UnderReplication:
         """The marks and switches of auto-recovery; ``wall_clock_ms`` is needed for marking ledgers only."""
+        _check_name(name)
+        if wall_clock_ms is not None:
+            check_callable("wall_clock_ms", wall_clock_ms)
         core = self._core()
         return UnderReplication(
             tree_of(core.metadata), name=name, wall_clock_ms=wall_clock_ms or _no_clock, rng=core.rng
@@ -202,6 +245,26 @@ class RepairAdmin:
 
     def _core(self) -> ClientCore:
         return core_of(self._client)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"name is a str that is not empty, not {name!r}")
+
+
+def _checked_bookie_ids(bookie_ids: object) -> tuple[BookieId, ...]:
+    if isinstance(bookie_ids, str | bytes) or not isinstance(bookie_ids, Collection) or not bookie_ids:
+        raise ArgumentError(f"bookie_ids is a collection of at least one bookie id, not {bookie_ids!r}")
+    return tuple(check_bookie_id(bookie_id) for bookie_id in bookie_ids)
+
+
+def _checked_ledger_ids(ledger_ids: object) -> tuple[int, ...]:
+    if isinstance(ledger_ids, str | bytes) or not isinstance(ledger_ids, Iterable):
+        raise ArgumentError(f"ledger_ids are the ids of ledgers, not {ledger_ids!r}")
+    chosen = tuple(ledger_ids)
+    for ledger_id in chosen:
+        check_ledger_id(ledger_id)
+    return chosen
 
 
 async def _each(ledger_ids: Iterable[int]) -> AsyncIterator[int]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from bkclient.core import ClientCore
 from bkclient.errors import BookKeeperError, ClientClosed, LedgerRecoveryFailed, NoSuchLedger, NotEnoughBookies
 from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
+from bkclient.open import read_metadata
 from bkclient.repair.concurrency import for_each
 from bkclient.repair.ledger import OpenedLedger, open_as_administrator, view_of
 from bkclient.repair.progress import OnProgress, Progress, Step
@@ -82,7 +83,7 @@ class BookieRecovery:
 
     async def _examine(self, ledger_id: int) -> None:
         try:
-            value = await self._core.metadata.read_ledger(ledger_id)
+            value = await read_metadata(self._core, ledger_id)
             self.report.ledgers_examined += 1
             if not self._names_sources(value.metadata):
                 self._tell(Progress(Step.EXAMINED, ledger_id))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataStoreError, NoSuchLedger
 from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.open import read_metadata
 from bkclient.reading.lac import least_lac, read_last_add_confirmed
 from bkclient.recovery import recover_ledger
 from bkclient.repair.fragments import LedgerFragment, fragments_of
@@ -54,7 +55,7 @@ async def open_as_administrator(core: ClientCore, ledger_id: int, *, recover: bo
 
     Raises as :meth:`bkclient.BookKeeper.open_ledger` does, :class:`~bkclient.errors.UnauthorizedAccess` excepted.
     """
-    value = await core.metadata.read_ledger(ledger_id)
+    value = await read_metadata(core, ledger_id)
     if recover and not value.metadata.is_closed:
         value = await recover_ledger(core, value, administrative_codec(core, value.metadata))
     view = view_of(core, value)
@@ -71,4 +72,4 @@ async def open_or_view(core: ClientCore, ledger_id: int) -> OpenedLedger:
     except (ClientClosed, NoSuchLedger, MetadataStoreError):
         raise
     except BookKeeperError:
-        return view_of(core, await core.metadata.read_ledger(ledger_id))
+        return view_of(core, await read_metadata(core, ledger_id))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bkclient import AdvancedLedgerWriter, BookKeeper, LedgerReader, LedgerWriter
+from bkclient import AdvancedLedgerWriter, BookKeeper, ClientConfig, LedgerReader, LedgerWriter
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -24,12 +24,17 @@ from bkclient.errors import (
     NoSuchLedger,
     ReadFailed,
 )
+from bkclient.metadata.underreplication import UnderReplication
+from bkclient.repair import RepairAdmin
 from tests.bkclient.fakes import Town, advanced_writer_of, town, turns, writer_of
 
 NO_INTS = ("0", 1.0, None, b"1", [0])
 NO_BYTES = ("text", None, 7, bytearray(b"x"))
 NO_BUFFERS = ("text", None, 7, [b"x"], object())
 NO_FLAGS = (None, 0, 1, "yes")
+NO_BOOKIES = ("", "a/b", "with space", "readonly", "..", b"a", None, 7, ["a"])
+NO_CALLS = (None, 7, "print")
+NO_SECONDS = ("1", True, -1, float("nan"), float("inf"), [1])
 TOO_LARGE = 2**63
 
 
@@ -157,12 +162,64 @@ ADVANCED = [
     Row("wait_for_room", "entry_id", (*NO_INTS, True)),
 ]
 
+ADMIN = [
+    ids("check_ledger"),
+    Row("check_ledger", "ledger_id", (-1, 4711), error=NoSuchLedger),
+    Row("check_ledger", "thorough", NO_FLAGS, {"ledger_id": 0}),
+    Row("ledgers_on", "bookie_id", NO_BOOKIES),
+    Row("entries_on", "bookie_id", NO_BOOKIES, {"ledger_id": 0}),
+    ids("entries_on", bookie_id="a"),
+    Row("entries_on", "ledger_id", (-1, -TOO_LARGE), {"bookie_id": "a"}),
+    ids("check_replicas"),
+    Row("check_replicas", "ledger_id", (-1, 4711), error=NoSuchLedger),
+    ids("repair_ledger"),
+    Row("repair_ledger", "ledger_id", (-1, 4711), error=NoSuchLedger),
+    Row("repair_ledger", "thorough", NO_FLAGS, {"ledger_id": 0}),
+    Row("repair_ledger", "on_progress", NO_CALLS, {"ledger_id": 0}),
+    Row("recover_bookie", "bookie_ids", ("a", b"a", None, 7, [], {}, *([wrong] for wrong in NO_BOOKIES), ["a", None])),
+    Row(
+        "recover_bookie",
+        "ledger_ids",
+        ("0", b"0", 0, *([wrong] for wrong in (*NO_INTS, True, TOO_LARGE)), [0, None]),
+        {"bookie_ids": ["a"]},
+    ),
+    *(
+        Row("recover_bookie", argument, NO_FLAGS, {"bookie_ids": ["a"]})
+        for argument in ("dry_run", "skip_open_ledgers", "skip_unrecoverable")
+    ),
+    Row("recover_bookie", "concurrency", (*NO_INTS, True, 0, -1), {"bookie_ids": ["a"]}),
+    Row("recover_bookie", "on_progress", NO_CALLS, {"bookie_ids": ["a"]}),
+    Row("decommission", "bookie_id", NO_BOOKIES),
+    Row("decommission", "poll_s", (*NO_SECONDS, None, 0, 0.0, 1e9), {"bookie_id": "gone"}),
+    Row("decommission", "timeout_s", (*NO_SECONDS, 1e9), {"bookie_id": "gone"}),
+    Row("decommission", "on_progress", NO_CALLS, {"bookie_id": "gone"}),
+    Row("under_replication", "name", ("", b"x", None, 7)),
+    Row("under_replication", "wall_clock_ms", (7, "now", 0)),
+]
+
+#: Of what an administrator does with marks.
+MARKS = [
+    *(
+        row
+        for method in ("mark_of", "unmark", "holder", "try_lock")
+        for row in (ids(method), Row(method, "ledger_id", (-1,)))
+    ),
+    ids("mark", missing=["a"]),
+    Row("mark", "ledger_id", (-1,), {"missing": ["a"]}),
+    Row("mark", "missing", ("a", b"a", None, 7, [b"a"], ["a", None]), {"ledger_id": 0}),
+    Row("set_lost_bookie_recovery_delay_s", "delay_s", (*NO_INTS, True, -1, 2**31)),
+]
+
 TABLE: dict[type, list[Row]] = {
     BookKeeper: CLIENT,
     LedgerReader: READER,
     LedgerWriter: WRITER,
     AdvancedLedgerWriter: ADVANCED,
+    RepairAdmin: ADMIN,
 }
+
+#: What does not end with a ledger, and refuses everything once the client is closed.
+OWNERS = (BookKeeper, RepairAdmin)
 
 #: Public methods that take no argument of an application.
 WITHOUT_ARGUMENTS: dict[type, set[str]] = {
@@ -170,6 +227,7 @@ WITHOUT_ARGUMENTS: dict[type, set[str]] = {
     LedgerReader: {"close", "closed"},
     LedgerWriter: {"wait_for_room"},
     AdvancedLedgerWriter: set(),
+    RepairAdmin: {"trigger_audit", "auditor"},
 }
 for _handle in (LedgerReader, LedgerWriter, AdvancedLedgerWriter):
     WITHOUT_ARGUMENTS[_handle] |= {"read_last_add_confirmed", "try_read_last_add_confirmed", "read_last_entry"}
@@ -202,18 +260,28 @@ async def make_client(where: Town) -> BookKeeper:
         return where.bk
 
 
+async def make_admin(where: Town) -> RepairAdmin:
+    return RepairAdmin(await make_client(where))
+
+
+async def make_marks(where: Town) -> UnderReplication:
+    return (await make_admin(where)).under_replication(wall_clock_ms=lambda: 0)
+
+
 MAKERS: dict[type, Callable[[Town], Awaitable[Any]]] = {
     BookKeeper: make_client,
     LedgerReader: make_reader,
     LedgerWriter: make_writer,
     AdvancedLedgerWriter: make_advanced,
+    RepairAdmin: make_admin,
+    UnderReplication: make_marks,
 }
 
 
-def cases() -> list[Any]:
+def cases(table: Mapping[type, list[Row]]) -> list[Any]:
     return [
         pytest.param(kind, row, id=f"{kind.__name__}.{row.method}-{row.argument}-{row.error.__name__}")
-        for kind, rows in TABLE.items()
+        for kind, rows in table.items()
         for row in rows
     ]
 
@@ -227,8 +295,9 @@ async def outcome(call: Callable[[], Any]) -> None:
         await result
 
 
-def stored(where: Town) -> dict[int, bytes]:
-    return {ledger_id: ledger.data for ledger_id, ledger in where.service._ledgers.items()}
+def stored(where: Town) -> dict[int | str, bytes]:
+    ledgers = {ledger_id: ledger.data for ledger_id, ledger in where.service._ledgers.items()}
+    return ledgers | {path: node.data for path, node in where.service.tree._nodes.items()}
 
 
 @pytest.mark.rule("API-1")
@@ -246,7 +315,7 @@ def stored(where: Town) -> dict[int, bytes]:
 @pytest.mark.behaviour("T-9")
 @pytest.mark.behaviour("T-10")
 @pytest.mark.behaviour("T-11")
-@pytest.mark.parametrize(("kind", "row"), cases())
+@pytest.mark.parametrize(("kind", "row"), cases({**TABLE, UnderReplication: MARKS}))
 async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(kind: type, row: Row) -> None:
     async with town() as where:
         target = await MAKERS[kind](where)
@@ -273,23 +342,34 @@ async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(
 
 @pytest.mark.rule("API-2")
 @pytest.mark.behaviour("T-9")
-@pytest.mark.parametrize("row", [row for row in CLIENT if row.error is ArgumentError], ids=lambda row: row.method)
-async def test_arguments_are_looked_at_before_it_is_asked_whether_the_client_is_closed(row: Row) -> None:
+@pytest.mark.parametrize(
+    ("kind", "row"), cases({kind: [row for row in TABLE[kind] if row.error is ArgumentError] for kind in OWNERS})
+)
+async def test_arguments_are_looked_at_before_it_is_asked_whether_the_client_is_closed(kind: type, row: Row) -> None:
     async with town() as where:
-        pass
+        target = await MAKERS[kind](where)
 
     for value in row.wrong:
         with pytest.raises(ArgumentError):
-            await outcome(partial(getattr(where.bk, row.method), **{**row.good, row.argument: value}))
+            await outcome(partial(getattr(target, row.method), **{**row.good, row.argument: value}))
+
+
+async def test_an_administrator_takes_no_mapping_for_a_configuration() -> None:
+    async with town() as where:
+        for wrong in ({}, {"batch_entries": 1}, ClientConfig(), "x"):
+            with pytest.raises(ArgumentError, match="config is a RepairConfig"):
+                RepairAdmin(where.bk, wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("API-2")
 @pytest.mark.behaviour("T-51")
 async def test_a_closed_client_refuses_every_call_with_good_arguments_as_closed() -> None:
     async with town() as where:
-        handles = [await MAKERS[kind](where) for kind in (LedgerReader, LedgerWriter, AdvancedLedgerWriter)]
+        handles = [
+            await MAKERS[kind](where) for kind in (LedgerReader, LedgerWriter, AdvancedLedgerWriter, RepairAdmin)
+        ]
     where.sent.clear()
-    reader, writer, advanced = handles
+    reader, writer, advanced, admin = handles
     bk = where.bk
     calls: list[Callable[[], Any]] = [
         bk.create_ledger,
@@ -312,6 +392,12 @@ async def test_a_closed_client_refuses_every_call_with_good_arguments_as_closed(
         *(getattr(handle, name) for handle in (writer, advanced) for name in ("force", "write_explicit_lac", "close")),
         *(handle.read_last_add_confirmed for handle in (writer, advanced)),
         lambda: writer.read(0),
+        *(partial(getattr(admin, name), 0) for name in ("check_ledger", "check_replicas", "repair_ledger")),
+        *(partial(getattr(admin, name), "gone") for name in ("ledgers_on", "decommission")),
+        lambda: admin.entries_on("a", 0),
+        lambda: admin.recover_bookie(["a"]),
+        lambda: admin.recover_bookie(["a"], ledger_ids=[0]),
+        *(admin.under_replication, admin.trigger_audit, admin.auditor),
     ]
     for call in calls:
         with pytest.raises(ClientClosed):
