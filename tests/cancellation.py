@@ -10,6 +10,9 @@ three ways, because each of them finds other defects:
   permits, turns and locks leak;
 * *scope*: an anyio scope around the call is cancelled, and from then on every further wait is cancelled too, clean-up included.
 
+Suspensions of the tasks that a call starts count as its own: a call whose work is done by tasks is cancelled at each step of
+theirs.
+
 After each run no task may be left, and nothing may have failed unseen. A call that goes on as if nothing had happened after it
 was cancelled is a defect as well.
 """
@@ -18,8 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, ContextVar
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -51,6 +56,7 @@ class Cancel:
         self._index = index
         self._moment = moment
         self._is_used = False
+        self._task: asyncio.Future[Any] | None = None
         #: Whether the call got as far as the suspension at which it was to be cancelled.
         self.was_requested = False
         #: Whether it ended by being cancelled.
@@ -60,7 +66,8 @@ class Cancel:
         """The result of ``call``; ``None``, with :attr:`was_cancelled` set, if it was cancelled. Errors are raised."""
         assert not self._is_used, "a story cancels one call"
         self._is_used = True
-        task = asyncio.ensure_future(self._in_scope(call))
+        task: asyncio.Future[T | None] = asyncio.ensure_future(self._in_scope(call))
+        self._task = task
         await asyncio.wait([task])
         if task.cancelled():
             self.was_cancelled = True
@@ -72,17 +79,19 @@ class Cancel:
 
     async def _in_scope(self, call: Awaitable[T]) -> T | None:
         with anyio.CancelScope() as scope:
-            return await _Counted(call, lambda waits_for: self._on_suspension(waits_for, scope))
+            on_suspension = partial(self._on_suspension, scope=scope)
+            _of_this_call.set(on_suspension)
+            return await _Counted(call, on_suspension)
         self.was_cancelled = True
         return None
 
     def _on_suspension(self, waits_for: object, scope: anyio.CancelScope) -> None:
-        if self.was_requested or self._index > 0:
+        task = self._task
+        assert task is not None, "calls run in tasks"
+        if self.was_requested or self._index > 0 or task.done():
             self._index -= 1
             return
         self.was_requested = True
-        task = asyncio.current_task()
-        assert task is not None, "calls run in tasks"
         if self._moment is Moment.SCOPE:
             scope.cancel()
         elif self._moment is Moment.WOKEN and isinstance(waits_for, asyncio.Future):
@@ -113,6 +122,29 @@ class _Counted(Generic[T]):
                 yield waits_for
             except BaseException as thrown:  # noqa: BLE001 - handed on
                 error = thrown
+
+
+_of_this_call: ContextVar[Callable[[object], None] | None] = ContextVar("_of_this_call", default=None)
+
+
+class _CountingLoop(VirtualTimeLoop):
+    """Counts suspensions of the tasks that are started by a call too."""
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        on_suspension = _of_this_call.get()
+        if on_suspension is not None and isinstance(coro, Coroutine):
+            coro = _counted(coro, on_suspension)
+        return super().create_task(coro, name=name, context=context)
+
+
+async def _counted(call: Awaitable[T], on_suspension: Callable[[object], None]) -> T:
+    return await _Counted(call, on_suspension)
 
 
 def cancel_everywhere(story: Callable[[Cancel], Awaitable[None]], *, at_least: int = 1) -> int:
@@ -147,7 +179,7 @@ def _play(story: Callable[[Cancel], Awaitable[None]], cancel: Cancel) -> None:
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"tasks are left: {sorted(map(repr, left))}"
 
-    loop = VirtualTimeLoop()
+    loop = _CountingLoop()
     try:
         loop.run_until_complete(main())
         assert not loop.unretrieved, f"failed unseen: {loop.unretrieved}"

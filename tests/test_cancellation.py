@@ -121,6 +121,26 @@ def test_clean_up_that_waits_is_cut_short_by_a_scope_only() -> None:
     assert cleaned == [True, False, True] * 2 + [False, False, True]
 
 
+def test_a_call_is_cancelled_at_each_suspension_of_the_tasks_that_it_starts() -> None:
+    reached: list[int] = []
+
+    async def works() -> None:
+        for step in range(3):
+            reached[-1] = step
+            await asyncio.sleep(0)
+
+    async def starts_a_task() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(works)
+
+    async def story(cancel: Cancel) -> None:
+        reached.append(-1)
+        await cancel(starts_a_task())
+
+    assert cancel_everywhere(story) == 4, "three of the task, and the end of the group"
+    assert {0, 1, 2} <= set(reached)
+
+
 def test_a_call_that_never_waits_proves_nothing() -> None:
     async def at_once() -> None:
         pass
