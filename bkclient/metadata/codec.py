@@ -114,7 +114,7 @@ def _encode_payload(metadata: LedgerMetadata) -> bytes:
                 raise ValueError("format 2 cannot hold fields of a newer writer")
             message = _to_message(metadata)
             message.ClearField("cToken")
-            return text_format.MessageToString(message).encode()
+            return text_format.MessageToString(message, as_utf8=False).encode()  # numbers, as BookKeeper writes them
         case 3:
             message = _to_message(metadata)
             body = message.SerializeToString(deterministic=True) + metadata.unknown_fields
@@ -256,7 +256,8 @@ def _encode_lines(metadata: LedgerMetadata) -> str:
         lines.append(f"{metadata.last_entry_id}\t{_CLOSED_WORD}")
     elif metadata.state is LedgerState.IN_RECOVERY:
         lines.append(f"{_IN_RECOVERY_MARK}\t{_CLOSED_WORD}")
-    return "\n".join(lines)
+    # Whatever tells of an end is the last line and is left open; fragments are not.
+    return "\n".join(lines) + ("\n" if metadata.state is LedgerState.OPEN else "")
 
 
 def _decode_lines(ledger_id: int, text: str) -> LedgerMetadata:

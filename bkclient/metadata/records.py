@@ -227,7 +227,7 @@ def encode_cookie(cookie: Cookie) -> bytes:
         message.instanceId = cookie.instance_id
     if cookie.index_dirs is not None:
         message.indexDirs = _join_directories(cookie.index_dirs)
-    return f"{_COOKIE_VERSION}\n{text_format.MessageToString(message)}".encode()
+    return f"{_COOKIE_VERSION}\n{text_format.MessageToString(message, as_utf8=False)}".encode()
 
 
 def decode_cookie(bookie_id: BookieId, data: bytes) -> Cookie:

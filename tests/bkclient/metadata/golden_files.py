@@ -157,10 +157,9 @@ def _data_without_chance(path: str, data: bytes, renamed: Callable[[bytes], byte
             return _with_number(data, (1,), TIME_MS)
         return renamed(_TIME_IN_TEXT.sub(b"%d" % TIME_MS, data))
     if data.startswith(_HEADER_OF_FORMAT_3):
-        _, body = _varint(data, at := len(_HEADER_OF_FORMAT_3))
+        _, body = _varint(data, len(_HEADER_OF_FORMAT_3))
         message = _with_number(_with_number(data[body:], (10,), TIME_MS), (12,), CREATOR_TOKEN)
-        length = _encoded(len(message)) if body < len(data) else data[at:body]
-        return _HEADER_OF_FORMAT_3 + length + _in_order_of_appearance(message)
+        return _HEADER_OF_FORMAT_3 + _encoded(len(message)) + _in_order_of_appearance(message)
     if data.startswith(_HEADER_OF_FORMAT_3[:-2]):
         return _in_order_of_appearance(_TIME_IN_TEXT.sub(b"%d" % TIME_MS, data))
     return renamed(_UUID.sub(INSTANCE_ID.encode(), data))

@@ -99,7 +99,7 @@ def test_format_2_is_protobuf_text_without_the_creator_token() -> None:
 @pytest.mark.parametrize(
     ("metadata", "length", "end"),
     [
-        (PRE_PASSWORD, 0, ""),
+        (PRE_PASSWORD, 0, "\n"),
         (PRE_PASSWORD.with_state(LedgerState.IN_RECOVERY), 0, "\n-102\tCLOSED"),
         (PRE_PASSWORD.closed(-1, 0), 0, "\n-1\tCLOSED"),
         (PRE_PASSWORD.closed(9, 120), 120, "\n9\tCLOSED"),
@@ -109,7 +109,8 @@ def test_format_1_is_lines_whose_last_one_tells_the_state(metadata: LedgerMetada
     text = LINES.format(length=length, end=end)
     assert encode_ledger_metadata(metadata).decode() == text
     assert decode_ledger_metadata(7, text.encode()) == metadata
-    assert decode_ledger_metadata(7, f"{text}\n".encode()) == metadata
+    assert decode_ledger_metadata(7, f"{text.rstrip()}\n".encode()) == metadata
+    assert decode_ledger_metadata(7, text.rstrip().encode()) == metadata
 
 
 @pytest.mark.rule("MD-1")

@@ -143,6 +143,12 @@ def test_a_cookie_keeps_all_directories() -> None:
     assert decode_cookie("b:1", encode_cookie(cookie)) == cookie
 
 
+def test_a_cookie_is_ascii_whatever_its_directories_are_called() -> None:
+    cookie = Cookie("b:1", ("/caf\u00e9",), ("/l",))
+    assert b'journalDir: "/caf\\303\\251"' in encode_cookie(cookie)
+    assert decode_cookie("b:1", encode_cookie(cookie)) == cookie
+
+
 def test_a_cookie_of_version_3_is_three_lines() -> None:
     assert decode_cookie("b:1", b"3\nb:1\n/j\n2\t/l1\t/l2\n") == Cookie("b:1", ("/j",), ("/l1", "/l2"))
 
