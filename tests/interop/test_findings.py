@@ -11,6 +11,7 @@ import pytest
 from bkclient.metadata.model import DigestType
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.entry import EntryCodec
+from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE
 from bkclient.wire.messages import (
     AddRequest,
     EntryListRequest,
@@ -20,7 +21,7 @@ from bkclient.wire.messages import (
     WriteLacRequest,
 )
 from simbookie.zookeeper import ZooKeeperServer
-from tests.bkclient.wire.conversation import content_of
+from tests.bkclient.wire.conversation import add_of_size, content_of
 from tests.interop.builds import Build
 from tests.interop.real_bookie import RealCluster
 
@@ -95,6 +96,14 @@ async def test_a_request_without_its_message(port: int, build: Build, operation:
         assert getattr(answer, field).ledgerId == 0
     else:
         assert answer is None, "the connection is closed"
+
+
+async def test_a_frame_of_exactly_the_default_limit_is_taken_and_one_byte_more_closes_the_connection(port: int) -> None:
+    taken = await answer_to(port, *frames(add_of_size(3, DEFAULT_MAX_FRAME_SIZE)))
+    assert taken is not None
+    assert taken.status == pb.EOK
+
+    assert await answer_to(port, *frames(add_of_size(3, DEFAULT_MAX_FRAME_SIZE + 1))) is None
 
 
 async def test_a_refusal_of_tls_has_no_priority(port: int) -> None:

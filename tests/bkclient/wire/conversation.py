@@ -31,12 +31,20 @@ from bkclient.wire.messages import (
 )
 from tests.bkclient.wire.golden_files import CLOSED, Exchange
 
-__all__ = ["CLOSING", "FRAME_LIMIT", "Step", "content_of", "conversation", "converse"]
+__all__ = ["CLOSING", "FRAME_LIMIT", "Step", "add_of_size", "content_of", "conversation", "converse"]
 
 #: The largest frame that the bookie takes, length prefix included; small, so that the captures stay so.
 FRAME_LIMIT: Final = 1024
 #: What bookies answer by closing the connection.
-CLOSING: Final = frozenset({"version 3 after version 2", "a frame of one byte more than the limit"})
+CLOSING: Final = frozenset(
+    {
+        "version 3 after version 2",
+        "a frame of one byte more than the limit",
+        "an operation that version 3 does not have",
+        "an operation that version 2 does not have",
+        "nothing that either version knows",
+    }
+)
 _ANSWER_TIMEOUT_S: Final = 10.0
 _PREFIX_SIZE: Final = 4
 #: Longer than any bookie takes until it has been told the news.
@@ -73,7 +81,7 @@ def _add(entry_id: int, payload: bytes, lac: int, length: int, *, ledger_id: int
     return AddRequest(ledger_id, entry_id, options.pop("key", _KEY), header, payload, **options)
 
 
-def _add_of_size(wire: int, frame_size: int) -> AddRequest:
+def add_of_size(wire: int, frame_size: int) -> AddRequest:
     """An addition whose frame has this size, prefix included."""
 
     def add(payload_size: int) -> AddRequest:
@@ -116,8 +124,9 @@ def conversation(wire: int) -> list[Step]:
             _add(0, b"z", -1, 1, ledger_id=77, recovery=True, high_priority=True),
         ),
         *(_AT_THE_END[wire]),
-        Step("a frame of exactly the limit", _add_of_size(wire, FRAME_LIMIT)),
-        Step("a frame of one byte more than the limit", _add_of_size(wire, FRAME_LIMIT + 1)),
+        Step("a frame of exactly the limit", add_of_size(wire, FRAME_LIMIT)),
+        Step("a frame of one byte more than the limit", add_of_size(wire, FRAME_LIMIT + 1)),
+        Step("nothing that either version knows", b"\xff" * 24),
         Step("version 3 on a new connection", ReadRequest(1, 0), wire=3),
         Step("version 2 after version 3", ReadRequest(1, 0), wire=2),
         Step("version 3 after version 2", ReadRequest(1, 0), wire=3),
@@ -157,17 +166,27 @@ _AFTER_ADDS: Final[dict[int, list[Step]]] = {
         Step("ask for bookie information", BookieInfoRequest(3)),
         Step("start TLS where there is none", StartTlsRequest()),
         Step("batch read, which version 3 has no message for", bytes.fromhex("0a060803100c180e")),
+        Step("batch read of high priority", bytes.fromhex("0a080803100c180e2064")),
     ],
 }
 
 #: A bookie files an explicit LAC under the ledger that its body names.
 _OTHER_CODEC: Final = EntryCodec(55, DigestType.CRC32C, b"")
 
+#: Ledger 1 and entry 0.
+_IDS: Final = "00000000000000010000000000000000"
+
 _AT_THE_END: Final[dict[int, list[Step]]] = {
-    2: [],
+    2: [
+        Step("read in version 0", bytes.fromhex("00000002" + _IDS)),
+        Step("read in version 1", bytes.fromhex("01020000" + _IDS)),
+        Step("read in a version 2 that calls itself 3", bytes.fromhex("03020000" + _IDS)),
+        Step("an operation that version 2 does not have", bytes.fromhex("02080000" + _IDS)),
+    ],
     3: [
         Step("write the LAC of a ledger without entries", WriteLacRequest(55, 3, _KEY, _OTHER_CODEC.encode_lac(3))),
         Step("read the LAC of a ledger without entries", ReadLacRequest(55)),
+        Step("an operation that version 3 does not have", bytes.fromhex("0a060803100d180e")),
     ],
 }
 
