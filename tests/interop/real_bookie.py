@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -91,9 +92,11 @@ class RealBookie:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
+        """Send a signal; after SIGSTOP the process does stand still, to its last thread."""
         assert self._process is not None
         self._process.send_signal(number)
+        if number is signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
         """SIGKILL, whatever it is doing. Idempotent."""
