@@ -9,6 +9,7 @@ so whatever auditors do must bear two of them.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -52,6 +53,7 @@ class AuditorElection:
     async def until_elected(self) -> None:
         """Stand, and again if the session is replaced by another, and wait until this candidate is the auditor."""
         await self._until(is_elected=True)
+        await self._sign()
 
     async def until_deposed(self) -> None:
         """Wait until this candidate, which is the auditor, is so no more as far as the service tells."""
@@ -84,6 +86,13 @@ class AuditorElection:
                     await changed.wait()
         finally:
             cancel()
+
+    async def _sign(self) -> None:
+        """Leave the name in the directory too, as BookKeeper's auditors do for whoever looks there; no program reads it."""
+        with suppress(MetadataStoreError):
+            node = await self._tree.get(_DIRECTORY)
+            if node is not None:
+                await self._tree.write(_DIRECTORY, encode_vote(self._name), node.version)
 
     async def _stands(self) -> bool:
         for path in await self._candidates():

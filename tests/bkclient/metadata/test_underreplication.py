@@ -137,6 +137,8 @@ class Forgetful:
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._inner, name)
+        if name == "watch":
+            return operation
 
         async def carried_out(*arguments: Any, **options: Any) -> Any:
             result = await operation(*arguments, **options)
@@ -241,6 +243,25 @@ async def test_one_candidate_is_elected_and_its_end_elects_the_next(open_session
         await second.resign()
         await deposed
     assert await second.auditor() is None
+
+
+async def test_the_directory_of_candidates_says_who_is_elected_if_it_can(open_session: OpenSession) -> None:
+    tree = Forgetful(tree_of(await open_session()))
+    watching = tree_of(await open_session())
+    election = AuditorElection(tree, "first")
+    async with asyncio.timeout(10.0):
+        tree.forgets = "write"
+        await election.until_elected()
+        node = await watching.get("underreplication/auditorelection")
+        assert node is not None
+        assert (node.data, tree.forgets) == (b'bookieId: "first"\n', "")
+        await election.resign()
+        again = AuditorElection(watching, "second")
+        await again.until_elected()
+        assert await again.auditor() == "second"
+        node = await watching.get("underreplication/auditorelection")
+        assert node is not None
+        assert node.data == b'bookieId: "second"\n'
 
 
 async def test_everything_lies_where_java_looks_for_it_in_javas_words(open_session: OpenSession) -> None:
