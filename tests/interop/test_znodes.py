@@ -26,8 +26,10 @@ from kazoo.security import make_acl
 from bkclient import BookKeeper
 from bkclient.errors import MetadataVersionConflict
 from bkclient.metadata.base import BookieAddress, MetadataStore
+from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.model import Fragment, LedgerState
+from bkclient.metadata.underreplication_formats import decode_mark
 from bkclient.metadata.uri import open_store
 from simbookie.cluster import LocalCluster
 from simbookie.zookeeper import ZooKeeperServer
@@ -78,6 +80,10 @@ class Newborn:
 
     async def capture(self, only: str = ".*", **names: str) -> Scene:
         return await asyncio.to_thread(capture, self._zookeeper, self.root, only=only, names=names)
+
+    def marks_with_their_times(self) -> dict[int, int]:
+        scene = capture(self._zookeeper, self.root, only="/underreplication/ledgers/.*urL.*", with_chance=True)
+        return {int(path.partition("urL")[2]): decode_mark(znode.data)[1] or 0 for path, znode in scene.items()}
 
     @contextmanager
     def meddle(self) -> Iterator[KazooClient]:
@@ -143,6 +149,8 @@ async def test_where_java_puts_ledgers(
         if layout == "hierarchical":
             marks = await cluster.capture("/underreplication.*")
             hold(build, "marks", {path: znode for path, znode in marks.items() if "/locks/" not in path})
+            raw = await asyncio.to_thread(cluster.marks_with_their_times)
+            assert raw[12345678901] >= raw[IDS[-1]], "the second bookie renewed the time of the first one's mark"
             (lock,) = [znode for path, znode in marks.items() if path.endswith(f"locks/urL{locked['ledger']:010d}")]
             hold(build, "lock", {"/underreplication/locks/urL": lock})
         for ledger_id in IDS:
@@ -225,6 +233,37 @@ async def test_what_java_writes_about_a_ledger(
         await keep("in recovery", 9)
         await java("close", 1)
         await keep("closed and empty", 1)
+
+
+UNAUTHORIZED: Final = -102
+
+
+@pytest.mark.matrix("format 2 as either version and we spell it")
+async def test_java_reads_every_spelling_of_the_text_format(new_cluster: NewCluster, new_peer: PeerFactory) -> None:
+    """Some characters have names in 4.17, fewer in 4.18, and none with us; a password that was misread would be refused."""
+    cluster = new_cluster()
+
+    def spellings(name: str) -> list[bytes]:
+        found = [next(iter(golden.scenes[f"metadata 2, {name}"].values())).data for golden in golden_files()]
+        return [*found, encode_ledger_metadata(decode_ledger_metadata(0, found[0]))]
+
+    custom, secret = spellings("custom metadata"), spellings("DUMMY and a password that is no text")
+    assert len(set(custom)) == len(set(secret)) == 3
+    with cluster.meddle() as client:
+        for ledger_id, data in enumerate([*custom, *secret]):
+            client.create(f"{cluster.root}/00/0000/L{ledger_id:04d}", data, makepath=True)
+    async with cluster.registered(*[NOWHERE] * 3):
+        java = new_peer(cluster.uri, 3, own=True)
+        for ledger_id in range(3):
+            read = (await java("info", ledger_id))["custom"]
+            assert {key: base64.b64decode(value) for key, value in read.items()} == OPTIONS["custom metadata"]["custom"]
+        for ledger_id in range(3, 6):
+            with pytest.raises(JavaError) as refused:
+                await java("open", ledger_id, digest="DUMMY", password=PASSWORD + b"x")
+            assert refused.value.code == UNAUTHORIZED
+            with pytest.raises(JavaError) as stopped:
+                await java("open", ledger_id, digest="DUMMY", password=PASSWORD)
+            assert stopped.value.code != UNAUTHORIZED, "it goes on to bookies that do not answer"
 
 
 @asynccontextmanager
