@@ -138,9 +138,11 @@ class _CountingLoop(VirtualTimeLoop):
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         on_suspension = _of_this_call.get()
-        if on_suspension is not None and isinstance(coro, Coroutine):
-            coro = _counted(coro, on_suspension)
-        return super().create_task(coro, name=name, context=context)
+        if on_suspension is None or not isinstance(coro, Coroutine):
+            return super().create_task(coro, name=name, context=context)
+        task = super().create_task(_counted(coro, on_suspension), name=name, context=context)
+        task.add_done_callback(lambda _: coro.close())  # a task that is cancelled before it begins never gets to it
+        return task
 
 
 async def _counted(call: Awaitable[T], on_suspension: Callable[[object], None]) -> T:

@@ -20,6 +20,7 @@ on one cluster side by side::
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
@@ -201,10 +202,19 @@ class UnderReplication:
     async def release(self, lock: LedgerLock) -> None:
         """Unlock a ledger; its mark stays. Idempotent, and leaves the lock of another session alone.
 
-        If it fails, or is cancelled, the lock is removed by the next :meth:`acquire`, or with the session.
+        If it fails, or is cancelled, the lock is removed by the next :meth:`acquire` or :meth:`release_all`, or with the session.
         """
         self._held.pop(lock.ledger_id, None)
         await self._remove_lock(lock.ledger_id)
+
+    async def release_all(self) -> None:
+        """Unlock every ledger that was locked here, and those that may be because a call failed or was cancelled half-way."""
+        doubtful = dict.fromkeys((*self._held, *self._doubtful))
+        self._held.clear()
+        outcomes = await asyncio.gather(*map(self._remove_lock, doubtful), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
 
     async def mark_replicated(self, lock: LedgerLock) -> bool:
         """Remove the mark if it is the one that was locked, and unlock; whether the ledger is unmarked now (T-267)."""

@@ -27,7 +27,7 @@ from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.lost_bookies import LostBookies
-from bkclient.repair.patience import FailureCount, until_enabled, wait_for_news
+from bkclient.repair.patience import FailureCount, farewell, until_enabled, wait_for_news
 
 __all__ = ["Auditor"]
 
@@ -57,21 +57,24 @@ class Auditor:
         self._checks = ClusterChecks(core, marks, checker, config, wall_clock_ms, tell)
 
     async def run(self) -> None:
-        """Stand for election and audit whenever elected, until cancelled.
+        """Stand for election and audit whenever elected, until cancelled; then another is elected, if the service answers soon.
 
         Raises :class:`~bkclient.errors.MetadataStoreError` once the service has failed too often in a row, and
         :class:`~bkclient.errors.ClientClosed`.
         """
         failures = FailureCount(self._config.max_metadata_failures)
-        while True:
-            try:
-                await self._election.until_elected()
-                self._tell(RepairEvent(EventKind.ELECTED))
-                await self._serve(failures)
-                self._tell(RepairEvent(EventKind.DEPOSED))
-            except MetadataStoreError as error:
-                self._tell(RepairEvent(EventKind.FAILED, detail=str(error)))
-                await failures.failed(error)
+        try:
+            while True:
+                try:
+                    await self._election.until_elected()
+                    self._tell(RepairEvent(EventKind.ELECTED))
+                    await self._serve(failures)
+                    self._tell(RepairEvent(EventKind.DEPOSED))
+                except MetadataStoreError as error:
+                    self._tell(RepairEvent(EventKind.FAILED, detail=str(error)))
+                    await failures.failed(error)
+        finally:
+            await farewell(self._election.resign, self._tell)
 
     async def _serve(self, failures: FailureCount) -> None:
         """Be the auditor until deposed."""

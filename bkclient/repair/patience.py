@@ -1,21 +1,25 @@
-"""Waiting, as auto-recovery does it: for the switch, for news, and for a metadata service that does not answer."""
+"""Waiting, as auto-recovery does it: for the switch, for news, for a metadata service that does not answer, and at the end."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import anyio
 
-from bkclient.errors import MetadataDriverError, MetadataStoreError
+from bkclient.errors import BookKeeperError, ClientClosed, MetadataDriverError, MetadataStoreError
 from bkclient.metadata.underreplication import UnderReplication
+from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 
-__all__ = ["FailureCount", "lock_release_delay_s", "until_enabled", "wait_for_news"]
+__all__ = ["FailureCount", "farewell", "lock_release_delay_s", "until_enabled", "wait_for_news"]
 
 _LOOK_S = 10.0
 """How often the switch is looked at although no watch fired."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 _FAST_RETRIES = 5
+_FAREWELL_S = 2.0
+"""How long a program that is stopped takes at most to put its things in order."""
 
 
 async def wait_for_news(news: asyncio.Event, longest_s: float) -> None:
@@ -45,6 +49,17 @@ def lock_release_delay_s(failures: int, grace_s: float) -> float:
     A 32nd of the grace period at first, twice as long each time, and the whole of it from the sixth on.
     """
     return grace_s if failures > _FAST_RETRIES else grace_s / 32 * 2.0 ** (failures - 1)
+
+
+async def farewell(leave: Callable[[], Awaitable[None]], tell: OnRepairEvent) -> None:
+    """Await ``leave`` for a while, also when cancelled. If it fails, the end of the session does what it should have done."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_FAREWELL_S):
+        try:
+            await leave()
+        except ClientClosed:
+            pass
+        except BookKeeperError as error:
+            tell(RepairEvent(EventKind.FAILED, detail=f"the session has to end first: {error}"))
 
 
 class FailureCount:

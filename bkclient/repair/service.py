@@ -72,7 +72,7 @@ class AutoRecovery:
             self._auditor = Auditor(core, self._marks, self._election, checker, config, wall_clock_ms, tell)
 
     async def run(self) -> None:
-        """Work until cancelled; may be run again afterwards.
+        """Work until cancelled; may be run again afterwards. What it locked is unlocked then, and another auditor elected.
 
         Raises :class:`~bkclient.errors.MetadataStoreError` once the metadata service has failed too often in a row, and
         :class:`~bkclient.errors.MetadataSerializationError` if the cluster lays out its marks in an unknown way.

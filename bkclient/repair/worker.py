@@ -42,7 +42,7 @@ from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import LedgerFragment, shape_of
 from bkclient.repair.ledger import OpenedLedger, open_as_administrator, open_or_view, view_of
-from bkclient.repair.patience import FailureCount, lock_release_delay_s, until_enabled, wait_for_news
+from bkclient.repair.patience import FailureCount, farewell, lock_release_delay_s, until_enabled, wait_for_news
 from bkclient.repair.replicator import FragmentReplicator, UnreadableEntry
 
 __all__ = ["ReplicationWorker"]
@@ -51,8 +51,6 @@ K = TypeVar("K")
 
 _REMEMBERED_MAX = 10_000
 """Ledgers whose failures, and fragments whose unreadable entries, are remembered; beyond it the oldest are forgotten."""
-_FAREWELL_S = 2.0
-"""How long a worker that is stopped takes at most to unlock a ledger; the end of its session does it otherwise."""
 
 
 class ReplicationWorker:
@@ -82,7 +80,7 @@ class ReplicationWorker:
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
-        """Work until cancelled.
+        """Work until cancelled; then all ledgers are unlocked, as far as the metadata service answers soon.
 
         Raises :class:`~bkclient.errors.MetadataStoreError` once the service has failed too often in a row (AR-25), and
         :class:`~bkclient.errors.ClientClosed`.
@@ -108,6 +106,8 @@ class ReplicationWorker:
         finally:
             for cancel in cancels:
                 cancel()
+            self._locks.clear()
+            await farewell(self._marks.release_all, self._tell)
 
     def wake(self) -> None:
         """Look for marked ledgers now."""
@@ -288,12 +288,11 @@ class ReplicationWorker:
     async def _unlock(self, lock: LedgerLock) -> None:
         if self._locks.pop(lock.ledger_id, None) is None:
             return
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_FAREWELL_S):
-            try:
-                await self._marks.release(lock)
-            except BookKeeperError as error:
-                # The end of the session unlocks it at the latest.
-                self._tell(RepairEvent(EventKind.FAILED, lock.ledger_id, f"it stays locked: {error}"))
+        try:
+            await self._marks.release(lock)
+        except BookKeeperError as error:
+            # The next look for marked ledgers tries again; the end of the session unlocks it at the latest.
+            self._tell(RepairEvent(EventKind.FAILED, lock.ledger_id, f"it stays locked: {error}"))
 
 
 def _remember(memory: dict[K, int], key: K, value: int) -> None:

@@ -26,9 +26,12 @@ from bkclient.observer import RecoveryObserver
 from bkclient.placement import PlacementPolicy
 from bkclient.stats import ClientStats
 from bkclient.transport.base import ReplyHandler
+from bkclient.wire.availability import encode_availability
 from bkclient.wire.messages import (
     LAST_ENTRY,
     AddRequest,
+    EntryListRequest,
+    EntryListResponse,
     ForceLedgerRequest,
     ForceLedgerResponse,
     ReadLacRequest,
@@ -84,6 +87,9 @@ class FakeBookie:
         if isinstance(request, ForceLedgerRequest):
             self.unforced.pop(request.ledger_id, None)
             return Code.OK, ForceLedgerResponse(Status.OK, request.ledger_id)
+        if isinstance(request, EntryListRequest):
+            stored = sorted(entry for ledger, entry in self.entries if ledger == request.ledger_id)
+            return Code.OK, EntryListResponse(Status.OK, request.ledger_id, encode_availability(stored))
         assert isinstance(request, ReadRequest), "clients send nothing else yet"
         return self._answer_read(request)
 

@@ -172,6 +172,28 @@ async def test_a_lock_whose_answer_was_lost_is_not_lost_itself(open_session: Ope
         assert await two.holder(7) == "one"
 
 
+async def test_a_program_can_unlock_everything_it_locked_whether_it_knows_or_not(open_session: OpenSession) -> None:
+    tree = Forgetful(tree_of(await open_session()))
+    one = UnderReplication(tree, name="one", wall_clock_ms=lambda: 1, rng=Random(1))
+    two = (await program(open_session, "two")).marks
+    for ledger_id in (7, 8, 9):
+        await two.mark(ledger_id, ("b",))
+    assert await two.try_lock(9) is not None
+    assert await one.try_lock(7) is not None
+    tree.forgets = "create"
+    with pytest.raises(MetadataStoreError):
+        await one.try_lock(8)
+    assert [await two.holder(ledger_id) for ledger_id in (7, 8, 9)] == ["one", "one", "two"]
+
+    tree.forgets = "delete"
+    with pytest.raises(MetadataStoreError):
+        await one.release_all()
+    await one.release_all()
+
+    assert [await two.holder(ledger_id) for ledger_id in (7, 8, 9)] == [None, None, "two"]
+    assert await one.try_lock(7) is not None, "it is held by nobody, here neither"
+
+
 async def test_a_watch_of_the_marks_tells_of_the_first_one(open_session: OpenSession) -> None:
     one, two = (await program(open_session, "one")).marks, (await program(open_session, "two")).marks
     told = asyncio.Event()

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from bkclient.errors import ReplicationFailed
+from bkclient.errors import ClientClosed, MetadataStoreError, ReplicationFailed
 from bkclient.repair.concurrency import first_of, for_each
-from bkclient.repair.events import EventKind
-from bkclient.repair.patience import until_enabled
+from bkclient.repair.events import EventKind, RepairEvent
+from bkclient.repair.patience import farewell, until_enabled
 from simbookie.world.metadata_service import MetadataFault
 from tests.bkclient.repair.village import Village, played
 
@@ -129,3 +129,36 @@ def test_a_check_that_hangs_is_given_up_and_comes_again() -> None:
             await village.until(lambda: village.told(EventKind.CHECKED))
 
     played(story)
+
+
+def test_a_farewell_is_said_although_its_program_is_cancelled_and_does_not_keep_it_for_long() -> None:
+    async def story(village: Village) -> None:
+        said: list[float] = []
+
+        async def leave() -> None:
+            await anyio.sleep(1)
+            said.append(village.world.loop.time())
+            await anyio.sleep(3600)
+
+        began = village.world.loop.time()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await farewell(leave, lambda event: pytest.fail(str(event)))
+        assert said == [began + 1]
+        assert village.world.loop.time() == began + 2
+
+    played(story, bookies=0)
+
+
+@pytest.mark.parametrize(("error", "told"), [(MetadataStoreError("away"), 1), (ClientClosed(), 0)])
+def test_a_farewell_that_fails_is_told_unless_the_session_has_ended_anyway(error: Exception, told: int) -> None:
+    async def story(_: Village) -> None:
+        events: list[RepairEvent] = []
+
+        async def leave() -> None:
+            raise error
+
+        await farewell(leave, events.append)
+        assert [event.kind for event in events] == [EventKind.FAILED] * told
+
+    played(story, bookies=0)
