@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -44,8 +44,6 @@ LAYOUTS = [LedgerManager.FLAT, LedgerManager.HIERARCHICAL, LedgerManager.LONG_HI
 LEDGERS = r"/(L\d|\d|idgen|ID-).*"
 
 each_layout = pytest.mark.parametrize("manager", LAYOUTS, ids=lambda manager: manager.value)
-
-Open = Callable[[LedgerManager], Awaitable[MetadataStore]]
 
 
 class Root:
