@@ -73,7 +73,11 @@ class LedgerReads:
         return await self._read(entry_id, parallel=parallel)
 
     async def read_unconfirmed(self, entry_id: int, *, parallel: bool = False) -> Entry:
-        """One entry, confirmed or not. :class:`~bkclient.errors.NoSuchEntry` if there is none."""
+        """One entry, confirmed or not.
+
+        :class:`~bkclient.errors.NoSuchEntry` if there is none, or :class:`~bkclient.errors.NoSuchLedgerOnBookie` if the bookie
+        asked last has nothing of the ledger at all, as of one nobody has written to (R-13).
+        """
         self._check_range(entry_id, entry_id, is_confirmed=False)
         return await self._read(entry_id, parallel=parallel)
 
