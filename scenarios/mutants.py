@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import bkclient.protocol.recovery
 from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import ReadRequest, Request, Response
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -45,34 +46,19 @@ class Mutant:
             setattr(module, name, original)
 
 
-class _WithoutFenceOnReads:
+class _WithoutFenceOnReads(WrappingTransport):
     """Forwards everything, but takes the fence flag off reads of particular entries."""
-
-    def __init__(self, inner: BookieTransport) -> None:
-        self._inner = inner
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """Forward, falsified where it is a recovery read."""
         if not (isinstance(request, ReadRequest) and request.fence_key is not None and request.entry_id >= 0):
-            self._inner.submit(bookie_id, request, reply_to)
+            self.inner.submit(bookie_id, request, reply_to)
             return
 
         def answer(bookie: str, _falsified: Request, code: int, response: Response | None) -> None:
             reply_to(bookie, request, code, response)
 
-        self._inner.submit(bookie_id, replace(request, fence_key=None), answer)
-
-    def pending_requests(self, bookie_id: str) -> int:
-        """Forward."""
-        return self._inner.pending_requests(bookie_id)
-
-    def is_writable(self, bookie_id: str) -> bool:
-        """Forward."""
-        return self._inner.is_writable(bookie_id)
-
-    async def aclose(self) -> None:
-        """Forward."""
-        await self._inner.aclose()
+        self.inner.submit(bookie_id, replace(request, fence_key=None), answer)
 
 
 def _start_at_found_lac(found_lac: int, first_entry_id: int) -> int:  # noqa: ARG001 - the defect is not to use it

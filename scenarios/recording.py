@@ -21,6 +21,7 @@ from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
 from bkclient.protocol.recovery import Verdict
 from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
@@ -78,11 +79,11 @@ class Recorder:
         return entry_id, lac, length, body[self._overhead.get(ledger_id, ENTRY_HEADER_SIZE) :]
 
 
-class RecordingTransport:
+class RecordingTransport(WrappingTransport):
     """Records what one client and its bookies tell each other."""
 
     def __init__(self, inner: BookieTransport, recorder: Recorder, actor: str, incarnation: int) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._recorder = recorder
         self._actor = actor
         self._incarnation = incarnation
@@ -90,23 +91,11 @@ class RecordingTransport:
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """Record the request, and its answer on the way to ``reply_to``."""
         if isinstance(request, AddRequest):
-            self._inner.submit(bookie_id, request, self._record_add(bookie_id, request, reply_to))
+            self.inner.submit(bookie_id, request, self._record_add(bookie_id, request, reply_to))
         elif isinstance(request, ReadRequest):
-            self._inner.submit(bookie_id, request, self._record_read(bookie_id, request, reply_to))
+            self.inner.submit(bookie_id, request, self._record_read(bookie_id, request, reply_to))
         else:
-            self._inner.submit(bookie_id, request, reply_to)
-
-    def pending_requests(self, bookie_id: str) -> int:
-        """As the wrapped transport tells."""
-        return self._inner.pending_requests(bookie_id)
-
-    def is_writable(self, bookie_id: str) -> bool:
-        """As the wrapped transport tells."""
-        return self._inner.is_writable(bookie_id)
-
-    async def aclose(self) -> None:
-        """Close the transport."""
-        await self._inner.aclose()
+            self.inner.submit(bookie_id, request, reply_to)
 
     def _record_add(self, bookie_id: str, request: AddRequest, reply_to: ReplyHandler) -> ReplyHandler:
         ledger_id, entry_id, lac, length = _HEADER.unpack_from(request.header)

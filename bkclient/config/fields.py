@@ -17,7 +17,20 @@ from typing import Any, Final
 
 from bkclient.errors import ArgumentError
 
-__all__ = ["Setting", "choice", "names", "nearest", "number", "off", "on", "secret", "setting_of", "text", "whole"]
+__all__ = [
+    "Setting",
+    "check_settings",
+    "choice",
+    "names",
+    "nearest",
+    "number",
+    "off",
+    "on",
+    "secret",
+    "setting_of",
+    "text",
+    "whole",
+]
 
 _METADATA_KEY = "bkclient.setting"
 _SWITCH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -109,6 +122,15 @@ class Setting:
             return self.off
         scaled = round(number * self.factor, 9)
         return int(scaled) if self.kind is int and scaled.is_integer() else scaled
+
+
+def check_settings(config: Any, ordered: Iterable[tuple[str, str]] = ()) -> None:
+    """Raise :class:`~bkclient.errors.ArgumentError` unless every field may have its value; of ``ordered``, the lower first."""
+    for field in dataclasses.fields(config):
+        setting_of(field).check(field.name, getattr(config, field.name))
+    for low, high in ordered:
+        if getattr(config, low) > getattr(config, high):
+            raise ArgumentError(f"{low} is above {high}")
 
 
 def _no(value: Any, wanted: str) -> Any:

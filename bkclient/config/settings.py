@@ -13,7 +13,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from bkclient.config.fields import choice, names, nearest, number, off, on, secret, setting_of, text, whole
+from bkclient.config.fields import (
+    check_settings,
+    choice,
+    names,
+    nearest,
+    number,
+    off,
+    on,
+    secret,
+    setting_of,
+    text,
+    whole,
+)
 from bkclient.config.keys import DIGEST_TYPES, PLACEMENT_POLICIES, TLS_FACTORIES, settings_from
 from bkclient.config.properties import parse_properties
 from bkclient.errors import ArgumentError
@@ -196,11 +208,7 @@ class ClientConfig:
     admin_password: bytes = secret(b"", key="passwd")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            setting_of(field).check(field.name, getattr(self, field.name))
-        for low, high in _ORDERED:
-            if getattr(self, low) > getattr(self, high):
-                raise ArgumentError(f"{low} is above {high}")
+        check_settings(self, _ORDERED)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:

@@ -41,7 +41,7 @@ _CLOSED_WORD: Final = "CLOSED"
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _VARINT_BYTES_MAX: Final = 5
 
-_MalformedError = (
+MalformedError = (
     DecodeError,
     EncodeError,
     text_format.ParseError,
@@ -65,7 +65,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
         for fragment in metadata.fragments:
             _check_fragment(fragment)
         payload = _encode_payload(metadata)
-    except _MalformedError as error:
+    except MalformedError as error:
         raise MetadataSerializationError(f"cannot encode metadata: {error}", ledger_id=metadata.ledger_id) from error
     data = b"BookieMetadataFormatVersion\t%d\n%s" % (metadata.format_version, payload)
     if len(data) > LEDGER_METADATA_BYTES_MAX:
@@ -92,7 +92,7 @@ def decode_ledger_metadata(ledger_id: int, data: bytes) -> LedgerMetadata:
                 return _from_message(ledger_id, version, text_format.Parse(payload.decode(), LedgerMetadataFormat()))
             case 3:
                 return _from_message(ledger_id, version, _parse_delimited(payload))
-    except _MalformedError as error:
+    except MalformedError as error:
         raise MetadataSerializationError(
             f"malformed metadata of format {version}: {error}", ledger_id=ledger_id
         ) from error

@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Final
 
 from google.protobuf import text_format
-from google.protobuf.message import DecodeError, EncodeError
 
 from bkclient.errors import ArgumentError, MetadataSerializationError
 from bkclient.metadata.base import BookieAddress
+from bkclient.metadata.codec import MalformedError
 from bkclient.metadata.model import BookieId
 from bkclient.metadata.paths import LedgerManager
 from bkclient.wire.metadata_pb2 import BookieServiceInfoFormat, CookieFormat
@@ -40,16 +40,6 @@ __all__ = [
 
 BOOKIE_RPC: Final = "bookie-rpc"
 """The protocol of the endpoint that clients use; others are ignored."""
-
-_MalformedError = (
-    DecodeError,
-    EncodeError,
-    text_format.ParseError,
-    ValueError,
-    TypeError,
-    OverflowError,
-    RecursionError,
-)
 
 # ---- LAYOUT ---------------------------------------------------------------------------------------------------------
 
@@ -169,7 +159,7 @@ def decode_service_info(bookie_id: BookieId, data: bytes) -> BookieServiceInfo:
         )
         properties = {_text(key): _text(value) for key, value in message.properties.items()}
         return BookieServiceInfo(endpoints, MappingProxyType(properties))
-    except _MalformedError as error:
+    except MalformedError as error:
         raise MetadataSerializationError(f"malformed registration: {error}", bookie_id=bookie_id) from error
 
 
@@ -253,7 +243,7 @@ def decode_cookie(bookie_id: BookieId, data: bytes) -> Cookie:
             message.instanceId if message.HasField("instanceId") else None,
             _split_directories(message.indexDirs) if message.HasField("indexDirs") else None,
         )
-    except _MalformedError as error:
+    except MalformedError as error:
         raise MetadataSerializationError(f"malformed cookie: {error}", bookie_id=bookie_id) from error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from bkclient.config.fields import nearest, number, off, setting_of, whole
+from bkclient.config.fields import check_settings, nearest, number, off, setting_of, whole
 from bkclient.errors import ArgumentError
 
 __all__ = ["RepairConfig"]
@@ -61,8 +61,7 @@ class RepairConfig:
     max_metadata_failures: int = whole(10, low=1)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            setting_of(field).check(field.name, getattr(self, field.name))
+        check_settings(self)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:

@@ -11,6 +11,7 @@ from typing import Final
 from bkclient.errors import Code
 from bkclient.stats import OUTSTANDING_ADDS, OUTSTANDING_READS, REQUESTS, BookieStats
 from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import Operation, Request, Response
 
 __all__ = ["MeasuredTransport"]
@@ -33,35 +34,23 @@ _LEVELS: Final = {
 }
 
 
-class MeasuredTransport:
+class MeasuredTransport(WrappingTransport):
     """A :class:`~bkclient.transport.base.BookieTransport` that reports every request to ``stats``."""
 
     def __init__(self, transport: BookieTransport, stats: BookieStats) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._stats = stats
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """See :class:`~bkclient.transport.base.BookieTransport`."""
         names = _NAMES.get(request.operation)
         if names is None:
-            self._transport.submit(bookie_id, request, reply_to)
+            self.inner.submit(bookie_id, request, reply_to)
             return
         level = _LEVELS.get(request.operation)
         if level is not None:
             self._stats.bookie_level(bookie_id, level, 1)
-        self._transport.submit(bookie_id, request, _Measured(self._stats, reply_to, names, level))
-
-    def pending_requests(self, bookie_id: str) -> int:
-        """See :class:`~bkclient.transport.base.BookieTransport`."""
-        return self._transport.pending_requests(bookie_id)
-
-    def is_writable(self, bookie_id: str) -> bool:
-        """See :class:`~bkclient.transport.base.BookieTransport`."""
-        return self._transport.is_writable(bookie_id)
-
-    async def aclose(self) -> None:
-        """See :class:`~bkclient.transport.base.BookieTransport`."""
-        await self._transport.aclose()
+        self.inner.submit(bookie_id, request, _Measured(self._stats, reply_to, names, level))
 
 
 class _Measured:

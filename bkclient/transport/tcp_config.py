@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from bkclient.config import ClientConfig
-from bkclient.config.fields import setting_of, whole
-from bkclient.errors import ArgumentError
+from bkclient.config.fields import check_settings, whole
 
 __all__ = ["TcpTransportConfig"]
 
@@ -75,11 +74,7 @@ class TcpTransportConfig:
     receive_buffer_bytes: int | None = _of_client("receive_buffer_bytes")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            setting_of(field).check(field.name, getattr(self, field.name))
-        for low, high in _ORDERED:
-            if getattr(self, low) > getattr(self, high):
-                raise ArgumentError(f"{low} is above {high}")
+        check_settings(self, _ORDERED)
 
     @classmethod
     def of_client(cls, config: ClientConfig) -> TcpTransportConfig:

@@ -24,6 +24,7 @@ from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.service import AutoRecovery
 from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import Request
 from bkclient.writing.writer import LedgerWriter
 from simbookie.storage.base import CrashMode
@@ -40,25 +41,16 @@ SESSION_S = 10.0
 """How long a crashed bookie stays registered, as the world has it by default."""
 
 
-class SentTransport:
+class SentTransport(WrappingTransport):
     """A transport that keeps a record of what was sent."""
 
     def __init__(self, inner: BookieTransport) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.sent: list[tuple[str, Request]] = []
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         self.sent.append((bookie_id, request))
-        self.inner.submit(bookie_id, request, reply_to)
-
-    def pending_requests(self, bookie_id: str) -> int:
-        return self.inner.pending_requests(bookie_id)
-
-    def is_writable(self, bookie_id: str) -> bool:
-        return self.inner.is_writable(bookie_id)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
+        super().submit(bookie_id, request, reply_to)
 
 
 class Village:
