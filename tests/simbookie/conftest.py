@@ -15,6 +15,7 @@ from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from tests.simbookie.notebook import Notebook
 
 KEY = b"k" * 20
 OTHER_KEY = b"o" * 20
@@ -69,21 +70,6 @@ def add(ledger_id: int, entry_id: int, lac: int = -1, payload: bytes = b"payload
 
 def fencing_read(ledger_id: int, entry_id: int = -1, key: bytes = KEY) -> ReadRequest:
     return ReadRequest(ledger_id, entry_id, fence_key=key, high_priority=True)
-
-
-class Notebook:
-    """A bookie observer that writes everything down, in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *arguments: self.events.append((name, *arguments))
-
-    def of(self, *names: str) -> list[tuple[Any, ...]]:
-        return [event for event in self.events if event[0] in names]
 
 
 async def settle() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, fields
+from functools import partial
 
 import pytest
 
@@ -23,7 +24,9 @@ from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD
 from bkclient.reading.entry import Entries
 from bkclient.reading.reader import LedgerReader
 from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, ReadRequest, Request, Status
-from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, town, turns
+from tests.bkclient.reading import ledgers
+from tests.bkclient.reading.ledgers import tail_of, written
 from tests.bkclient.reading.test_late_reads import Stats, now, order_of
 
 V2, V3 = ClientConfig(wire_protocol_version=2), ClientConfig(wire_protocol_version=3)
@@ -64,24 +67,13 @@ def equip(where: Town) -> dict[str, BatchingBookie]:
     return bookies
 
 
-async def reader_of(where: Town, entries: int, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerReader:
-    """A reader of a closed ledger with entries of ten bytes; what was sent so far is forgotten."""
-    async with await writer_of(where, sizes) as writer:
-        for entry_id in range(entries):
-            await writer.append(b"%010d" % entry_id)
-    await turns()
-    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
-    where.sent.clear()
-    return reader
+#: Readers of closed ledgers whose entries have ten bytes.
+reader_of = partial(ledgers.reader_of, form=b"%010d")
 
 
 async def tail_reader_of(where: Town, entries: int) -> LedgerReader:
     """A reader of an open ledger, which confirms all but its last entry; its writer is forgotten."""
-    writer = await writer_of(where)
-    for entry_id in range(entries):
-        await writer.append(b"%010d" % entry_id)
-    await turns()
-    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
+    reader = await tail_of(where, await written(where, entries, form=b"%010d"))
     where.sent.clear()
     return reader
 

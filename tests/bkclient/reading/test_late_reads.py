@@ -18,22 +18,12 @@ from bkclient.metadata.model import BookieId
 from bkclient.placement import BookieHealth, RandomPlacement
 from bkclient.reading.reader import LedgerReader
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, town, turns
+from tests.bkclient.reading.ledgers import reader_of
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
-
-
-async def reader_of(where: Town, entries: int = 1, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerReader:
-    """A reader of a closed ledger with entries 0, 1, 2, ...; what was sent so far is forgotten."""
-    async with await writer_of(where, sizes) as writer:
-        for entry_id in range(entries):
-            await writer.append(b"%d" % entry_id)
-    await turns()
-    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
-    where.sent.clear()
-    return reader
 
 
 def order_of(reader: LedgerReader, entry_id: int = 0) -> tuple[str, ...]:

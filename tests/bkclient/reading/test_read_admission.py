@@ -9,7 +9,8 @@ import pytest
 from bkclient.config import ClientConfig
 from bkclient.errors import Code, TooManyRequests
 from tests.bkclient.fakes import in_virtual_time, town
-from tests.bkclient.reading.test_late_reads import now, order_of, reader_of
+from tests.bkclient.reading.ledgers import reader_of
+from tests.bkclient.reading.test_late_reads import now, order_of
 
 
 @pytest.mark.rule("R-6")

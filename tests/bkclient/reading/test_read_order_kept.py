@@ -16,7 +16,8 @@ from bkclient.placement.rack_aware import RackAwarePlacement
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.placement.read_order import ReadOrder
 from tests.bkclient.fakes import Town, in_virtual_time, town, turns
-from tests.bkclient.reading.test_late_reads import asked, core_of, order_of, reader_of
+from tests.bkclient.reading.ledgers import reader_of
+from tests.bkclient.reading.test_late_reads import asked, core_of, order_of
 
 
 class Asked:

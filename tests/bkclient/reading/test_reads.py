@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bkclient import LedgerReader, LedgerWriter
+from bkclient import LedgerReader
 from bkclient import stats as names
 from bkclient.config import ClientConfig
 from bkclient.errors import (
@@ -25,33 +25,11 @@ from bkclient.errors import (
 )
 from bkclient.metadata.model import LedgerState
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import in_virtual_time, town, turns, writer_of
+from tests.bkclient.reading.ledgers import BOTH_VERSIONS, reader_of, tail_of, written
 from tests.bkclient.reading.test_batch_reads import equip
 from tests.bkclient.reading.test_late_reads import Stats
 from tests.cancellation import Cancel, cancel_everywhere
-
-BOTH_VERSIONS = [ClientConfig(wire_protocol_version=2), ClientConfig(wire_protocol_version=3)]
-
-
-async def written(where: Town, entries: int, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
-    """A writer that has appended its entries one by one."""
-    writer = await writer_of(where, sizes)
-    for entry_id in range(entries):
-        await writer.append(b"%d" % entry_id)
-    await turns()
-    return writer
-
-
-async def reader_of(where: Town, entries: int, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerReader:
-    """A reader of a closed ledger."""
-    writer = await written(where, entries, sizes)
-    await writer.close()
-    return await where.bk.open_ledger(writer.ledger_id, password=b"secret")
-
-
-async def tail_of(where: Town, writer: LedgerWriter) -> LedgerReader:
-    return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
-
 
 # Several at once ---------------------------------------------------------------------------------------------------
 

@@ -9,26 +9,10 @@ import pytest
 from bkclient.config import ClientConfig
 from bkclient.errors import Code, ReadFailed, RequestTimeout, UnauthorizedAccess
 from bkclient.metadata.model import LedgerState
-from bkclient.reading.reader import LedgerReader
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, ReadLacRequest, ReadRequest
-from bkclient.writing.writer import LedgerWriter
-from tests.bkclient.fakes import Town, town, turns, writer_of
-
-BOTH_VERSIONS = [ClientConfig(wire_protocol_version=2), ClientConfig(wire_protocol_version=3)]
-
-
-async def tail_of(where: Town, writer: LedgerWriter) -> LedgerReader:
-    return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
-
-
-async def written(where: Town, entries: int, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
-    """A writer that has appended its entries one by one."""
-    writer = await writer_of(where, sizes)
-    for entry_id in range(entries):
-        await writer.append(b"%d" % entry_id)
-    await turns()
-    return writer
+from tests.bkclient.fakes import town, turns
+from tests.bkclient.reading.ledgers import BOTH_VERSIONS, tail_of, written
 
 
 @pytest.mark.rule("NR-1")

@@ -18,26 +18,12 @@ from simbookie.world.errors import WorldError
 from simbookie.world.faults import Duplicate
 from simbookie.world.hosts import Host, World
 from simbookie.world.transport import SimulatedTransport
+from tests.simbookie.notebook import Notebook
 
 
 def add(entry_id: int) -> AddRequest:
     header = b"".join(value.to_bytes(8, "big", signed=True) for value in (1, entry_id, -1, 0))
     return AddRequest(1, entry_id, b"k" * 20, header, b"payload")
-
-
-class Notebook:
-    """An observer that writes down what the tests look at."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *arguments: self.events.append((name, *arguments))
-
-    def of(self, *names: str) -> list[tuple[Any, ...]]:
-        return [event for event in self.events if event[0] in names]
 
 
 class Bench:

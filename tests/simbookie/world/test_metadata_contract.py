@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from bkclient.metadata.base import MetadataStore
 from simbookie.world.errors import UnhandledErrors
-from simbookie.world.hosts import Host, World
-from simbookie.world.metadata import SimulatedMetadataStore
+from simbookie.world.hosts import World
 from tests.bkclient.metadata import test_store as contract
+from tests.simbookie.world.contract import tell
 
 #: A listener that raises is a defect of the program, and in a simulated world every defect ends the run.
 ENDS_THE_RUN = "test_a_listener_that_raises_harms_nobody_else"
@@ -44,22 +43,8 @@ def test_the_simulated_store_holds_the_contract(
     story: Callable[..., Coroutine[Any, Any, None]], parameters: dict[str, Any]
 ) -> None:
     with World(1) as world:
-        hosts = itertools.count(1)
-
-        def session() -> SimulatedMetadataStore:
-            return SimulatedMetadataStore(world, Host(world, f"host-{next(hosts)}"))
-
-        async def open_session() -> MetadataStore:
-            return session()
-
-        offers: dict[str, Callable[[], Any]] = {"store": session, "open_session": lambda: open_session}
-        wanted = {name: offers[name]() for name in inspect.signature(story).parameters if name in offers}
-
-        async def main() -> None:
-            await story(**wanted, **parameters)
-
         if story.__name__ == ENDS_THE_RUN:
             with pytest.raises(UnhandledErrors):
-                world.run(main)
+                tell(world, story, **parameters)
         else:
-            world.run(main)
+            tell(world, story, **parameters)

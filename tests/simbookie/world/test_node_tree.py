@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -18,6 +17,7 @@ from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import MetadataCall, MetadataFault
 from tests.bkclient.metadata import test_tree as trees
 from tests.bkclient.metadata import test_underreplication as marks
+from tests.simbookie.world.contract import tell
 
 #: Told in virtual time; what a story cannot have here, such as parameters, is left to the drivers' own tests.
 STORIES = [
@@ -31,21 +31,7 @@ STORIES = [
 @pytest.mark.parametrize("story", [pytest.param(story, id=story.__name__) for story in STORIES])
 def test_the_simulated_tree_holds_the_contract(story: Callable[..., Coroutine[Any, Any, None]]) -> None:
     with World(1) as world:
-        hosts = itertools.count(1)
-
-        def session() -> SimulatedMetadataStore:
-            return SimulatedMetadataStore(world, Host(world, f"host-{next(hosts)}"))
-
-        async def open_session() -> MetadataStore:
-            return session()
-
-        offers: dict[str, Callable[[], Any]] = {"store": session, "open_session": lambda: open_session}
-        wanted = {name: offers[name]() for name in inspect.signature(story).parameters}
-
-        async def main() -> None:
-            await story(**wanted)
-
-        world.run(main)
+        tell(world, story)
 
 
 def test_every_story_of_the_contract_is_told() -> None:
