@@ -61,7 +61,8 @@ def governed(
     """Real bookies registered there, whose sessions outlive an absence of it."""
     directory = tmp_path_factory.mktemp(f"governed-{build.version}")
     uri = own_zookeeper.metadata_uri(f"/ledgers-{build.version}")
-    cluster = RealCluster(build, directory, uri, {"zkTimeout": "30000"})
+    # An auditor that checks all ledgers as soon as it is there would find what it is to be asked for later.
+    cluster = RealCluster(build, directory, uri, {"zkTimeout": "30000", "auditorPeriodicCheckInterval": "0"})
     try:
         yield cluster.start(4)
     finally:
@@ -378,6 +379,8 @@ async def test_java_s_auditor_audits_when_we_ask_it_to(
     try:
         with java_auto_recovery(build, spared.configuration):
             await auditor_is_there(python)
+            log = spared.configuration.with_name("autorecovery.log")
+            await until(lambda: _is("Completed auditBookies" in log.read_text()))
             async with without(python, governed, victim):
                 await asyncio.sleep(1.0)
                 assert await names(python, ledger_id, victim), "the auditor waits for an hour"
