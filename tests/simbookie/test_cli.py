@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,24 @@ COMMANDS = ("bookie", "zookeeper", "cluster")
 
 def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(app, arguments)
+
+
+@contextmanager
+def announced(
+    *arguments: str, stopped_by: signal.Signals = signal.SIGTERM, is_quiet: bool = True
+) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """A command that serves, as a process, and what it announces; stopped in the end, it succeeds and has no more to say."""
+    command = [sys.executable, "-m", "simbookie.cli", *arguments, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield process, json.loads(process.stdout.readline())
+            process.send_signal(stopped_by)
+            rest, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, rest) == (0, b"")
+    assert not (is_quiet and errors)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -91,46 +111,29 @@ def test_a_failure_is_exit_code_1_with_one_json_object() -> None:
 def test_a_bookie_announces_itself_and_stops_in_order(loop: str, number: signal.Signals) -> None:
     if loop == "--uvloop":
         pytest.importorskip("uvloop")
-    command = [sys.executable, "-m", "simbookie.cli", "bookie", "--metadata", "mem://", "--id", "b7", "--json", loop]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            facts = json.loads(process.stdout.readline())
-            assert facts["port"] > 0
-            facts.pop("port")
-            assert facts == {
-                "bookie_id": "b7",
-                "host": "127.0.0.1",
-                "metadata": "mem://",
-                "pid": process.pid,
-                "durable": False,
-            }
-            process.send_signal(number)
-            rest, errors = process.communicate(timeout=20)
-        finally:
-            process.kill()
-    assert (process.returncode, rest, errors) == (0, b"", b"")
+    arguments = ("bookie", "--metadata", "mem://", "--id", "b7", loop)
+    with announced(*arguments, stopped_by=number) as (process, facts):
+        assert facts["port"] > 0
+        facts.pop("port")
+        assert facts == {
+            "bookie_id": "b7",
+            "host": "127.0.0.1",
+            "metadata": "mem://",
+            "pid": process.pid,
+            "durable": False,
+        }
 
 
 @pytest.mark.zookeeper
 @pytest.mark.usefixtures("java")
 def test_a_cluster_announces_itself_reports_a_dead_bookie_and_stops_everything() -> None:
-    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "2", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            facts = json.loads(process.stdout.readline())
-            assert set(facts) == {"metadata", "zookeeper", "log_dir", "bookies"}
-            assert [set(bookie) for bookie in facts["bookies"]] == [{"bookie_id", "host", "port", "pid", "log"}] * 2
-            victim = facts["bookies"][0]
-            subprocess.run(["kill", "-9", str(victim["pid"])], check=True)
-            assert f"bookie {victim['bookie_id']} died" in process.stderr.readline().decode()
-            process.send_signal(signal.SIGTERM)
-            rest, errors = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert (process.returncode, rest, errors) == (0, b"", b"")
+    with announced("cluster", "--bookies", "2") as (process, facts):
+        assert set(facts) == {"metadata", "zookeeper", "log_dir", "bookies"}
+        assert [set(bookie) for bookie in facts["bookies"]] == [{"bookie_id", "host", "port", "pid", "log"}] * 2
+        victim = facts["bookies"][0]
+        subprocess.run(["kill", "-9", str(victim["pid"])], check=True)
+        assert process.stderr is not None
+        assert f"bookie {victim['bookie_id']} died" in process.stderr.readline().decode()
 
 
 @pytest.mark.zookeeper
@@ -146,19 +149,10 @@ def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
                 await writer.append(b"x")
                 await writer.close()
 
-    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "4", "--racks", "2", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            facts = json.loads(process.stdout.readline())
-            ids = [bookie["bookie_id"] for bookie in facts["bookies"]]
-            assert ids == ["bookie-0.rack-1", "bookie-1.rack-2", "bookie-2.rack-1", "bookie-3.rack-2"]
-            asyncio.run(place(facts["metadata"], facts["location_script"]))
-            process.send_signal(signal.SIGTERM)
-            rest, errors = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert (process.returncode, rest, errors) == (0, b"", b"")
+    with announced("cluster", "--bookies", "4", "--racks", "2") as (_, facts):
+        ids = [bookie["bookie_id"] for bookie in facts["bookies"]]
+        assert ids == ["bookie-0.rack-1", "bookie-1.rack-2", "bookie-2.rack-1", "bookie-3.rack-2"]
+        asyncio.run(place(facts["metadata"], facts["location_script"]))
 
 
 @pytest.mark.zookeeper
@@ -166,18 +160,9 @@ def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
 def test_zookeeper_announces_itself_and_stops() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "simbookie.cli", "zookeeper", "--port", str(port), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            facts = json.loads(process.stdout.readline())
-            assert facts["address"] == f"127.0.0.1:{port}"
-            assert facts["metadata"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
-            process.send_signal(signal.SIGTERM)
-            rest, _ = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert (process.returncode, rest) == (0, b"")
+    with announced("zookeeper", "--port", str(port), is_quiet=False) as (_, facts):
+        assert facts["address"] == f"127.0.0.1:{port}"
+        assert facts["metadata"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
 
 
 @pytest.mark.zookeeper
@@ -191,24 +176,8 @@ def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None
 
     secret = tmp_path / "secret"
     secret.write_bytes(b"a secret of enough bytes\n")
-    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "1", "--json", *OFFERS_TLS]
-    command += [
-        "--tls-trust",
-        pem("authority"),
-        "--require-tls",
-        "--require-client-certificate",
-        "--auth-secret",
-        str(secret),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            metadata = json.loads(process.stdout.readline())["metadata"]
-            asyncio.run(write(metadata, auth=True))
-            with pytest.raises(UnauthorizedAccess):
-                asyncio.run(write(metadata, auth=False))
-            process.send_signal(signal.SIGTERM)
-            rest, errors = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert (process.returncode, rest, errors) == (0, b"", b"")
+    demands = ("--tls-trust", pem("authority"), "--require-tls", "--require-client-certificate")
+    with announced("cluster", "--bookies", "1", *OFFERS_TLS, *demands, "--auth-secret", str(secret)) as (_, facts):
+        asyncio.run(write(facts["metadata"], auth=True))
+        with pytest.raises(UnauthorizedAccess):
+            asyncio.run(write(facts["metadata"], auth=False))
