@@ -23,10 +23,13 @@ JAVA_DIGESTS = {
     DigestType.DUMMY: "DUMMY",
 }
 FENCED, CLOSED = -101, -11
+PASSWORD = b"secret"
+#: Of entries whose lengths are to be counted: none is empty, so each of them counts.
+SIZE = 40
 
 
-def patterns(count: int) -> list[bytes]:
-    return [pattern(entry_id) for entry_id in range(count)]
+def patterns(count: int, size: int = -1) -> list[bytes]:
+    return [pattern(entry_id, size) for entry_id in range(count)]
 
 
 @pytest.mark.matrix("Python writes, Java reads")
@@ -63,9 +66,40 @@ async def test_python_reads_what_java_wrote(
     assert reader.length == sum(map(len, patterns(60)))
 
 
+#: One copy of each entry: whoever looks for it on another bookie does not find it.
+LONE_COPIES = [(3, 1, 1), (4, 1, 1)]
+
+
+@pytest.mark.matrix("Python writes, Java reads")
+@pytest.mark.parametrize("sizes", LONE_COPIES, ids=lambda sizes: "-".join(map(str, sizes)))
+async def test_java_finds_each_entry_on_the_one_bookie_that_has_it(
+    python: BookKeeper, java: JavaPeer, sizes: tuple[int, int, int]
+) -> None:
+    ensemble, write_quorum, ack_quorum = sizes
+    quorums = {"ensemble_size": ensemble, "write_quorum_size": write_quorum, "ack_quorum_size": ack_quorum}
+    ledger_id = await written(python, 60, **quorums)
+
+    await java("open", ledger_id)
+
+    assert await java.payloads(ledger_id) == patterns(60)
+
+
+@pytest.mark.matrix("Java writes, Python reads")
+@pytest.mark.parametrize("sizes", LONE_COPIES, ids=lambda sizes: "-".join(map(str, sizes)))
+async def test_python_finds_each_entry_on_the_one_bookie_that_has_it(
+    python: BookKeeper, java: JavaPeer, sizes: tuple[int, int, int]
+) -> None:
+    ensemble, write_quorum, ack_quorum = sizes
+    created = await java("create", ensemble=ensemble, write_quorum=write_quorum, ack_quorum=ack_quorum)
+    await java("append", created["ledger"], count=60)
+    await java("close", created["ledger"])
+
+    assert await payloads_of(await python.open_ledger(created["ledger"])) == patterns(60)
+
+
 @pytest.mark.matrix("Python's writer taken over by Java")
 async def test_java_takes_over_from_python_in_mid_write(python: BookKeeper, java: JavaPeer) -> None:
-    writer = await python.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
+    writer = await python.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=PASSWORD)
     acknowledged = 0
     error: BookKeeperError | None = None
 
@@ -73,7 +107,7 @@ async def test_java_takes_over_from_python_in_mid_write(python: BookKeeper, java
         nonlocal acknowledged, error
         try:
             while True:
-                await writer.append(pattern(acknowledged))
+                await writer.append(pattern(acknowledged, SIZE))
                 acknowledged += 1
         except (LedgerFenced, LedgerClosed) as raised:
             error = raised
@@ -81,30 +115,33 @@ async def test_java_takes_over_from_python_in_mid_write(python: BookKeeper, java
     writing = asyncio.create_task(write())
     while acknowledged < 50:  # noqa: ASYNC110 - the writer is the clock
         await asyncio.sleep(0.01)
-    opened = await java("open", writer.ledger_id)
+    opened = await java("open", writer.ledger_id, password=PASSWORD)
     await writing
 
     assert error is not None
     assert opened["lac"] >= acknowledged - 1
-    assert await java.payloads(writer.ledger_id) == patterns(opened["lac"] + 1)
-    assert await payloads_of(await python.open_ledger(writer.ledger_id)) == patterns(opened["lac"] + 1)
+    assert opened["length"] == sum(map(len, patterns(opened["lac"] + 1, SIZE)))
+    assert await java.payloads(writer.ledger_id) == patterns(opened["lac"] + 1, SIZE)
+    reader = await python.open_ledger(writer.ledger_id, password=PASSWORD)
+    assert await payloads_of(reader) == patterns(opened["lac"] + 1, SIZE)
 
 
 @pytest.mark.matrix("Java's writer taken over by Python")
 async def test_python_takes_over_from_java_in_mid_write(python: BookKeeper, java: JavaPeer) -> None:
-    ledger_id = (await java("create", ensemble=3, write_quorum=3, ack_quorum=2))["ledger"]
-    await java("append", ledger_id, count=50)
-    appending = asyncio.create_task(java("append", ledger_id, count=100_000, pause_ms=1))
+    ledger_id = (await java("create", ensemble=3, write_quorum=3, ack_quorum=2, password=PASSWORD))["ledger"]
+    await java("append", ledger_id, count=50, size=SIZE)
+    appending = asyncio.create_task(java("append", ledger_id, count=100_000, pause_ms=1, size=SIZE))
     await asyncio.sleep(0.2)
 
-    reader = await python.open_ledger(ledger_id)
+    reader = await python.open_ledger(ledger_id, password=PASSWORD)
 
     with pytest.raises(JavaError) as fenced:
         await appending
     assert fenced.value.code in (FENCED, CLOSED)
     assert reader.last_add_confirmed >= 49
-    assert await payloads_of(reader) == patterns(reader.last_add_confirmed + 1)
-    opened = await java("open", ledger_id)
+    assert reader.length == sum(map(len, patterns(reader.last_add_confirmed + 1, SIZE)))
+    assert await payloads_of(reader) == patterns(reader.last_add_confirmed + 1, SIZE)
+    opened = await java("open", ledger_id, password=PASSWORD)
     assert opened["lac"] == reader.last_add_confirmed
 
 
@@ -182,7 +219,8 @@ async def test_each_lists_what_the_other_created(python: BookKeeper, java: JavaP
 
 @pytest.mark.matrix("metadata read by the other")
 async def test_java_shows_python_s_metadata_as_python_does(python: BookKeeper, java: JavaPeer) -> None:
-    ledger_id = await written(python, 7, custom_metadata={"k": b"v"})
+    quorums = {"ensemble_size": 4, "write_quorum_size": 3, "ack_quorum_size": 2}
+    ledger_id = await written(python, 7, custom_metadata={"k": b"v"}, **quorums)
 
     info = await java("info", ledger_id)
     metadata = await python.ledger_metadata(ledger_id)
@@ -190,4 +228,5 @@ async def test_java_shows_python_s_metadata_as_python_does(python: BookKeeper, j
     assert info["state"] == "CLOSED"
     assert (info["last_entry"], info["length"]) == (metadata.last_entry_id, metadata.length)
     assert info["fragments"] == {str(f.first_entry_id): list(f.ensemble) for f in metadata.fragments}
-    assert (info["ensemble"], info["write_quorum"], info["ack_quorum"]) == (3, 2, 2)
+    assert (info["ensemble"], info["write_quorum"], info["ack_quorum"]) == (4, 3, 2)
+    assert (info["digest"], info["custom"]) == ("CRC32C", {"k": "dg=="})

@@ -9,6 +9,7 @@ import pytest
 
 from bkclient import BookKeeper
 from bkclient.errors import LedgerFenced
+from bkclient.repair import RepairAdmin
 from tests.interop.conftest import ClientFactory
 from tests.interop.java_peer import JavaPeer, pattern
 from tests.interop.real_bookie import RealCluster
@@ -68,6 +69,9 @@ async def test_a_bookie_that_stands_still_is_replaced(
         await asyncio.to_thread(real.wait_registered, victim.bookie_id)
     await java("open", writer.ledger_id)
     assert await java.payloads(writer.ledger_id) == patterns(50)
+    # All three had to acknowledge each entry, so whoever the metadata name has it.
+    report = await RepairAdmin(python).check_ledger(writer.ledger_id, thorough=True)
+    assert report.is_sound, report
 
 
 @pytest.mark.matrix("Python follows an ensemble change of Java's writer")

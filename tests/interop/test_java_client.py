@@ -20,11 +20,14 @@ from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
 from tests.interop.conftest import ClientFactory, Note, PeerFactory
 from tests.interop.java_peer import JavaError, JavaPeer, pattern, sha256_of
+from tests.interop.real_bookie import RealCluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 BOOKIES = 4
 DIGESTS = ["CRC32", "MAC", "CRC32C", "DUMMY"]
+FENCED, CLOSED, UNAUTHORIZED = -101, -11, -102
+NO_SUCH_LEDGER_ON_BOOKIE, NO_SUCH_ENTRY = -7, -13
 
 
 def patterns(count: int, size: int = -1) -> list[bytes]:
@@ -131,7 +134,7 @@ async def test_a_second_java_client_takes_over(java: JavaPeer, other: JavaPeer) 
 
     with pytest.raises(JavaError) as fenced:
         await appending
-    assert fenced.value.code in (-101, -11)
+    assert fenced.value.code in (FENCED, CLOSED)
     assert opened["lac"] >= 99
     assert await other.payloads(ledger_id) == patterns(opened["lac"] + 1)
 
@@ -143,8 +146,36 @@ async def test_a_ledger_nobody_wrote_to(java: JavaPeer, other: JavaPeer) -> None
     opened = await other("open", ledger_id)
 
     assert (opened["lac"], opened["length"]) == (-1, 0)
-    with pytest.raises(JavaError):
+    with pytest.raises(JavaError) as fenced:
         await java("append", ledger_id, count=1)
+    assert fenced.value.code in (FENCED, CLOSED)
+
+
+@pytest.mark.matrix("fencing and recovery")
+async def test_a_wrong_password_fences_nobody(
+    new_peer: PeerFactory, simulated: ProcessCluster, other: JavaPeer, wire: int
+) -> None:
+    # Metadata of format 1 hold no password, so that the Java client itself cannot find out.
+    java = new_peer(simulated.metadata_uri, wire, ledgerMetadataVersion=1)
+    # Every bookie has to know the ledger: to one that does not, the first key is the right one.
+    ledger_id = await created(java, 1, digest="CRC32", password=b"right", write_quorum=3, ack_quorum=3)
+
+    with pytest.raises(JavaError) as refused:
+        await other("open", ledger_id, digest="CRC32", password=b"wrong")
+
+    assert refused.value.code == UNAUTHORIZED
+    assert (await java("append", ledger_id, count=1))["last"] == 1
+
+
+@pytest.mark.matrix("tail without recovery")
+async def test_what_is_not_there_is_denied_by_its_right_name(java: JavaPeer, other: JavaPeer) -> None:
+    never_written, written_once = await created(java, 0), await created(java, 1, write_quorum=3, ack_quorum=3)
+
+    for ledger_id, code in ((never_written, NO_SUCH_LEDGER_ON_BOOKIE), (written_once, NO_SUCH_ENTRY)):
+        await other("open", ledger_id, recover=False)
+        with pytest.raises(JavaError) as denied:
+            await other.payloads(ledger_id, first=5, last=5, how="unconfirmed")
+        assert denied.value.code == code
 
 
 @pytest.mark.matrix("tail without recovery")
@@ -173,6 +204,11 @@ async def test_following_with_long_polls(java: JavaPeer, other: JavaPeer, note: 
         polled = await other("poll", ledger_id, entry=0, timeout_ms=1000)
         assert "entry" not in polled
         return
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    polled = await other("poll", ledger_id, entry=0, timeout_ms=1000)
+    assert "entry" not in polled
+    assert loop.time() - began > 0.9, "a poll without news waits until its time is up"
     tail = asyncio.create_task(other("tail", ledger_id))
 
     await java("append", ledger_id, count=199, pause_ms=2)
@@ -323,11 +359,21 @@ async def _writable(cluster: ProcessCluster) -> tuple[str, ...]:
 
 
 @pytest.mark.matrix("list of entries, bookie info")
-async def test_java_asks_what_a_bookie_has(java: JavaPeer, note: Note, wire: int) -> None:
+async def test_java_asks_what_a_bookie_has(
+    java: JavaPeer, build: Build, simulated: ProcessCluster, scratch: Path, note: Note, wire: int
+) -> None:
     ledger_id = await created(java, 30, ensemble=3, write_quorum=3, ack_quorum=3)
     bookie = (await java("info", ledger_id))["fragments"]["0"][0]
 
     assert (await java("bookie_info"))["bookies"] == BOOKIES
+    tools = RealCluster(build, scratch, simulated.metadata_uri)
+    tools.add(1, wait=False)  # for its configuration
+    done = await asyncio.to_thread(tools.shell, "bookieinfo")
+    shown = done.stdout + done.stderr
+    free, total = (re.findall(rf"\b{what}\W{{1,3}}(\d+)", shown, re.IGNORECASE) for what in ("free", "total"))
+    assert len(free) >= BOOKIES, shown
+    used = [int(everything) - int(some) for some, everything in zip(free, total, strict=True)]
+    assert min(used) >= 0 < max(used), (free, total)
     if wire == 2:
         note("Java breaks its connection")
         # The Java client sends this request in version 3 over its version 2 connection, which bookies must close.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,23 @@ from tests.interop.test_python_client import payloads_of, written
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
-#: What the oldest metadata format can express.
-SIMPLE = {"digest_type": DigestType.CRC32, "write_quorum_size": 2, "ack_quorum_size": 2}
+#: What the oldest metadata format can express, and what takes a later one; the same for Java.
+SIMPLE: dict[str, Any] = {"digest_type": DigestType.CRC32, "write_quorum_size": 2, "ack_quorum_size": 2}
+RICH: dict[str, Any] = {
+    "digest_type": DigestType.HMAC,
+    "password": b"secret",
+    "custom_metadata": {"k": b"v"},
+    "write_quorum_size": 3,
+    "ack_quorum_size": 2,
+}
+JAVA_SIMPLE: dict[str, Any] = {"digest": "CRC32", "write_quorum": 2, "ack_quorum": 2}
+JAVA_RICH: dict[str, Any] = {
+    "digest": "MAC",
+    "password": b"secret",
+    "custom": {"k": b"v"},
+    "write_quorum": 3,
+    "ack_quorum": 2,
+}
 
 
 def patterns(count: int) -> list[bytes]:
@@ -111,17 +127,19 @@ async def test_a_long_poll_returns_with_the_entry(
     parallel: bool,
 ) -> None:
     writer = await python.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
-    await writer.append(pattern(0))
+    for entry_id in (0, 1):  # so that bookies know LAC 0: a LAC that is no news to a poll would use it up
+        await writer.append(pattern(entry_id))
     reader = await python.open_ledger(writer.ledger_id, recover=False)
 
-    poll = asyncio.create_task(reader.read_last_add_confirmed_and_entry(1, 10.0, parallel=parallel))
+    poll = asyncio.create_task(reader.read_last_add_confirmed_and_entry(1, 20.0, parallel=parallel))
     await asyncio.sleep(0.05)
-    await writer.append(pattern(1))
     await writer.append(pattern(2))  # carries the confirmation of entry 1
 
-    found = await poll
+    async with asyncio.timeout(10):  # long before its time is up
+        found = await poll
     assert found.last_add_confirmed >= 1
-    assert found.entry is None or found.entry.payload == pattern(1)
+    assert found.entry is not None
+    assert found.entry.payload == pattern(1)
 
 
 @pytest.mark.matrix("long poll")
@@ -201,13 +219,20 @@ async def test_metadata_of_every_format(
     python: BookKeeper = await new_client(
         real.metadata_uri, wire_protocol_version=wire, ledger_metadata_version=version, **PATIENT
     )
-    ledger_id = await written(python, 20, **SIMPLE)
+    ours, theirs = (SIMPLE, JAVA_SIMPLE) if version == 1 else (RICH, JAVA_RICH)
+    ledger_id = await written(python, 20, **ours)
 
     info = await java("info", ledger_id)
 
     assert info["format"] == version
-    assert info["last_entry"] == 19
-    await java("open", ledger_id, digest="CRC32")
+    assert (info["last_entry"], info["length"]) == (19, sum(map(len, patterns(20))))
+    assert (info["ensemble"], info["write_quorum"], info["ack_quorum"]) == (
+        3,
+        theirs["write_quorum"],
+        theirs["ack_quorum"],
+    )
+    assert info["custom"] == ({} if version == 1 else {"k": "dg=="})
+    await java("open", ledger_id, digest=theirs["digest"], password=theirs.get("password", b""))
     assert await java.payloads(ledger_id) == patterns(20)
 
 
@@ -217,10 +242,11 @@ async def test_metadata_of_every_format_written_by_java(
     new_peer: PeerFactory, python: BookKeeper, real: RealCluster, version: int, wire: int
 ) -> None:
     java: JavaPeer = new_peer(real.metadata_uri, wire, ledgerMetadataVersion=version)
-    ledger_id = (await java("create", digest="CRC32", write_quorum=2, ack_quorum=2))["ledger"]
+    theirs = JAVA_SIMPLE if version == 1 else JAVA_RICH
+    ledger_id = (await java("create", **theirs))["ledger"]
     await java("append", ledger_id, count=20)
 
-    reader = await python.open_ledger(ledger_id)  # rewrites it twice
+    reader = await python.open_ledger(ledger_id, password=theirs.get("password", b""))  # rewrites it twice
 
     assert await payloads_of(reader) == patterns(20)
     assert (await java("info", ledger_id))["format"] == version

@@ -6,6 +6,7 @@ import asyncio
 import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from random import Random
 
 import pytest
 
+import bkclient
 from bkclient import BookKeeper
 from bkclient.errors import IllegalOperation
 from bkclient.repair import RepairAdmin, RepairConfig, run_auto_recovery
@@ -149,6 +151,21 @@ async def reads_alike(python: BookKeeper, java: JavaPeer, ledger_id: int, passwo
     assert await java.payloads(ledger_id) == patterns(COUNT)
 
 
+async def every_copy_is_there(java: JavaPeer, ledger_id: int) -> None:
+    """By Java's account each bookie has as many entries as the metadata of a ledger in pairs on three bookies give it.
+
+    Reading does not tell: one copy of two is enough for that. A bookie may have more, from before an ensemble was changed.
+    ``java`` speaks version 3, which alone has such lists.
+    """
+    fragments = {int(first): members for first, members in (await java("info", ledger_id))["fragments"].items()}
+    expected: Counter[str] = Counter()
+    for entry_id in range(COUNT):
+        members = fragments[max(first for first in fragments if first <= entry_id)]
+        expected.update((members[entry_id % 3], members[(entry_id + 1) % 3]))
+    for bookie_id, count in expected.items():
+        assert (await java("entries_on", ledger_id, bookie=bookie_id))["entries"] >= count, bookie_id
+
+
 @pytest.mark.matrix("ours: check and recover a killed bookie's ledgers, closed and open ones of Java's")
 async def test_our_recovery_moves_java_s_ledgers_away_from_a_killed_bookie(
     restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory, wire: int
@@ -180,6 +197,7 @@ async def test_our_recovery_moves_java_s_ledgers_away_from_a_killed_bookie(
         other = new_peer(restless.metadata_uri, wire, own=True)
         for ledger_id in (closed, still_open):
             await reads_alike(python, other, ledger_id)
+            await every_copy_is_there(new_peer(restless.metadata_uri, 3), ledger_id)
         with pytest.raises(JavaError) as fenced:
             await java("append", still_open, count=1)
         assert fenced.value.code in (FENCED, CLOSED)
@@ -210,6 +228,7 @@ async def test_our_auto_recovery_empties_a_bookie_of_java_s_ledgers(
             assert {event.ledger_id for event in events if event.kind is EventKind.REPLICATED} >= {ledger_ids[0]}
             for ledger_id in ledger_ids:
                 await reads_alike(python, java, ledger_id)
+                await every_copy_is_there(java, ledger_id)
 
 
 @pytest.mark.matrix("decommissionbookie of Java's shell, with our auto-recovery")
@@ -265,6 +284,12 @@ async def test_java_sees_what_we_keep_about_repairs(
         mark = await marks.mark_of(ledger_id)
         assert mark is not None
         assert set(mark.missing) == {"10.0.0.1:3181", "10.0.0.2:3181", "10.0.0.3:3181"}
+        await marks.release(lock)
+        async with bkclient.connect(restless.metadata_uri, rng=Random(7)) as passing:
+            theirs = RepairAdmin(passing).under_replication(name=OUR_NAME)
+            assert await theirs.try_lock(ledger_id) is not None
+        assert (await java("lock_marked"))["ledger"] == ledger_id, "the lock went with the session that held it"
+        await java("release_marked", ledger_id)
     finally:
         await marks.unmark(ledger_id)
     assert (await java("marked"))["marks"] == []
@@ -383,6 +408,8 @@ async def test_java_s_auto_recovery_repairs_ledgers_of_simulated_bookies(
     (never_started,) = tools.add(1, wait=False)
     shown = await shell(tools, "listbookies", "-a")
     assert all(bookie_id in shown for bookie_id in mortal.bookie_ids), shown
+    cookie = await shell(tools, "cookie_get", mortal.bookie_ids[0])
+    assert f'bookieHost: "{mortal.bookie_ids[0]}"' in cookie, cookie
     with java_auto_recovery(build, never_started.configuration):
         await auditor_is_there(python)
         ours = {"ensemble_size": 3, "write_quorum_size": 2, "ack_quorum_size": 2, "password": b"secret"}

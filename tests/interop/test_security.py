@@ -23,7 +23,7 @@ from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
 from tests.interop.conftest import Note, PeerFactory
 from tests.interop.java_peer import JavaError, JavaPeer, pattern
-from tests.interop.real_bookie import RealCluster
+from tests.interop.real_bookie import RealBookie, RealCluster
 from tests.interop.test_python_client import payloads_of, written
 from tests.tls import MUTUAL, TRUSTING, offering, pem
 
@@ -53,6 +53,7 @@ KINDS = {
     "tls": IDENTITY_OF_BOOKIE,
     "mutual": {**IDENTITY_OF_BOOKIE, **TRUST, "tlsClientAuthentication": "true", **AUTH_OF_BOOKIE},
     "auth": AUTH_OF_BOOKIE,
+    "elsewhere": {**IDENTITY_OF_BOOKIE, "tlsKeyStore": pem("elsewhere-key"), "tlsCertificatePath": pem("elsewhere")},
 }
 
 # The Python client on real bookies -----------------------------------------------------------------------------------
@@ -102,8 +103,17 @@ async def ledgers_work(client: BookKeeper) -> None:
 
 @pytest.mark.matrix("Python client, TLS")
 async def test_python_speaks_tls_with_real_bookies(clusters: Callable[[str], RealCluster], wire: int) -> None:
-    async with python_on(await asyncio.to_thread(clusters, "tls"), wire, **TRUSTING) as client:
+    cluster = await asyncio.to_thread(clusters, "tls")
+    before = [handshakes_of(bookie) for bookie in cluster.bookies]
+    async with python_on(cluster, wire, **TRUSTING) as client:
         await ledgers_work(client)
+    # Real bookies that offer TLS serve in clear as well.
+    assert all(handshakes_of(bookie) > earlier for bookie, earlier in zip(cluster.bookies, before, strict=True))
+
+
+def handshakes_of(bookie: RealBookie) -> int:
+    """How often its log says that TLS was begun."""
+    return bookie.log_path.read_text(errors="replace").count("Starting TLS handshake with client")
 
 
 @pytest.mark.matrix("Python client, TLS of both sides and a plug-in")
@@ -132,6 +142,7 @@ async def test_python_s_plug_in_is_content_with_a_bookie_that_has_none(
 
 
 STRANGER = {**TRUSTING, "tls_trust_file": pem("stranger-authority")}
+ANY_HOST = {**TRUSTING, "tls_verify_hostname": False}
 SHOWS_STRANGER = {**MUTUAL, "tls_certificate_file": pem("stranger"), "tls_key_file": pem("stranger-key")}
 
 
@@ -141,6 +152,14 @@ SHOWS_STRANGER = {**MUTUAL, "tls_certificate_file": pem("stranger"), "tls_key_fi
         pytest.param(
             "tls",
             STRANGER,
+            None,
+            SecurityError,
+            "certificate is not accepted",
+            marks=pytest.mark.matrix("Python client, a bookie's certificate it does not trust"),
+        ),
+        pytest.param(
+            "elsewhere",
+            TRUSTING,
             None,
             SecurityError,
             "certificate is not accepted",
@@ -170,7 +189,7 @@ SHOWS_STRANGER = {**MUTUAL, "tls_certificate_file": pem("stranger"), "tls_key_fi
         ),
         pytest.param("auth", {}, None, UnauthorizedAccess, "", marks=pytest.mark.matrix("Python client, no plug-in")),
     ],
-    ids=["stranger", "no-tls", "no-certificate", "wrong-certificate", "wrong-secret", "no-plug-in"],
+    ids=["stranger", "other-host", "no-tls", "no-certificate", "wrong-certificate", "wrong-secret", "no-plug-in"],
 )
 async def test_what_is_missing_is_told_to_the_application(
     clusters: Callable[[str], RealCluster],
@@ -183,7 +202,7 @@ async def test_what_is_missing_is_told_to_the_application(
     reason: str,
 ) -> None:
     cluster = await asyncio.to_thread(clusters, kind)
-    right: dict[str, Any] = {"tls": TRUSTING, "mutual": MUTUAL, "auth": {}}[kind]
+    right: dict[str, Any] = {"tls": TRUSTING, "mutual": MUTUAL, "auth": {}, "elsewhere": ANY_HOST}[kind]
     async with python_on(cluster, wire, SharedSecret(SECRET.encode()), **right) as client:
         ledger_id = await written(client, 3, **SIZES)
     auth = None if secret is None else SharedSecret(secret.encode())
