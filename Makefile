@@ -11,7 +11,7 @@ JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
 .PHONY: help demo test check conformance format determinism sweep stateful hostile coverage mutation interop bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
 
 demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies and Spark (add INPUT=FILE to choose what is written)
 	$(BIN)/python -m examples.demo $(if $(INPUT),--input $(INPUT))
@@ -67,6 +67,10 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 	export BOOKKEEPER_VERSIONS="$(BOOKKEEPER_VERSIONS)"; $(BIN)/pytest -m interop tests/interop \
 	  || INTEROP_SECOND_ATTEMPT=1 $(BIN)/pytest -m interop --last-failed --last-failed-no-failures none tests/interop
 	$(BIN)/python -m tests.tools.interop_page
+
+interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make interop' notice (needs its peers; ONLY=words in their names)
+	@test -d build/interop/4.18.0/classes || { echo "make interop-defects needs the peers that 'make interop' builds" >&2; exit 1; }
+	$(BIN)/python -m tests.tools.interop_defects $(if $(ONLY),"$(ONLY)")
 
 bench: $(INSTALLED)  ## appends and reads per second against a bare asyncio ceiling, and memory over a million appends
 	$(BIN)/python benchmarks/append.py

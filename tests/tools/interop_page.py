@@ -22,6 +22,7 @@ from tests.tools.conformance import ROOT, marked
 
 __all__ = ["PAGE", "between", "main", "marked_rows", "problems_of", "replaced", "rows_of"]
 
+MADE_BY: Final = "make interop"
 PAGE: Final = ROOT / "docs" / "interop.md"
 _TESTS: Final = ROOT / "tests" / "interop"
 _SECTION: Final = re.compile(r"### (.+)")
@@ -70,20 +71,20 @@ def problems_of(outcomes: Iterable[Outcome], marks: Iterable[Row], versions: Ite
             yield f"'{operation}' ({section}) failed"
 
 
-def between(page: str, name: str) -> str:
+def between(page: str, name: str, *, by: str = MADE_BY) -> str:
     """What stands between the markers of ``name``; :class:`ValueError` if they are not there once, in order."""
-    _, content, _ = _parts(page, name)
+    _, content, _ = _parts(page, name, by)
     return content
 
 
-def replaced(page: str, name: str, content: str) -> str:
-    """The page with other content between the markers of ``name``."""
-    before, _, after = _parts(page, name)
+def replaced(page: str, name: str, content: str, *, by: str = MADE_BY) -> str:
+    """The page with other content between the markers of ``name``, which say that the target ``by`` writes it."""
+    before, _, after = _parts(page, name, by)
     return f"{before}\n{content.strip()}\n{after}"
 
 
-def _parts(page: str, name: str) -> tuple[str, str, str]:
-    begin, end = f"<!-- {name}: written by make interop -->", f"<!-- end of {name} -->"
+def _parts(page: str, name: str, by: str) -> tuple[str, str, str]:
+    begin, end = f"<!-- {name}: written by {by} -->", f"<!-- end of {name} -->"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise ValueError(f"the page has to hold {begin!r} and {end!r} once each, in this order")
     before, _, rest = page.partition(begin)
