@@ -23,6 +23,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "test_python_client": "The Python client on real bookies",
     "test_python_features": "The Python client on real bookies",
     "test_python_reads": "The Python client on real bookies",
+    "test_python_read_options": "The Python client on real bookies",
     "test_python_administration": "Watching and administration, on real bookies",
     "test_failures": "Real bookies that fail",
     "test_both_clients": "Both clients on one ledger, on real bookies",
