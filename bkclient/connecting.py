@@ -20,8 +20,8 @@ from bkclient.core import Features
 from bkclient.errors import ArgumentError
 from bkclient.guarded import guarded_stats
 from bkclient.metadata.base import BookieAddress, MetadataStore
+from bkclient.metadata.opening import open_store
 from bkclient.metadata.records import parse_bookie_address
-from bkclient.metadata.uri import open_store
 from bkclient.observer import RecoveryObserver
 from bkclient.placement import NetworkLocations, PlacementPolicy
 from bkclient.stats import BookieStats, ClientStats

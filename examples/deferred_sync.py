@@ -13,7 +13,7 @@ import random
 import time
 
 import bkclient
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.cluster import LocalCluster
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorageConfig

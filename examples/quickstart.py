@@ -10,7 +10,7 @@ import random
 
 import bkclient
 from bkclient.errors import LedgerFenced
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.cluster import LocalCluster
 
 METADATA_URI = "mem://quickstart"

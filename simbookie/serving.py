@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.cookies import leave_cookie

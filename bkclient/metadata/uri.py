@@ -1,4 +1,4 @@
-"""Metadata service URIs, and the one call that opens a store from one.
+"""Metadata service URIs.
 
 | URI | Store |
 |---|---|
@@ -8,26 +8,22 @@
 | ``zk+hierarchical://...``, ``zk+longhierarchical://...``, ``zk+flat://...`` | ZooKeeper; the LAYOUT must agree |
 
 Hosts are separated by semicolons, as BookKeeper writes them, or by commas; the port defaults to 2181 and the root to
-``/ledgers``. A driver is imported when a URI asks for it, so nobody needs the ZooKeeper library who does not use it.
+``/ledgers``.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from random import Random
 from typing import Final
 
-from bkclient.errors import ArgumentError, MetadataStoreError
-from bkclient.metadata.base import MetadataStore
-from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.errors import ArgumentError
 from bkclient.metadata.paths import LedgerManager
 
-__all__ = ["MemoryUri", "MetadataUri", "ZooKeeperUri", "open_store", "parse_metadata_uri"]
+__all__ = ["MemoryUri", "MetadataUri", "ZooKeeperUri", "parse_metadata_uri"]
 
 ROOT_DEFAULT: Final = "/ledgers"
 PORT_DEFAULT: Final = 2181
-SESSION_TIMEOUT_S_DEFAULT: Final = 10.0
 
 _MANAGER_BY_SCHEME: Final = {
     "zk": None,
@@ -89,41 +85,3 @@ def _host(uri: str, text: str) -> str:
     if match is None or not 0 < port < 65536:
         raise ArgumentError(f"metadata service URI {uri!r} names the server {text!r}, which is not host:port")
     return f"{match['host']}:{port}"
-
-
-async def open_store(
-    uri: str,
-    *,
-    rng: Random,
-    session_timeout_s: float = SESSION_TIMEOUT_S_DEFAULT,
-    connect_timeout_s: float | None = None,
-    initialise: bool = False,
-) -> MetadataStore:
-    """Open a session with the metadata service at ``uri``; whoever opens it closes it with ``aclose()``.
-
-    ``rng`` supplies creator tokens (API-6). ``session_timeout_s`` is how long the service waits for a silent client
-    before it forgets the bookies it registered; ``connect_timeout_s``, by default the same, bounds this call. With
-    ``initialise`` a cluster that does not exist yet is made; without it a client that was given a wrong root learns so
-    instead of finding an empty cluster. Both mean nothing to ``mem://``.
-
-    :class:`~bkclient.errors.ArgumentError` for a URI that is malformed or disagrees with the cluster's LAYOUT,
-    :class:`~bkclient.errors.MetadataStoreError` if the service cannot be reached, holds no cluster at the root, or if
-    its driver is not installed.
-    """
-    target = parse_metadata_uri(uri)
-    if isinstance(target, MemoryUri):
-        return MemoryMetadataService.named(target.name).session(rng=rng)
-    try:
-        from bkclient.metadata.zookeeper import connect_zookeeper  # noqa: PLC0415 - see the docstring of the module
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "kazoo":
-            raise
-        raise MetadataStoreError(f"{target} needs the ZooKeeper driver: install bkclient[zookeeper]") from error
-
-    return await connect_zookeeper(
-        target,
-        rng=rng,
-        session_timeout_s=session_timeout_s,
-        connect_timeout_s=session_timeout_s if connect_timeout_s is None else connect_timeout_s,
-        initialise=initialise,
-    )

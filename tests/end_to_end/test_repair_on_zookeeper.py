@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 import bkclient
+from bkclient.metadata.opening import open_store
 from bkclient.metadata.tree import tree_of
-from bkclient.metadata.uri import open_store
 from bkclient.repair import RepairAdmin
 from bkclient.repair.admin import core_of
 from bkclient.repair.events import EventKind

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final, Self
 
 from bkclient.metadata.base import MetadataStore
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from tests.interop.builds import Build
 
 __all__ = ["RealBookie", "RealCluster"]

@@ -18,7 +18,7 @@ import pytest
 
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.cluster import LocalCluster
 from simbookie.security import BookieSecurity, SharedSecretBookie
 from simbookie.server import ServerConfig

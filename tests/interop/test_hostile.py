@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bkclient.metadata.base import MetadataStore
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from tests.end_to_end.hostile.drama import StoreFactory, play
 from tests.end_to_end.hostile.proxy import Fault, Mischief
 from tests.interop.real_bookie import RealCluster

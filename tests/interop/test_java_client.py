@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bkclient import BookKeeper
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.processes import ProcessCluster
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build

@@ -15,7 +15,7 @@ import bkclient
 from bkclient import BookKeeper, ClientConfig, errors
 from bkclient.auth import AuthProvider, SharedSecret
 from bkclient.errors import BookKeeperError, SecurityError, UnauthorizedAccess
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.cluster import LocalCluster
 from simbookie.security import BookieSecurity, SharedSecretBookie
 from simbookie.server import ServerConfig

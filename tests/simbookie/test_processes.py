@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from bkclient.metadata.base import BookieAddress, BookieSets
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import ForceLedgerRequest, Status
 from simbookie.processes import BookieProcess, BookieStartError, ProcessCluster

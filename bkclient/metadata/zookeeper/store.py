@@ -147,7 +147,7 @@ async def connect_zookeeper(
     operation_timeout_s: float = OPERATION_TIMEOUT_S_DEFAULT,
     initialise: bool = False,
 ) -> ZooKeeperMetadataStore:
-    """Open a session with the cluster that ``target`` names; see :func:`bkclient.metadata.uri.open_store`.
+    """Open a session with the cluster that ``target`` names; see :func:`bkclient.metadata.opening.open_store`.
 
     ``operation_timeout_s`` is how long an operation waits for a lost connection to return.
     """

@@ -10,7 +10,7 @@ import pytest
 
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.zookeeper import ZooKeeperServer
 
 OpenSession = Callable[[], Awaitable[MetadataStore]]

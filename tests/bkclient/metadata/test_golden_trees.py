@@ -19,10 +19,10 @@ from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metada
 from bkclient.metadata.election import AuditorElection
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.model import DigestType, LedgerMetadata
+from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LedgerManager, parse_ledger_path
 from bkclient.metadata.tree import tree_of
 from bkclient.metadata.underreplication import CheckKind, UnderReplication
-from bkclient.metadata.uri import open_store
 from simbookie.cluster import LocalCluster
 from simbookie.cookies import NOWHERE, leave_cookie
 from simbookie.zookeeper import ZooKeeperServer

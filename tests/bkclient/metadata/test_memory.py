@@ -14,8 +14,8 @@ from bkclient.errors import ClientClosed, LedgerIdOverflow, MetadataSerializatio
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.metadata.model import Fragment, LedgerMetadata
+from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LEDGER_ID_MAX
-from bkclient.metadata.uri import open_store
 
 ADDRESS = BookieAddress("127.0.0.1", 3181)
 

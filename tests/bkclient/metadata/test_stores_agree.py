@@ -12,7 +12,7 @@ from bkclient.errors import BookKeeperError
 from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
-from bkclient.metadata.uri import open_store
+from bkclient.metadata.opening import open_store
 from simbookie.zookeeper import ZooKeeperServer
 
 LEDGER_IDS = (0, 0, 1, 1, 9999, 2**31 - 2, 2**31 - 1, 2**40, -1)

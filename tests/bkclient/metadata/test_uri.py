@@ -8,8 +8,9 @@ from random import Random
 import pytest
 
 from bkclient.errors import ArgumentError, MetadataStoreError
+from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LedgerManager
-from bkclient.metadata.uri import MemoryUri, ZooKeeperUri, open_store, parse_metadata_uri
+from bkclient.metadata.uri import MemoryUri, ZooKeeperUri, parse_metadata_uri
 
 
 @pytest.mark.parametrize(

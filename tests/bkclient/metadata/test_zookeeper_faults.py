@@ -24,7 +24,8 @@ from bkclient.errors import (
 )
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.model import Fragment, LedgerMetadata, LedgerState, Versioned
-from bkclient.metadata.uri import ZooKeeperUri, open_store
+from bkclient.metadata.opening import open_store
+from bkclient.metadata.uri import ZooKeeperUri
 from bkclient.metadata.zookeeper import ZooKeeperMetadataStore, connect_zookeeper
 from simbookie.java import JavaRuntime
 from simbookie.zookeeper import ZooKeeperServer

@@ -1,0 +1,56 @@
+"""The one call that opens a metadata store from its URI.
+
+A driver is imported when a URI asks for it, so nobody needs the ZooKeeper library who does not use it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from bkclient.errors import MetadataStoreError
+from bkclient.metadata.base import MetadataStore
+from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.metadata.uri import MemoryUri, parse_metadata_uri
+
+__all__ = ["open_store"]
+
+SESSION_TIMEOUT_S_DEFAULT: Final = 10.0
+
+
+async def open_store(
+    uri: str,
+    *,
+    rng: Random,
+    session_timeout_s: float = SESSION_TIMEOUT_S_DEFAULT,
+    connect_timeout_s: float | None = None,
+    initialise: bool = False,
+) -> MetadataStore:
+    """Open a session with the metadata service at ``uri``; whoever opens it closes it with ``aclose()``.
+
+    ``rng`` supplies creator tokens (API-6). ``session_timeout_s`` is how long the service waits for a silent client
+    before it forgets the bookies it registered; ``connect_timeout_s``, by default the same, bounds this call. With
+    ``initialise`` a cluster that does not exist yet is made; without it a client that was given a wrong root learns so
+    instead of finding an empty cluster. Both mean nothing to ``mem://``.
+
+    :class:`~bkclient.errors.ArgumentError` for a URI that is malformed or disagrees with the cluster's LAYOUT,
+    :class:`~bkclient.errors.MetadataStoreError` if the service cannot be reached, holds no cluster at the root, or if
+    its driver is not installed.
+    """
+    target = parse_metadata_uri(uri)
+    if isinstance(target, MemoryUri):
+        return MemoryMetadataService.named(target.name).session(rng=rng)
+    try:
+        from bkclient.metadata.zookeeper import connect_zookeeper  # noqa: PLC0415 - see the docstring of the module
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "kazoo":
+            raise
+        raise MetadataStoreError(f"{target} needs the ZooKeeper driver: install bkclient[zookeeper]") from error
+
+    return await connect_zookeeper(
+        target,
+        rng=rng,
+        session_timeout_s=session_timeout_s,
+        connect_timeout_s=session_timeout_s if connect_timeout_s is None else connect_timeout_s,
+        initialise=initialise,
+    )
