@@ -73,7 +73,7 @@ interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make inter
 	$(BIN)/python -m tests.tools.interop_defects $(if $(ONLY),"$(ONLY)")
 
 bench: $(INSTALLED)  ## appends and reads per second against a bare asyncio ceiling, and memory over a million appends
-	$(BIN)/python benchmarks/append.py
+	$(BIN)/python -m benchmarks.append
 	$(BIN)/python -m benchmarks.read
 
 clean:  ## remove the virtual environment and everything generated

@@ -7,8 +7,8 @@ protocol costs. Both run in turn, round by round, because machines drift; median
 CPU time per entry is that of this process alone, without the bookies, and so is less a matter of how the machine's cores
 are shared.
 
-    python benchmarks/append.py                     # both payload sizes, then memory over a million appends
-    python benchmarks/append.py --sizes 100 --rounds 3 --memory-entries 0
+    python -m benchmarks.append                     # both payload sizes, then memory over a million appends
+    python -m benchmarks.append --sizes 100 --rounds 3 --memory-entries 0
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # Python puts the script's own directory there
 
 from benchmarks.measuring import (
     DEFAULT_SIZES,

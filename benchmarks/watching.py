@@ -3,8 +3,8 @@
 There is no network: bookies answer at the next turn of the loop, so that the differences are those of this process alone. Kinds
 take turns, round by round, because machines drift; the least of the rounds is the one that was disturbed the least.
 
-    python benchmarks/watching.py
-    python benchmarks/watching.py --entries 2000 --rounds 3
+    python -m benchmarks.watching
+    python -m benchmarks.watching --entries 2000 --rounds 3
 """
 
 from __future__ import annotations
