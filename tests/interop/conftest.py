@@ -5,9 +5,9 @@ What cannot be had here fails, it is not skipped: run by ``make interop``, which
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -146,43 +146,16 @@ def java(new_peer: PeerFactory, real: RealCluster, wire: int) -> JavaPeer:
 ClientFactory = Callable[..., Any]
 
 
-class _Client:
-    """A client that lives in a task of its own, because fixtures are set up and torn down in different ones."""
-
-    def __init__(self, metadata_uri: str, options: dict[str, Any]) -> None:
-        self.ready: asyncio.Future[BookKeeper] = asyncio.get_running_loop().create_future()
-        self._end = asyncio.Event()
-        self._task = asyncio.create_task(self._live(metadata_uri, ClientConfig(**options)))
-
-    async def _live(self, metadata_uri: str, config: ClientConfig) -> None:
-        try:
-            async with bkclient.connect(metadata_uri, config=config, rng=Random(5)) as client:
-                self.ready.set_result(client)
-                await self._end.wait()
-        except BaseException as error:
-            if self.ready.done():
-                raise
-            self.ready.set_exception(error)
-
-    async def end(self) -> None:
-        """Close the client."""
-        self._end.set()
-        await self._task
-
-
 @pytest.fixture
 async def new_client() -> AsyncIterator[ClientFactory]:
     """Makes Python clients: metadata URI, fields of the configuration."""
-    clients: list[_Client] = []
+    async with AsyncExitStack() as clients:
 
-    async def make(metadata_uri: str, **options: Any) -> BookKeeper:
-        client = _Client(metadata_uri, options)
-        clients.append(client)
-        return await client.ready
+        async def make(metadata_uri: str, **options: Any) -> BookKeeper:
+            config = ClientConfig(**options)
+            return await clients.enter_async_context(bkclient.connect(metadata_uri, config=config, rng=Random(5)))
 
-    yield make
-    for client in reversed(clients):
-        await client.end()
+        yield make
 
 
 @pytest.fixture

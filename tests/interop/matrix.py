@@ -28,6 +28,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "test_failures": "Real bookies that fail",
     "test_both_clients": "Both clients on one ledger, on real bookies",
     "test_tools": "BookKeeper's tools on ledgers that Python wrote",
+    "test_our_tools": "Our command line on real bookies and Java's ledgers",
     "test_java_client": "The Java client on simulated bookies",
     "test_repair": "Repair by either side",
     "test_layouts": "What lies in ZooKeeper",
