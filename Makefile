@@ -68,7 +68,7 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 	  || INTEROP_SECOND_ATTEMPT=1 $(BIN)/pytest -m interop --last-failed --last-failed-no-failures none tests/interop
 	$(BIN)/python -m tests.tools.interop_page
 
-interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make interop' notice (about 20 minutes; ONLY='part of a name')
+interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make interop' notice (about 15 minutes; ONLY='part of a name')
 	@test -d build/interop/4.18.0/classes || { echo "make interop-defects needs the peers that 'make interop' builds" >&2; exit 1; }
 	$(BIN)/python -m tests.tools.interop_defects $(if $(ONLY),"$(ONLY)")
 

@@ -31,7 +31,7 @@ from tests.tools.interop_defects import (
     save,
     write_page,
 )
-from tests.tools.interop_page import between
+from tests.tools.interop_page import PAGE, between, rows_of
 
 TESTS = Selection("test_it", ("test_one", "test_other"), ("v3",), "1.0")
 DEFECT = Defect("a typing error", "module.py", "return 1", "return 2", TESTS, "assert 2 == 1")
@@ -73,12 +73,26 @@ def test_each_selection_names_tests_that_there_are(collected: list[str]) -> None
     assert empty == []
 
 
-def test_there_are_defects_for_every_section_of_the_matrix() -> None:
-    assert {SECTIONS[defect.tests.module] for defect in DEFECTS} == set(SECTIONS.values())
+def test_there_are_defects_for_every_section_of_the_page() -> None:
+    sections = {section for section, _ in rows_of(between(PAGE.read_text(encoding="utf-8"), "results"))}
+
+    assert sections
+    assert sections - {SECTIONS[defect.tests.module] for defect in DEFECTS} == set()
 
 
 def test_names_are_unique() -> None:
     assert len({defect.name for defect in DEFECTS}) == len(DEFECTS)
+
+
+def test_the_page_shows_the_table() -> None:
+    shown = between(PAGE.read_text(encoding="utf-8"), "defects", by=MADE_BY)
+
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in shown.splitlines() if line.startswith("| ")]
+    names = [row for row in rows if not row.startswith("defect")]
+    assert sorted(names) == sorted(defect.name for defect in DEFECTS)
+    assert all(
+        function in shown for defect in DEFECTS if not defect.unseen_because for function in defect.tests.functions
+    )
 
 
 # Planting ------------------------------------------------------------------------------------------------------------
@@ -192,7 +206,8 @@ def test_the_defect_in_the_copy_is_what_is_tested(copy: Path) -> None:
     test = "tests/interop/test_it.py::test_one[1.0-v3]"
 
     assert interop_defects.without_a_defect(copy, [IN_PROJECT.tests]) == {IN_PROJECT.tests: ""}
-    assert interop_defects.examine(copy, IN_PROJECT) == Verdict((test,))
+    verdict = interop_defects.examine(copy, IN_PROJECT)
+    assert (verdict.noticed_by, verdict.trouble, verdict.reason.splitlines()[0]) == ((test,), "", "assert 2 == 1")
     # Another time stamp is not needed for the sound text to be read again.
     assert judge(run(copy, [IN_PROJECT.tests]), DEFECT.because) == Verdict(())
 

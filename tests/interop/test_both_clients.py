@@ -145,6 +145,35 @@ async def test_python_takes_over_from_java_in_mid_write(python: BookKeeper, java
     assert opened["lac"] == reader.last_add_confirmed
 
 
+@pytest.mark.matrix("Python's writer taken over by Java")
+async def test_java_recovers_what_an_idle_python_writer_left(python: BookKeeper, java: JavaPeer) -> None:
+    # A writer that is fenced while it writes may close the ledger itself; this one says nothing more.
+    writer = await python.create_ledger(password=PASSWORD)
+    for payload in patterns(20, SIZE):
+        await writer.append(payload)
+
+    opened = await java("open", writer.ledger_id, password=PASSWORD)
+
+    assert (opened["lac"], opened["length"]) == (19, 20 * SIZE)
+    assert await java.payloads(writer.ledger_id) == patterns(20, SIZE)
+    with pytest.raises(LedgerFenced):
+        await writer.append(b"too late")
+
+
+@pytest.mark.matrix("Java's writer taken over by Python")
+async def test_python_recovers_what_an_idle_java_writer_left(python: BookKeeper, java: JavaPeer) -> None:
+    ledger_id = (await java("create", password=PASSWORD))["ledger"]
+    await java("append", ledger_id, count=20, size=SIZE)
+
+    reader = await python.open_ledger(ledger_id, password=PASSWORD)
+
+    assert (reader.last_add_confirmed, reader.length) == (19, 20 * SIZE)
+    assert await payloads_of(reader) == patterns(20, SIZE)
+    with pytest.raises(JavaError) as fenced:
+        await java("append", ledger_id, count=1)
+    assert fenced.value.code in (FENCED, CLOSED)
+
+
 @pytest.mark.matrix("both recover at once")
 @pytest.mark.parametrize("sizes", [(3, 3, 2), (3, 2, 2), (4, 2, 1)], ids=lambda sizes: "-".join(map(str, sizes)))
 async def test_both_recover_at_once_and_agree(python: BookKeeper, java: JavaPeer, sizes: tuple[int, int, int]) -> None:

@@ -11,7 +11,8 @@ oversight; they have to survive.
 
 Run by ``make interop-defects``, as ``python -m tests.tools.interop_defects [PART_OF_A_NAME ...]``. Outcomes are kept under
 ``build/interop``, each with a fingerprint of its defect, and once every defect of the table has one the table in
-``docs/interop.md`` is written from them. One run of pytest at a time; an hour, most of which is the start of real bookies.
+``docs/interop.md`` is written from them. One run of pytest at a time; a quarter of an hour, most of which real bookies take to
+start.
 """
 
 from __future__ import annotations
@@ -65,10 +66,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``noticed_by``: tests that failed for the expected reason. ``trouble``: why the run is no proof, empty if it is one."""
+    """``noticed_by``: tests that failed for the expected ``reason``. ``trouble``: why the run is no proof, empty if it is one."""
 
     noticed_by: tuple[str, ...]
     trouble: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ def judge(reports: Sequence[Report], because: str) -> Verdict:
     failed = [report for report in reports if report.outcome == "failed"]
     noticed = [each for each in failed if each.phase == "call" and re.search(because, each.reason)]
     if noticed:
-        return Verdict(tuple(dict.fromkeys(report.test for report in noticed)))
+        return Verdict(tuple(dict.fromkeys(report.test for report in noticed)), reason=noticed[0].reason)
     if failed:
         first = failed[0]
         return Verdict((), f"{first.test} failed in its {first.phase}, though not as expected: {first.reason[:600]}")
@@ -287,8 +289,8 @@ def main(wanted: Sequence[str], defects: Sequence[Defect] = DEFECTS, kept: Path 
             if is_as_it_should:
                 outcomes[defect.name] = Outcome(fingerprint(defect), verdict.noticed_by, round(seconds, 1))
             save(kept, outcomes)
-            why = f" ({verdict.trouble})" if verdict.trouble else ""
-            sys.stdout.write(f"{seconds:5.0f} s  {defect.name}: {told}{why}\n")
+            why = " ".join((verdict.trouble or verdict.reason).split())[:300]
+            sys.stdout.write(f"{seconds:5.0f} s  {defect.name}: {told}" + (f" ({why})\n" if why else "\n"))
             sys.stdout.flush()
     sys.stdout.write(f"{len(chosen)} defects, {failures} not as the table says\n")
     missing = write_page(defects, outcomes)
