@@ -53,12 +53,14 @@ def check_sizes(ensemble_size: int, write_quorum_size: int, ack_quorum_size: int
     QuorumSizes(ensemble_size, write_quorum_size, ack_quorum_size)
 
 
-def check_ledger_id(ledger_id: int) -> None:
+def check_ledger_id(ledger_id: int, *, may_be_negative: bool = True) -> None:
     """An int that fits the field on the wire; whether negative ids are an error or just unknown is the caller's matter."""
     if isinstance(ledger_id, bool) or not isinstance(ledger_id, int):
         raise ArgumentError(f"a ledger id is an int, not {ledger_id!r}")
     if ledger_id > LARGEST_ID:
         raise ArgumentError(f"ledger ids end at {LARGEST_ID}, {ledger_id} is beyond")
+    if ledger_id < 0 and not may_be_negative:
+        raise ArgumentError("ledger ids are not negative", ledger_id=ledger_id)
 
 
 def check_password(password: bytes) -> None:

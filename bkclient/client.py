@@ -265,9 +265,7 @@ class BookKeeper:
         Neither the password nor the state of the ledger is looked at (DEL-3). Raises
         :class:`~bkclient.errors.ArgumentError` for a negative id (API-9).
         """
-        check_ledger_id(ledger_id)
-        if ledger_id < 0:
-            raise ArgumentError("ledger ids are not negative", ledger_id=ledger_id)
+        check_ledger_id(ledger_id, may_be_negative=False)
         core = self._open_core()
         await observed(core, names.DELETE, core.metadata.delete_ledger(ledger_id), ledger_id)
 

@@ -46,9 +46,7 @@ class NewLedger:
         checked_digest_type(self.digest_type)
         check_flag("deferred_sync", self.deferred_sync)
         if self.ledger_id is not None:
-            check_ledger_id(self.ledger_id)
-            if self.ledger_id < 0:
-                raise ArgumentError("ledger ids are not negative", ledger_id=self.ledger_id)
+            check_ledger_id(self.ledger_id, may_be_negative=False)
         object.__setattr__(self, "custom_metadata", _checked_custom_metadata(self.custom_metadata))
 
     def check_against(self, config: ClientConfig) -> None:

@@ -99,9 +99,7 @@ class RepairAdmin:
     async def entries_on(self, bookie_id: BookieId, ledger_id: int) -> EntryAvailability:
         """The entries of a ledger that the bookie says it stores (T-251); see :func:`bkclient.repair.replicas.entries_on`."""
         check_bookie_id(bookie_id)
-        check_ledger_id(ledger_id)
-        if ledger_id < 0:
-            raise ArgumentError("ledger ids are not negative", ledger_id=ledger_id)
+        check_ledger_id(ledger_id, may_be_negative=False)
         return await entries_on(self._core(), ledger_id, bookie_id)
 
     async def check_replicas(self, ledger_id: int) -> ReplicaReport:

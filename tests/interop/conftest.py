@@ -65,12 +65,15 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 @pytest.fixture(scope="session")
 def real(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """A cluster of real bookies of this version; whoever kills one starts it again."""
-    directory = tmp_path_factory.mktemp(f"bookies-{build.version}")
-    cluster = RealCluster(build, directory, zookeeper.metadata_uri(f"/ledgers-{build.version}"))
-    try:
+    with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp("bookies")) as cluster:
         yield cluster.start(BOOKIES)
-    finally:
-        cluster.close()
+
+
+@pytest.fixture
+def mortal(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A cluster for one test, whose bookies may die for good."""
+    with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp("mortal")) as cluster:
+        yield cluster.start(BOOKIES)
 
 
 Note = Callable[[str], None]

@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.opening import open_store
+from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
 
 __all__ = ["RealBookie", "RealCluster"]
@@ -120,6 +121,26 @@ class RealCluster:
         self.bookies: list[RealBookie] = []
         self._directory = directory
         self._settings = settings or {}
+
+    @classmethod
+    def on(
+        cls,
+        zookeeper: ZooKeeperServer,
+        build: Build,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        manager: str = "hierarchical",
+    ) -> Self:
+        """A cluster with a root of its own, named after ``directory``, which keeps its bookies; ``with`` ends them."""
+        uri = zookeeper.metadata_uri(f"/{directory.name}-{build.version}", manager=manager)
+        return cls(build, directory, uri, settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def start(self, bookies: int) -> Self:
         """Format the metadata and start the bookies side by side."""

@@ -41,13 +41,8 @@ KEY = CODEC.master_key
 @pytest.fixture(scope="module")
 def port(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A real bookie with the other kind of storage."""
-    directory = tmp_path_factory.mktemp("rocks")
-    uri = zookeeper.metadata_uri(f"/{directory.name}-{build.version}")
-    cluster = RealCluster(build, directory, uri, SETTINGS)
-    try:
+    with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp("rocks"), SETTINGS) as cluster:
         yield cluster.start(1).bookies[0].port
-    finally:
-        cluster.close()
 
 
 async def answer_to(port: int, *contents: bytes, within_s: float = 10.0) -> pb.Response | None:

@@ -74,14 +74,9 @@ def bookies(
     request: pytest.FixtureRequest, build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bookies]:
     kind: str = request.param
-    directory = tmp_path_factory.mktemp(f"forgetful-{kind}")
-    uri = zookeeper.metadata_uri(f"/{directory.name}-{build.version}")
     settings = {"flushInterval": str(CHECKPOINT_MS), "zkTimeout": "2000", **SETTINGS[kind]}
-    cluster = RealCluster(build, directory, uri, settings)
-    try:
+    with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp(f"forgetful-{kind}"), settings) as cluster:
         yield Bookies(kind, cluster.start(2))
-    finally:
-        cluster.close()
 
 
 def test_a_fence_that_came_before_any_entry_is_forgotten(bookies: Bookies) -> None:

@@ -50,13 +50,9 @@ def newborn(
     build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
     """One real bookie that knows nothing yet."""
-    directory = tmp_path_factory.mktemp("newborn")
-    uri = zookeeper.metadata_uri(f"/{directory.name}-{build.version}")
-    cluster = RealCluster(build, directory, uri, {"nettyMaxFrameSizeBytes": str(FRAME_LIMIT)})
-    try:
+    settings = {"nettyMaxFrameSizeBytes": str(FRAME_LIMIT)}
+    with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp("newborn"), settings) as cluster:
         yield cluster.start(1)
-    finally:
-        cluster.close()
 
 
 @pytest.mark.matrix("answers, byte for byte")

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from bkclient import BookKeeper
 from bkclient.repair import RepairAdmin
 from simbookie.zookeeper import ZooKeeperServer
+from tests.bkclient.metadata.golden_files import znodes_below
 from tests.interop.builds import Build
 from tests.interop.conftest import PATIENT, ClientFactory, PeerFactory
 from tests.interop.java_peer import JavaPeer, pattern
@@ -44,13 +43,8 @@ def laid_out(
 ) -> Iterator[tuple[str, RealCluster]]:
     """Real bookies in a cluster of this layout, initialised by Java."""
     manager: str = request.param
-    directory = tmp_path_factory.mktemp(manager)
-    uri = zookeeper.metadata_uri(f"/{directory.name}-{build.version}", manager=manager)
-    cluster = RealCluster(build, directory, uri)
-    try:
+    with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp(manager), manager=manager) as cluster:
         yield manager, cluster.start(2)
-    finally:
-        cluster.close()
 
 
 async def each_reads_the_other(python: BookKeeper, java: JavaPeer) -> list[int]:
@@ -104,16 +98,14 @@ async def test_both_clients_on_a_layout_of_java_s(
     assert by_java == {ledger_id for ledger_id in by_python if ledger_id < largest_listed}
 
 
+def root_of(cluster: RealCluster) -> str:
+    return re.sub(r"^[^:]*://[^/]*", "", cluster.metadata_uri)
+
+
 def names_in(zookeeper: ZooKeeperServer, cluster: RealCluster) -> list[str]:
-    """The znodes below the root of a cluster."""
-    client = KazooClient(zookeeper.address)
-    client.start()
-    try:
-        names: list[str] = client.get_children(re.sub(r"^[^:]*://[^/]*", "", cluster.metadata_uri))
-    finally:
-        client.stop()
-        client.close()
-    return names
+    """The znodes right below the root of a cluster."""
+    paths = [path for path, _, _ in znodes_below(zookeeper.address, root_of(cluster), passing_over="/.*/.*")]
+    return [path.removeprefix("/") for path in paths if path]
 
 
 @pytest.mark.matrix("ids above 2^31 in the hierarchical layout")
@@ -152,26 +144,11 @@ LEDGERS = re.compile(r"/(\d+|idgen.*|underreplication)")
 
 def znodes_of(zookeeper: ZooKeeperServer, cluster: RealCluster) -> dict[str, tuple[bytes, int, int, int]]:
     """Data, who made it when, when it was changed and whose it is, of every znode of a cluster but its ledgers."""
-    root = re.sub(r"^[^:]*://[^/]*", "", cluster.metadata_uri)
-    found: dict[str, tuple[bytes, int, int, int]] = {}
-    client = KazooClient(zookeeper.address)
-    client.start()
-    try:
-        paths = [""]
-        while paths:
-            path = paths.pop()
-            try:
-                data, stat = client.get(root + path)
-                children = client.get_children(root + path)
-            except NoNodeError:
-                continue
-            if path:
-                found[path] = (data, stat.czxid, stat.mzxid, stat.ephemeralOwner)
-            paths += [f"{path}/{name}" for name in children if not LEDGERS.fullmatch(f"{path}/{name}")]
-    finally:
-        client.stop()
-        client.close()
-    return found
+    return {
+        path: (data, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+        for path, data, stat in znodes_below(zookeeper.address, root_of(cluster), passing_over=LEDGERS.pattern)
+        if path
+    }
 
 
 @pytest.mark.matrix("cookies and registrations untouched by the Python client")

@@ -6,15 +6,13 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from simbookie.zookeeper import ZooKeeperServer
-from tests.interop.builds import Build
 from tests.interop.conftest import PeerFactory
 from tests.interop.java_peer import JavaError, JavaPeer, pattern
 from tests.interop.real_bookie import RealCluster
@@ -150,17 +148,6 @@ async def test_bookies_lists_those_that_run(bk: Bk, real: RealCluster) -> None:
     listed = await bk.json("bookies")
 
     assert sorted(listed["writable"]) == sorted(bookie.bookie_id for bookie in real.bookies)
-
-
-@pytest.fixture
-def mortal(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A cluster for one test, one of whose bookies may die for good."""
-    directory = tmp_path_factory.mktemp("tools")
-    cluster = RealCluster(build, directory, zookeeper.metadata_uri(f"/{directory.name}-{build.version}"))
-    try:
-        yield cluster.start(4)
-    finally:
-        cluster.close()
 
 
 @pytest.mark.matrix("check and repair Java's ledger after SIGKILL of a bookie")

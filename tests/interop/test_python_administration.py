@@ -59,14 +59,10 @@ def governed(
     build: Build, own_zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
     """Real bookies registered there, whose sessions outlive an absence of it."""
-    directory = tmp_path_factory.mktemp(f"governed-{build.version}")
-    uri = own_zookeeper.metadata_uri(f"/ledgers-{build.version}")
     # An auditor that checks all ledgers as soon as it is there would find what it is to be asked for later.
-    cluster = RealCluster(build, directory, uri, {"zkTimeout": "30000", "auditorPeriodicCheckInterval": "0"})
-    try:
+    settings = {"zkTimeout": "30000", "auditorPeriodicCheckInterval": "0"}
+    with RealCluster.on(own_zookeeper, build, tmp_path_factory.mktemp("governed"), settings) as cluster:
         yield cluster.start(4)
-    finally:
-        cluster.close()
 
 
 @pytest.fixture

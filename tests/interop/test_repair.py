@@ -46,12 +46,8 @@ def restless(
     build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
     """Real bookies of which one is killed by each test that starts it again, and whose ledgers nobody else uses."""
-    directory = tmp_path_factory.mktemp("restless")
-    cluster = RealCluster(build, directory, zookeeper.metadata_uri(f"/{directory.name}-{build.version}"))
-    try:
+    with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp("restless")) as cluster:
         yield cluster.start(4)
-    finally:
-        cluster.close()
 
 
 async def by_java(java: JavaPeer, count: int = COUNT, *, close: bool = True) -> int:

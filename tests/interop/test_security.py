@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from random import Random
 from typing import Any, Final
 
@@ -65,18 +65,16 @@ def clusters(
 ) -> Iterator[Callable[[str], RealCluster]]:
     """Real bookies that demand TLS, TLS of both sides and a plug-in, or a plug-in; started when they are first wanted."""
     started: dict[str, RealCluster] = {}
+    with ExitStack() as running:
 
-    def cluster(kind: str) -> RealCluster:
-        if kind not in started:
-            directory = tmp_path_factory.mktemp(f"secure-{build.version}-{kind}")
-            uri = zookeeper.metadata_uri(f"/{directory.name}")
-            started[kind] = RealCluster(build, directory, uri, KINDS[kind])
-            started[kind].start(BOOKIES)
-        return started[kind]
+        def cluster(kind: str) -> RealCluster:
+            if kind not in started:
+                directory = tmp_path_factory.mktemp(f"secure-{kind}")
+                new = running.enter_context(RealCluster.on(zookeeper, build, directory, KINDS[kind]))
+                started[kind] = new.start(BOOKIES)
+            return started[kind]
 
-    yield cluster
-    for each in started.values():
-        each.close()
+        yield cluster
 
 
 @asynccontextmanager

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
 from bkclient import BookKeeper
-from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
 from tests.interop.conftest import ClientFactory
 from tests.interop.java_peer import pattern
@@ -78,17 +76,6 @@ async def test_simpletest_writes_beside_python(python: BookKeeper, real: RealClu
     assert "50 entries written to ledger" in shown, shown
     # It deletes its ledger in the end.
     assert {ledger_id async for ledger_id in python.list_ledgers()} == before
-
-
-@pytest.fixture
-def mortal(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A cluster for one test, whose bookies may die for good."""
-    directory = tmp_path_factory.mktemp("mortal")
-    cluster = RealCluster(build, directory, zookeeper.metadata_uri(f"/{directory.name}-{build.version}"))
-    try:
-        yield cluster.start(4)
-    finally:
-        cluster.close()
 
 
 async def ledger_on_a_bookie_about_to_die(python: BookKeeper, cluster: RealCluster) -> tuple[int, str]:

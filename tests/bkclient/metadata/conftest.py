@@ -1,12 +1,13 @@
-"""One fixture for all stores: a cluster that any number of sessions may be opened with."""
+"""Fixtures for all stores: a cluster that any number of sessions may be opened with, and a stranger who looks in."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from random import Random
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
@@ -35,6 +36,16 @@ async def open_session(request: pytest.FixtureRequest) -> AsyncIterator[OpenSess
     yield open_one
     for session in sessions:
         await session.aclose()
+
+
+@pytest.fixture
+def zk(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """Another client of the same service, to look and to meddle."""
+    client = KazooClient(zookeeper_server.address)
+    client.start(timeout=20)
+    yield client
+    client.stop()
+    client.close()
 
 
 @pytest.fixture

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import ZnodeStat
 
-__all__ = ["INSTANCE_ID", "Golden", "Scene", "Znode", "capture", "golden_files", "without_chance"]
+__all__ = ["INSTANCE_ID", "Golden", "Scene", "Znode", "capture", "golden_files", "without_chance", "znodes_below"]
 
 FOLDER: Final = Path(__file__).resolve().parent / "golden"
 
@@ -103,14 +104,8 @@ def _from_json(value: dict[str, Any]) -> Znode:
     return Znode(data, value.get("version", 0), value.get("ephemeral", False))
 
 
-def capture(
-    zookeeper: str, root: str, *, only: str = ".*", names: Mapping[str, str] | None = None, with_chance: bool = False
-) -> Scene:
-    """The znodes below ``root`` whose paths match ``only``, without chance.
-
-    ``names`` has texts that this run chose, such as the ids of its bookies, and what stands for them.
-    """
-    found: Scene = {}
+def znodes_below(zookeeper: str, root: str, *, passing_over: str = "") -> Iterator[tuple[str, bytes, ZnodeStat]]:
+    """``(path, data, stat)`` of ``root``, whose path is empty, and of what is below it but for subtrees ``passing_over``."""
     client = KazooClient(zookeeper)
     client.start(timeout=20)
     try:
@@ -119,15 +114,28 @@ def capture(
             path = paths.pop()
             try:
                 data, stat = client.get(root + path)
-                children = client.get_children(root + path)
+                children = [f"{path}/{name}" for name in client.get_children(root + path)]
             except NoNodeError:
                 continue
-            paths += [f"{path}/{name}" for name in children]
-            if re.fullmatch(only, path):
-                found[path] = Znode(data, stat.version, stat.ephemeralOwner != 0)
+            paths += [child for child in children if not re.fullmatch(passing_over, child)]
+            yield path, data, stat
     finally:
         client.stop()
         client.close()
+
+
+def capture(
+    zookeeper: str, root: str, *, only: str = ".*", names: Mapping[str, str] | None = None, with_chance: bool = False
+) -> Scene:
+    """The znodes below ``root`` whose paths match ``only``, without chance.
+
+    ``names`` has texts that this run chose, such as the ids of its bookies, and what stands for them.
+    """
+    found = {
+        path: Znode(data, stat.version, stat.ephemeralOwner != 0)
+        for path, data, stat in znodes_below(zookeeper, root)
+        if re.fullmatch(only, path)
+    }
     return found if with_chance else without_chance(found, names or {})
 
 

@@ -80,16 +80,6 @@ async def root(zookeeper_server: ZooKeeperServer, zookeeper_root: str) -> AsyncI
     await root.aclose()
 
 
-@pytest.fixture
-def zk(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """Another client of the same service, to meddle."""
-    client = KazooClient(zookeeper_server.address)
-    client.start(timeout=20)
-    yield client
-    client.stop()
-    client.close()
-
-
 def ledgers_of(scene: Scene) -> Iterator[LedgerMetadata]:
     """What we can name of a scene's ledgers, as the metadata they have there."""
     for path, znode in scene.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -40,16 +40,6 @@ LEDGER_BYTES = bytes.fromhex(
 )
 SERVICE_INFO = bytes.fromhex("32220a06626f6f6b696510ed181a093132372e302e302e31220a626f6f6b69652d727063")
 HIERARCHICAL_LAYOUT = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
-
-
-@pytest.fixture
-def zk(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """Another client of the same service, to look and to meddle."""
-    client = KazooClient(zookeeper_server.address)
-    client.start(timeout=20)
-    yield client
-    client.stop()
-    client.close()
 
 
 @pytest.fixture
