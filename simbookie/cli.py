@@ -71,6 +71,11 @@ SessionTimeout = Annotated[
     float, typer.Option(min=0.1, help="Seconds until the metadata service misses a silent bookie.")
 ]
 GarbageInterval = Annotated[float, typer.Option(min=0.1, help="Seconds between looks for deleted ledgers to remove.")]
+MaxFrameSize = Annotated[
+    int, typer.Option(min=1024, help="Largest frame accepted, in bytes; 5253120 for Pulsar with its default settings.")
+]
+ConnectionsMax = Annotated[int, typer.Option(min=1, help="Connections that one bookie serves at a time.")]
+PendingAddsMax = Annotated[int, typer.Option(min=1, help="Adds of one bookie waiting for its journal at a time.")]
 
 _BOOKIE_HELP = """Run one bookie and register it.
 
@@ -103,7 +108,8 @@ With --json: {"address", "metadata", "log", "pid"}, once it answers.
 
 _CLUSTER_HELP = """Run a ZooKeeper and several bookie processes until Ctrl-C or SIGTERM, then stop them all.
 
-The bookies keep everything in memory; see "bk-sim bookie --help". A bookie that dies stays dead and is reported.
+The bookies keep everything in memory; see "bk-sim bookie --help". A bookie that stops or dies is reported, and not started
+again.
 
 \b
 Examples:
@@ -134,9 +140,9 @@ def bookie(
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
     capacity_mib: Capacity = 1024,
-    max_frame_size: Annotated[int, typer.Option(min=1024, help="Largest frame accepted, in bytes.")] = 5_242_880,
-    connections_max: Annotated[int, typer.Option(min=1, help="Connections served at a time.")] = 10_000,
-    pending_adds_max: Annotated[int, typer.Option(min=1, help="Adds waiting for the journal at a time.")] = 10_000,
+    max_frame_size: MaxFrameSize = 5_242_880,
+    connections_max: ConnectionsMax = 10_000,
+    pending_adds_max: PendingAddsMax = 10_000,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_key_password: TlsKeyPassword = None,
@@ -247,6 +253,9 @@ def cluster(
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
     capacity_mib: Capacity = 1024,
+    max_frame_size: MaxFrameSize = 5_242_880,
+    connections_max: ConnectionsMax = 10_000,
+    pending_adds_max: PendingAddsMax = 10_000,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_key_password: TlsKeyPassword = None,
@@ -255,6 +264,7 @@ def cluster(
     require_client_certificate: RequireCertificate = False,
     auth_secret: AuthSecret = None,
     session_timeout_s: SessionTimeout = 4.0,
+    garbage_interval_s: GarbageInterval = 60.0,
     uvloop: Uvloop = None,
     log_level: LogLevel = "warning",
     as_json: Json = False,
@@ -275,6 +285,8 @@ def cluster(
         options = [
             *("--journal-sync-ms", str(journal_sync_ms), "--journal-wait-ms", str(journal_wait_ms)),
             *("--capacity-mib", str(capacity_mib), "--log-level", log_level),
+            *("--max-frame-size", str(max_frame_size), "--connections-max", str(connections_max)),
+            *("--pending-adds-max", str(pending_adds_max), "--garbage-interval-s", str(garbage_interval_s)),
             "--uvloop" if use_uvloop else "--no-uvloop",
             *security.arguments(),
         ]
@@ -324,7 +336,7 @@ async def _run_cluster(
 
 
 async def _watch(server: ZooKeeperServer, processes: ProcessCluster, stop: asyncio.Event) -> None:
-    """Wait for ``stop``, report bookies that die, and raise if ZooKeeper does."""
+    """Wait for ``stop``, report bookies that end, and raise if ZooKeeper does."""
     alive = list(processes.bookies)
     while not stop.is_set():
         try:
@@ -333,7 +345,7 @@ async def _watch(server: ZooKeeperServer, processes: ProcessCluster, stop: async
         except TimeoutError:
             for process in [process for process in alive if not process.is_running]:
                 alive.remove(process)
-                typer.echo(f"bookie {process.bookie_id} died; see {process.log_path}", err=True)
+                typer.echo(f"bookie {process.bookie_id} {process.ending}; see {process.log_path}", err=True)
             if not server.is_running and not stop.is_set():
                 raise ZooKeeperStartError("ZooKeeper ended by itself") from None
 

@@ -93,6 +93,16 @@ class BookieProcess:
         """Whether the process is there; it may be paused."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def ending(self) -> str:
+        """How the process ended: "stopped" if in order, otherwise "died" and why; ``RuntimeError`` while it runs."""
+        status = None if self._process is None else self._process.poll()
+        if status is None:
+            raise RuntimeError(f"{self.name} has not ended")
+        if status < 0:
+            return f"died of {signal.Signals(-status).name}"
+        return "stopped" if status == 0 else f"died with exit status {status}"
+
     def spawn(self) -> None:
         """Start the process without waiting for it to serve; nothing happens if it runs."""
         if self.is_running:

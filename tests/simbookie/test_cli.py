@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from bkclient import ClientConfig, connect
@@ -24,6 +26,22 @@ from tests.tls import MUTUAL, pem
 
 OFFERS_TLS = ("--tls-certificate", pem("bookie"), "--tls-key", pem("bookie-key"))
 COMMANDS = ("bookie", "zookeeper", "cluster")
+
+
+#: Options of "bk-sim bookie" that are different for each bookie of a cluster.
+OF_ONE_BOOKIE = {"metadata", "host", "port", "bookie_id", "advertised_host", "exit_with_stdin"}
+
+
+def options(command: str) -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)  # typed by a copy of click inside Typer
+    return {str(option.name): option for option in group.commands[command].params}
+
+
+NUMBERS = [
+    name
+    for name, option in options("bookie").items()
+    if name not in OF_ONE_BOOKIE and isinstance(option.default, int | float) and not isinstance(option.default, bool)
+]
 
 
 def invoke(*arguments: str) -> Any:
@@ -92,6 +110,28 @@ def test_wrong_usage_is_exit_code_2_and_names_the_mistake(arguments: list[str], 
     assert result.stdout == ""
 
 
+def test_a_cluster_has_every_option_of_its_bookies() -> None:
+    assert set(options("bookie")) - OF_ONE_BOOKIE - set(options("cluster")) == set()
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    given: list[Any] = []
+
+    async def run_cluster(*arguments: Any, as_json: bool) -> None:
+        given.extend(arguments)
+
+    monkeypatch.setattr("simbookie.cli._run_cluster", run_cluster)
+    flag = options("cluster")[name].opts[0]
+    value = options("cluster")[name].default + 1
+    assert invoke("cluster", flag, str(value)).exit_code == 0
+    words = given[-1]
+    if name == "session_timeout_s":  # the cluster's own business, see ProcessCluster
+        assert value in given
+    else:
+        assert words[words.index(flag) + 1] == str(value)
+
+
 def test_uvloop_must_be_installed_to_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simbookie.cli.uvloop_is_installed", lambda: False)
     result = invoke("bookie", "--metadata", "mem://", "--uvloop")
@@ -126,14 +166,16 @@ def test_a_bookie_announces_itself_and_stops_in_order(loop: str, number: signal.
 
 @pytest.mark.zookeeper
 @pytest.mark.usefixtures("java")
-def test_a_cluster_announces_itself_reports_a_dead_bookie_and_stops_everything() -> None:
-    with announced("cluster", "--bookies", "2") as (process, facts):
+def test_a_cluster_announces_itself_reports_bookies_that_end_and_stops_everything() -> None:
+    with announced("cluster", "--bookies", "3") as (process, facts):
         assert set(facts) == {"metadata", "zookeeper", "log_dir", "bookies"}
-        assert [set(bookie) for bookie in facts["bookies"]] == [{"bookie_id", "host", "port", "pid", "log"}] * 2
-        victim = facts["bookies"][0]
-        subprocess.run(["kill", "-9", str(victim["pid"])], check=True)
+        assert [set(bookie) for bookie in facts["bookies"]] == [{"bookie_id", "host", "port", "pid", "log"}] * 3
         assert process.stderr is not None
-        assert f"bookie {victim['bookie_id']} died" in process.stderr.readline().decode()
+        killed, stopped, _ = facts["bookies"]
+        os.kill(killed["pid"], signal.SIGKILL)
+        assert f"bookie {killed['bookie_id']} died of SIGKILL; see " in process.stderr.readline().decode()
+        os.kill(stopped["pid"], signal.SIGTERM)
+        assert f"bookie {stopped['bookie_id']} stopped; see " in process.stderr.readline().decode()
 
 
 @pytest.mark.zookeeper

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -71,6 +72,29 @@ def test_a_paused_process_is_woken_to_shut_down_in_order(bookie: BookieProcess) 
     bookie.start()
     bookie.pause()
     assert bookie.terminate() == 0
+
+
+def test_how_a_process_ended_is_told(bookie: BookieProcess) -> None:
+    with pytest.raises(RuntimeError, match="has not ended"):
+        _ = bookie.ending
+    for number, ending in ((signal.SIGTERM, "stopped"), (signal.SIGKILL, "died of SIGKILL")):
+        bookie.start()
+        with pytest.raises(RuntimeError, match="has not ended"):
+            _ = bookie.ending
+        assert bookie.pid is not None
+        os.kill(bookie.pid, number)
+        while bookie.is_running:
+            time.sleep(0.01)
+        assert bookie.ending == ending
+
+
+def test_a_process_that_failed_says_so(tmp_path: Path) -> None:
+    bookie = BookieProcess("bookie-0", MEMORY, tmp_path, options=["--no-such-option"])
+    bookie.spawn()
+    while bookie.is_running:
+        time.sleep(0.01)
+    assert bookie.ending == "died with exit status 2"
+    bookie.kill()
 
 
 def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
