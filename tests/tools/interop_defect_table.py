@@ -70,8 +70,8 @@ _BYTES: Final = (
     Defect(
         "CRC32C with the polynomial of CRC32",
         "bkclient/wire/digest.py",
-        "crc: Callable[..., int] = _crc32c.crc32c,",
-        "crc: Callable[..., int] = zlib.crc32,",
+        "extend: Callable[[int, bytes], int] = _extend_crc32c,",
+        "extend: Callable[[int, bytes], int] = lambda crc, data: zlib.crc32(data, crc),",
         _one("test_both_clients", _JAVA_READS, "v3", "crc32c-open"),
         r"BKDigestMatchException",
     ),

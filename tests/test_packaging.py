@@ -1,0 +1,112 @@
+"""What is published: wheel and source archive, and the versions that every installation is tested with."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import bkclient
+from tests.tools.pins import CONSTRAINTS, JAVA_REQUIREMENTS, REQUIREMENTS, build_requirements, extras, pins_in
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = {"bkclient", "scenarios", "simbookie", "spark_analysis"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source archive of this tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True, timeout=100)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> zipfile.ZipFile:
+    (path,) = built.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+def test_the_wheel_holds_the_four_packages_and_nothing_else_on_top(wheel: zipfile.ZipFile) -> None:
+    top = {name.split("/")[0] for name in wheel.namelist()}
+    assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(wheel.namelist())
+
+
+def test_the_metadata_says_what_an_index_shows(metadata: Message) -> None:
+    assert metadata["Name"] == "bkclient"
+    assert metadata["Version"] == bkclient.__version__
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["License-File"] == "LICENSE"
+    assert metadata["Author"]
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Project-URL"]
+    classifiers = metadata.get_all("Classifier") or []
+    assert {"Framework :: AsyncIO", "Typing :: Typed", "Programming Language :: Python :: 3.13"} <= set(classifiers)
+
+
+def test_the_page_for_an_index_has_no_link_that_is_dead_there(metadata: Message) -> None:
+    page = metadata.get_payload()
+    assert isinstance(page, str)
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert links, "the page has links to elsewhere, at least to Apache BookKeeper"
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert f"## {bkclient.__version__}" in page, "the page ends with the changelog"
+
+
+def test_what_is_installed_by_default_is_under_a_permissive_licence(metadata: Message) -> None:
+    required = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]
+    assert {Requirement(line).name for line in required} == {"anyio", "google-crc32c", "msgpack", "protobuf"}
+
+
+def test_the_source_archive_holds_everything_under_version_control(built: Path) -> None:
+    try:
+        listing = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this tree is not under version control")
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = {name for name in listing.splitlines() if (ROOT / name).is_file()}
+    assert tracked - names == set()
+
+
+def test_the_versions_with_hashes_are_those_without() -> None:
+    assert pins_in(REQUIREMENTS) | pins_in(JAVA_REQUIREMENTS) == pins_in(CONSTRAINTS)
+
+
+@pytest.mark.parametrize("path", [REQUIREMENTS, JAVA_REQUIREMENTS], ids=lambda path: path.name)
+def test_every_pinned_version_has_a_hash(path: Path) -> None:
+    lines = [line.rstrip(" \\") for line in path.read_text().splitlines() if not line.startswith("#")]
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if not line.startswith("    "):
+            assert following.startswith("    --hash=sha256:"), line
+
+
+def test_every_requirement_of_the_project_is_pinned_within_its_range() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(line for lines in extras().values() for line in lines), *build_requirements()]
+    pins = pins_in(CONSTRAINTS)
+    for requirement in map(Requirement, wanted):
+        if requirement.name != "bkclient":
+            version = pins[re.sub(r"[-_.]+", "-", requirement.name).lower()]
+            assert requirement.specifier.contains(version), f"{requirement} is pinned to {version}"
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    assert re.search(rf"^## {re.escape(bkclient.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
