@@ -142,7 +142,6 @@ class RecoveryMachine(AddPipeline):
         self._end_found = False
         self._new_ensembles: dict[int, Ensemble] = {}
         self._late_failures: dict[int, BookieId] = {}
-        self._given_up: set[int] = set()
         self._failed_bookies: set[BookieId] = set()
 
     @property
@@ -295,23 +294,18 @@ class RecoveryMachine(AddPipeline):
                 failed_before=self._failed_bookies,
             )
         except NotEnoughBookies as error:
-            self._do_without(failures, error)
+            self._do_without(error)
             return
         except BookKeeperError as error:  # a placement that offers what it must not
             self._fail(error.code, str(error), cause=error)
             return
         self._new_ensembles[self.last_add_confirmed + 1] = ensemble
-        self._given_up -= failures.keys()
         self._switch_ensemble(ensemble, failures)
 
-    def _do_without(self, failures: Mapping[int, BookieId], error: NotEnoughBookies) -> None:
-        self._given_up.update(failures)
+    def _do_without(self, error: NotEnoughBookies) -> None:
+        """Go on with the bookies there are, unless an entry has too few left, counting every answer that is still to come."""
         for add in self._pending.values():
-            missing = sum(
-                position in self._given_up and not add.acknowledged >> position & 1
-                for position in self.sizes.write_set(add.entry_id)
-            )
-            if missing > self.sizes.write_quorum_size - self.sizes.ack_quorum_size:
+            if self._is_stuck(add):
                 self._fail(
                     error.code, f"entry {add.entry_id} cannot be written back to an ack quorum: {error}", cause=error
                 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from bkclient.errors import Code
+from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState
 from bkclient.protocol.append import WriterState
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
@@ -39,6 +39,8 @@ class Heard:
     #: Entries it has seen, and with them the ledger's length.
     seen: set[int] = field(default_factory=set)
     has_read: bool = False
+    #: What became of the last attempt to write an entry back to a bookie; None while its answer is to come.
+    write_backs: dict[tuple[int, BookieId], int | None] = field(default_factory=dict)
 
 
 class Guarantees:
@@ -74,6 +76,7 @@ class Guarantees:
             return
         if message.kind == "fence" and heard.started_with is None:
             heard.started_with = client.machine.metadata
+        self._note_write_back(message)
         if message.kind == "read":
             assert heard.started_with is not None, "fences go out first"
             ensemble = heard.started_with.last_fragment.ensemble
@@ -82,6 +85,10 @@ class Guarantees:
             heard.has_read = True
             if message.bookie_id not in self._write_set(message.entry_id, ensemble):
                 raise Violation("E2", f"entry {message.entry_id} was asked of {message.bookie_id}")
+
+    def _note_write_back(self, message: Message) -> None:
+        if message.client.heard is not None and message.kind == "add":
+            message.client.heard.write_backs[message.entry_id, message.bookie_id] = None
 
     def on_answer(self, message: Message, code: int) -> None:
         """Note what a client has heard."""
@@ -95,6 +102,8 @@ class Guarantees:
             heard.denials.add((message.entry_id, message.bookie_id))
         elif message.kind in ("read", "measure") and code == Code.OK:
             heard.seen.add(message.entry_id)
+        elif message.kind == "add":
+            heard.write_backs[message.entry_id, message.bookie_id] = code
 
     def on_stored(self, message: Message) -> None:
         """E5: a bookie that denied an entry to a recovery stores it for no writer. B8: nothing is invented."""
@@ -115,6 +124,20 @@ class Guarantees:
         if write_quorum - len(deniers) >= ack_quorum:
             raise Violation("E3", f"entry {entry_id} was declared absent on the word of {sorted(deniers)}")
         self._denied_by.setdefault(entry_id, set()).update(deniers)
+
+    def on_gave_up(self, client: Client, error: BookKeeperError) -> None:
+        """L1: a recovery ends for want of bookies only if some entry cannot get an ack quorum from answers still to come."""
+        heard = client.heard
+        if heard is None or not isinstance(error.__cause__, NotEnoughBookies):
+            return
+        outcomes, ensemble = heard.write_backs, client.machine.ensemble
+        unconfirmed = {entry_id for entry_id, _ in outcomes if entry_id > client.machine.last_add_confirmed}
+        copies = [
+            sum(outcomes[entry_id, bookie_id] in (None, Code.OK) for bookie_id in self._write_set(entry_id, ensemble))
+            for entry_id in unconfirmed
+        ]
+        if min(copies) >= self._world.configuration.ack_quorum:
+            raise Violation("L1", f"a recovery gave up although every entry may still be stored: {outcomes}")
 
     def on_acknowledged(self, entry_id: int) -> None:
         """A2, A3, A6: acknowledged with a quorum of the stored ensemble, in order, and never after a failure."""

@@ -1,7 +1,7 @@
 """Defects planted into the machines, to show that the world's guarantees find them.
 
 Each is a defect that a BookKeeper client really had or nearly had. It replaces one function of the shipped machines for
-the duration of a test; the numbers are those of the list of known defects that ``docs/conformance.md`` uses.
+the duration of a test; ``M`` numbers are those of the list of known defects that ``docs/conformance.md`` uses, others are rules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bkclient.errors import BookKeeperError, Code
+from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
 from bkclient.protocol import lac, read, recovery
 from bkclient.protocol.append import AppendMachine
@@ -268,6 +268,23 @@ def entries_are_not_sent_again_after_a_change(patch: pytest.MonkeyPatch) -> None
     patch.setattr(AddPipeline, "_switch_ensemble", forget)
 
 
+def recovery_counts_a_failed_bookie_for_every_entry(patch: pytest.MonkeyPatch) -> None:
+    on_bookies_failed, do_without = RecoveryMachine._on_bookies_failed, RecoveryMachine._do_without
+
+    def note(self: RecoveryMachine, failures: Mapping[int, BookieId]) -> None:
+        self.__dict__.setdefault("given_up", set()).update(failures)
+        on_bookies_failed(self, failures)
+
+    def count_all(self: RecoveryMachine, error: NotEnoughBookies) -> None:
+        given_up = sum(1 << position for position in self.__dict__["given_up"])
+        for add in self._pending.values():
+            add.failed |= given_up & sum(1 << position for position in self.sizes.write_set(add.entry_id))
+        do_without(self, error)
+
+    patch.setattr(RecoveryMachine, "_on_bookies_failed", note)
+    patch.setattr(RecoveryMachine, "_do_without", count_all)
+
+
 ONE = Configuration(1, 1, 1, bookies=2, entries=1, recoveries=1)
 TWO_ENTRIES = Configuration(1, 1, 1, bookies=2, entries=2, recoveries=1)
 THREE_ENTRIES = Configuration(1, 1, 1, bookies=2, entries=3, recoveries=1)
@@ -275,6 +292,7 @@ BOTH = Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1)
 BOTH_AND_A_SPARE = Configuration(2, 2, 2, bookies=3, entries=2, recoveries=1)
 EITHER = Configuration(2, 2, 1, bookies=2, entries=1, recoveries=1)
 STRIPED = Configuration(3, 2, 2, bookies=3, entries=1, recoveries=1)
+NO_SPARE = Configuration(3, 3, 2, bookies=3, entries=2, recoveries=2)
 TWO_RECOVERIES = Configuration(2, 2, 2, bookies=2, entries=2, recoveries=2)
 
 _TABLE: tuple[tuple[str, Plant, Configuration, str], ...] = (
@@ -302,6 +320,7 @@ _TABLE: tuple[tuple[str, Plant, Configuration, str], ...] = (
     ("M28", changes_ignore_that_the_ledger_was_taken_over, ONE, "B2 C7"),
     ("M56", entries_are_not_sent_again_after_a_change, ONE, "L2"),
     ("M36", written_back_entries_carry_an_advancing_lac, TWO_RECOVERIES, "D6"),
+    ("REC-28", recovery_counts_a_failed_bookie_for_every_entry, NO_SPARE, "L1"),
 )
 
 MUTANTS = tuple(Mutant(rule, plant, where, frozenset(breaks.split())) for rule, plant, where, breaks in _TABLE)

@@ -274,6 +274,39 @@ def test_a_second_failure_that_leaves_no_ack_quorum_fails_the_recovery() -> None
 
 
 @pytest.mark.rule("REC-28")
+def test_a_bookie_that_failed_one_entry_may_still_store_the_next() -> None:
+    recovery = reading((3, 3, 2), "abc")
+    recovery.found("0a")
+    recovery.not_written("0b")
+    recovery.written("0a 0c")
+    recovery.found("1a")
+
+    recovery.not_written("1c")
+    assert recovery.finished == []  # the answers of a and b to entry 1 are still to come
+    recovery.written("1b 1a")
+    recovery.denied("2a 2c")
+    recovery.metadata_arrives()
+
+    assert end_of(recovery) == (CLOSED, 1, 2)
+
+
+@pytest.mark.rule("REC-28")
+def test_a_recovery_without_spares_gives_up_when_the_last_answer_that_could_help_has_come() -> None:
+    recovery = reading((3, 3, 2), "abc")
+    recovery.found("0a")
+    recovery.not_written("0b")
+    recovery.written("0a 0c")
+    recovery.found("1a")
+    recovery.not_written("1c")
+    assert recovery.finished == []
+
+    recovery.not_written("1b")
+
+    assert recovery.finished == [Code.LEDGER_RECOVERY]
+    assert "entry 1 cannot be written back" in recovery.errors[0].message
+
+
+@pytest.mark.rule("REC-28")
 def test_a_bookie_that_was_done_without_may_be_replaced_once_a_spare_appears() -> None:
     recovery = reading((3, 3, 2), "abc")
     recovery.found("0a")

@@ -400,6 +400,8 @@ class RecoveryClient(Client):
 
     def recovery_finished(self, error: BookKeeperError | None) -> None:
         self.endings += 1
+        if error is not None:
+            self.world.guarantees.on_gave_up(self, error)
 
 
 #: How often a walk makes a move that its weights do not name: trouble, less likely than progress.

@@ -77,7 +77,7 @@ class Disk:
 
 
 class Promises(Guarantees):
-    """What happens, told to the reference model; nothing else is judged but that in the end everybody has an answer."""
+    """What happens, told to the reference model; besides, everybody gets an answer in the end, and no recovery gives up early."""
 
     def __init__(self, play: Play) -> None:
         super().__init__(play)
@@ -85,7 +85,8 @@ class Promises(Guarantees):
         self.model = play.model
 
     def on_sent(self, message: Message) -> None:
-        """Of no concern to applications."""
+        """Of no concern to applications, but for what a recovery may hope for."""
+        self._note_write_back(message)
 
     def on_stored(self, message: Message) -> None:
         """Of no concern to applications."""

@@ -169,6 +169,7 @@ BREAKS = {
     "changes_ignore_that_the_ledger_was_taken_over": LOSS,
     "entries_are_not_sent_again_after_a_change": "L2",
     "written_back_entries_carry_an_advancing_lac": "LAC",
+    "recovery_counts_a_failed_bookie_for_every_entry": "L1",
 }
 #: Recovery's reads fence by themselves, so reading too early loses nothing; :mod:`~tests.bkclient.protocol.guarantees` sees it.
 MASKED = ("reading_starts_without_coverage", "coverage_counts_bookies_in_total")
