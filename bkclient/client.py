@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from bkclient import stats as names
 from bkclient.arguments import check_flag, check_ledger_id, checked_config
+from bkclient.background import Background
 from bkclient.config import ClientConfig
 from bkclient.core import ClientCore, Features
 from bkclient.create import NewLedger, create_ledger
@@ -118,7 +119,7 @@ class BookKeeper:
             transport=self._transport,
             watcher=self._placement.watcher,
             observer=self._observer,
-            tasks=tasks,
+            background=Background(tasks),
             rng=self._rng,
             features=self._features,
             stats=self._stats,

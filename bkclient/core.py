@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anyio.abc import TaskGroup
-
+from bkclient.background import Background
 from bkclient.config import ClientConfig
 from bkclient.errors import ClientClosed
 from bkclient.health import BookieMemory
@@ -32,14 +31,14 @@ Features = Callable[[str], bool]
 
 @dataclass(slots=True)
 class ClientCore:
-    """The seams of a client and the task group its background work lives in."""
+    """The seams of a client, and what starts its background work."""
 
     config: ClientConfig
     metadata: MetadataStore
     transport: BookieTransport
     watcher: BookieWatcher
     observer: RecoveryObserver | None
-    tasks: TaskGroup
+    background: Background
     rng: random.Random
     features: Features
     stats: ClientStats | None
@@ -98,14 +97,20 @@ class ClientCore:
                 await drive_update(update, self.metadata)
             finally:
                 give_up()
-                done(update)
+                tell()
 
-        if self.is_closed:
-            give_up()
-        if update.action is None:
-            asyncio.get_running_loop().call_soon(done, update)
-        else:
-            self.tasks.start_soon(drive, name=f"metadata update ({update.cause})")
+        def tell() -> None:
+            try:
+                done(update)
+            except Exception as error:  # noqa: BLE001 - who is told of one ledger, and fails, must not end the client
+                context = {"message": f"the handler {done!r} of a metadata update raised", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+
+        has_to_be_driven = update.action is not None and not self.is_closed
+        if has_to_be_driven and self.background.start(drive, f"metadata update ({update.cause})"):
+            return
+        give_up()
+        asyncio.get_running_loop().call_soon(tell)
 
 
 @dataclass(frozen=True, slots=True)
