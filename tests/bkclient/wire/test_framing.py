@@ -106,7 +106,57 @@ def test_a_huge_length_costs_no_memory(prefix: str) -> None:
     buffer = FrameBuffer()
     with pytest.raises(FrameTooLarge):
         list(buffer.feed(bytes.fromhex(prefix)))
-    assert buffer.capacity == 64 * KIB
+    assert buffer.capacity == 4 * KIB
+
+
+def test_a_connection_that_says_nothing_holds_four_kibibytes() -> None:
+    buffer = FrameBuffer()
+    assert len(buffer.get_buffer()) == buffer.capacity == 4 * KIB
+
+
+@pytest.mark.parametrize("announced", [5 * KIB, 64 * KIB, 100 * KIB, 1000 * KIB, DEFAULT_MAX_FRAME_SIZE])
+@pytest.mark.parametrize("chunk", [1, 15, 1000, 4096, 65_536])
+def test_memory_grows_with_what_has_arrived_not_with_what_is_announced(announced: int, chunk: int) -> None:
+    buffer = FrameBuffer()
+    stream = (announced - 4).to_bytes(4, "big") + bytes(min(announced, 2000 * chunk) - 5)
+    for start in range(0, len(stream), chunk):
+        assert list(buffer.feed(stream[start : start + chunk])) == []
+        buffer.get_buffer()
+        assert buffer.capacity <= max(4 * KIB, 2 * len(buffer))
+
+
+@settings(deadline=None)
+@given(
+    contents=st.lists(CONTENTS, max_size=12),
+    announced=st.integers(5000, 5_000_000),
+    cuts=st.lists(st.integers(0, 200_000)),
+)
+def test_memory_is_bounded_by_what_arrived_whatever_came_before(
+    contents: list[bytes], announced: int, cuts: list[int]
+) -> None:
+    buffer = FrameBuffer()
+    stream = b"".join(map(frame, contents)) + announced.to_bytes(4, "big") + bytes(min(announced, 70_000) - 1)
+    arrived = 0
+    for chunk in chunks(stream, cuts):
+        arrived += len(chunk)
+        for _ in buffer.feed(chunk):
+            pass
+        buffer.get_buffer()
+        assert buffer.capacity <= max(4 * KIB, min(2 * arrived, 64 * KIB)) + 2 * len(buffer)
+
+
+def test_memory_is_released_when_nothing_is_held_and_only_then() -> None:
+    buffer = FrameBuffer()
+    contents = [bytes(300 * KIB), b"small"]
+    stream = b"".join(map(frame, contents))
+    assert [*buffer.feed(stream[:-1])] == contents[:1]
+    buffer.release()
+    assert len(buffer) == 8
+    assert [*buffer.feed(stream[-1:])] == contents[1:]
+    assert buffer.capacity >= 64 * KIB
+    buffer.release()
+    assert buffer.capacity == 4 * KIB
+    assert [*buffer.feed(stream)] == contents
 
 
 def test_memory_is_64_kib_or_one_larger_frame_and_is_given_back() -> None:
