@@ -34,6 +34,7 @@ from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE
 from bkclient.wire.messages import AuthMessage, Response, StartTlsResponse, Status
 from bkclient.wire.server_connection import ServerConnection
 from simbookie.bookie import Bookie, BookieState
+from simbookie.listening import stop_listening
 from simbookie.security import BookieSecurity, Guard, Verdict
 from simbookie.storage.base import CrashMode
 
@@ -371,7 +372,7 @@ class BookieServer:
             return
         await self._unregister()
         listener, self._listener = self._listener, None
-        await _stop_listening(listener)
+        await stop_listening(listener)
         if self.bookie.state is BookieState.RUNNING:
             stopped = asyncio.Event()
             self.bookie.shutdown(stopped.set)
@@ -399,7 +400,7 @@ class BookieServer:
             self._registrar = None
         listener, self._listener = self._listener, None
         if listener is not None:
-            self._listening_ends = _stop_listening(listener)
+            self._listening_ends = stop_listening(listener)
         if self.bookie.state not in (BookieState.NEW, BookieState.STOPPED):
             self.bookie.crash(mode)
         for connection in list(self._connections):
@@ -475,22 +476,3 @@ class BookieServer:
                     await self._registry.unregister_bookie(self.bookie.bookie_id)
             except (BookKeeperError, TimeoutError) as error:
                 _log.warning("bookie %s cannot be unregistered: %s", self.bookie.bookie_id, error)
-
-
-def _stop_listening(listener: asyncio.Server) -> asyncio.Future[None]:
-    """Close a listener soon; returns a future of that.
-
-    asyncio accepts a connection in one turn of the loop and ties it to its listener in the next. If the listener is closed in
-    between, the connection is neither served nor broken, and its client waits for its timeouts. A turn runs timers last, so
-    what a timer asks for comes right after the connections accepted in its turn were tied, and before any others are accepted.
-    """
-    loop = listener.get_loop()
-    closed: asyncio.Future[None] = loop.create_future()
-
-    def close() -> None:
-        listener.close()
-        if not closed.done():
-            closed.set_result(None)
-
-    loop.call_later(0, loop.call_soon, close)
-    return closed

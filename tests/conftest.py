@@ -10,6 +10,7 @@ import pytest
 
 from simbookie.java import JavaNotFoundError, JavaRuntime, find_java
 from simbookie.zookeeper import ZooKeeperServer
+from tests.zookeepers import AnyZooKeeper, EmbeddedInThread
 
 _ROOTS = itertools.count(1)
 
@@ -24,10 +25,35 @@ def java() -> JavaRuntime:
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server(java: JavaRuntime) -> Iterator[ZooKeeperServer]:
-    """A real ZooKeeper server for all tests of this process, which must not stop it. Mark its users ``zookeeper``."""
+def java_zookeeper(java: JavaRuntime) -> Iterator[ZooKeeperServer]:
+    """ZooKeeper itself for all tests of this process, which must not stop it. Mark its users ``zookeeper``."""
     with ZooKeeperServer(java=java, tick_time_ms=200) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def embedded_zookeeper() -> Iterator[EmbeddedInThread]:
+    """An embedded ZooKeeper for all tests of this process, which must not stop it."""
+    with EmbeddedInThread() as server:
+        yield server
+
+
+@pytest.fixture(params=["embedded", pytest.param("java", marks=pytest.mark.zookeeper)], scope="session")
+def zookeeper_server(request: pytest.FixtureRequest) -> AnyZooKeeper:
+    """A ZooKeeper server for all tests of this process, which must not stop it: the embedded one, and ZooKeeper itself."""
+    server: AnyZooKeeper = request.getfixturevalue(f"{request.param}_zookeeper")
+    return server
+
+
+@pytest.fixture(params=["embedded", pytest.param("java", marks=pytest.mark.zookeeper)])
+def own_zookeeper(request: pytest.FixtureRequest) -> Iterator[AnyZooKeeper]:
+    """A ZooKeeper server of the test's own, which it may stop: the embedded one, and ZooKeeper itself."""
+    if request.param == "embedded":
+        with EmbeddedInThread() as embedded:
+            yield embedded
+    else:
+        with ZooKeeperServer(java=request.getfixturevalue("java")) as server:
+            yield server
 
 
 @pytest.fixture

@@ -18,18 +18,15 @@ from kazoo.client import KazooClient
 import bkclient
 from bkclient import BookKeeper, ClientConfig, LedgerState, LedgerWriter
 from bkclient.errors import LedgerFenced, MetadataStoreError, NoSuchLedger
-from simbookie.java import JavaRuntime
 from simbookie.processes import ProcessCluster
-from simbookie.zookeeper import ZooKeeperServer
-
-pytestmark = pytest.mark.zookeeper
+from tests.zookeepers import AnyZooKeeper
 
 ROOT = "/end-to-end/ledgers"
 BOOKIES = 5
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_server: ZooKeeperServer) -> Iterator[ProcessCluster]:
+def cluster(zookeeper_server: AnyZooKeeper) -> Iterator[ProcessCluster]:
     with ProcessCluster(zookeeper_server.metadata_uri(ROOT), BOOKIES, session_timeout_s=1.0) as running:
         yield running
 
@@ -118,30 +115,27 @@ async def test_a_recovery_does_not_wait_for_a_bookie_that_stands_still_but_has_i
             await writer.append(b"line 100")
 
 
-async def test_writes_go_on_while_zookeeper_is_away(java: JavaRuntime) -> None:
-    with (
-        ZooKeeperServer(java=java, tick_time_ms=500) as server,
-        ProcessCluster(server.metadata_uri(), 3, session_timeout_s=20.0) as cluster,
-    ):
+async def test_writes_go_on_while_zookeeper_is_away(own_zookeeper: AnyZooKeeper) -> None:
+    with ProcessCluster(own_zookeeper.metadata_uri(), 3, session_timeout_s=20.0) as cluster:
         config = ClientConfig(metadata_timeout_s=20.0)
         async with bkclient.connect(cluster.metadata_uri, config=config) as client:
             writer = await client.create_ledger()
             await append_many(writer, 0, 100)
             await writer.flush()
-            await asyncio.to_thread(server.stop)
+            await asyncio.to_thread(own_zookeeper.stop)
             await append_many(writer, 100, 1000)
             await writer.flush()
             assert writer.last_add_confirmed == 999
             closing_ledger = asyncio.create_task(writer.close())
             await asyncio.sleep(0)
             assert not closing_ledger.done()
-            await asyncio.to_thread(server.start)
+            await asyncio.to_thread(own_zookeeper.start)
             await closing_ledger
             assert await contents(client, writer.ledger_id) == [b"line %d" % entry_id for entry_id in range(1000)]
 
 
 async def test_the_metadata_is_laid_out_as_bookkeeper_does(
-    cluster: ProcessCluster, zookeeper_server: ZooKeeperServer
+    cluster: ProcessCluster, zookeeper_server: AnyZooKeeper
 ) -> None:
     async with bkclient.connect(cluster.metadata_uri) as client:
         await until_registered(client, BOOKIES)
@@ -177,7 +171,7 @@ async def test_the_metadata_is_laid_out_as_bookkeeper_does(
 
 
 @pytest.mark.behaviour("T-34")
-async def test_clients_learn_of_a_wrong_root_and_of_a_missing_zookeeper(zookeeper_server: ZooKeeperServer) -> None:
+async def test_clients_learn_of_a_wrong_root_and_of_a_missing_zookeeper(zookeeper_server: AnyZooKeeper) -> None:
     with pytest.raises(MetadataStoreError):
         async with bkclient.connect(zookeeper_server.metadata_uri("/nothing/here")):
             pass

@@ -14,17 +14,15 @@ from bkclient.repair import RepairAdmin
 from bkclient.repair.admin import core_of
 from bkclient.repair.events import EventKind
 from simbookie.cluster import LocalCluster
-from simbookie.zookeeper import ZooKeeperServer
 from tests.end_to_end.test_repair import NOW_MS, auto_recovery, is_sound, ledger, told, until
-
-pytestmark = pytest.mark.zookeeper
+from tests.zookeepers import AnyZooKeeper
 
 
 @pytest.mark.behaviour("T-253")
 @pytest.mark.behaviour("T-261")
 @pytest.mark.behaviour("T-264")
 async def test_a_dead_bookie_is_noticed_marked_and_replaced(
-    zookeeper_server: ZooKeeperServer, zookeeper_root: str
+    zookeeper_server: AnyZooKeeper, zookeeper_root: str
 ) -> None:
     uri = zookeeper_server.metadata_uri(zookeeper_root)
     store = await open_store(uri, rng=Random(1), initialise=True)
@@ -62,7 +60,7 @@ async def until_gone(admin: RepairAdmin) -> None:
 
 @pytest.mark.behaviour("T-267")
 async def test_a_mark_that_javas_auditor_wrote_is_worked_on_and_removed(
-    zookeeper_server: ZooKeeperServer, zookeeper_root: str
+    zookeeper_server: AnyZooKeeper, zookeeper_root: str
 ) -> None:
     uri = zookeeper_server.metadata_uri(zookeeper_root)
     store = await open_store(uri, rng=Random(1), initialise=True)

@@ -21,7 +21,7 @@ from bkclient.metadata.opening import open_store
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import ForceLedgerRequest, Status
 from simbookie.processes import BookieProcess, BookieStartError, ProcessCluster
-from simbookie.zookeeper import ZooKeeperServer
+from tests.zookeepers import AnyZooKeeper
 
 # a metadata service of each process's own: enough for everything but meeting each other
 MEMORY = "mem://alone"
@@ -159,9 +159,8 @@ def test_a_cluster_cannot_have_fewer_than_no_bookies() -> None:
         ProcessCluster(MEMORY, -1)
 
 
-@pytest.mark.zookeeper
 async def test_a_process_cluster_registers_in_zookeeper_and_a_killed_bookie_returns(
-    zookeeper_server: ZooKeeperServer, zookeeper_root: str
+    zookeeper_server: AnyZooKeeper, zookeeper_root: str
 ) -> None:
     uri = zookeeper_server.metadata_uri(zookeeper_root)
     async with ProcessCluster(uri, 2, session_timeout_s=1.0) as cluster:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from simbookie.processes import ProcessCluster
-from simbookie.zookeeper import ZooKeeperServer
 from tests.bkclient.cli.invoking import invoke
+from tests.zookeepers import AnyZooKeeper
 
 PATIENCE_S = 30
 
@@ -153,8 +153,7 @@ def test_auto_recovery_runs_until_it_is_told_to_stop(number: signal.Signals) -> 
     assert (code, errors) == (0, "")
 
 
-@pytest.mark.zookeeper
-def test_the_commands_work_together_on_a_real_cluster(zookeeper_server: ZooKeeperServer, zookeeper_root: str) -> None:
+def test_the_commands_work_together_on_a_real_cluster(zookeeper_server: AnyZooKeeper, zookeeper_root: str) -> None:
     uri = zookeeper_server.metadata_uri(zookeeper_root)
 
     def process(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes]:

@@ -12,24 +12,25 @@ from kazoo.client import KazooClient
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.opening import open_store
-from simbookie.zookeeper import ZooKeeperServer
+from tests.zookeepers import AnyZooKeeper
 
 OpenSession = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture(params=["mem", pytest.param("zk", marks=pytest.mark.zookeeper)])
+@pytest.fixture(params=["mem", "embedded", pytest.param("java", marks=pytest.mark.zookeeper)])
 async def open_session(request: pytest.FixtureRequest) -> AsyncIterator[OpenSession]:
-    """Opens sessions with one fresh cluster, in memory or in ZooKeeper; all are closed after the test."""
+    """Opens sessions with one fresh cluster, in memory or in a ZooKeeper; all are closed after the test."""
     service = MemoryMetadataService()
     sessions: list[MetadataStore] = []
     options: dict[str, Any] = {"rng": Random(7)}
-    if request.param == "zk":
-        server: ZooKeeperServer = request.getfixturevalue("zookeeper_server")
+    is_in_memory = request.param == "mem"
+    if not is_in_memory:
+        server: AnyZooKeeper = request.getfixturevalue(f"{request.param}_zookeeper")
         uri = server.metadata_uri(request.getfixturevalue("zookeeper_root"))
         options |= {"session_timeout_s": 5.0, "connect_timeout_s": 20.0, "initialise": True}
 
     async def open_one() -> MetadataStore:
-        session = await open_store(uri, **options) if request.param == "zk" else service.session(**options)
+        session = service.session(**options) if is_in_memory else await open_store(uri, **options)
         sessions.append(session)
         return session
 
@@ -39,7 +40,7 @@ async def open_session(request: pytest.FixtureRequest) -> AsyncIterator[OpenSess
 
 
 @pytest.fixture
-def zk(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
+def zk(zookeeper_server: AnyZooKeeper) -> Iterator[KazooClient]:
     """Another client of the same service, to look and to meddle."""
     client = KazooClient(zookeeper_server.address)
     client.start(timeout=20)

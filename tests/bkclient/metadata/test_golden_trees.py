@@ -25,7 +25,6 @@ from bkclient.metadata.tree import tree_of
 from bkclient.metadata.underreplication import CheckKind, UnderReplication
 from simbookie.cluster import LocalCluster
 from simbookie.cookies import NOWHERE, leave_cookie
-from simbookie.zookeeper import ZooKeeperServer
 from tests.bkclient.metadata.golden_files import (
     PORT,
     TIME_MS,
@@ -35,8 +34,7 @@ from tests.bkclient.metadata.golden_files import (
     golden_files,
     without_chance,
 )
-
-pytestmark = pytest.mark.zookeeper
+from tests.zookeepers import AnyZooKeeper
 
 #: The newest: the other ones' spelling of two characters is the only difference, which the codecs' tests are about.
 GOLDEN: Golden = golden_files()[-1]
@@ -49,7 +47,7 @@ each_layout = pytest.mark.parametrize("manager", LAYOUTS, ids=lambda manager: ma
 class Root:
     """A place in ZooKeeper where nothing is yet."""
 
-    def __init__(self, server: ZooKeeperServer, path: str) -> None:
+    def __init__(self, server: AnyZooKeeper, path: str) -> None:
         self.server, self.path = server, path
         self._stores: list[MetadataStore] = []
 
@@ -73,7 +71,7 @@ class Root:
 
 
 @pytest.fixture
-async def root(zookeeper_server: ZooKeeperServer, zookeeper_root: str) -> AsyncIterator[Root]:
+async def root(zookeeper_server: AnyZooKeeper, zookeeper_root: str) -> AsyncIterator[Root]:
     """One for this test."""
     root = Root(zookeeper_server, zookeeper_root)
     yield root

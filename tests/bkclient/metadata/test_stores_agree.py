@@ -13,7 +13,7 @@ from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.metadata.opening import open_store
-from simbookie.zookeeper import ZooKeeperServer
+from tests.zookeepers import AnyZooKeeper
 
 LEDGER_IDS = (0, 0, 1, 1, 9999, 2**31 - 2, 2**31 - 1, 2**40, -1)
 BOOKIE_IDS = ("a:1", "b:1", "name", "read/only")
@@ -99,10 +99,9 @@ async def outcome(store: MetadataStore, step: Step) -> object:
         return type(error), error.ledger_id, error.bookie_id
 
 
-@pytest.mark.zookeeper
 @pytest.mark.parametrize("seed", range(3))
 async def test_both_stores_give_the_same_outcomes(
-    seed: int, zookeeper_server: ZooKeeperServer, zookeeper_root: str
+    seed: int, zookeeper_server: AnyZooKeeper, zookeeper_root: str
 ) -> None:
     uri, service, rng = zookeeper_server.metadata_uri(zookeeper_root), MemoryMetadataService(), Random(seed)
     in_memory = [service.session(rng=Random(1)) for _ in range(2)]

@@ -27,10 +27,8 @@ from bkclient.metadata.model import Fragment, LedgerMetadata, LedgerState, Versi
 from bkclient.metadata.opening import open_store
 from bkclient.metadata.uri import ZooKeeperUri
 from bkclient.metadata.zookeeper import ZooKeeperMetadataStore, connect_zookeeper
-from simbookie.java import JavaRuntime
 from simbookie.zookeeper import ZooKeeperServer
-
-pytestmark = pytest.mark.zookeeper
+from tests.zookeepers import AnyZooKeeper, EmbeddedInThread
 
 Connect = Callable[..., Awaitable[ZooKeeperMetadataStore]]
 
@@ -40,14 +38,19 @@ ADDRESS = BookieAddress("127.0.0.1", 3181)
 LEDGER = LedgerMetadata(5, 1, 1, 1, (Fragment(0, ("b:1",)),))
 
 
-@pytest.fixture(scope="module")
-def module_server(java: JavaRuntime) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(java=java, tick_time_ms=200) as server:
+@pytest.fixture(scope="module", params=["embedded", pytest.param("java", marks=pytest.mark.zookeeper)])
+def module_server(request: pytest.FixtureRequest) -> Iterator[AnyZooKeeper]:
+    server: EmbeddedInThread | ZooKeeperServer = (
+        EmbeddedInThread()
+        if request.param == "embedded"
+        else ZooKeeperServer(java=request.getfixturevalue("java"), tick_time_ms=200)
+    )
+    with server:
         yield server
 
 
 @pytest.fixture
-def server(module_server: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
+def server(module_server: AnyZooKeeper) -> Iterator[AnyZooKeeper]:
     """A server that the test may pause or stop."""
     yield module_server
     if module_server.is_running:
@@ -56,7 +59,7 @@ def server(module_server: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
 
 
 @pytest.fixture
-async def connect(server: ZooKeeperServer, zookeeper_root: str) -> AsyncIterator[Connect]:
+async def connect(server: AnyZooKeeper, zookeeper_root: str) -> AsyncIterator[Connect]:
     stores: list[ZooKeeperMetadataStore] = []
 
     async def open_one(**options: Any) -> ZooKeeperMetadataStore:
@@ -72,7 +75,7 @@ async def connect(server: ZooKeeperServer, zookeeper_root: str) -> AsyncIterator
 
 
 @pytest.fixture
-def zk(server: ZooKeeperServer) -> Iterator[KazooClient]:
+def zk(server: AnyZooKeeper) -> Iterator[KazooClient]:
     client = KazooClient(server.address)
     client.start(timeout=20)
     yield client
@@ -163,7 +166,7 @@ class TestOpeningAndClosing:
             store.watch_bookies(print)
 
     async def test_operations_under_way_end_when_the_session_is_closed(
-        self, connect: Connect, server: ZooKeeperServer
+        self, connect: Connect, server: AnyZooKeeper
     ) -> None:
         store = await connect()
         server.pause()
@@ -185,7 +188,7 @@ class TestOpeningAndClosing:
                 await waiting
 
     async def test_what_the_threads_say_after_the_loop_was_closed_is_dropped(
-        self, server: ZooKeeperServer, zookeeper_root: str, caplog: pytest.LogCaptureFixture
+        self, server: AnyZooKeeper, zookeeper_root: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         target = ZooKeeperUri((server.address,), zookeeper_root)
         kept: list[ZooKeeperMetadataStore] = []
@@ -222,7 +225,7 @@ class TestLostConnections:
 
     @pytest.mark.rule("W-49")
     async def test_a_write_that_was_in_flight_has_an_unknown_outcome(
-        self, connect: Connect, server: ZooKeeperServer
+        self, connect: Connect, server: AnyZooKeeper
     ) -> None:
         store = await connect()
         created = await store.create_ledger(LEDGER)
@@ -237,7 +240,7 @@ class TestLostConnections:
         assert (await store.write_ledger(present.metadata, present.version)).version == present.version + 1
 
     async def test_a_write_that_was_never_sent_is_known_not_to_have_happened(
-        self, connect: Connect, server: ZooKeeperServer
+        self, connect: Connect, server: AnyZooKeeper
     ) -> None:
         store = await connect(operation_timeout_s=0.4)
         created = await store.create_ledger(LEDGER)
@@ -252,7 +255,7 @@ class TestLostConnections:
         await asyncio.sleep(0.1)
         assert await store.read_ledger(5) == created
 
-    async def test_reads_wait_for_the_connection_to_return(self, connect: Connect, server: ZooKeeperServer) -> None:
+    async def test_reads_wait_for_the_connection_to_return(self, connect: Connect, server: AnyZooKeeper) -> None:
         store = await connect(session_timeout_s=10)
         created = await store.create_ledger(LEDGER)
         server.stop()
@@ -263,7 +266,7 @@ class TestLostConnections:
         assert await reading == created
 
     async def test_a_bookie_seen_before_is_found_while_the_service_is_away(
-        self, connect: Connect, server: ZooKeeperServer
+        self, connect: Connect, server: AnyZooKeeper
     ) -> None:
         store = await connect(session_timeout_s=10)
         await store.register_bookie("bookie-1", ADDRESS)
@@ -329,7 +332,7 @@ class TestLostConnections:
             await store.read_ledger(5)
 
     async def test_a_repeated_write_that_never_gets_an_answer_has_an_unknown_outcome_in_the_end(
-        self, connect: Connect, server: ZooKeeperServer
+        self, connect: Connect, server: AnyZooKeeper
     ) -> None:
         store = await connect(operation_timeout_s=0.3)
         await store.create_ledger(LEDGER)
@@ -349,7 +352,7 @@ class TestLostConnections:
 
     @pytest.mark.rule("NR-7")
     async def test_watches_outlive_a_restart_of_the_service(
-        self, connect: Connect, server: ZooKeeperServer, zookeeper_root: str
+        self, connect: Connect, server: AnyZooKeeper, zookeeper_root: str
     ) -> None:
         store = await connect(session_timeout_s=10)
         created = await store.create_ledger(LEDGER)

@@ -25,9 +25,7 @@ from bkclient.metadata.paths import LedgerManager
 from bkclient.metadata.records import BookieServiceInfo, Endpoint, encode_layout, encode_service_info
 from bkclient.metadata.uri import parse_metadata_uri
 from bkclient.metadata.zookeeper import ZooKeeperMetadataStore, connect_zookeeper
-from simbookie.zookeeper import ZooKeeperServer
-
-pytestmark = pytest.mark.zookeeper
+from tests.zookeepers import AnyZooKeeper
 
 Connect = Callable[..., Awaitable[ZooKeeperMetadataStore]]
 
@@ -43,7 +41,7 @@ HIERARCHICAL_LAYOUT = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerF
 
 
 @pytest.fixture
-async def connect(zookeeper_server: ZooKeeperServer, zookeeper_root: str) -> AsyncIterator[Connect]:
+async def connect(zookeeper_server: AnyZooKeeper, zookeeper_root: str) -> AsyncIterator[Connect]:
     """Opens sessions with the cluster at the test's root; all are closed after the test."""
     stores: list[ZooKeeperMetadataStore] = []
 

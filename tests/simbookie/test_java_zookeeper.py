@@ -1,4 +1,4 @@
-"""The real ZooKeeper server that tests and experiments run."""
+"""ZooKeeper itself, as tests and experiments run it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import simbookie.zookeeper as under_test
+import simbookie.zookeeper.java_server as under_test
 from simbookie.java import JavaRuntime, find_java
 from simbookie.zookeeper import HOST, ZooKeeperServer, ZooKeeperStartError, serve_zookeeper, zookeeper_class_path
 
@@ -55,12 +55,12 @@ def test_it_runs_on_the_java_of_the_package_too() -> None:
 
 
 @pytest.mark.zookeeper
-def test_it_listens_on_the_loopback_interface_only(zookeeper_server: ZooKeeperServer) -> None:
-    settings = (zookeeper_server.log_path.parent / "zoo.cfg").read_text()
+def test_it_listens_on_the_loopback_interface_only(java_zookeeper: ZooKeeperServer) -> None:
+    settings = (java_zookeeper.log_path.parent / "zoo.cfg").read_text()
     assert f"clientPortAddress={HOST}" in settings
     assert "admin.enableServer=false" in settings
     with pytest.raises(OSError, match=r"refused|unreachable|assign"):
-        socket.create_connection(("127.0.0.2", zookeeper_server.port), 5)
+        socket.create_connection(("127.0.0.2", java_zookeeper.port), 5)
 
 
 @pytest.mark.zookeeper
@@ -121,23 +121,23 @@ def test_an_interrupt_ends_the_foreground_server_in_peace(java: JavaRuntime, mon
 
 
 @pytest.mark.zookeeper
-def test_a_port_that_is_taken_is_an_error_with_the_log(zookeeper_server: ZooKeeperServer, java: JavaRuntime) -> None:
+def test_a_port_that_is_taken_is_an_error_with_the_log(java_zookeeper: ZooKeeperServer, java: JavaRuntime) -> None:
     with (
         pytest.raises(ZooKeeperStartError, match="BindException"),
-        ZooKeeperServer(java=java, port=zookeeper_server.port),
+        ZooKeeperServer(java=java, port=java_zookeeper.port),
     ):
         pass
 
 
 @pytest.mark.zookeeper
 def test_a_chosen_port_that_somebody_else_took_is_chosen_again(
-    zookeeper_server: ZooKeeperServer, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+    java_zookeeper: ZooKeeperServer, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose: Callable[[], int] = under_test._free_port
-    ports = iter([zookeeper_server.port, choose()])
+    ports = iter([java_zookeeper.port, choose()])
     monkeypatch.setattr(under_test, "_free_port", lambda: next(ports))
     with ZooKeeperServer(java=java) as server:
-        assert server.port != zookeeper_server.port
+        assert server.port != java_zookeeper.port
 
 
 def test_a_server_that_ends_at_once_shows_what_it_printed(tmp_path: Path) -> None:
