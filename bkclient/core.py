@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from bkclient.background import Background
 from bkclient.config import ClientConfig
+from bkclient.defects import report
 from bkclient.errors import ClientClosed
 from bkclient.health import BookieMemory
 from bkclient.metadata.base import Cancel, MetadataStore
@@ -79,7 +80,10 @@ class ClientCore:
         self.is_closed = True
         closers, self._closers = self._closers, {}
         for callback in closers.values():
-            callback()
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told
+                report(error, f"the handler {callback!r} of the end of a client raised")
 
     def run_update(self, update: MetadataUpdate, done: Callable[[MetadataUpdate], None]) -> None:
         """Drive ``update`` in the background, then call ``done`` with it; never from within this call.
@@ -103,8 +107,7 @@ class ClientCore:
             try:
                 done(update)
             except Exception as error:  # noqa: BLE001 - who is told of one ledger, and fails, must not end the client
-                context = {"message": f"the handler {done!r} of a metadata update raised", "exception": error}
-                asyncio.get_running_loop().call_exception_handler(context)
+                report(error, f"the handler {done!r} of a metadata update raised")
 
         has_to_be_driven = update.action is not None and not self.is_closed
         if has_to_be_driven and self.background.start(drive, f"metadata update ({update.cause})"):

@@ -7,6 +7,7 @@ import asyncio
 from bkclient import log
 from bkclient import stats as names
 from bkclient.core import ClientCore, entry_codec_for
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import BookKeeperError, Code, DigestMismatch
 from bkclient.measure import observed
 from bkclient.metadata.model import BookieId, Ensemble, LedgerState, Versioned
@@ -76,6 +77,7 @@ class _Recovery:
     def run_update(self, update: MetadataUpdate) -> None:
         self._core.run_update(update, self._on_update_done)
 
+    @ends_operation
     def _on_update_done(self, update: MetadataUpdate) -> None:
         if self._is_abandoned:
             return
@@ -90,6 +92,7 @@ class _Recovery:
         request = ReadRequest(self._ledger_id, LAST_ENTRY, fence_key=self._codec.master_key, high_priority=True)
         self._submit(bookie_id, request, self._on_fence_reply)
 
+    @ends_operation
     def _on_fence_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
         if self._is_abandoned:
             return
@@ -105,6 +108,7 @@ class _Recovery:
         request = ReadRequest(self._ledger_id, entry_id, fence_key=fence_key, high_priority=fence)
         self._submit(bookie_id, request, self._on_read_reply)
 
+    @ends_operation
     def _on_read_reply(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
         if self._is_abandoned:
             return
@@ -141,6 +145,7 @@ class _Recovery:
             )
         self._submit(bookie_id, request, self._on_add_reply)
 
+    @ends_operation
     def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
         if not self._is_abandoned:
             assert isinstance(request, AddRequest), "only adds are answered here"
@@ -167,3 +172,12 @@ class _Recovery:
             self._finished.set_result(None)
         else:
             self._finished.set_exception(error)
+
+    # Defects -----------------------------------------------------------------------------------------------------
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised, so the machine is not to be relied upon: the recovery fails and closes nothing (REC-40)."""
+        failure = defect(error, "the recovery", ledger_id=self._ledger_id)
+        if not self._finished.done():
+            self._is_abandoned = True
+            self._finished.set_exception(failure)

@@ -145,6 +145,16 @@ class AppendMachine(ChangingPipeline):
         if self.state is not WriterState.CLOSED and self.fatal_error is None:
             self._fail(error)
 
+    def stop(self, error: BookKeeperError) -> list[PendingAdd]:
+        """Do nothing any more because of ``error``, not even close the ledger; returns what was pending, for the caller to fail.
+
+        For a defect of whoever drives the machine, or of the machine: a recovery is a better judge of where the ledger ends.
+        """
+        self._change = None
+        if self.fatal_error is None:
+            self.fatal_error = error
+        return self._drain()
+
     def _fail(self, error: BookKeeperError) -> None:
         """Going on is impossible: every pending add fails with ``error`` (W-41, W-42)."""
         if error.code is Code.NOT_ENOUGH_BOOKIES and error.__cause__ is None:

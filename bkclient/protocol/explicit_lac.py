@@ -98,6 +98,10 @@ class ExplicitLac:
             for bookie_id in write.bookies:
                 self._ports.send_write_lac(bookie_id, write.last_add_confirmed)
 
+    def give_up(self) -> None:
+        """Nothing will be learned any more of what is under way; the next tick begins anew."""
+        self._under_way = None
+
     def on_write_lac_reply(self, bookie_id: BookieId, last_add_confirmed: int, code: int) -> None:
         """A bookie answered a LAC, or it is known that it will not (``code`` says why)."""
         write = self._under_way

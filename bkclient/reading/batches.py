@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import BookieNotAvailable, BookKeeperError, ClientClosed, Code, error_for
 from bkclient.metadata.model import BookieId
 from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD, BatchRead
@@ -128,6 +129,7 @@ class _BatchCall:
         for bookie_id in bookies:
             room.submit(bookie_id, self._request, self._on_reply)
 
+    @ends_operation
     def _on_late(self, delay_s: float) -> None:
         self._timer = None
         if self._machine.on_late():
@@ -138,6 +140,7 @@ class _BatchCall:
             delay_s = room.speculation.after(delay_s)
             self._timer = room.loop.call_later(delay_s, self._on_late, delay_s)
 
+    @ends_operation
     def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
         room, machine = self._room, self._machine
         entries: tuple[DecodedEntry, ...] = ()
@@ -160,3 +163,10 @@ class _BatchCall:
             for decoded in machine.entries:
                 room.view.on_entry_read(decoded.entry_id, decoded.length, -1)
             self._future.set_result(None)
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised; see :func:`~bkclient.defects.ends_operation`."""
+        request = self._request
+        failure = defect(error, "a batch read", ledger_id=request.ledger_id, entry_id=request.entry_id)
+        if not self._future.done():
+            self._future.set_exception(failure)

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import anyio
 
 from bkclient.core import ClientCore
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import ClientClosed, Code, DigestMismatch, UnexpectedCondition, error_for
 from bkclient.health import ReadHealth
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
@@ -275,6 +276,7 @@ class _EntryCall:
             else:
                 room.submit(bookie_id, self._request, self._on_reply)
 
+    @ends_operation
     def late(self, delay_s: float) -> None:
         """No answer for ``delay_s`` seconds: ask another replica unless one of those asked answers others (R-11)."""
         self._timer = None
@@ -289,29 +291,40 @@ class _EntryCall:
         self._timer = room.loop.call_later(delay_s, self.late, delay_s)
 
     def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-        room, machine = self._room, self._machine
-        entry: Entry | None = None
-        if code == Code.OK:
-            assert isinstance(response, ReadResponse), "a read is answered by a read response"
-            try:
-                entry = self._decode(response)
-            except DigestMismatch:
-                code = Code.DIGEST_MATCH
+        try:
+            room, machine = self._room, self._machine
+            entry: Entry | None = None
+            if code == Code.OK:
+                assert isinstance(response, ReadResponse), "a read is answered by a read response"
+                try:
+                    entry = self._decode(response)
+                except DigestMismatch:
+                    code = Code.DIGEST_MATCH
+                else:
+                    operation = self._operation
+                    operation.answers += 1
+                    operation.answering[bookie_id] = operation.answers
+                    if room.batches is not None and room.batches.has_suspects:
+                        room.batches.on_single_read(bookie_id, room.loop.time())
+            if code != Code.OK:
+                room.on_request_failed(bookie_id, machine.entry_id, code)
+            outcome = machine.on_reply(bookie_id, code)
+            if self.future.done():
+                self._stop_waiting()
+            elif outcome is ReadOutcome.WAITING:
+                self._send()
             else:
-                operation = self._operation
-                operation.answers += 1
-                operation.answering[bookie_id] = operation.answers
-                if room.batches is not None and room.batches.has_suspects:
-                    room.batches.on_single_read(bookie_id, room.loop.time())
-        if code != Code.OK:
-            room.on_request_failed(bookie_id, machine.entry_id, code)
-        outcome = machine.on_reply(bookie_id, code)
-        if self.future.done():
-            self._stop_waiting()
-        elif outcome is ReadOutcome.WAITING:
-            self._send()
-        else:
-            self._finish(entry)
+                self._finish(entry)
+        except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every entry
+            self.on_defect(error)
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised; see :func:`~bkclient.defects.ends_operation`."""
+        request = self._request
+        failure = defect(error, "a read", ledger_id=request.ledger_id, entry_id=request.entry_id)
+        self._stop_waiting()
+        if not self.future.done():
+            self.future.set_exception(failure)
 
     def _finish(self, entry: Entry | None) -> None:
         self._stop_waiting()

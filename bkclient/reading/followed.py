@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from bkclient import log
 from bkclient.core import ClientCore
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import BookKeeperError, ClientClosed, IllegalOperation, NoSuchLedger
 from bkclient.metadata.base import Cancel
 from bkclient.metadata.model import LedgerMetadata, LedgerState, Versioned
@@ -89,6 +90,7 @@ class FollowedLedger:
         self._end_waits(self._not_following())
         self._wake()
 
+    @ends_operation
     def _on_watched(self, value: Versioned | None) -> None:
         if value is None:
             # NR-7: what was confirmed can still be read for a while; bookies will tell.
@@ -132,9 +134,15 @@ class FollowedLedger:
             self.last_add_confirmed = max(self.last_add_confirmed, least_lac(metadata))
         return True
 
+    @ends_operation
     def _on_client_closed(self) -> None:
         self._end_waits(ClientClosed(ledger_id=self.metadata.ledger_id))
         self.on_client_closed()
+        self._wake()
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised: what it was told is lost, so whoever waits for it is told that."""
+        self._end_waits(defect(error, "a reader", ledger_id=self.metadata.ledger_id))
         self._wake()
 
     # Waiting for news --------------------------------------------------------------------------------------------

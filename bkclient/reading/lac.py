@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from bkclient.core import ClientCore
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import Code, DigestMismatch, error_for
 from bkclient.metadata.model import LedgerMetadata
 from bkclient.protocol.lac import LacOutcome, LacProgress, LacRead
@@ -49,7 +50,9 @@ def start_lac_read(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec
     else:
         request = ReadLacRequest(metadata.ledger_id)
     machine = LacRead(QuorumSizes.of(metadata), metadata.last_fragment.ensemble)
-    return _ask(core, codec, machine, request, READ_LAC, least_lac(metadata))
+    call = _LacCall(core, codec, machine, READ_LAC, least_lac(metadata), None)
+    call.ask(request)
+    return call.future
 
 
 async def try_read_last_add_confirmed(
@@ -61,52 +64,71 @@ async def try_read_last_add_confirmed(
     """
     least = max(known, least_lac(metadata))
     machine = LacProgress(metadata.last_fragment.ensemble, least)
-    request = ReadRequest(metadata.ledger_id, LAST_ENTRY)
-    return await _ask(core, codec, machine, request, TRY_READ_LAC, least, on_lac)
+    call = _LacCall(core, codec, machine, TRY_READ_LAC, least, on_lac)
+    call.ask(ReadRequest(metadata.ledger_id, LAST_ENTRY))
+    return await call.future
 
 
-def _ask(
-    core: ClientCore,
-    codec: EntryCodec,
-    machine: LacRead | LacProgress,
-    request: Request,
-    operation: str,
-    least: int,
-    on_lac: Callable[[int], None] | None = None,
-) -> asyncio.Future[int]:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    stats = core.stats
-    began = 0.0 if stats is None else stats.now()
+class _LacCall:
+    """One LAC on its way from the bookies of an ensemble."""
 
-    def on_reply(bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+    def __init__(
+        self,
+        core: ClientCore,
+        codec: EntryCodec,
+        machine: LacRead | LacProgress,
+        operation: str,
+        least: int,
+        on_lac: Callable[[int], None] | None,
+    ) -> None:
+        self._core = core
+        self._codec = codec
+        self._machine = machine
+        self._operation = operation
+        self._least = least
+        self._on_lac = on_lac
+        self._began = 0.0 if core.stats is None else core.stats.now()
+        self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def ask(self, request: Request) -> None:
+        for bookie_id in self._machine.bookies:
+            self._core.transport.submit(bookie_id, request, self._on_reply)
+
+    @ends_operation
+    def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
         found = -1
         if code == Code.OK:
             try:
-                found = _lac_in(response, codec)
+                found = _lac_in(response, self._codec)
             except DigestMismatch:
                 code = Code.DIGEST_MATCH  # R-36: a bad answer is no answer
         if code not in (Code.OK, Code.CLIENT_CLOSED):
-            core.watcher.on_request_failed(bookie_id, code)
-        if on_lac is not None:
-            on_lac(found)
-        outcome = machine.on_reply(bookie_id, code, found)
-        if not future.done() and outcome is not LacOutcome.WAITING:
-            finish(outcome)
+            self._core.watcher.on_request_failed(bookie_id, code)
+        if self._on_lac is not None:
+            self._on_lac(found)
+        outcome = self._machine.on_reply(bookie_id, code, found)
+        if not self.future.done() and outcome is not LacOutcome.WAITING:
+            self._finish(outcome)
 
-    def finish(outcome: LacOutcome) -> None:
+    def _finish(self, outcome: LacOutcome) -> None:
+        machine, stats = self._machine, self._core.stats
         code = int(Code.OK)
         if outcome is LacOutcome.COVERED:
-            future.set_result(max(least, machine.last_add_confirmed))
+            self.future.set_result(max(self._least, machine.last_add_confirmed))
         else:
             code = machine.failure_code
             why = "too few bookies told the last add confirmed"
-            future.set_exception(error_for(code, why, ledger_id=codec.ledger_id, bookie_id=machine.failed_by))
+            self.future.set_exception(
+                error_for(code, why, ledger_id=self._codec.ledger_id, bookie_id=machine.failed_by)
+            )
         if stats is not None:
-            stats.operation(operation, stats.now() - began, code)
+            stats.operation(self._operation, stats.now() - self._began, code)
 
-    for bookie_id in machine.bookies:
-        core.transport.submit(bookie_id, request, on_reply)
-    return future
+    def on_defect(self, error: Exception) -> None:
+        """The handler of an answer raised; see :func:`~bkclient.defects.ends_operation`."""
+        failure = defect(error, "a read of the last add confirmed", ledger_id=self._codec.ledger_id)
+        if not self.future.done():
+            self.future.set_exception(failure)
 
 
 def _lac_in(response: Response | None, codec: EntryCodec) -> int:

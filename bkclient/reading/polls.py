@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import BookKeeperError, Code, DigestMismatch, error_for
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.long_poll import LongPollRead, PollOutcome
@@ -79,6 +80,7 @@ class Poll:
         self.future.add_done_callback(note_outcome)  # whoever waited may have gone
         self._begin()
 
+    @ends_operation
     def on_metadata(self) -> None:
         """The ledger's metadata changed."""
         if self.future.done():
@@ -92,6 +94,13 @@ class Poll:
             except BookKeeperError as error:  # a placement policy that cannot order them
                 self._end(error.code)
                 self.future.set_exception(error)
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised; see :func:`~bkclient.defects.ends_operation`."""
+        failure = defect(error, "a long poll", ledger_id=self._room.codec.ledger_id, entry_id=self._entry_id)
+        self._stop_timer()
+        if not self.future.done():
+            self.future.set_exception(failure)
 
     def abandon(self) -> None:
         """Nobody waits any more."""
@@ -142,6 +151,7 @@ class Poll:
         for bookie_id in bookies:
             room.submit(bookie_id, request, on_reply)
 
+    @ends_operation
     def _on_late(self, machine: LongPollRead, delay_s: float) -> None:
         self._timer = None
         if not machine.on_late():
@@ -153,6 +163,7 @@ class Poll:
         delay_s = self._speculation.after(delay_s)
         self._timer = room.loop.call_later(delay_s, self._on_late, machine, delay_s)
 
+    @ends_operation
     def _on_reply(self, machine: LongPollRead, bookie_id: str, code: int, response: Response | None) -> None:
         room = self._room
         lac, entry = -1, None

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from bkclient.core import ClientCore
-from bkclient.errors import Code, DigestMismatch, ReplicationFailed, error_for
+from bkclient.defects import defect
+from bkclient.errors import BookKeeperError, Code, DigestMismatch, ReplicationFailed, error_for
 from bkclient.metadata.model import BookieId
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.wire.entry import DecodedEntry, EntryCodec
@@ -38,7 +39,10 @@ class CopyReads:
 
         def on_reply(_bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
             self._room.release()
-            code, copy = _decoded(codec, entry_id, code, response)
+            try:
+                code, copy = _decoded(codec, entry_id, code, response)
+            except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the entry
+                code, copy = defect(error, "a read of a copy", ledger_id=codec.ledger_id, entry_id=entry_id).code, None
             on_read(code, None if copy is None else copy[0])
 
         self.core.transport.submit(bookie_id, ReadRequest(codec.ledger_id, entry_id), on_reply)
@@ -52,6 +56,7 @@ class ReadBatch:
         self._codec = codec
         self._outstanding = 0
         self._drained = asyncio.Event()
+        self._failure: BookKeeperError | None = None
 
     async def read(self, entry_id: int, bookie_id: BookieId, on_read: OnRead) -> None:
         """Start one read, as soon as there is room."""
@@ -62,14 +67,19 @@ class ReadBatch:
             self._outstanding -= 1
             if self._outstanding == 0:
                 self._drained.set()
-            on_read(code, entry)
+            try:
+                on_read(code, entry)
+            except Exception as error:  # noqa: BLE001 - what was to be noted is not, and the batch is worth nothing
+                self._failure = defect(error, "a read of copies", ledger_id=self._codec.ledger_id, entry_id=entry_id)
 
         await self._reads.start(self._codec, entry_id, bookie_id, done)
 
     async def drained(self) -> None:
-        """Wait until every read has its answer."""
+        """Wait until every read has its answer; :class:`~bkclient.errors.UnexpectedCondition` if a handler raised."""
         while self._outstanding:
             await self._drained.wait()
+        if self._failure is not None:
+            raise self._failure
 
 
 async def read_any_copy(core: ClientCore, codec: EntryCodec, entry_id: int, replicas: Iterable[BookieId]) -> Copy:

@@ -13,11 +13,13 @@ from typing import Final
 
 from bkclient import stats as names
 from bkclient.core import ClientCore
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import Code, TooManyRequests
 from bkclient.protocol.append import AppendMachine
 from bkclient.throttle import Throttle
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import Request
+from bkclient.writing.failures import fresh
 
 __all__ = ["Admission"]
 
@@ -110,6 +112,7 @@ class Admission:
             self._look = self._loop.call_later(self._look_s, self._look_at_connections)
             self._look_s = min(2 * self._look_s, _LOOK_MAX_S)
 
+    @ends_operation
     def _look_at_connections(self) -> None:
         self._look = None
         now = self._loop.time()
@@ -154,6 +157,13 @@ class Admission:
             self._loop.call_soon(reply_to, bookie_id, request, Code.TOO_MANY_REQUESTS, None)
         else:
             self._core.transport.submit(bookie_id, request, reply_to)
+
+    def on_defect(self, error: Exception) -> None:
+        """The look at the connections raised: whoever is held learns it."""
+        failure = defect(error, "the wait for connections", ledger_id=self._machine.metadata.ledger_id)
+        for held in self._held:
+            if not held.future.done():
+                held.future.set_exception(fresh(failure))
 
     def release(self) -> None:
         """The writer takes no more: let those who wait go on, to be refused."""

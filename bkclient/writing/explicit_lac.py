@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from bkclient import stats as names
 from bkclient.core import ClientCore
+from bkclient.defects import defect
 from bkclient.errors import BookKeeperError, Code, code_of, error_for
 from bkclient.metadata.model import BookieId
 from bkclient.protocol.append import AppendMachine
@@ -18,12 +19,20 @@ __all__ = ["LacTimer", "write_lac"]
 
 
 def _send(
-    core: ClientCore, codec: EntryCodec, bookie_id: BookieId, lac: int, on_reply: Callable[[BookieId, int], None]
+    core: ClientCore,
+    codec: EntryCodec,
+    bookie_id: BookieId,
+    lac: int,
+    on_reply: Callable[[BookieId, int], None],
+    fail: Callable[[BookKeeperError], None],
 ) -> None:
     def on_answer(answered_by: str, _request: Request, code: int, _response: Response | None) -> None:
-        if code:
-            core.watcher.on_request_failed(answered_by, code)
-        on_reply(answered_by, code)
+        try:
+            if code:
+                core.watcher.on_request_failed(answered_by, code)
+            on_reply(answered_by, code)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody may wait for the outcome
+            fail(defect(error, "the writing of an explicit LAC", ledger_id=codec.ledger_id))
 
     request = WriteLacRequest(codec.ledger_id, lac, codec.master_key, codec.encode_lac(lac))
     core.transport.submit(bookie_id, request, on_answer)
@@ -47,11 +56,15 @@ async def write_lac(core: ClientCore, codec: EntryCodec, writer: AppendMachine) 
             finished.set_result(lac)
         else:
             why = f"too few bookies took the explicit LAC {lac}"
-            finished.set_exception(error_for(code, why, ledger_id=codec.ledger_id, bookie_id=bookie_id))
+            fail(error_for(code, why, ledger_id=codec.ledger_id, bookie_id=bookie_id))
+
+    def fail(error: BookKeeperError) -> None:
+        if not finished.done():
+            finished.set_exception(error)
             finished.exception()  # who gave up waiting is not complained about
 
     for bookie_id in write.bookies:
-        _send(core, codec, bookie_id, lac, on_reply)
+        _send(core, codec, bookie_id, lac, on_reply, fail)
     return await finished
 
 
@@ -71,7 +84,10 @@ class LacTimer:
     def _on_tick(self) -> None:
         if not self._writer.is_writable or self._core.is_closed:
             return
-        self._machine.on_tick()
+        try:
+            self._machine.on_tick()
+        except Exception as error:  # noqa: BLE001 - nobody waits, but the LAC of an idle writer is to be told all the same
+            self._on_defect(defect(error, "the timer of the explicit LAC", ledger_id=self._codec.ledger_id))
         self._timer = self._loop.call_later(self._interval_s, self._on_tick)
 
     def stop(self) -> None:
@@ -86,7 +102,10 @@ class LacTimer:
         def on_reply(answered_by: BookieId, code: int) -> None:
             self._machine.on_write_lac_reply(answered_by, last_add_confirmed, code)
 
-        _send(self._core, self._codec, bookie_id, last_add_confirmed, on_reply)
+        _send(self._core, self._codec, bookie_id, last_add_confirmed, on_reply, self._on_defect)
+
+    def _on_defect(self, error: BookKeeperError) -> None:  # noqa: ARG002 - it was reported, and nobody waits for it
+        self._machine.give_up()
 
     def write_lac_finished(self, last_add_confirmed: int, error: BookKeeperError | None) -> None:  # noqa: ARG002
         """Port of :class:`~bkclient.protocol.explicit_lac.ExplicitLac`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bkclient.core import ClientCore
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import BookKeeperError
 from bkclient.metadata.model import BookieId
 from bkclient.protocol.append import AppendMachine
@@ -36,6 +37,7 @@ class _Force:
     def send_force(self, bookie_id: BookieId) -> None:
         self._core.transport.submit(bookie_id, self._request, self._on_reply)
 
+    @ends_operation
     def _on_reply(self, bookie_id: str, _request: Request, code: int, _response: Response | None) -> None:
         if code:
             self._core.watcher.on_request_failed(bookie_id, code)
@@ -49,3 +51,7 @@ class _Force:
         else:
             self.finished.set_exception(fresh(error))
             self.finished.exception()  # who gave up waiting is not complained about
+
+    def on_defect(self, error: Exception) -> None:
+        """The handler of an answer raised."""
+        self.force_finished(defect(error, "a force", ledger_id=self._request.ledger_id))

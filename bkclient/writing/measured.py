@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bkclient import stats as names
+from bkclient.defects import ends_operation
 from bkclient.errors import BookKeeperError, Code
 from bkclient.metadata.model import BookieId
 from bkclient.protocol.pipeline import PendingAdd
@@ -58,6 +59,7 @@ class MeasuredWriterShell(WriterShell):
         if entry_id <= self.machine.last_add_acknowledged:
             self._stats.event(names.ADD_UNDER_REPLICATED)
 
+    @ends_operation
     def _on_update_done(self, update: MetadataUpdate) -> None:
         if update.cause == "ensemble" and update.error is None and not self.machine.metadata.is_closed:
             self._stats.event(names.ENSEMBLE_CHANGES)

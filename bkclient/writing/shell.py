@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from bkclient import log
 from bkclient.core import ClientCore, entry_codec_for
+from bkclient.defects import defect, ends_operation
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, Code, TooManyRequests
 from bkclient.metadata.model import BookieId, Ensemble, Versioned
 from bkclient.placement import LedgerShape
@@ -110,7 +111,10 @@ class WriterShell:
         future: asyncio.Future[int] = self.loop.create_future()
         if not self._is_watched:
             self._watch()
-        machine.append(data, future)
+        try:
+            machine.append(data, future)
+        except Exception as error:  # noqa: BLE001 - part of it may have been sent
+            self._on_append_defect(error, size, future)
         return future
 
     def append_at(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
@@ -134,6 +138,8 @@ class WriterShell:
         except BookKeeperError:
             self.window.give_back(size)
             raise
+        except Exception as error:  # noqa: BLE001 - part of it may have been sent
+            self._on_append_defect(error, size, future)
         if not self._is_watched:
             self._watch()
         return future
@@ -191,16 +197,39 @@ class WriterShell:
             raise ClientClosed(
                 "the client was closed before the writer; the ledger is still open", ledger_id=self.ledger_id
             )
-        self.machine.close()
-        self._let_go_if_ended()
+        if not self._closed.is_set():  # else it is closed, or has to stay open
+            self.machine.close()
+            self._let_go_if_ended()
         await self._closed.wait()
         if self._close_error is not None:
             raise fresh(self._close_error)
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised, so the machine is not to be relied upon: what is in flight fails, the ledger stays open."""
+        failure = defect(error, "the writer", ledger_id=self.ledger_id)
+        pending = self.machine.stop(failure)
+        for add in pending:
+            _fail_quietly(add.token, fresh_for_entry(failure, self.ledger_id, add.entry_id))
+        if not self._closed.is_set():
+            self._close_error = failure
+            self._closed.set()
+        for add in pending:
+            self.fail_add(add, failure)
+        self._fail_flushes(failure, None)
+        self._let_go()
+
+    def _on_append_defect(self, error: Exception, size: int, future: asyncio.Future[int]) -> None:
+        self.on_defect(error)
+        if not future.done():  # the entry had not become one that is pending
+            self.window.give_back(size)
+            assert self.machine.fatal_error is not None, "the writer was stopped"
+            _fail_quietly(future, fresh(self.machine.fatal_error))
 
     def _let_go_if_ended(self) -> None:
         if not self._is_let_go and not self.machine.is_writable:
             self._let_go()
 
+    @ends_operation
     def _on_client_closed(self) -> None:
         self.machine.abandon(ClientClosed(ledger_id=self.ledger_id))
         self._let_go()
@@ -231,6 +260,7 @@ class WriterShell:
         self._is_watched = True
         self._look_timer = self.loop.call_later(self._look_s, self._look)
 
+    @ends_operation
     def _look(self) -> None:
         self.machine.check_quorum_timeout(self.loop.time())
         self._let_go_if_ended()
@@ -238,6 +268,7 @@ class WriterShell:
         if self.machine.pending_count and not self._is_let_go:
             self._watch()
 
+    @ends_operation
     def _on_late_timer(self) -> None:
         self._late_timer = None
         self.machine.act_on_late_failures()
@@ -257,10 +288,13 @@ class WriterShell:
         self._submit(bookie_id, request, self._on_add_reply)
 
     def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
-        assert isinstance(request, AddRequest), "only adds are answered here"
-        if code:
-            self._on_add_failed(bookie_id, request.entry_id, code)
-        self.machine.on_add_reply(bookie_id, request.entry_id, code)
+        try:
+            assert isinstance(request, AddRequest), "only adds are answered here"
+            if code:
+                self._on_add_failed(bookie_id, request.entry_id, code)
+            self.machine.on_add_reply(bookie_id, request.entry_id, code)
+        except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every answer
+            self.on_defect(error)
 
     def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:  # noqa: ARG002
         self.core.watcher.on_request_failed(bookie_id, code)
@@ -295,9 +329,12 @@ class WriterShell:
             self._log_failure(error, add.entry_id)
         _fail_quietly(add.token, failure)
         self._let_go_if_ended()
+        self._fail_flushes(failure, add.entry_id)
+
+    def _fail_flushes(self, failure: BookKeeperError, entry_id: int | None) -> None:
         while self._flush_waiters:
             waiter = self._flush_waiters.popleft()[1]
-            _fail_quietly(waiter, fresh_for_entry(failure, self.ledger_id, add.entry_id))
+            _fail_quietly(waiter, fresh_for_entry(failure, self.ledger_id, entry_id))
 
     def run_update(self, update: MetadataUpdate) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
@@ -309,6 +346,7 @@ class WriterShell:
         elif error.code not in {Code.CLIENT_CLOSED, Code.LEDGER_CLOSED}:
             log.WRITER_FAILED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code, reason=error.message)
 
+    @ends_operation
     def _on_update_done(self, update: MetadataUpdate) -> None:
         if update.cause == "ensemble" and update.error is None and log.ENSEMBLE_CHANGED.is_enabled:
             last = self.machine.metadata.last_fragment
@@ -331,6 +369,7 @@ class WriterShell:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         self._retry_timer = self.loop.call_later(delay_s, self._on_retry)
 
+    @ends_operation
     def _on_retry(self) -> None:
         self.machine.on_retry()
         self._let_go_if_ended()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bkclient.errors import ClientClosed, Code, MetadataStoreError
+from bkclient.errors import ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.metadata.model import Fragment, LedgerState
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
@@ -290,6 +290,25 @@ def test_a_writer_that_is_abandoned_fails_what_is_in_flight_and_leaves_its_ledge
 
     assert writer.failed == [(1, Code.CLIENT_CLOSED)]
     assert writer.closed == []
+    assert writer.store.metadata.state is LedgerState.OPEN
+
+
+def test_a_writer_that_is_stopped_hands_back_what_is_in_flight_and_does_nothing_more() -> None:
+    writer = writer_with_one_confirmed()
+    why = UnexpectedCondition("a handler raised")
+
+    assert [add.entry_id for add in writer.machine.stop(why)] == [1]
+    assert (writer.machine.last_add_pushed, writer.machine.length) == (0, 4)
+    assert writer.machine.stop(UnexpectedCondition()) == []
+    writer.ok("1a 1b")
+    writer.answer("1c", Code.TIMEOUT)
+    writer.machine.act_on_late_failures()
+
+    assert not writer.machine.is_writable
+    assert writer.machine.fatal_error is why
+    assert writer.machine.refusal().code == Code.UNEXPECTED_CONDITION
+    assert (writer.failed, writer.closed) == ([], [])
+    assert writer.machine.last_add_confirmed == 0
     assert writer.store.metadata.state is LedgerState.OPEN
 
 

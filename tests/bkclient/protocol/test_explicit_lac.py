@@ -245,3 +245,15 @@ def test_one_lac_is_under_way_at_a_time_and_answers_to_another_are_ignored() -> 
 
     assert teller.finished == [(0, None)]
     assert teller.tick() == "1a"
+
+
+@pytest.mark.rule("LAC-9")
+def test_a_lac_whose_outcome_nobody_will_learn_is_told_again_by_the_next_tick() -> None:
+    writer = written(1)
+    teller = Teller(writer)
+    assert teller.tick() == "0a"
+    teller.machine.give_up()
+    teller.answer("a", 0)
+
+    assert teller.finished == []
+    assert teller.tick() == "0a"

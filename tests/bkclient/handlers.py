@@ -1,0 +1,55 @@
+"""Finding every handler of the client's shells: what they have called by transports, timers, updates and watches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import bkclient
+
+__all__ = ["handlers"]
+
+_ROOT = Path(bkclient.__file__).parent
+#: Where operations live that somebody waits for.
+_SHELLS = ("core.py", "recovery.py", "writing/*.py", "reading/*.py", "repair/*.py", "placement/disk_info.py")
+#: Who calls handlers: any function or method of these names.
+_TAKERS = frozenset(
+    {
+        "submit",
+        "_submit",
+        "call_soon",
+        "call_later",
+        "call_at",
+        "run_update",
+        "at_close",
+        "watch_ledger",
+        "watch_bookies",
+    }
+)
+
+
+def handlers() -> set[str]:
+    """Their names: the module within the package, and the name of the function."""
+    found = set[str]()
+    for pattern in _SHELLS:
+        for path in sorted(_ROOT.glob(pattern)):
+            tree = ast.parse(path.read_text())
+            functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            module = path.relative_to(_ROOT).with_suffix("").as_posix().replace("/", ".")
+            found |= {f"{module}.{name}" for name in _named(tree) if name in functions}
+    return found
+
+
+def _named(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if called in _TAKERS:
+            for argument in node.args:
+                if isinstance(argument, ast.Name):
+                    yield argument.id
+                elif isinstance(argument, ast.Attribute):
+                    yield argument.attr
