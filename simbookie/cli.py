@@ -11,13 +11,12 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -25,7 +24,7 @@ from bkclient.errors import BookKeeperError
 from bkclient.metadata.uri import parse_metadata_uri
 from simbookie.config import BookieConfig
 from simbookie.java import JavaNotFoundError
-from simbookie.processes import BookieStartError, ProcessCluster
+from simbookie.processes import BookieProcess, BookieStartError, ProcessCluster
 from simbookie.security_options import (
     AuthSecret,
     RequireCertificate,
@@ -40,12 +39,18 @@ from simbookie.server import BookieServer, ServerConfig
 from simbookie.serving import BookieOptions, run, serve_bookie, stop_signal, uvloop_is_installed
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorageConfig
-from simbookie.zookeeper import ZooKeeperServer, ZooKeeperStartError, serve_zookeeper
+from simbookie.zookeeper.choosing import USUAL_PORT, RunningZooKeeper, ZooKeeperKind, metadata_uri, running_zookeeper
+from simbookie.zookeeper.java_server import ZooKeeperServer, ZooKeeperStartError
 
 __all__ = ["app", "main"]
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
+
+_WHAT_SERVES: Final = {
+    ZooKeeperKind.EMBEDDED: "an embedded ZooKeeper, in memory only,",
+    ZooKeeperKind.JAVA: "ZooKeeper itself",
+}
 
 app = typer.Typer(
     name="bk-sim",
@@ -94,34 +99,47 @@ Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken or the metadata 
 With --json: {"bookie_id", "host", "port", "metadata", "pid", "durable"}, once the bookie is registered.
 """
 
-_ZOOKEEPER_HELP = """Run one ZooKeeper server on the loopback interface, from the jars of PySpark. Needs Java.
+_ZOOKEEPER_HELP = """Run one ZooKeeper server on the loopback interface.
+
+ZooKeeper itself, if there are Java 17 and PySpark, whose jars contain it; otherwise a small server of its protocol inside this
+process, which keeps everything in memory and does all that BookKeeper needs.
 
 \b
 Examples:
   bk-sim zookeeper --port 2181
-  bk-sim zookeeper --port 2181 --data-dir ./zookeeper --json
+  bk-sim zookeeper --port 2181 --server embedded --json
+  bk-sim zookeeper --port 2181 --server java --data-dir ./zookeeper
 
 \b
-Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 no Java, or ZooKeeper did not start or ended; 2 wrong usage.
-With --json: {"address", "metadata", "log", "pid"}, once it answers.
+Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 ZooKeeper did not start, or ended; 2 wrong usage.
+With --json: {"address", "metadata", "server", "log", "pid"}, once it answers; "server" is "embedded" or "java", and "log" is null
+for the embedded one.
 """
 
 _CLUSTER_HELP = """Run a ZooKeeper and several bookie processes until Ctrl-C or SIGTERM, then stop them all.
 
-The bookies keep everything in memory; see "bk-sim bookie --help". A bookie that stops or dies is reported, and not started
-again.
+Nothing has to be installed besides bkclient[sim]. The bookies keep everything in memory; see "bk-sim bookie --help". A bookie
+that stops or dies is reported, and not started again. The last line of output sets BK_METADATA_URI for the shell it is pasted
+into, so that "bk" finds the cluster.
+
+\b
+--zookeeper says what serves the metadata:
+  embedded  a small server of ZooKeeper's protocol inside this process, in memory; there at once
+  java      ZooKeeper itself; needs Java 17 and bkclient[spark], and takes a second or two more to start
+  auto      java where both are installed, otherwise embedded
 
 \b
 Examples:
   bk-sim cluster --bookies 3
+  bk-sim cluster --zookeeper embedded --zookeeper-port 12181
   bk-sim cluster --bookies 5 --journal-sync-ms 2 --log-dir ./logs --json
   bk-sim cluster --bookies 6 --racks 3
   bk-sim cluster --tls-certificate bookie.pem --tls-key bookie-key.pem --tls-trust ca.pem --require-client-certificate
 
 \b
 Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 something did not start, or ZooKeeper ended; 2 wrong usage.
-With --json: {"metadata", "zookeeper", "log_dir", "bookies": [{"bookie_id", "host", "port", "pid", "log"}]}, once all serve;
-and with --racks "location_script".
+With --json: {"metadata", "zookeeper", "server", "log_dir", "bookies": [{"bookie_id", "host", "port", "pid", "log"}]}, once all
+serve, and with --racks "location_script"; "server" is "embedded" or "java".
 """
 
 
@@ -209,25 +227,39 @@ def _announce_bookie(metadata: str, server: BookieServer, *, as_json: bool) -> N
 @app.command(help=_ZOOKEEPER_HELP, short_help="Run one ZooKeeper server.")
 def zookeeper(
     *,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 2181,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = USUAL_PORT,
+    server: Annotated[
+        ZooKeeperKind, typer.Option(help="ZooKeeper itself (java), or one of our own (embedded).")
+    ] = ZooKeeperKind.AUTO,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where to keep data.  [default: a temporary directory]", show_default=False)
+        Path | None,
+        typer.Option(help="Where ZooKeeper itself keeps data.  [default: a temporary directory]", show_default=False),
     ] = None,
+    log_level: LogLevel = "warning",
     as_json: Json = False,
 ) -> None:
-    def announce(server: ZooKeeperServer) -> None:
+    with _errors_end_the_program(as_json=as_json):
+        _start_logging(log_level)
+        if data_dir is not None:
+            if server is ZooKeeperKind.EMBEDDED:
+                raise typer.BadParameter("the embedded ZooKeeper keeps no data on disk", param_hint="--data-dir")
+            server = ZooKeeperKind.JAVA
+        asyncio.run(_run_zookeeper(server, port, data_dir, as_json=as_json))
+
+
+async def _run_zookeeper(kind: ZooKeeperKind, port: int, data_dir: Path | None, *, as_json: bool) -> None:
+    stop = stop_signal()
+    async with running_zookeeper(kind, port, data_dir=data_dir, say=_say) as (served, server):
         facts = {
             "address": server.address,
-            "metadata": server.metadata_uri(),
-            "log": str(server.log_path),
+            "metadata": metadata_uri(server),
+            "server": served,
+            "log": str(server.log_path) if isinstance(server, ZooKeeperServer) else None,
             "pid": os.getpid(),
         }
-        _print(facts, f"ZooKeeper serves on {server.address}; metadata URI {server.metadata_uri()}", as_json=as_json)
-
-    with _errors_end_the_program(as_json=as_json), _sigterm_as_interrupt():
-        status = serve_zookeeper(port=port, data_dir=data_dir, on_ready=announce)
-        if status != 0:
-            raise ZooKeeperStartError(f"ZooKeeper ended by itself with status {status}")
+        text = f"{_WHAT_SERVES[served]} serves on {server.address}; metadata URI {metadata_uri(server)}"
+        _print(facts, text, as_json=as_json)
+        await _watch(server, [], stop)
 
 
 @app.command(help=_CLUSTER_HELP, short_help="Run a ZooKeeper and several bookies.")
@@ -245,8 +277,11 @@ def cluster(
     ] = 0,
     zookeeper_port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Port of ZooKeeper.  [default: any free one]", show_default=False),
+        typer.Option(min=1, max=65535, help="Port of ZooKeeper.  [default: 2181, or any free one]", show_default=False),
     ] = None,
+    zookeeper: Annotated[
+        ZooKeeperKind, typer.Option(help="ZooKeeper itself (java), or one of our own (embedded).")
+    ] = ZooKeeperKind.AUTO,
     log_dir: Annotated[
         Path | None, typer.Option(help="Where to put logs.  [default: a temporary directory]", show_default=False)
     ] = None,
@@ -290,29 +325,28 @@ def cluster(
             "--uvloop" if use_uvloop else "--no-uvloop",
             *security.arguments(),
         ]
-        asyncio.run(_run_cluster(bookies, racks, zookeeper_port, log_dir, session_timeout_s, options, as_json=as_json))
+        cluster = partial(
+            ProcessCluster,
+            bookies=bookies,
+            racks=racks,
+            log_dir=log_dir,
+            session_timeout_s=session_timeout_s,
+            options=options,
+        )
+        asyncio.run(_run_cluster(cluster, zookeeper, zookeeper_port, as_json=as_json))
 
 
 async def _run_cluster(
-    bookies: int,
-    racks: int,
-    zookeeper_port: int | None,
-    log_dir: Path | None,
-    session_timeout_s: float,
-    options: list[str],
-    *,
-    as_json: bool,
+    make: Callable[[str], ProcessCluster], kind: ZooKeeperKind, zookeeper_port: int | None, *, as_json: bool
 ) -> None:
     stop = stop_signal()
-    async with ZooKeeperServer(port=zookeeper_port) as server:
-        uri = server.metadata_uri()
-        processes = ProcessCluster(
-            uri, bookies, log_dir=log_dir, session_timeout_s=session_timeout_s, options=options, racks=racks
-        )
-        async with processes:
+    async with running_zookeeper(kind, zookeeper_port, say=_say) as (served, server):
+        uri = metadata_uri(server)
+        async with make(uri) as processes:
             facts: dict[str, Any] = {
                 "metadata": uri,
                 "zookeeper": server.address,
+                "server": served,
                 "log_dir": str(processes.log_dir),
                 "bookies": [
                     {
@@ -326,18 +360,19 @@ async def _run_cluster(
                 ],
             }
             names = "".join(f"\n  {bookie_id}" for bookie_id in processes.bookie_ids)
-            text = f"metadata URI {uri}\nbookies, in memory only:{names}"
-            if racks:
+            text = f"{_WHAT_SERVES[served]} serves on {server.address}\nbookies, in memory only:{names}"
+            if processes.has_racks:
                 facts["location_script"] = str(processes.location_script)
                 text += f"\nclients learn racks by networkTopologyScriptFileName={processes.location_script}"
+            text += f"\nCtrl-C stops all of them. For bk in another shell:\nexport BK_METADATA_URI={uri}"
             _print(facts, text, as_json=as_json)
-            await _watch(server, processes, stop)
+            await _watch(server, processes.bookies, stop)
             await asyncio.to_thread(processes.terminate)
 
 
-async def _watch(server: ZooKeeperServer, processes: ProcessCluster, stop: asyncio.Event) -> None:
+async def _watch(server: RunningZooKeeper, bookies: Sequence[BookieProcess], stop: asyncio.Event) -> None:
     """Wait for ``stop``, report bookies that end, and raise if ZooKeeper does."""
-    alive = list(processes.bookies)
+    alive = list(bookies)
     while not stop.is_set():
         try:
             async with asyncio.timeout(0.5):
@@ -348,6 +383,10 @@ async def _watch(server: ZooKeeperServer, processes: ProcessCluster, stop: async
                 typer.echo(f"bookie {process.bookie_id} {process.ending}; see {process.log_path}", err=True)
             if not server.is_running and not stop.is_set():
                 raise ZooKeeperStartError("ZooKeeper ended by itself") from None
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)
 
 
 def _print(facts: dict[str, Any], text: str, *, as_json: bool) -> None:
@@ -380,22 +419,6 @@ def _errors_end_the_program(*, as_json: bool) -> Iterator[None]:
         typer.echo(f"error: {error}", err=True)
         usage = isinstance(error, BookKeeperError) and isinstance(error, ValueError)
         raise typer.Exit(EXIT_USAGE if usage else EXIT_FAILURE) from None
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def main() -> None:

@@ -237,6 +237,11 @@ class ProcessCluster:
         return self._log_dir
 
     @property
+    def has_racks(self) -> bool:
+        """Whether the bookies were dealt to racks."""
+        return self._racks > 0
+
+    @property
     def location_script(self) -> Path:
         """The program that prints the rack of each bookie it is given; made when a cluster with racks is started."""
         return self.log_dir / "locations.sh"

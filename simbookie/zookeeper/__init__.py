@@ -2,17 +2,13 @@
 
 :class:`EmbeddedZooKeeper` is a small server of our own, in the event loop of the program: no Java, nothing on disk.
 :class:`ZooKeeperServer` runs ZooKeeper itself, from the jars that PySpark brings along, where there is Java.
+:func:`running_zookeeper` starts the one or the other.
 """
 
+from simbookie.zookeeper.choosing import RunningZooKeeper, ZooKeeperKind, running_zookeeper
 from simbookie.zookeeper.connection import ConnectionLimits
 from simbookie.zookeeper.embedded import EmbeddedZooKeeper
-from simbookie.zookeeper.java_server import (
-    HOST,
-    ZooKeeperServer,
-    ZooKeeperStartError,
-    serve_zookeeper,
-    zookeeper_class_path,
-)
+from simbookie.zookeeper.java_server import HOST, ZooKeeperServer, ZooKeeperStartError, zookeeper_class_path
 from simbookie.zookeeper.service import Limits
 
 __all__ = [
@@ -20,8 +16,10 @@ __all__ = [
     "ConnectionLimits",
     "EmbeddedZooKeeper",
     "Limits",
+    "RunningZooKeeper",
+    "ZooKeeperKind",
     "ZooKeeperServer",
     "ZooKeeperStartError",
-    "serve_zookeeper",
+    "running_zookeeper",
     "zookeeper_class_path",
 ]

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import errno
 import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,14 @@ from typing import Final, Self
 
 from simbookie.java import JavaRuntime, find_java
 
-__all__ = ["HOST", "ZooKeeperServer", "ZooKeeperStartError", "serve_zookeeper", "zookeeper_class_path"]
+__all__ = [
+    "HOST",
+    "ZooKeeperServer",
+    "ZooKeeperStartError",
+    "port_is_taken",
+    "port_taken_message",
+    "zookeeper_class_path",
+]
 
 HOST: Final = "127.0.0.1"
 TICK_TIME_MS_DEFAULT: Final = 500
@@ -50,7 +57,7 @@ _POLL_INTERVAL_S: Final = 0.05
 _PROBE_TIMEOUT_S: Final = 1.0
 _STOP_TIMEOUT_S: Final = 10.0
 _PORT_ATTEMPTS_MAX: Final = 3
-_LOG_LINES_SHOWN: Final = 30
+_LOG_LINES_SHOWN: Final = 6
 
 
 class ZooKeeperStartError(RuntimeError):
@@ -129,16 +136,19 @@ class ZooKeeperServer:
         if self._data_dir is None:
             directory = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="zookeeper-"))
             self._data_dir = Path(directory)
+        if self._port is not None and port_is_taken(self._port):
+            raise ZooKeeperStartError(port_taken_message(self._port))
         self._data_dir.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _PORT_ATTEMPTS_MAX + 1):
             self._port = self._port or _free_port()
             try:
                 self._start_process(java, self._data_dir)
             except ZooKeeperStartError as error:
-                # Between choosing a free port and the server binding it, somebody else may have taken it.
-                is_port_taken = self._requested_port is None and "BindException" in str(error)
-                if not is_port_taken or attempt == _PORT_ATTEMPTS_MAX:
+                # Between looking at a port and the server binding it, another program may have taken it.
+                if "BindException" not in str(error):
                     raise
+                if self._requested_port is not None or attempt == _PORT_ATTEMPTS_MAX:
+                    raise ZooKeeperStartError(port_taken_message(self.port)) from error
                 self._port = None
             else:
                 return
@@ -163,12 +173,6 @@ class ZooKeeperServer:
         """Stop, and remove a temporary data directory. Idempotent."""
         self.stop()
         self._resources.close()
-
-    def wait(self) -> int:
-        """Wait for the process to end by itself; its exit status."""
-        if self._process is None:
-            raise RuntimeError("the server was not started")
-        return self._process.wait()
 
     def __enter__(self) -> Self:
         try:
@@ -242,7 +246,10 @@ class ZooKeeperServer:
 
     def _log_tail(self, start: int) -> str:
         text = self.log_path.read_bytes()[start:].decode(errors="replace").strip()
-        return "".join(f"\n    {line}" for line in text.splitlines()[-_LOG_LINES_SHOWN:]) or " It printed nothing."
+        lines = [
+            line for line in text.splitlines() if not line.startswith("\tat ")
+        ]  # frames of Java's stack help nobody here
+        return "".join(f"\n    {line}" for line in lines[-_LOG_LINES_SHOWN:]) or " It printed nothing."
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is None:
@@ -250,19 +257,20 @@ class ZooKeeperServer:
         self._process.send_signal(number)
 
 
-def serve_zookeeper(
-    *, port: int, data_dir: Path | None = None, on_ready: Callable[[ZooKeeperServer], None] = lambda _: None
-) -> int:
-    """Run a server in the foreground until it ends or the user interrupts; its exit status, 0 after an interrupt.
-
-    ``on_ready`` is called once it answers. Raises what :meth:`ZooKeeperServer.start` raises.
-    """
-    with ZooKeeperServer(port=port, data_dir=data_dir) as server:
-        on_ready(server)
+def port_is_taken(port: int) -> bool:
+    """Whether another program listens on a port of the loopback interface."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: old connections do not count
         try:
-            return server.wait()
-        except KeyboardInterrupt:
-            return 0
+            probe.bind((HOST, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def port_taken_message(port: int) -> str:
+    """What to tell a user whose port is taken."""
+    return f"port {port} of {HOST} is taken by another program: stop it, or choose another port"
 
 
 def _free_port() -> int:

@@ -27,6 +27,8 @@ from tests.tls import MUTUAL, pem
 OFFERS_TLS = ("--tls-certificate", pem("bookie"), "--tls-key", pem("bookie-key"))
 COMMANDS = ("bookie", "zookeeper", "cluster")
 
+each_zookeeper = pytest.mark.parametrize("kind", ["embedded", pytest.param("java", marks=pytest.mark.zookeeper)])
+
 
 #: Options of "bk-sim bookie" that are different for each bookie of a cluster.
 OF_ONE_BOOKIE = {"metadata", "host", "port", "bookie_id", "advertised_host", "exit_with_stdin"}
@@ -50,11 +52,14 @@ def invoke(*arguments: str) -> Any:
 
 @contextmanager
 def announced(
-    *arguments: str, stopped_by: signal.Signals = signal.SIGTERM, is_quiet: bool = True
+    *arguments: str,
+    stopped_by: signal.Signals = signal.SIGTERM,
+    is_quiet: bool = True,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
     """A command that serves, as a process, and what it announces; stopped in the end, it succeeds and has no more to say."""
     command = [sys.executable, "-m", "simbookie.cli", *arguments, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         try:
             assert process.stdout is not None
             yield process, json.loads(process.stdout.readline())
@@ -64,6 +69,11 @@ def announced(
             process.kill()
     assert (process.returncode, rest) == (0, b"")
     assert not (is_quiet and errors)
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return str(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -100,6 +110,8 @@ def test_help_says_that_nothing_is_durable() -> None:
         (["bookie", "--metadata", "mem://", "--auth-secret", "absent"], "--auth-secret"),
         (["cluster", "--bookies", "0"], "--bookies"),
         (["zookeeper", "--port", "0"], "--port"),
+        (["zookeeper", "--server", "embedded", "--data-dir", "x"], "--data-dir"),
+        (["cluster", "--zookeeper", "etcd"], "--zookeeper"),
         (["no-such-command"], "no-such-command"),
     ],
 )
@@ -125,9 +137,10 @@ def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.Monke
     flag = options("cluster")[name].opts[0]
     value = options("cluster")[name].default + 1
     assert invoke("cluster", flag, str(value)).exit_code == 0
-    words = given[-1]
-    if name == "session_timeout_s":  # the cluster's own business, see ProcessCluster
-        assert value in given
+    handed_on = given[0].keywords  # to ProcessCluster
+    words = handed_on["options"]
+    if name == "session_timeout_s":  # the cluster's own business
+        assert handed_on[name] == value
     else:
         assert words[words.index(flag) + 1] == str(value)
 
@@ -164,11 +177,12 @@ def test_a_bookie_announces_itself_and_stops_in_order(loop: str, number: signal.
         }
 
 
-@pytest.mark.zookeeper
-@pytest.mark.usefixtures("java")
-def test_a_cluster_announces_itself_reports_bookies_that_end_and_stops_everything() -> None:
-    with announced("cluster", "--bookies", "3") as (process, facts):
-        assert set(facts) == {"metadata", "zookeeper", "log_dir", "bookies"}
+@each_zookeeper
+def test_a_cluster_announces_itself_reports_bookies_that_end_and_stops_everything(kind: str) -> None:
+    port = free_port()
+    with announced("cluster", "--bookies", "3", "--zookeeper", kind, "--zookeeper-port", port) as (process, facts):
+        assert set(facts) == {"metadata", "zookeeper", "server", "log_dir", "bookies"}
+        assert (facts["metadata"], facts["server"]) == (f"zk://127.0.0.1:{port}/ledgers", kind)
         assert [set(bookie) for bookie in facts["bookies"]] == [{"bookie_id", "host", "port", "pid", "log"}] * 3
         assert process.stderr is not None
         killed, stopped, _ = facts["bookies"]
@@ -178,8 +192,60 @@ def test_a_cluster_announces_itself_reports_bookies_that_end_and_stops_everythin
         assert f"bookie {stopped['bookie_id']} stopped; see " in process.stderr.readline().decode()
 
 
-@pytest.mark.zookeeper
-@pytest.mark.usefixtures("java")
+def test_the_last_line_of_a_cluster_is_all_that_bk_has_to_know() -> None:
+    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "1", "--zookeeper", "embedded"]
+    with subprocess.Popen([*command, "--zookeeper-port", free_port()], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines: list[str] = []
+            while not (lines and lines[-1].startswith("export ")):
+                lines.append(process.stdout.readline())
+                assert lines[-1], lines
+            shell = lines[-1] + "; ".join(
+                f"{sys.executable} -m bkclient.cli {bk}"
+                for bk in ("ledger append --create -e 1 -w 1 -a 1 > /dev/null", "ledger read 0")
+            )
+            done = subprocess.run(
+                ["sh", "-c", shell], input="something\n", capture_output=True, text=True, timeout=90, check=True
+            )
+            assert done.stdout == "something\n"
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=30)[0] == ""
+            assert process.returncode == 0
+        finally:
+            process.kill()
+
+
+def test_a_cluster_without_java_has_an_embedded_zookeeper(tmp_path: Path) -> None:
+    environment = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+    arguments = ("cluster", "--bookies", "1", "--zookeeper-port", free_port())
+    with announced(*arguments, environment=environment) as (_, facts):
+        assert facts["server"] == "embedded"
+
+
+def test_a_java_that_is_missing_is_missed_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    environment = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--zookeeper", "java"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["zookeeper", "--port"], ["cluster", "--zookeeper-port"]])
+@pytest.mark.parametrize("kind", ["embedded", "java", "auto"])
+def test_a_taken_port_is_one_sentence(command: list[str], kind: str) -> None:
+    name, option = command
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        result = invoke(name, option, port, "--server" if name == "zookeeper" else "--zookeeper", kind)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (
+        result.stderr
+        == f"error: port {port} of 127.0.0.1 is taken by another program: stop it, or choose another port\n"
+    )
+
+
 def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
     async def place(metadata: str, script: str) -> None:
         config = ClientConfig(network_location_script=script, enforce_min_racks_per_write_quorum=True)
@@ -191,24 +257,50 @@ def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
                 await writer.append(b"x")
                 await writer.close()
 
-    with announced("cluster", "--bookies", "4", "--racks", "2") as (_, facts):
+    arguments = ("--bookies", "4", "--racks", "2", "--zookeeper", "embedded", "--zookeeper-port", free_port())
+    with announced("cluster", *arguments) as (_, facts):
         ids = [bookie["bookie_id"] for bookie in facts["bookies"]]
         assert ids == ["bookie-0.rack-1", "bookie-1.rack-2", "bookie-2.rack-1", "bookie-3.rack-2"]
         asyncio.run(place(facts["metadata"], facts["location_script"]))
 
 
-@pytest.mark.zookeeper
-@pytest.mark.usefixtures("java")
-def test_zookeeper_announces_itself_and_stops() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with announced("zookeeper", "--port", str(port), is_quiet=False) as (_, facts):
+@each_zookeeper
+def test_zookeeper_announces_itself_and_stops(kind: str) -> None:
+    port = free_port()
+    with announced("zookeeper", "--port", port, "--server", kind) as (_, facts):
         assert facts["address"] == f"127.0.0.1:{port}"
-        assert facts["metadata"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
+        assert facts["metadata"] == f"zk://127.0.0.1:{port}/ledgers"
+        assert facts["server"] == kind
+        with socket.create_connection(("127.0.0.1", int(port)), 5) as connection:
+            connection.sendall(b"ruok")
+            assert connection.recv(4) == b"imok"
 
 
 @pytest.mark.zookeeper
 @pytest.mark.usefixtures("java")
+def test_zookeeper_itself_keeps_its_data_where_it_is_told(tmp_path: Path) -> None:
+    with announced("zookeeper", "--port", free_port(), "--data-dir", str(tmp_path / "zk")) as (_, facts):
+        assert facts["server"] == "java"
+    assert (tmp_path / "zk" / "zookeeper.log").exists()
+
+
+@pytest.mark.zookeeper
+@pytest.mark.usefixtures("java")
+def test_a_zookeeper_that_ends_is_a_failure() -> None:
+    command = [sys.executable, "-m", "simbookie.cli", "zookeeper", "--port", free_port(), "--server", "java", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            threads = Path(f"/proc/{process.pid}/task").iterdir()  # each has the children that it started
+            (child,) = [child for thread in threads for child in (thread / "children").read_text().split()]
+            os.kill(int(child), signal.SIGKILL)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (1, "error: ZooKeeper ended by itself\n")
+
+
 def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None:
     async def write(metadata: str, *, auth: bool) -> None:
         provider = SharedSecret(b"a secret of enough bytes") if auth else None
@@ -219,7 +311,9 @@ def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None
     secret = tmp_path / "secret"
     secret.write_bytes(b"a secret of enough bytes\n")
     demands = ("--tls-trust", pem("authority"), "--require-tls", "--require-client-certificate")
-    with announced("cluster", "--bookies", "1", *OFFERS_TLS, *demands, "--auth-secret", str(secret)) as (_, facts):
+    zookeeper = ("--zookeeper", "embedded", "--zookeeper-port", free_port())
+    security = (*OFFERS_TLS, *demands, "--auth-secret", str(secret))
+    with announced("cluster", "--bookies", "1", *zookeeper, *security) as (_, facts):
         asyncio.run(write(facts["metadata"], auth=True))
         with pytest.raises(UnauthorizedAccess):
             asyncio.run(write(facts["metadata"], auth=False))

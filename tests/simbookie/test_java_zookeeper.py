@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +12,7 @@ import pytest
 
 import simbookie.zookeeper.java_server as under_test
 from simbookie.java import JavaRuntime, find_java
-from simbookie.zookeeper import HOST, ZooKeeperServer, ZooKeeperStartError, serve_zookeeper, zookeeper_class_path
+from simbookie.zookeeper import HOST, ZooKeeperServer, ZooKeeperStartError, zookeeper_class_path
 
 
 def ask(port: int, word: bytes = b"srvr") -> str:
@@ -90,43 +88,27 @@ def test_a_paused_server_keeps_connections_and_answers_nothing(java: JavaRuntime
             assert connection.recv(4) == b"imok"
 
 
+def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        server = ZooKeeperServer(java=fake_java(tmp_path, "exit 1"), port=port)
+        with pytest.raises(ZooKeeperStartError) as told:
+            server.start()
+        server.close()
+    assert str(told.value) == f"port {port} of 127.0.0.1 is taken by another program: stop it, or choose another port"
+
+
 @pytest.mark.zookeeper
-def test_in_the_foreground_it_keeps_its_port_and_directory(
-    java: JavaRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_port_that_is_taken_at_the_last_moment_is_the_same_sentence(
+    java_zookeeper: ZooKeeperServer, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = under_test._free_port()
-    seen: list[str] = []
-
-    def on_ready(server: ZooKeeperServer) -> None:
-        seen.append(ask(port, b"ruok"))
-        assert server._process is not None
-        os.kill(server._process.pid, signal.SIGTERM)
-
-    monkeypatch.chdir(tmp_path)
-    assert serve_zookeeper(port=port, data_dir=Path("zk"), on_ready=on_ready) != 0
-    assert seen == ["imok"]
-    assert (tmp_path / "zk" / "zookeeper.log").exists()
-
-
-@pytest.mark.zookeeper
-def test_an_interrupt_ends_the_foreground_server_in_peace(java: JavaRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    servers: list[ZooKeeperServer] = []
-
-    def interrupt(server: ZooKeeperServer) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ZooKeeperServer, "wait", interrupt)
-    assert serve_zookeeper(port=under_test._free_port(), on_ready=servers.append) == 0
-    assert not servers[0].is_running
-
-
-@pytest.mark.zookeeper
-def test_a_port_that_is_taken_is_an_error_with_the_log(java_zookeeper: ZooKeeperServer, java: JavaRuntime) -> None:
+    monkeypatch.setattr(under_test, "port_is_taken", lambda port: False)
     with (
-        pytest.raises(ZooKeeperStartError, match="BindException"),
+        pytest.raises(ZooKeeperStartError) as told,
         ZooKeeperServer(java=java, port=java_zookeeper.port),
     ):
         pass
+    assert str(told.value) == under_test.port_taken_message(java_zookeeper.port)
 
 
 @pytest.mark.zookeeper
@@ -146,6 +128,13 @@ def test_a_server_that_ends_at_once_shows_what_it_printed(tmp_path: Path) -> Non
         pass
 
 
+def test_what_java_says_is_shown_without_its_stack(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, r"printf 'Error: no luck\n\tat org.apache.Some.main(Some.java:7)\n' >&2; exit 3")
+    with pytest.raises(ZooKeeperStartError, match="no luck") as told, ZooKeeperServer(java=java):
+        pass
+    assert "Some.java" not in str(told.value)
+
+
 def test_a_server_that_says_nothing_is_given_up_and_killed(tmp_path: Path) -> None:
     server = ZooKeeperServer(java=fake_java(tmp_path, "exec sleep 600"), start_timeout_s=0.2)
     with pytest.raises(ZooKeeperStartError, match=r"within 0.2 s\. It printed nothing"):
@@ -156,7 +145,7 @@ def test_a_server_that_says_nothing_is_given_up_and_killed(tmp_path: Path) -> No
 
 def test_before_the_first_start_there_is_no_port_and_no_process() -> None:
     server = ZooKeeperServer()
-    for attempt in (lambda: server.port, lambda: server.log_path, server.wait, server.pause):
+    for attempt in (lambda: server.port, lambda: server.log_path, server.pause):
         with pytest.raises(RuntimeError):
             attempt()
     server.close()
