@@ -169,6 +169,12 @@ METADATA_DISCONNECTED: Final = Event(
 METADATA_SESSION_LOST: Final = Event(
     "metadata", "session_lost", logging.WARNING, "the session with %(name)s expired; what it had registered is gone"
 )
+METADATA_SESSION_ABANDONED: Final = Event(
+    "metadata",
+    "session_abandoned",
+    logging.WARNING,
+    "%(name)s did not confirm the end of the session within %(seconds)g s and was left; it ends the session itself later",
+)
 METADATA_CONNECTED: Final = Event("metadata", "connected", logging.INFO, "connected to %(name)s")
 
 # Placement -----------------------------------------------------------------------------------------------------------

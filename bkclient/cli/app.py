@@ -45,8 +45,6 @@ def root(
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # Which keys of a configuration file mean nothing to this client is for whoever wrote it.
     logging.getLogger("bkclient.config").setLevel(min(level, logging.WARNING))
-    if level > logging.INFO:
-        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 def run() -> None:

@@ -29,9 +29,10 @@ async def open_store(
     """Open a session with the metadata service at ``uri``; whoever opens it closes it with ``aclose()``.
 
     ``rng`` supplies creator tokens (API-6). ``session_timeout_s`` is how long the service waits for a silent client
-    before it forgets the bookies it registered; ``connect_timeout_s``, by default the same, bounds this call. With
+    before it forgets the bookies it registered. ``connect_timeout_s`` is how long to try servers that refuse or do not
+    answer; without it the session timeout, and one second where all of them refuse or have no address. With
     ``initialise`` a cluster that does not exist yet is made; without it a client that was given a wrong root learns so
-    instead of finding an empty cluster. Both mean nothing to ``mem://``.
+    instead of finding an empty cluster. None of these means anything to ``mem://``.
 
     :class:`~bkclient.errors.ArgumentError` for a URI that is malformed or disagrees with the cluster's LAYOUT,
     :class:`~bkclient.errors.MetadataStoreError` if the service cannot be reached, holds no cluster at the root, or if
@@ -51,6 +52,6 @@ async def open_store(
         target,
         rng=rng,
         session_timeout_s=session_timeout_s,
-        connect_timeout_s=session_timeout_s if connect_timeout_s is None else connect_timeout_s,
+        connect_timeout_s=connect_timeout_s,
         initialise=initialise,
     )

@@ -1,9 +1,9 @@
 """One ZooKeeper session, made awaitable.
 
-The ZooKeeper library works with threads of its own: one for the connection, one that completes requests, one that
-reports watches. This module is the only one that knows. It submits requests through the library's asynchronous calls,
-so no thread is blocked or made per request, and everything the threads have to say enters the event loop through
-``call_soon_threadsafe``; what they still say after the loop was closed is dropped.
+The ZooKeeper library works with a thread for the connection (:mod:`~bkclient.metadata.zookeeper.handler`). This module and
+that one are the only ones that know. Requests are submitted through the library's asynchronous calls, so no thread is
+blocked or made per request, and everything the thread has to say enters the event loop through ``call_soon_threadsafe``;
+what it still says after the loop was closed is dropped.
 
 **What a lost connection means.** A request that was in flight may have been carried out or not. Requests that can be
 repeated without harm are repeated until they get an answer or their time is up. A request that cannot be repeated ends
@@ -23,9 +23,12 @@ exceptions, for the other modules of this driver to translate. All other failure
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import socket
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Self
+from contextlib import suppress
+from typing import Any, Final, Self, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -38,17 +41,27 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
 from bkclient import log
 from bkclient.errors import ClientClosed, MetadataOutcomeUnknown, MetadataStoreError
+from bkclient.metadata.zookeeper.attempts import REFUSAL_PATIENCE_S, Attempts
+from bkclient.metadata.zookeeper.handler import SessionHandler
+from bkclient.metadata.zookeeper.library_log import LibraryLog
 
-__all__ = ["Operation", "ZooKeeperSession"]
+__all__ = ["CLOSE_TIMEOUT_S", "Operation", "ZooKeeperSession"]
 
 Operation = Callable[[KazooClient], Any]
 """Starts one request and returns the library's asynchronous result."""
+
+CLOSE_TIMEOUT_S: Final = 2.0
+"""How long the service may take to confirm the end of a session. Then the connection is cut."""
+
+ABORT_TIMEOUT_S: Final = 1.0
+"""How long the library may take to notice that its connection was cut. Then its thread is left to itself."""
+
+THREAD_END_S: Final = 1.0
 
 RETRY_DELAY_S: Final = 0.05
 RECONNECT_DELAY_S_MAX: Final = 1.0
@@ -56,6 +69,8 @@ RECONNECT_DELAY_S_MAX: Final = 1.0
 _ANSWERS: Final = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 _LOST: Final = (ConnectionLoss, SessionExpiredError, SessionMovedError, OperationTimeoutError)
 """Failures that leave the fate of a request open. A closed connection is a kind of expired session to the library."""
+
+T = TypeVar("T")
 
 
 class ZooKeeperSession:
@@ -67,13 +82,18 @@ class ZooKeeperSession:
         self.operation_timeout_s = operation_timeout_s
         self.name = name
         self._loop = asyncio.get_running_loop()
-        handler = SequentialThreadingHandler()
+        self._servers = tuple(hosts.split(","))
+        self._attempts: Attempts | None = None
+        self._attempted = asyncio.Event()
+        self._handler = SessionHandler(self._on_attempt, self._on_failure)
+        self._log = LibraryLog()
         self._client = KazooClient(
             hosts,
             timeout=session_timeout_s,
-            handler=handler,
+            handler=self._handler,
+            logger=self._log,
             connection_retry=KazooRetry(
-                max_tries=-1, delay=RETRY_DELAY_S, max_delay=RECONNECT_DELAY_S_MAX, sleep_func=handler.sleep_func
+                max_tries=-1, delay=RETRY_DELAY_S, max_delay=RECONNECT_DELAY_S_MAX, sleep_func=self._handler.sleep_func
             ),
         )
         self._connected = asyncio.Event()
@@ -87,22 +107,79 @@ class ZooKeeperSession:
 
     @classmethod
     async def open(
-        cls, hosts: str, *, session_timeout_s: float, connect_timeout_s: float, operation_timeout_s: float, name: str
+        cls,
+        hosts: str,
+        *,
+        session_timeout_s: float,
+        connect_timeout_s: float | None,
+        operation_timeout_s: float,
+        name: str,
     ) -> Self:
-        """Open a session; :class:`~bkclient.errors.MetadataStoreError` if no server answers in the connect timeout."""
+        """Open a session; :class:`~bkclient.errors.MetadataStoreError`, which says why, if no server answers.
+
+        Servers are tried for ``connect_timeout_s``. With ``None`` it is the session timeout, and the call gives up
+        earlier where all servers refuse (:data:`~bkclient.metadata.zookeeper.attempts.REFUSAL_PATIENCE_S`) or no name
+        resolves.
+        """
         session = cls(hosts, session_timeout_s=session_timeout_s, operation_timeout_s=operation_timeout_s, name=name)
-        session._client.add_listener(session._on_state)
-        session._client.start_async()
         try:
-            async with asyncio.timeout(connect_timeout_s):
-                await session._connected.wait()
-        except TimeoutError as error:
-            await session.aclose()
-            raise MetadataStoreError(f"no ZooKeeper server of {name} answered within {connect_timeout_s} s") from error
+            await session._connect(connect_timeout_s)
         except BaseException:
             await session.aclose()
             raise
         return session
+
+    async def _connect(self, timeout_s: float | None) -> None:
+        attempts = self._attempts = Attempts(self._servers, self._loop.time)
+        limit_s = self.session_timeout_s if timeout_s is None else timeout_s
+        self._client.add_listener(self._on_state)
+        self._client.start_async()
+        resolving = self._loop.create_task(self._resolve(attempts), name=f"resolve the servers of {self.name}")
+        patience = self._loop.call_later(REFUSAL_PATIENCE_S, self._attempted.set)
+        try:
+            async with asyncio.timeout(limit_s):
+                while not self._connected.is_set():
+                    self._attempted.clear()
+                    if attempts.is_hopeless and timeout_s is None:
+                        raise MetadataStoreError(f"no ZooKeeper server of {self.name} can be connected to: {attempts}")
+                    await self._attempted.wait()
+        except TimeoutError as error:
+            raise MetadataStoreError(
+                f"no ZooKeeper server of {self.name} answered within {limit_s} s: {attempts}"
+            ) from error
+        finally:
+            self._attempts = None
+            patience.cancel()
+            resolving.cancel()
+
+    async def _resolve(self, attempts: Attempts) -> None:
+        """Learn which names have no address: the library tries again and again without telling anybody."""
+        waiting = {
+            _in_thread(self._loop, "bkclient-zookeeper-resolve", _resolver(server)): server
+            for server in self._servers
+            if not _is_numeric(server)
+        }
+        for future, server in waiting.items():
+            try:
+                await future
+            except OSError as error:
+                attempts.not_resolved(server, error)
+                self._attempted.set()
+
+    def _on_attempt(self, server: str, address: str, error: OSError | None) -> None:
+        self._post(self._note_attempt, server, address, error)
+
+    def _note_attempt(self, server: str, address: str, error: OSError | None) -> None:
+        if self._attempts is None:
+            return
+        if error is None:
+            self._attempts.accepted(server, address)
+        else:
+            self._attempts.failed(server, address, error)
+        self._attempted.set()
+
+    def _on_failure(self, error: BaseException) -> None:
+        self._log.error("a server of this session sent what cannot be understood: %s", error)
 
     @property
     def is_connected(self) -> bool:
@@ -250,6 +327,7 @@ class ZooKeeperSession:
         identity = self._client.client_id
         self.session_id = self.session_id if identity is None else int(identity[0])
         self._connected.set()
+        self._attempted.set()
         if self._is_lost:
             self._is_lost = False
             for listener in self._renewal_listeners:
@@ -274,35 +352,79 @@ class ZooKeeperSession:
     # ---- end --------------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """End the session and the library's threads; outstanding requests end with ``ClientClosed``. Idempotent.
+        """End the session and the library's thread; outstanding requests end with ``ClientClosed``. Idempotent.
 
-        A service that does not answer delays this by at most the session timeout.
+        A service that does not answer delays this by at most :data:`CLOSE_TIMEOUT_S`, or the session timeout if that is
+        shorter; it then ends the session by itself after the session timeout. Nothing is waited for without a
+        connection.
         """
         if self._is_closed:
             return
+        limit_s = min(CLOSE_TIMEOUT_S, self.session_timeout_s) if self.is_connected else 0.0
         self._is_closed = True
         self._connected.set()
-        closed: asyncio.Future[None] = self._loop.create_future()
-        thread = threading.Thread(
-            target=self._close_in_thread, args=(closed,), name="bkclient-zookeeper-close", daemon=True
-        )
-        thread.start()
+        stopped = _in_thread(self._loop, "bkclient-zookeeper-close", self._stop_library)
+        # Not of this task: if that is cancelled the session still ends in order if it can.
+        cut = self._loop.call_later(limit_s, self._cut, limit_s)
+        stopped.add_done_callback(lambda _: cut.cancel())
         try:
-            await closed
+            await asyncio.wait([stopped], timeout=limit_s + ABORT_TIMEOUT_S)
         finally:
             for request in tuple(self._requests):
                 if not request.done():
                     request.set_exception(ConnectionLoss())
-        thread.join()
 
-    def _close_in_thread(self, closed: asyncio.Future[None]) -> None:
-        outcome: Exception | None = None
+    def _cut(self, limit_s: float) -> None:
+        if limit_s > 0:
+            log.METADATA_SESSION_ABANDONED(name=self.name, seconds=limit_s)
+        self._handler.abort()
+
+    def _stop_library(self) -> None:
         try:
             self._client.stop()
             self._client.close()
-        except Exception as error:  # noqa: BLE001 - carried over to the loop
-            outcome = error
-        self._post(_finish, closed, outcome)
+        except Exception:  # noqa: BLE001 - it ends in any case, and nobody can do anything about it
+            self._log.exception("the library did not end in order")
+
+
+def _in_thread(loop: asyncio.AbstractEventLoop, name: str, function: Callable[[], T]) -> asyncio.Future[T]:
+    """The outcome of ``function``, which may block for longer than anybody waits for it."""
+    future: asyncio.Future[T] = loop.create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait any more
+
+    def run() -> None:
+        try:
+            result, error = function(), None
+        except Exception as raised:  # noqa: BLE001 - it belongs to whoever waits
+            result, error = None, raised
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, result, error)
+
+    def finish(result: Any, error: Exception | None) -> None:
+        thread.join(THREAD_END_S)  # it has nothing more to do
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return future
+
+
+def _is_numeric(server: str) -> bool:
+    try:
+        ipaddress.ip_address(server.rpartition(":")[0].strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _resolver(server: str) -> Callable[[], object]:
+    host, _, port = server.rpartition(":")
+    return lambda: socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
 
 
 def _settle(future: asyncio.Future[Any], result: Any) -> None:
@@ -312,14 +434,3 @@ def _settle(future: asyncio.Future[Any], result: Any) -> None:
         future.set_result(result.value)
     else:
         future.set_exception(result.exception)
-
-
-def _finish(closed: asyncio.Future[None], error: Exception | None) -> None:
-    if closed.done():
-        return
-    if error is None:
-        closed.set_result(None)
-    else:
-        failure = MetadataStoreError(f"the ZooKeeper session did not end cleanly: {error}")
-        failure.__cause__ = error
-        closed.set_exception(failure)

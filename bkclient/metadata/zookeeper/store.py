@@ -143,7 +143,7 @@ async def connect_zookeeper(
     *,
     rng: Random,
     session_timeout_s: float,
-    connect_timeout_s: float,
+    connect_timeout_s: float | None,
     operation_timeout_s: float = OPERATION_TIMEOUT_S_DEFAULT,
     initialise: bool = False,
 ) -> ZooKeeperMetadataStore:
