@@ -120,7 +120,7 @@ class ClientCore:
 class LedgerKeys:
     """The keys of a ledger whose metadata, older than stored passwords, does not hold them."""
 
-    password: bytes = b""
+    password: bytes = field(default=b"", repr=False)
     digest_type: DigestType = DigestType.CRC32
 
 

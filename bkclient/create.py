@@ -8,7 +8,7 @@ too small costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -34,7 +34,7 @@ class NewLedger:
     ensemble_size: int
     write_quorum_size: int
     ack_quorum_size: int
-    password: bytes
+    password: bytes = field(repr=False)
     digest_type: DigestType
     custom_metadata: Mapping[str, bytes] | None
     deferred_sync: bool

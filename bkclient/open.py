@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bkclient.arguments import check_password, checked_digest_type
 from bkclient.config import ClientConfig
@@ -21,7 +21,7 @@ __all__ = ["Credentials", "open_ledger", "read_metadata"]
 class Credentials:
     """What an application knows of a ledger: its password and, perhaps, its digest type. Construction checks the types."""
 
-    password: bytes
+    password: bytes = field(repr=False)
     digest_type: DigestType | None
 
     def __post_init__(self) -> None:

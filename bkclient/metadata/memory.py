@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
 from typing import ClassVar, Final, Self
@@ -54,7 +54,7 @@ LEDGERS_PER_RANGE: Final = 1000
 class _StoredLedger:
     """The value as a znode would hold it."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     version: int
 
     def decode(self, ledger_id: int) -> Versioned:

@@ -19,7 +19,7 @@ __all__ = ["MemoryTree", "MemoryTreeSession"]
 
 @dataclass(slots=True)
 class _Node:
-    data: bytes
+    data: bytes = field(repr=False)
     owner: object | None = None
     version: int = 0
     #: How many children were ever made, which names sequential ones.

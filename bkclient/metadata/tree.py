@@ -15,7 +15,7 @@ BookKeeper's programs would not recognise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from bkclient.errors import ArgumentError
@@ -28,7 +28,7 @@ __all__ = ["HasNodeTree", "NodeTree", "TreeNode", "tree_of"]
 class TreeNode:
     """What a node holds, its version, and whether it is an ephemeral node of the session that asked."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     version: int
     is_own: bool = False
 

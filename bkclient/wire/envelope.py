@@ -7,7 +7,7 @@ raw from the frame saves decoding the answers that matter most, the acknowledgem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from bkclient.wire.messages import Operation, Request
@@ -30,7 +30,7 @@ class EncodedRequest:
 
     txn_id: int
     match: bytes
-    buffers: tuple[bytes, ...]
+    buffers: tuple[bytes, ...] = field(repr=False)
     size: int
     acknowledgement: bytes | None = None
     #: Whose transaction ids these are; an encoding is only good for connections that share them.

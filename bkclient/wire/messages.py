@@ -123,9 +123,9 @@ class AddRequest:
 
     ledger_id: int
     entry_id: int
-    master_key: bytes
-    header: bytes
-    payload: bytes
+    master_key: bytes = field(repr=False)
+    header: bytes = field(repr=False)
+    payload: bytes = field(repr=False)
     recovery: bool = False
     high_priority: bool = False
     write_flags: int = 0
@@ -155,7 +155,7 @@ class ReadRequest:
 
     ledger_id: int
     entry_id: int
-    fence_key: bytes | None = None
+    fence_key: bytes | None = field(default=None, repr=False)
     high_priority: bool = False
     long_poll: LongPoll | None = None
 
@@ -176,7 +176,7 @@ class BatchReadRequest:
     entry_id: int
     max_count: int
     max_size: int
-    fence_key: bytes | None = None
+    fence_key: bytes | None = field(default=None, repr=False)
     high_priority: bool = False
 
 
@@ -188,8 +188,8 @@ class WriteLacRequest:
 
     ledger_id: int
     lac: int
-    master_key: bytes
-    body: bytes
+    master_key: bytes = field(repr=False)
+    body: bytes = field(repr=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -242,7 +242,7 @@ class AuthMessage:
     operation = Operation.AUTH
 
     plugin_name: str
-    payload: bytes = b""
+    payload: bytes = field(default=b"", repr=False)
     status: Status = Status.OK
 
 
@@ -283,7 +283,7 @@ class ReadResponse:
     status: Status
     ledger_id: int
     entry_id: int
-    body: bytes | None = None
+    body: bytes | None = field(default=None, repr=False)
     max_lac: int | None = None
     lac_update_timestamp_ms: int | None = None
 
@@ -297,7 +297,7 @@ class BatchReadResponse:
     status: Status
     ledger_id: int
     entry_id: int
-    bodies: tuple[bytes, ...] = ()
+    bodies: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 @dataclass(slots=True)
@@ -318,8 +318,8 @@ class ReadLacResponse:
 
     status: Status
     ledger_id: int
-    lac_body: bytes | None = None
-    last_entry_body: bytes | None = None
+    lac_body: bytes | None = field(default=None, repr=False)
+    last_entry_body: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -351,7 +351,7 @@ class EntryListResponse:
 
     status: Status
     ledger_id: int
-    availability: bytes | None = None
+    availability: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ Callbacks must not raise. They may call the storage again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
 
@@ -81,7 +81,7 @@ class LedgerInfo:
     entry or explicit LAC the storage has (-1 without one); a storage that cannot afford the maximum takes that of the last entry.
     """
 
-    master_key: bytes | None
+    master_key: bytes | None = field(repr=False)
     fenced: bool = False
     in_limbo: bool = False
     lac: int = -1

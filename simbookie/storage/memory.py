@@ -143,11 +143,11 @@ class MemoryStorageConfig:
 
 @dataclass(slots=True, eq=False)
 class _Ledger:
-    master_key: bytes | None = None
+    master_key: bytes | None = field(default=None, repr=False)
     fenced: bool = False
     in_limbo: bool = False
-    explicit_lac: bytes | None = None
-    entries: dict[int, bytes] = field(default_factory=dict)
+    explicit_lac: bytes | None = field(default=None, repr=False)
+    entries: dict[int, bytes] = field(default_factory=dict, repr=False)
     last_entry_id: int = LAST_ENTRY
     #: Highest LAC of what was replayed; the running bookie keeps its own.
     lac: int = -1

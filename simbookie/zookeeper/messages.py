@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from simbookie.zookeeper.acl import Acl, AclEntry, Identity
@@ -61,6 +61,9 @@ class ConnectRequest(NamedTuple):
     password: bytes
     knows_read_only: bool
 
+    def __repr__(self) -> str:
+        return f"ConnectRequest(session_id={self.session_id}, timeout_ms={self.timeout_ms})"
+
     @classmethod
     def read(cls, record: bytes) -> ConnectRequest:
         """Read it; :class:`~simbookie.zookeeper.jute.JuteError` if it is none."""
@@ -109,7 +112,7 @@ class Create:
 
     op: OpCode
     path: str
-    data: bytes | None
+    data: bytes | None = field(repr=False)
     acl: tuple[AclEntry, ...]
     flags: int
 
@@ -128,7 +131,7 @@ class SetData:
     """SET_DATA; version -1 is any."""
 
     path: str
-    data: bytes | None
+    data: bytes | None = field(repr=False)
     version: int
     op: OpCode = OpCode.SET_DATA
 
@@ -336,6 +339,9 @@ class OpResult(NamedTuple):
     op: OpCode
     body: bytes | bytearray = b""
     code: ErrorCode = ErrorCode.OK
+
+    def __repr__(self) -> str:
+        return f"OpResult({self.op!r}, {len(self.body)} bytes, {self.code!r})"
 
 
 def write_multi(results: Iterable[OpResult]) -> bytearray:

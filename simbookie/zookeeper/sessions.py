@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from simbookie.zookeeper.messages import PASSWORD_SIZE
@@ -19,7 +19,7 @@ class Session:
     """One session; it expires at ``deadline`` unless something is heard of its client before."""
 
     session_id: int
-    password: bytes
+    password: bytes = field(repr=False)
     timeout_s: float
     deadline: float
 

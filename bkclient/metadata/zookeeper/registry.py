@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 class _Announcement:
     """What a bookie of this session is registered as."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     read_only: bool
 
 
