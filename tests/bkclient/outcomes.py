@@ -1,0 +1,127 @@
+"""Every outcome that a request can have, and bookies that answer as a test says, one kind of request at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bkclient.errors import BookKeeperError, Code, UnexpectedCondition, error_for
+from bkclient.metadata.model import LedgerMetadata
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
+from bkclient.refusal import Refusal
+from bkclient.wire.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    BatchReadRequest,
+    ForceLedgerRequest,
+    ReadLacRequest,
+    ReadRequest,
+    Request,
+    WriteLacRequest,
+)
+from tests.bkclient.fakes import Answer, FakeBookie, Town
+
+__all__ = ["DENIALS", "FAILURES", "REFUSED", "UNKNOWN", "Kind", "Script", "name_of", "script", "told", "well_stored"]
+
+UNKNOWN = -4711
+"""A number that no version of BookKeeper knows."""
+
+REFUSED = Refusal(Code.UNAUTHORIZED, "the handshake failed")
+"""About the bookie, where the same number as an answer is about the ledger."""
+
+FAILURES: list[int] = [
+    *(code for code in Code if code is not Code.OK),
+    REFUSED,
+    Refusal(Code.SECURITY, "a strange certificate"),
+    Refusal(Code.BOOKIE_NOT_AVAILABLE, "held back"),
+    UNKNOWN,
+]
+"""Every outcome but success: all of BookKeeper's codes, those of connections that were refused, and a number nobody knows."""
+
+DENIALS = [Code(code) for code in sorted(EXPLICIT_NEGATIVES)]
+"""The only outcomes that say something about an entry; every other one says nothing."""
+
+
+def name_of(code: int) -> str:
+    """For the names of tests."""
+    if isinstance(code, Refusal):
+        return f"refused-{Code(code).name}"
+    return code.name if isinstance(code, Code) else f"unknown{code}"
+
+
+class Kind(Enum):
+    """What a request is for."""
+
+    FENCE = "fence"
+    RECOVERY_READ = "recovery read"
+    WRITE_BACK = "write-back"
+    ADD = "add"
+    READ = "read"
+    LAST_ENTRY = "last entry"
+    POLL = "poll"
+    BATCH = "batch"
+    LAC = "lac"
+    WRITE_LAC = "write lac"
+    FORCE = "force"
+    OTHER = "other"
+
+
+def kind_of(request: Request) -> Kind:
+    """What ``request`` is for."""
+    if isinstance(request, AddRequest):
+        return Kind.WRITE_BACK if request.recovery else Kind.ADD
+    if isinstance(request, ReadRequest):
+        if request.long_poll is not None:
+            return Kind.POLL
+        if request.fence_key is not None:
+            return Kind.FENCE if request.entry_id == LAST_ENTRY else Kind.RECOVERY_READ
+        return Kind.LAST_ENTRY if request.entry_id == LAST_ENTRY else Kind.READ
+    kinds = {
+        BatchReadRequest: Kind.BATCH,
+        ReadLacRequest: Kind.LAC,
+        WriteLacRequest: Kind.WRITE_LAC,
+        ForceLedgerRequest: Kind.FORCE,
+    }
+    return kinds.get(type(request), Kind.OTHER)
+
+
+@dataclass(eq=False)
+class Script(FakeBookie):
+    """Answers requests of some kinds with a code, and does nothing for them; all others as a bookie does."""
+
+    outcomes: dict[Kind, int] = field(default_factory=dict)
+
+    def answer(self, request: Request) -> Answer:
+        code = self.outcomes.get(kind_of(request))
+        return super().answer(request) if code is None else (code, None)
+
+
+def script(where: Town, kind: Kind, code: int, bookies: Iterable[str]) -> None:
+    """From now on ``bookies`` answer requests of ``kind`` with ``code``."""
+    for bookie_id in bookies:
+        bookie = where.transport.bookies[bookie_id]
+        if not isinstance(bookie, Script):
+            known = Script(bookie.entries, bookie.fenced)
+            bookie = where.transport.bookies[bookie_id] = known
+        bookie.outcomes[kind] = code
+
+
+def told(code: int) -> type[BookKeeperError]:
+    """The error that tells a caller of ``code``."""
+    return UnexpectedCondition if code == UNKNOWN else type(error_for(code))
+
+
+def well_stored(where: Town, metadata: LedgerMetadata) -> bool:
+    """Whether every entry of a closed ledger is on an ack quorum of the bookies that its metadata names for it."""
+    sizes = QuorumSizes.of(metadata)
+    for entry_id in range(metadata.last_entry_id + 1):
+        ensemble = metadata.ensemble_at(entry_id)
+        copies = [
+            ensemble[position]
+            for position in sizes.write_set(entry_id)
+            if (metadata.ledger_id, entry_id) in where.transport.bookies[ensemble[position]].entries
+        ]
+        if len(copies) < sizes.ack_quorum_size:
+            return False
+    return True
