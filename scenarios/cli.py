@@ -423,6 +423,8 @@ def _print_sweep(result: SweepResult) -> None:
         f"{figures['simulated_seconds_per_second']:.0f} simulated seconds a second; "
         f"{figures['seeds_per_cpu_hour']:.0f} seeds an hour of CPU",
     )
+    met = ", ".join(f"{name} {count}" for name, count in sorted(result.met.items()))
+    print_lines(f"  runs that met: {met}" if met else "  no run met anything of note")
     for failing in result.failing:
         planted = f" --mutant {result.mutant}" if result.mutant else ""
         print_lines(f"  {failing.invariant}: bk-chaos run {failing.scenario} --seed {failing.seed}{planted} --timeline")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from bkclient import ClientConfig, DigestType
@@ -14,7 +14,7 @@ from simbookie.world.loop import LoopLimits
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.rng import split
 
-__all__ = ["Conditions", "draw_conditions"]
+__all__ = ["Conditions", "draw_conditions", "draw_varied_conditions"]
 
 #: (ensemble, write quorum, ack quorum); the small ones decide most, so they come up more often.
 _SIZES: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2), (4, 2, 2), (5, 3, 2))
@@ -83,4 +83,41 @@ def draw_conditions(seed: int) -> Conditions:
             add_timeout_s=timeout_s, read_timeout_s=timeout_s, max_in_flight_entries=64, read_ahead_entries=8
         ),
         limits=LoopLimits(steps=2_000_000, seconds=3600.0),
+    )
+
+
+#: Shapes that the usual conditions leave out: a single bookie, an ack quorum of one, wide and evenly striped ensembles.
+_MORE_SIZES: Final = (*_SIZES, (1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 4, 2), (5, 3, 3), (5, 5, 3))
+
+
+def draw_varied_conditions(seed: int) -> Conditions:
+    """Conditions with everything drawn that a client can be told: more shapes, no spare bookie, protocol, timeouts, windows."""
+    rng = split(seed, "varied conditions")
+    usual = draw_conditions(seed)
+    ensemble_size, write_quorum_size, ack_quorum_size = rng.choice(_MORE_SIZES)
+    add_timeout_s, read_timeout_s = rng.choice((0.2, 0.5, 1.0, 5.0)), rng.choice((0.2, 0.5, 1.0, 5.0))
+    version = rng.choice((2, 3, 3))
+    spare = rng.choice((0, 0, 1, 2))
+    # Where nobody can replace a bookie, no weather must make one fail: the faults of the story are to.
+    network = usual.network if spare else replace(usual.network, slow_probability=0.0, loss_probability=0.0)
+    return replace(
+        usual,
+        network=network,
+        bookies=ensemble_size + spare,
+        ensemble_size=ensemble_size,
+        write_quorum_size=write_quorum_size,
+        ack_quorum_size=ack_quorum_size,
+        transport=replace(
+            usual.transport, protocol_version=version, add_timeout_s=add_timeout_s, read_timeout_s=read_timeout_s
+        ),
+        client=replace(
+            usual.client,
+            wire_protocol_version=version,
+            add_timeout_s=add_timeout_s,
+            read_timeout_s=read_timeout_s,
+            read_ahead_entries=rng.choice((1, 2, 8, 64)),
+            recovery_read_batch_size=rng.choice((1, 2, 8, 64)),
+            max_in_flight_entries=rng.choice((1, 4, 64)),
+            delay_ensemble_change=rng.random() < 0.2,
+        ),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scenarios.conditions import Conditions
     from scenarios.stage import Stage
 
 __all__ = ["RunResult", "Scenario", "Violation"]
@@ -30,13 +31,17 @@ class Violation:
 class Scenario:
     """A named story of clients, bookies and faults. ``play`` draws everything it varies from the stage's seed.
 
-    ``expected`` says what a correct implementation makes of it, for people.
+    ``expected`` says what a correct implementation makes of it, for people. ``meets`` names the situations it is about (see
+    :mod:`scenarios.situations`): a run that met none of one of them comes to no verdict. ``draw`` draws the conditions from
+    the seed; None stands for the usual ones.
     """
 
     name: str
     summary: str
     expected: str
     play: Callable[[Stage], Awaitable[None]] = field(repr=False)
+    meets: tuple[str, ...] = ()
+    draw: Callable[[int], Conditions] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class RunResult:
     """What one run of one scenario came to.
 
     ``verdict`` is ``ok`` (every invariant holds), ``violated``, or ``unknown`` (the run ended by a limit or an unexpected error,
-    named in ``problem``, so that the absence of a violation proves nothing).
+    or without having met what the scenario is about, named in ``problem``, so that the absence of a violation proves nothing).
+    ``met`` counts the situations that the run came across.
     """
 
     scenario: str
@@ -58,6 +64,7 @@ class RunResult:
     problem: str = ""
     mutant: str = ""
     path: str = ""
+    met: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-chaos run --json`` prints."""
@@ -70,6 +77,7 @@ class RunResult:
             "wall_seconds": round(self.wall_seconds, 6),
             "verdict": self.verdict,
             "violations": [violation.as_json() for violation in self.violations],
+            "met": dict(self.met),
         }
         extra = {"problem": self.problem, "mutant": self.mutant, "path": self.path}
         return shown | {key: value for key, value in extra.items() if value}

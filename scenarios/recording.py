@@ -16,7 +16,7 @@ import struct
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from bkclient import BookKeeper, Entry, LedgerReader, LedgerWriter
+from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
 from bkclient.protocol.recovery import Verdict
@@ -29,6 +29,8 @@ from scenarios.history import HistoryWriter, Kind
 
 __all__ = [
     "BookieRecorder",
+    "RecordedAdvancedWriter",
+    "RecordedAppends",
     "RecordedClient",
     "RecordedReader",
     "RecordedWriter",
@@ -233,11 +235,12 @@ class BookieRecorder:
         self._recorder.record(Kind.BK_RESTART, self._actor, incarnation=incarnation, detail=detail)
 
 
-class RecordedWriter:
-    """A writer whose application writes down what it asked for and what it was told."""
+class RecordedAppends:
+    """What writers of either kind share: an application that writes down what it asked for and what it was told."""
 
-    def __init__(self, writer: LedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
-        self.inner = writer
+    inner: LedgerWriter | AdvancedLedgerWriter
+
+    def __init__(self, recorder: Recorder, actor: str, incarnation: int) -> None:
         self.actor = actor
         self._recorder = recorder
         self._incarnation = incarnation
@@ -247,34 +250,29 @@ class RecordedWriter:
         """The ledger being written."""
         return self.inner.ledger_id
 
-    def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
-        """Append; records APP_ADD now and APP_ACK or APP_FAIL when the application learns of it.
+    def _record_add(
+        self, entry_id: int, payload: bytes, future: asyncio.Future[int], *, given: bool
+    ) -> asyncio.Future[int]:
+        """Record APP_ADD now, and APP_ACK, APP_FAIL or APP_CANCEL when the application learns the outcome.
 
         APP_ADD comes after the ADD_SENDs of the same entry: what the writer refuses by raising was no append.
         """
-        entry_id = self.inner.last_add_pushed + 1
-        future = self.inner.append_nowait(payload)
         content = fingerprint(payload)
         common = {"incarnation": self._incarnation, "entry": entry_id}
         record, actor, ledger_id = self._recorder.record, self.actor, self.ledger_id
-        record(Kind.APP_ADD, actor, ledger_id, **common, content=content, size=len(payload))
+        record(Kind.APP_ADD, actor, ledger_id, **common, content=content, size=len(payload), given=given)
 
         def on_done(done: asyncio.Future[int]) -> None:
+            error = None if done.cancelled() else done.exception()
             if done.cancelled():
-                return
-            error = done.exception()
-            if error is None:
+                record(Kind.APP_CANCEL, actor, ledger_id, **common)
+            elif error is None:
                 record(Kind.APP_ACK, actor, ledger_id, **common, content=content, durable=True)
             else:
                 record(Kind.APP_FAIL, actor, ledger_id, **common, code=int(code_of(error)))
 
         future.add_done_callback(on_done)
         return future
-
-    async def append(self, payload: bytes) -> int:
-        """Append and wait for the outcome."""
-        await self.inner.wait_for_room()
-        return await self.append_nowait(payload)
 
     async def close(self) -> None:
         """Close; records CLOSE_START, and CLOSE_RESULT unless it is cancelled."""
@@ -293,13 +291,44 @@ class RecordedWriter:
         self._recorder.record(Kind.CLOSE_RESULT, self.actor, self.ledger_id, **result)
 
 
+class RecordedWriter(RecordedAppends):
+    """A writer that numbers its entries itself."""
+
+    def __init__(self, writer: LedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
+        super().__init__(recorder, actor, incarnation)
+        self.inner: LedgerWriter = writer
+
+    def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
+        """Append under the next id."""
+        entry_id = self.inner.last_add_pushed + 1
+        return self._record_add(entry_id, payload, self.inner.append_nowait(payload), given=False)
+
+    async def append(self, payload: bytes) -> int:
+        """Append and wait for the outcome."""
+        await self.inner.wait_for_room()
+        return await self.append_nowait(payload)
+
+
+class RecordedAdvancedWriter(RecordedAppends):
+    """A writer whose application gives the ids."""
+
+    def __init__(self, writer: AdvancedLedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
+        super().__init__(recorder, actor, incarnation)
+        self.inner: AdvancedLedgerWriter = writer
+
+    def append_nowait(self, entry_id: int, payload: bytes) -> asyncio.Future[int]:
+        """Append under this id."""
+        return self._record_add(entry_id, payload, self.inner.append_nowait(entry_id, payload), given=True)
+
+
 class RecordedReader:
     """A reader whose application writes down what it read."""
 
-    def __init__(self, reader: LedgerReader, recorder: Recorder, actor: str) -> None:
+    def __init__(self, reader: LedgerReader, recorder: Recorder, actor: str, handle: int) -> None:
         self.inner = reader
         self._recorder = recorder
         self._actor = actor
+        self._handle = handle
 
     async def read(self, entry_id: int) -> Entry:
         """Read one entry; records READ_RESULT."""
@@ -320,7 +349,9 @@ class RecordedReader:
     async def advance(self) -> int:
         """Ask the bookies how far the ledger is confirmed; records LAC_ADV."""
         lac = await self.inner.read_last_add_confirmed()
-        self._recorder.record(Kind.LAC_ADV, self._actor, self.inner.ledger_id, lac=lac, source="read-lac")
+        self._recorder.record(
+            Kind.LAC_ADV, self._actor, self.inner.ledger_id, lac=lac, source="read-lac", handle=self._handle
+        )
         return lac
 
     def _record(self, entry_id: int, code: Code, payload: bytes | None, lac: int, version: int) -> None:
@@ -334,6 +365,7 @@ class RecordedReader:
             size=0 if payload is None else len(payload),
             lac=lac,
             version=version,
+            handle=self._handle,
         )
 
 
@@ -345,11 +377,17 @@ class RecordedClient:
         self._recorder = recorder
         self._actor = actor
         self._incarnation = incarnation
+        self._handles = 0
 
     async def create_ledger(self, **options: Any) -> RecordedWriter:
         """See :meth:`bkclient.BookKeeper.create_ledger`."""
         writer = await self.inner.create_ledger(**options)
         return RecordedWriter(writer, self._recorder, self._actor, self._incarnation)
+
+    async def create_advanced_ledger(self, **options: Any) -> RecordedAdvancedWriter:
+        """See :meth:`bkclient.BookKeeper.create_advanced_ledger`."""
+        writer = await self.inner.create_advanced_ledger(**options)
+        return RecordedAdvancedWriter(writer, self._recorder, self._actor, self._incarnation)
 
     async def open_ledger(self, ledger_id: int, *, recover: bool = True) -> RecordedReader:
         """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and what the reader starts with."""
@@ -358,17 +396,26 @@ class RecordedClient:
         try:
             reader = await self.inner.open_ledger(ledger_id, recover=recover)
         except BookKeeperError as error:
-            result: dict[str, Any] = {"code": int(error.code), "state": None, "last_entry": -1, "length": 0}
+            result: dict[str, Any] = {
+                "code": int(error.code),
+                "state": None,
+                "last_entry": -1,
+                "length": 0,
+                "handle": -1,
+            }
             record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
             raise
         metadata = reader.metadata
+        self._handles += 1
         result = {
             "code": int(Code.OK),
             "state": metadata.state.name,
             "last_entry": metadata.last_entry_id,
             "length": metadata.length,
+            "handle": self._handles,
         }
         record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
         if not metadata.is_closed:
-            record(Kind.LAC_ADV, actor, ledger_id, lac=reader.last_add_confirmed, source="open")
-        return RecordedReader(reader, self._recorder, actor)
+            known = reader.last_add_confirmed
+            record(Kind.LAC_ADV, actor, ledger_id, lac=known, source="open", handle=self._handles)
+        return RecordedReader(reader, self._recorder, actor, self._handles)

@@ -7,23 +7,20 @@ import traceback
 from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
 
 from scenarios.checker import OnlineChecker
 from scenarios.conditions import draw_conditions
-from scenarios.history import HistoryWriter
+from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, Violation
 from scenarios.mutants import MUTANTS
 from scenarios.recording import Recorder
-from scenarios.stage import Stage, StuckError
+from scenarios.situations import Situations
+from scenarios.stage import EVENTUALLY_CLOSED, Stage, StuckError
 from simbookie.world.errors import WorldError
 from simbookie.world.hosts import World
 
 __all__ = ["EVENTUALLY_CLOSED", "history_name", "run_scenario"]
-
-#: The one liveness property a run is held to: with everything healed, the ledger can be recovered and read (L1, L6).
-EVENTUALLY_CLOSED: Final = "EventuallyClosed"
 
 
 def history_name(scenario: str, seed: int, mutant: str | None = None) -> str:
@@ -39,7 +36,7 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
     """
     scenario = SCENARIOS[name]
     planted = MUTANTS[mutant] if mutant else None
-    conditions = draw_conditions(seed)
+    conditions = (scenario.draw or draw_conditions)(seed)
     path = None if record is None else record / history_name(name, seed, mutant)
     header = {
         "scenario": name,
@@ -51,13 +48,13 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
     started = time.perf_counter()
     problem = ""
     stuck: tuple[Violation, ...] = ()
-    checker = OnlineChecker()
+    checker, situations = OnlineChecker(), Situations()
     with (
         World(seed, network=conditions.network, metadata=conditions.metadata, limits=conditions.limits) as world,
         planted.applied() if planted else nullcontext(),
     ):
         history = HistoryWriter(header, world.clock_us, path)
-        history.listeners.append(checker.feed)
+        history.listeners += (checker.feed, situations.feed)
         stage = Stage(world, Recorder(history), conditions, planted.wrap_transport if planted else None)
 
         async def play() -> None:
@@ -67,7 +64,7 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
         try:
             world.run(play)
         except StuckError as error:
-            stuck = (Violation(EVENTUALLY_CLOSED, error.ledger_id, error.problem, (history.events - 1,)),)
+            stuck = (Violation(error.invariant, error.ledger_id, error.problem, (history.events,)),)
         except WorldError as error:
             problem = f"{type(error).__name__}: {error}"
         except Exception as error:  # noqa: BLE001 - whatever a scenario or a client raises proves nothing, and ends no sweep
@@ -76,8 +73,13 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
             history.abandon()
             raise
         simulated_seconds = world.loop.time()
+        history.record(Kind.RUN_END, "run", completed=not (problem or stuck))
         history.close()
     violations = (*checker.finish(), *stuck)
+    met = {name: count for name, count in sorted(situations.met.items()) if count}
+    missing = [name for name in scenario.meets if name not in met]
+    if missing and not problem:
+        problem = f"the run never met what it is about: {', '.join(missing)}"
     return RunResult(
         scenario=name,
         seed=seed,
@@ -90,6 +92,7 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
         problem=problem,
         mutant=mutant or "",
         path="" if path is None else str(path),
+        met=met,
     )
 
 

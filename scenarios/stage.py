@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -24,6 +24,8 @@ from scenarios.conditions import Conditions
 from scenarios.history import Event, Kind
 from scenarios.recording import (
     BookieRecorder,
+    RecordedAdvancedWriter,
+    RecordedAppends,
     RecordedClient,
     RecordedWriter,
     Recorder,
@@ -34,13 +36,14 @@ from scenarios.recording_store import AppliedStore, LearnedStore
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryDisk, MemoryStorage
 from simbookie.world.bookie_host import BookieHost
-from simbookie.world.calls import RequestMessage
+from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.faults import Action, Fate, Interception
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
+from simbookie.world.metadata_service import MetadataAction, MetadataCall, MetadataFault
 from simbookie.world.transport import SimulatedTransport
 
-__all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage", "StuckError"]
+__all__ = ["ADD_RESOLVES", "EVENTUALLY_CLOSED", "ClientProcess", "LedgerSlot", "Program", "Stage", "StuckError"]
 
 Program = Callable[[RecordedClient], Awaitable[None]]
 """What a client process does; it ends when the program returns."""
@@ -52,13 +55,20 @@ _SETTLE_PAUSE_S: Final = 5.0
 _PATIENCE_S: Final = 20.0
 
 
-class StuckError(Exception):
-    """Everything was healed, and still the ledger cannot be recovered or read: liveness is broken (L1, L6)."""
+#: What runs are held to beside the invariants over their histories. With everything healed, a ledger can be recovered and read
+#: (L1, L6), and with nothing in its way an append ends (L2).
+EVENTUALLY_CLOSED: Final = "EventuallyClosed"
+ADD_RESOLVES: Final = "AddResolves"
 
-    def __init__(self, ledger_id: int, problem: str) -> None:
+
+class StuckError(Exception):
+    """Everything was healed, and still something does not end: liveness is broken, ``invariant`` says which."""
+
+    def __init__(self, ledger_id: int, problem: str, invariant: str = EVENTUALLY_CLOSED) -> None:
         super().__init__(f"ledger {ledger_id}: {problem}")
         self.ledger_id = ledger_id
         self.problem = problem
+        self.invariant = invariant
 
 
 class ClientProcess:
@@ -128,16 +138,28 @@ class LedgerSlot:
 
     async def create(self, client: RecordedClient) -> RecordedWriter:
         """Create it, with the sizes that the run's conditions name."""
-        conditions = self._stage.conditions
-        writer = await client.create_ledger(
-            ensemble_size=conditions.ensemble_size,
-            write_quorum_size=conditions.write_quorum_size,
-            ack_quorum_size=conditions.ack_quorum_size,
-            digest_type=conditions.digest_type,
-        )
-        self.created_id = writer.ledger_id
-        self._created.set()
+        writer = await client.create_ledger(**self._options())
+        self._note(writer.ledger_id)
         return writer
+
+    async def create_advanced(self, client: RecordedClient) -> RecordedAdvancedWriter:
+        """Create it as a ledger whose entry ids the application gives."""
+        writer = await client.create_advanced_ledger(**self._options())
+        self._note(writer.ledger_id)
+        return writer
+
+    def _options(self) -> dict[str, Any]:
+        conditions = self._stage.conditions
+        return {
+            "ensemble_size": conditions.ensemble_size,
+            "write_quorum_size": conditions.write_quorum_size,
+            "ack_quorum_size": conditions.ack_quorum_size,
+            "digest_type": conditions.digest_type,
+        }
+
+    def _note(self, ledger_id: int) -> None:
+        self.created_id = ledger_id
+        self._created.set()
 
     async def id(self) -> int:
         """Its id, once it is created."""
@@ -148,6 +170,20 @@ class LedgerSlot:
     def is_created(self) -> bool:
         """Whether some client created it and knows."""
         return self._created.is_set()
+
+
+class HeldCall:
+    """A call to the metadata service that is to be held back, or is."""
+
+    def __init__(self, interception: Interception[MetadataAction], is_there: asyncio.Event) -> None:
+        self._is_there = is_there
+        #: Let it go on.
+        self.release = interception.release
+
+    async def made(self) -> None:
+        """Wait until it is made and held back, for a while if it never is."""
+        with anyio.move_on_after(_PATIENCE_S):
+            await self._is_there.wait()
 
 
 class Stage:
@@ -166,7 +202,7 @@ class Stage:
         self.wrap_transport = wrap_transport
         self.rng = world.rng("scenario")
         self.bookies: dict[str, BookieHost] = {}
-        self._interceptions: list[Interception[Action]] = []
+        self._interceptions: list[Interception[Any]] = []
         self._ensembles: dict[int, tuple[str, ...]] = {}
         self._acknowledged: dict[int, int] = {}
         self._watchers: dict[Callable[[Event], bool], Callable[[], object]] = {}
@@ -197,6 +233,7 @@ class Stage:
 
     async def append_entries(self, writer: RecordedWriter, count: int, *, window: int = 8) -> None:
         """Append ``count`` entries of various sizes with up to ``window`` in flight; stops at the first refusal."""
+        window = min(window, self.conditions.client.max_in_flight_entries)
         rng = self.world.rng(f"workload {writer.actor}")
         in_flight: deque[asyncio.Future[int]] = deque()
         try:
@@ -208,6 +245,17 @@ class Stage:
                 in_flight.append(writer.append_nowait(rng.randbytes(rng.choice((0, 1, 17, 100, 300)))))
         except BookKeeperError:
             pass
+
+    async def flush(self, writer: RecordedAppends) -> None:
+        """Wait until everything appended is acknowledged or has failed."""
+        with suppress(BookKeeperError):
+            await writer.inner.flush()
+
+    async def flush_for(self, writer: RecordedAppends, limit_s: float) -> bool:
+        """Give up waiting for that after some time; tells whether it came to an end."""
+        with anyio.move_on_after(limit_s) as scope:
+            await self.flush(writer)
+        return not scope.cancelled_caught
 
     async def finish(self, writer: RecordedWriter) -> None:
         """Flush and close; close also what was fenced or has failed, as an application does that cleans up."""
@@ -231,9 +279,29 @@ class Stage:
         """Do ``action``, once, right after the first event that fulfils ``predicate``."""
         self._watchers[predicate] = action
 
+    def disarm(self) -> None:
+        """Let nothing happen any more that waits for an event: at the end, what is broken would not be healed."""
+        self._watchers.clear()
+
     def later(self, delay_s: float, action: Callable[[], object]) -> None:
         """Do ``action`` in ``delay_s`` seconds."""
         self.world.loop.call_later(delay_s, action, context=Context())
+
+    async def until(self, predicate: Callable[[Event], bool], ended: ClientProcess | None = None) -> None:
+        """Wait until an event fulfils ``predicate`` or the client process has ended; for a while, if neither happens."""
+        with anyio.move_on_after(_PATIENCE_S):
+            seen = anyio.Event()
+            self.on_event(predicate, seen.set)
+            if ended is None:
+                await seen.wait()
+                return
+            over = asyncio.ensure_future(ended.ended())
+            waiting = asyncio.ensure_future(seen.wait())
+            try:
+                await asyncio.wait((over, waiting), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                over.cancel()
+                waiting.cancel()
 
     async def until_acknowledged(self, ledger: LedgerSlot, entry_id: int) -> None:
         """Wait until ``entry_id`` is acknowledged, or for a while if it never is."""
@@ -260,10 +328,10 @@ class Stage:
 
     # Faults ------------------------------------------------------------------------------------------------------
 
-    def crash_bookie(self, name: str) -> None:
-        """Kill a bookie, or its machine; what it had not synced is lost."""
+    def crash_bookie(self, name: str, mode: CrashMode | None = None) -> None:
+        """Kill a bookie, or its machine, which is drawn unless told; what it had not synced is lost."""
         if self.bookies[name].is_alive:
-            mode = self.rng.choice((CrashMode.PROCESS, CrashMode.POWER_LOSS))
+            mode = mode or self.rng.choice((CrashMode.PROCESS, CrashMode.POWER_LOSS))
             self._record_fault("crash", f"{name} {mode.name}")
             self.bookies[name].crash(mode)
 
@@ -282,34 +350,72 @@ class Stage:
         if ways[1]:
             self.world.network.block(bookie, client)
 
-    def hold(self, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool]) -> Interception[Action]:
-        """Hold back requests of ``client`` to ``bookies`` until released."""
-        return self._intercept("hold", client, bookies, predicate, Fate.HOLD)
+    def alter_copies(self, ledger: LedgerSlot, name: str, byte: int) -> None:
+        """Flip a bit in what a bookie has of every entry of the ledger: in byte ``byte`` of it, counted round and round.
 
-    def drop(self, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool]) -> Interception[Action]:
-        """Lose requests of ``client`` to ``bookies``."""
-        return self._intercept("drop", client, bookies, predicate, Fate.DROP)
+        For checkers the copy is lost: what the bookie has is not what it stored.
+        """
+        self._record_fault("alter", name)
+        storage = self.bookies[name].storage
+        assert isinstance(storage, MemoryStorage), "what the stage gave its bookies"
+        if storage.ledger(ledger.created_id) is None:
+            return
+        observer = BookieRecorder(self.recorder, name)
+        for entry_id in storage.entry_ids(ledger.created_id):
+            storage.alter(ledger.created_id, entry_id, byte)
+            observer.entry_lost(ledger.created_id, entry_id, "altered")
+
+    def hold(
+        self, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool], *, answers: bool = False
+    ) -> Interception[Action]:
+        """Hold back requests of ``client`` to ``bookies``, or the answers to them, until released."""
+        return self._intercept("hold", client, bookies, predicate, Fate.HOLD, answers=answers)
+
+    def drop(
+        self, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool], *, answers: bool = False
+    ) -> Interception[Action]:
+        """Lose requests of ``client`` to ``bookies``, or the answers to them."""
+        return self._intercept("drop", client, bookies, predicate, Fate.DROP, answers=answers)
 
     def _intercept(
-        self, cause: str, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool], fate: Fate
+        self,
+        cause: str,
+        client: str,
+        bookies: Sequence[str],
+        predicate: Callable[[Request], bool],
+        fate: Fate,
+        *,
+        answers: bool,
     ) -> Interception[Action]:
-        self._record_fault(cause, f"{client} > {', '.join(bookies)}")
+        self._record_fault(cause, f"{client} {'<' if answers else '>'} {', '.join(bookies)}")
         targets = frozenset(bookies)
+        sort = ResponseMessage if answers else RequestMessage
 
         def matches(source: str, destination: str, message: object) -> bool:
-            return (
-                source == client
-                and destination in targets
-                and isinstance(message, RequestMessage)
-                and predicate(message.request)
-            )
+            near, far = (destination, source) if answers else (source, destination)
+            return near == client and far in targets and isinstance(message, sort) and predicate(message.request)
 
         interception = self.world.network.intercept(matches, fate)
         self._interceptions.append(interception)
         return interception
 
+    def hold_metadata(self, predicate: Callable[[MetadataCall], bool]) -> HeldCall:
+        """Hold back the first call to the metadata service that ``predicate`` means, until it is released."""
+        self._record_fault("hold", "metadata")
+        is_there = asyncio.Event()
+
+        def matches(call: MetadataCall) -> bool:
+            if not predicate(call):
+                return False
+            is_there.set()
+            return True
+
+        interception = self.world.metadata.intercept(matches, MetadataFault.HOLD, limit=1)
+        self._interceptions.append(interception)
+        return HeldCall(interception, is_there)
+
     def heal(self) -> None:
-        """End every fault of the network; what was held arrives."""
+        """End every fault of the network and the metadata service; what was held arrives."""
         self._record_fault("heal", "")
         self.world.network.heal()
         for interception in self._interceptions:

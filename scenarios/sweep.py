@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -59,7 +60,8 @@ class Failing:
 class SweepResult:
     """What a sweep came to. ``unknown`` runs ended by a limit or an error: they prove nothing and are not violations.
 
-    ``cpu_seconds`` are those of the runs, summed over workers; ``wall_seconds`` those of the whole sweep.
+    ``cpu_seconds`` are those of the runs, summed over workers; ``wall_seconds`` those of the whole sweep. ``met`` counts, for
+    each situation, the runs that came across it.
     """
 
     seeds: int
@@ -72,6 +74,7 @@ class SweepResult:
     wall_seconds: float = 0.0
     failing: list[Failing] = field(default_factory=list)
     undecided: list[tuple[str, int, str]] = field(default_factory=list)
+    met: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_fine(self) -> bool:
@@ -83,6 +86,7 @@ class SweepResult:
         self.runs += 1
         self.events += result.events
         self.simulated_seconds += result.simulated_seconds
+        self.met.update(result.met.keys())
         for invariant in dict.fromkeys(violation.invariant for violation in result.violations):
             self.failing.append(Failing(result.scenario, result.seed, invariant, result.path))
         if result.verdict == "unknown":
@@ -107,6 +111,7 @@ class SweepResult:
             "seeds_per_cpu_hour": round(_per(self.runs, self.cpu_seconds) * _SECONDS_PER_HOUR, 1),
             "wall_seconds": round(self.wall_seconds, 3),
             "cpu_seconds": round(self.cpu_seconds, 3),
+            "met": dict(sorted(self.met.items())),
             "failing": [failing.as_json() for failing in self.failing],
             "undecided": [
                 {"scenario": scenario, "seed": seed, "problem": problem} for scenario, seed, problem in self.undecided

@@ -66,6 +66,7 @@ class Words:
             Kind.APP_ADD: lambda _e, f, _t: f"appends e{f['entry']}",
             Kind.APP_ACK: lambda _e, f, _t: f"acked e{f['entry']}" + ("" if f["durable"] else " (not durable)"),
             Kind.APP_FAIL: lambda _e, f, _t: f"append of e{f['entry']} failed: {code_name(f['code'])}",
+            Kind.APP_CANCEL: lambda _e, f, _t: f"cancels its append of e{f['entry']}",
             Kind.OPEN_START: lambda _e, f, _t: "opens the ledger" + (" with recovery" if f["recovery"] else ""),
             Kind.OPEN_RESULT: self._open_result,
             Kind.CLOSE_START: lambda _e, _f, _t: "closes the ledger",
@@ -95,6 +96,7 @@ class Words:
             Kind.CLIENT_CRASH: lambda _e, _f, _t: "crashes",
             Kind.CLIENT_PAUSE: lambda _e, _f, _t: "is paused",
             Kind.CLIENT_RESUME: lambda _e, _f, _t: "resumes",
+            Kind.RUN_END: lambda _e, f, _t: "the run ends" if f["completed"] else "the run is cut short",
             Kind.FAULT: lambda _e, f, _t: ": ".join(part for part in (f["cause"], f["detail"]) if part),
         }
 

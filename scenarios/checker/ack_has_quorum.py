@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler
 from scenarios.checker.facts import SYNCED
@@ -25,13 +24,7 @@ class AckHasQuorum(Family):
     make entries durable at all are held to it, since a bookie without a journal never says so.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "A2": (
-            "AckHasQuorum",
-            "an acknowledged entry has Qa good answers from its write set under the stored metadata",
-        ),
-        "D7": ("DurableBeforeAck", "the bookies an acknowledgement rests on had made the entry durable before"),
-    }
+    clauses = ("A2", "D7")
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Acknowledgements; the answers are kept by the facts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -33,16 +32,7 @@ class AckedReadable(Family):
     does not promise is not asked for.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "A4": ("AckedReadable", "an acknowledged entry is on a bookie of its write set unless Qa bookies lost it"),
-        "A5": ("AckedReadable", "an acknowledged entry is on Qa bookies of its write set, less those that lost it"),
-        "B4": (
-            "ClosedAtQa",
-            "each entry of a closed ledger is on Qa bookies of its write set, less those that lost it",
-        ),
-        "D12": ("GcOnlyDead", "a bookie collects a ledger only if it is deleted or has no fragment there"),
-        "A9": ("AckedReadable", "no read denies a committed entry that fewer than Qa bookies ever lost"),
-    }
+    clauses = ("A4", "A5", "B4", "D12", "A9")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

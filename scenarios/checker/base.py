@@ -28,8 +28,8 @@ Report = Callable[[str, str, tuple[int, ...]], None]
 class Family:
     """Base of all families; one instance judges one ledger."""
 
-    #: By their number in the protocol's list of invariants: the name under which a violation is reported, and the statement.
-    clauses: ClassVar[Mapping[str, tuple[str, str]]]
+    #: The numbers of the clauses it judges; :mod:`scenarios.clauses` says what they state.
+    clauses: ClassVar[tuple[str, ...]]
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         self.facts = facts

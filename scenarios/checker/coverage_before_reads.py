@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler
 from scenarios.checker.facts import RecoveryRun
@@ -23,9 +22,7 @@ class CoverageBeforeReads(Family):
     at the structure finds them.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "D4": ("CoverageBeforeReads", "no ack quorum of the last ensemble is left unfenced when recovery reads begin"),
-    }
+    clauses = ("D4",)
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """The first recovery read; fences are kept by the facts."""

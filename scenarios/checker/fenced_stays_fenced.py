@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -41,15 +40,7 @@ class FencedStaysFenced(Family):
     lose data.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "D1": ("FencedStaysFenced", "a fenced bookie stores nothing but recovery adds"),
-        "D2": ("FencedStaysFenced", "a bookie answers a fencing read with OK only when its fence is durable"),
-        "D3": (
-            "FencedStaysFenced",
-            "a bookie that denies an entry to a fencing read is fenced; recovery reads always fence",
-        ),
-        "E5": ("NegativeStays", "a bookie that denied an entry to a recovery never stores it for the old writer"),
-    }
+    clauses = ("D1", "D2", "D3", "E5")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
@@ -31,15 +30,7 @@ class FragmentsWellFormed(Family):
     ensemble changes: the close of a recovery may sum up several.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "C4": ("FragmentsWellFormed", "fragments start at entry 0 and then at strictly higher entries"),
-        "C5": (
-            "FragmentsWellFormed",
-            "an ensemble has E distinct bookies, and a change leaves the others where they are",
-        ),
-        "C10": ("FragmentsWellFormed", "E >= Qw >= Qa >= 1, and they never change"),
-        "B9": ("FragmentsWellFormed", "the last fragment of a closed ledger starts at most one above its last entry"),
-    }
+    clauses = ("C4", "C5", "C10", "B9")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
@@ -33,12 +32,7 @@ class LacHonest(Family):
     of this recovery, an entry that a concurrent one closes the ledger without.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "D6": ("LacHonest", "no LAC is sent, kept or reached that is above every confirmed entry"),
-        "F5": ("VisibleLacBounded", "no LAC that anybody could see is above the last entry of the closed ledger"),
-        "D5": ("BookieLacMonotonic", "a running bookie's LAC of a ledger never falls"),
-        "E9": ("RecoveryLacFrozen", "the adds of one recovery all carry the LAC it started from"),
-    }
+    clauses = ("D6", "F5", "D5", "E9")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

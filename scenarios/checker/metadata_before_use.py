@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler
 from scenarios.history.schema import Event, Kind
@@ -22,9 +21,7 @@ class MetadataBeforeUse(Family):
     stored.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "C8": ("MetadataBeforeUse", "an ordinary add goes to a bookie of a write set that the store held before"),
-    }
+    clauses = ("C8",)
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Adds on their way."""

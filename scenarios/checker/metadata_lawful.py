@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
@@ -37,14 +37,7 @@ class MetadataLawful(Family):
     E8: who closes a ledger without having created it closes a version that was IN_RECOVERY.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "C1": ("FragmentsWellFormed", "a successful write makes the version one above the one it expects"),
-        "C2": ("FragmentsWellFormed", "a write succeeds only on the version it expects, so never two on the same"),
-        "C3": ("FragmentsWellFormed", "the state goes from OPEN over IN_RECOVERY to CLOSED and never back"),
-        "C6": ("StartIsLacPlusOne", "an ensemble change starts right after the last confirmed entry"),
-        "C7": ("FragmentsWellFormed", "ensembles do not change during recovery but by its closing write"),
-        "E8": ("ClosedFromInRecovery", "who is not the writer closes the ledger only from IN_RECOVERY"),
-    }
+    clauses = ("C1", "C2", "C3", "C6", "C7", "E8")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -34,13 +33,7 @@ class NegativeCoverage(Family):
     E4: REC_DECIDE as positive needs a bookie that answered OK.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "E3": (
-            "NegativeCoverage",
-            "an entry is ruled out only by explicit denials from Qw - Qa + 1 bookies of its write set",
-        ),
-        "E4": ("NegativeCoverage", "an entry is recovered only if a bookie answered with it"),
-    }
+    clauses = ("E3", "E4")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

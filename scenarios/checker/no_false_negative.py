@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -27,10 +26,7 @@ class NoFalseNegative(Family):
     answered.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "D10": ("NoFalseNegative", "a bookie that holds an entry does not deny it"),
-        "D11": ("LimboNeverDenies", "a bookie in limbo denies nothing"),
-    }
+    clauses = ("D10", "D11")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

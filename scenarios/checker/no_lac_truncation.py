@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler
 from scenarios.checker.metadata import CLOSED
@@ -20,9 +19,7 @@ class NoLacTruncation(Family):
     ledger that is closed again (which other invariants forbid) is judged again.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "A1": ("NoLacTruncation", "no acknowledged durable entry is above the last entry of the closed ledger"),
-    }
+    clauses = ("A1",)
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Acknowledgements and whatever shows what is stored."""

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any, Final
 
 from scenarios.checker.ack_has_quorum import AckHasQuorum
 from scenarios.checker.acked_readable import AckedReadable
 from scenarios.checker.acks_end import NoAckAfterEnd
+from scenarios.checker.acks_in_order import AcksInOrder
 from scenarios.checker.base import Family, Handler
 from scenarios.checker.coverage_before_reads import CoverageBeforeReads
 from scenarios.checker.facts import LedgerFacts
 from scenarios.checker.fenced_stays_fenced import FencedStaysFenced
 from scenarios.checker.fragments_well_formed import FragmentsWellFormed
-from scenarios.checker.in_order_ack import InOrderAck
 from scenarios.checker.lac_honest import LacHonest
 from scenarios.checker.metadata_before_use import MetadataBeforeUse
 from scenarios.checker.metadata_lawful import MetadataLawful
@@ -34,8 +33,9 @@ from scenarios.checker.read_stability import ReadStability
 from scenarios.checker.read_within_lac import ReadWithinLac
 from scenarios.checker.recoveries_agree import RecoveriesAgree
 from scenarios.checker.recovery_close import RecoveryClose
-from scenarios.checker.recovery_start import RecoveryStart
-from scenarios.checker.replica_agreement import ReplicaAgreement
+from scenarios.checker.recovery_reads import RecoveryReads
+from scenarios.checker.replicas_agree import ReplicasAgree
+from scenarios.clauses import CLAUSES, INVARIANTS
 from scenarios.history.schema import Event, Kind
 from scenarios.model import Violation
 
@@ -44,7 +44,7 @@ __all__ = ["CLAUSES", "FAMILIES", "INVARIANTS", "OnlineChecker"]
 FAMILIES: Final[tuple[type[Family], ...]] = (
     NoLacTruncation,
     AckHasQuorum,
-    InOrderAck,
+    AcksInOrder,
     NoAckAfterEnd,
     AckedReadable,
     RecoveriesAgree,
@@ -54,28 +54,17 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     MetadataLawful,
     MetadataBeforeUse,
     CoverageBeforeReads,
-    RecoveryStart,
+    RecoveryReads,
     NegativeCoverage,
     RecoveryClose,
-    ReplicaAgreement,
+    ReplicasAgree,
     ReadWithinLac,
     ReadStability,
     NoFalseNegative,
 )
 
-#: Everything the checker looks for, by the number of the clause: the name of the invariant it belongs to, and the statement.
-CLAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {number: clause for family in FAMILIES for number, clause in family.clauses.items()}
-)
-
-assert len(CLAUSES) == sum(len(family.clauses) for family in FAMILIES), "a clause belongs to one family"
-
-#: The names under which violations are reported, each with the clauses it stands for.
-INVARIANTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        invariant: tuple(number for number, (name, _) in CLAUSES.items() if name == invariant)
-        for invariant in dict.fromkeys(name for name, _ in CLAUSES.values())
-    }
+assert sorted(number for family in FAMILIES for number in family.clauses) == sorted(CLAUSES), (
+    "each clause has one family"
 )
 
 _METADATA: Final = (
@@ -92,6 +81,7 @@ _METADATA: Final = (
 _ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
     Kind.META_CAS: ("cause", "outcome", "expected_version", "version", *_METADATA),
     Kind.META_READ: ("outcome", "version", *_METADATA),
+    Kind.APP_ADD: ("incarnation", "entry"),
     Kind.APP_ACK: ("incarnation", "entry", "durable"),
     Kind.APP_FAIL: ("incarnation", "entry", "code"),
     Kind.OPEN_START: ("recovery",),

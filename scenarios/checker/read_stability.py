@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -26,10 +25,7 @@ class ReadStability(Family):
     Sound for partial histories: a missing event can hide a violation, never make one.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "F3": ("ReadStability", "what was read once is read again, the same, and is part of the closed ledger"),
-        "A8": ("AckedReadable", "what is read is what was acknowledged"),
-    }
+    clauses = ("F3", "A8")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

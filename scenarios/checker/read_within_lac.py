@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler
@@ -19,9 +18,7 @@ class ReadWithinLac(Family):
     this was right in turn is D6's matter.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "F1": ("ReadWithinLac", "no entry is returned that is above the reader's last add confirmed"),
-    }
+    clauses = ("F1",)
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Results of reads."""

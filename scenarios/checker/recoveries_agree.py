@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -28,11 +27,7 @@ class RecoveriesAgree(Family):
     provided for in the vocabulary of histories and would be reported.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "B1": ("RecoveriesAgree", "exactly one successful write closes the ledger"),
-        "B2": ("RecoveriesAgree", "a closed ledger keeps its state, last entry, length and fragment boundaries"),
-        "B3": ("RecoveriesAgree", "everybody sees the closed ledger with the same last entry and length"),
-    }
+    clauses = ("B1", "B2", "B3")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

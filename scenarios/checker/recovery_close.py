@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler
 from scenarios.checker.facts import RecoveryRun
@@ -27,14 +26,7 @@ class RecoveryClose(Family):
     confirmed entry.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "E11": ("UnknownAborts", "a recovery that could not decide about an entry does not close the ledger"),
-        "E7": ("CloseAtDecision", "a recovery closes the ledger right below the entry it ruled out"),
-        "E6": (
-            "RewriteBeforeClose",
-            "a recovery closes only when all it read is on Qa bookies of the stored ensembles",
-        ),
-    }
+    clauses = ("E11", "E7", "E6")
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Closing writes; the rest is kept by the facts."""

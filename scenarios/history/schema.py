@@ -40,6 +40,7 @@ class Kind(StrEnum):
     APP_ADD = "APP_ADD"
     APP_ACK = "APP_ACK"
     APP_FAIL = "APP_FAIL"
+    APP_CANCEL = "APP_CANCEL"
     OPEN_START = "OPEN_START"
     OPEN_RESULT = "OPEN_RESULT"
     CLOSE_START = "CLOSE_START"
@@ -73,6 +74,8 @@ class Kind(StrEnum):
     CLIENT_PAUSE = "CLIENT_PAUSE"
     CLIENT_RESUME = "CLIENT_RESUME"
     FAULT = "FAULT"
+    # the end of the recording
+    RUN_END = "RUN_END"
 
 
 COMMON_FIELDS: Final[tuple[str, ...]] = ("seq", "time_us", "actor", "kind", "ledger")
@@ -107,6 +110,9 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "verdict": FieldType.STRING,
         "clean": FieldType.BOOLEAN,
         "detail": FieldType.STRING,
+        "given": FieldType.BOOLEAN,
+        "handle": FieldType.LONG,
+        "completed": FieldType.BOOLEAN,
     }
 )
 
@@ -128,15 +134,18 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         # version is the new version where outcome is ok, else -1.
         Kind.META_CAS: ("cause", "outcome", "expected_version", *_METADATA),
         Kind.META_READ: ("outcome", *_METADATA),
-        Kind.APP_ADD: ("incarnation", "entry", "content", "size"),
+        # given: whether the application chose the id itself.
+        Kind.APP_ADD: ("incarnation", "entry", "content", "size", "given"),
         Kind.APP_ACK: ("incarnation", "entry", "content", "durable"),
         Kind.APP_FAIL: ("incarnation", "entry", "code"),
+        Kind.APP_CANCEL: ("incarnation", "entry"),
         Kind.OPEN_START: ("recovery",),
-        Kind.OPEN_RESULT: ("recovery", "code", "state", "last_entry", "length"),
+        # handle tells the readers of one client apart.
+        Kind.OPEN_RESULT: ("recovery", "code", "state", "last_entry", "length", "handle"),
         Kind.CLOSE_START: (),
         Kind.CLOSE_RESULT: ("code", "last_entry", "length"),
-        Kind.READ_RESULT: ("entry", "code", "content", "size", "lac", "version"),
-        Kind.LAC_ADV: ("lac", "source"),
+        Kind.READ_RESULT: ("entry", "code", "content", "size", "lac", "version", "handle"),
+        Kind.LAC_ADV: ("lac", "source", "handle"),
         Kind.ADD_SEND: ("incarnation", "entry", "bookie", "recovery", "lac", "length", "content", "size"),
         Kind.ADD_RESP: ("incarnation", "entry", "bookie", "recovery", "code"),
         Kind.FENCE_SEND: ("bookie",),
@@ -165,6 +174,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.CLIENT_PAUSE: (),
         Kind.CLIENT_RESUME: (),
         Kind.FAULT: ("cause", "detail"),
+        Kind.RUN_END: ("completed",),
     }
 )
 

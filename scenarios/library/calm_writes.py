@@ -1,7 +1,7 @@
 """Nobody fails: a writer, a reader that tails it, a close, and readers who agree.
 
-What this pins is everything that must hold without any excuse: order, piggybacked LAC, lengths, an exact end. The weather is
-mild but not perfect: latencies vary, answers overtake each other, a metadata write may meet a conflict.
+What this pins is everything that must hold without any excuse: order, piggybacked LAC, lengths, an exact end. The
+weather is mild but not perfect: latencies vary, answers overtake each other, a metadata write may meet a conflict.
 """
 
 from __future__ import annotations

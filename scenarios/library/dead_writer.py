@@ -1,8 +1,8 @@
 """The writer dies with entries in flight, and somebody else has to find the end.
 
-Each of the last entries reached some of its bookies, perhaps none, perhaps an ack quorum whose answers nobody saw any more.
-One or two clients recover the ledger, at the same time where there are two. Unacknowledged entries may end up in the ledger or
-not; acknowledged ones must; and everybody must come to the same end.
+Each of the last entries reached some of its bookies, perhaps none, perhaps an ack quorum whose answers nobody saw any
+more. One or two clients recover the ledger, at the same time where there are two. Unacknowledged entries may end up
+in the ledger or not; acknowledged ones must; and everybody must come to the same end.
 """
 
 from __future__ import annotations

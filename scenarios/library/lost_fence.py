@@ -1,9 +1,9 @@
 """Recovery's fence does not reach every bookie, and the old writer's last adds are still on their way.
 
-The fencing reads of the recovery are lost on the way to some bookies; the rest is enough for it to go on. The last adds of the
-writer are held back on their way to those very bookies, and are let go when the recovery has decided. If a bookie denies
-an entry to a recovery without being fenced by that same question, the late add completes an ack quorum afterwards, and an entry
-is acknowledged that the closed ledger does not have.
+The fencing reads of the recovery are lost on the way to some bookies; the rest is enough for it to go on. The last
+adds of the writer are held back on their way to those very bookies, and are let go when the recovery has decided. If
+a bookie denies an entry to a recovery without being fenced by that same question, the late add completes an ack
+quorum afterwards, and an entry is acknowledged that the closed ledger does not have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A writer that everybody takes for dead is only asleep.
 
-It is paused, or cut off from some bookies, with entries in flight; another client recovers and closes the ledger; then the
-writer wakes up and goes on as if nothing had happened. Its messages from before, and from after, meet fenced bookies. It
-must not get another entry acknowledged that is not in the ledger, and must learn that it has been fenced.
+It is paused, or cut off from some bookies, with entries in flight; another client recovers and closes the ledger;
+then the writer wakes up and goes on as if nothing had happened. Its messages from before, and from after, meet fenced
+bookies. It must not get another entry acknowledged that is not in the ledger, and must learn that it has been fenced.
 """
 
 from __future__ import annotations

@@ -96,6 +96,12 @@ class MemoryDisk:
         self._synced = self.position
         return tuple(self._records)
 
+    def alter(self, ledger_id: int, entry_id: int, body: bytes) -> None:
+        """Replace the body of an entry in all its records, as a disk that rots does."""
+        for index, (kind, ledger, number, _) in enumerate(self._records):
+            if kind == _Kind.ENTRY and (ledger, number) == (ledger_id, entry_id):
+                self._records[index] = (kind, ledger, number, body)
+
     def wipe(self) -> None:
         """Lose everything, as a replaced disk does. Only while no storage has it open."""
         self._base = self._synced = self.position
@@ -367,6 +373,15 @@ class MemoryStorage:
         if entry_id == LAST_ENTRY:
             entry_id = ledger.last_entry_id
         on_read(token, ledger.entries.get(entry_id), None)
+
+    def alter(self, ledger_id: int, entry_id: int, byte: int) -> None:
+        """Flip a bit of a stored entry, in memory and on the disk, in byte ``byte`` of its body, counted round and round."""
+        entries = self._ledgers[ledger_id].entries
+        body = bytearray(entries[entry_id])
+        body[byte % len(body)] ^= 1
+        entries[entry_id] = bytes(body)
+        if self.disk is not None:
+            self.disk.alter(ledger_id, entry_id, entries[entry_id])
 
     def entry_ids(self, ledger_id: int) -> list[int]:
         """The ids of the stored entries, ascending."""

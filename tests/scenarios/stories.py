@@ -168,6 +168,15 @@ class Story:
             )
         return len(self.events) - 1
 
+    def add(self, entry: int, *, actor: str = "writer", incarnation: int = 1, given: bool = False) -> int:
+        """The application appends."""
+        known = {"content": 1000 + entry, "size": 10, "incarnation": incarnation}
+        return self.event(Kind.APP_ADD, actor, entry=entry, given=given, **known)
+
+    def cancel(self, entry: int, *, actor: str = "writer", incarnation: int = 1) -> int:
+        """The application does not want to know any more."""
+        return self.event(Kind.APP_CANCEL, actor, entry=entry, incarnation=incarnation)
+
     def ack(
         self,
         entry: int,
@@ -186,8 +195,8 @@ class Story:
     def write(self, entry: int, *bookies: str, actor: str = "writer", incarnation: int = 1, **fields: Any) -> int:
         """An entry is sent to, stored by and answered by ``bookies`` (its write set by default), and acknowledged."""
         chosen = bookies or self.write_set(entry)
-        self.event(Kind.APP_ADD, actor, entry=entry, content=1000 + entry, size=10, incarnation=incarnation)
         self.send(entry, *chosen, actor=actor, incarnation=incarnation, **{"lac": entry - 1} | fields)
+        self.add(entry, actor=actor, incarnation=incarnation)
         self.store(entry, *chosen)
         self.answer(entry, *chosen, actor=actor, incarnation=incarnation)
         return self.ack(entry, actor=actor, incarnation=incarnation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.stories import FENCED, Story, assert_broken, assert_holds
+from tests.scenarios.stories import FENCED, TIMEOUT, Story, assert_broken, assert_holds
 
 
 def written(sizes: str = "3/3/2", last: int = 2) -> Story:
@@ -241,7 +241,7 @@ class TestDurableBeforeAck:
         assert_holds(story, "D7")
 
 
-class TestInOrderAck:
+class TestAcksInOrder:
     @pytest.mark.rule("A3")
     def test_entries_acknowledged_one_after_the_other_are_in_order(self) -> None:
         assert_holds(written(), "A3")
@@ -278,6 +278,28 @@ class TestInOrderAck:
         story.ack(1)
         assert_holds(story, "A3")
 
+    @pytest.mark.rule("A3")
+    def test_nobody_is_told_of_a_cancelled_append_and_what_follows_is_acknowledged(self) -> None:
+        story = written()
+        story.send(3, "b0", "b1", "b2", lac=2)
+        story.add(3)
+        story.cancel(3)
+        story.store(3, "b0", "b1")
+        story.answer(3, "b0", "b1")
+        story.write(4)
+        assert_holds(story, "A3")
+
+    @pytest.mark.rule("A3")
+    def test_an_acknowledgement_above_a_cancelled_entry_without_its_quorum_is_seen(self) -> None:
+        story = written()
+        story.send(3, "b0", "b1", "b2", lac=2)
+        story.add(3)
+        story.cancel(3)
+        story.store(3, "b0")
+        story.answer(3, "b0")
+        acked = story.write(4, lac=2)
+        assert_broken(story, "A3", acked, says="where entry 3 was due")
+
 
 class TestSingleWriterOrder:
     @pytest.mark.rule("G1")
@@ -298,7 +320,27 @@ class TestSingleWriterOrder:
     def test_a_skipped_entry_is_seen(self) -> None:
         story = written()
         skipped = story.send(4, "b0", lac=2)
+        story.add(4)
         assert_broken(story, "G1", skipped, says="before it ever sent entry 3")
+
+    @pytest.mark.rule("G1")
+    def test_an_application_that_gives_the_ids_may_give_them_in_any_order(self) -> None:
+        story = Story("1/1/1")
+        story.create()
+        for entry in (2, 0, 1):
+            story.send(entry, "b0")
+            story.add(entry, given=True)
+        for entry in range(3):
+            story.store(entry, "b0")
+            story.answer(entry, "b0")
+            story.ack(entry)
+        assert_holds(story, "G1")
+
+    @pytest.mark.rule("G1")
+    def test_a_history_that_does_not_say_who_numbers_the_entries_accuses_nobody_of_their_order(self) -> None:
+        story = written()
+        story.send(4, "b0", lac=2)
+        assert_holds(story, "G1")
 
     @pytest.mark.rule("G1")
     def test_a_recovery_by_another_client_is_not_another_writer(self) -> None:
@@ -318,7 +360,7 @@ class TestNoAckAfterEnd:
             story.send(entry, "b0", "b1", lac=0)
         story.store(1, "b0", "b1")
         story.answer(1, "b0", "b1")
-        story.fail(2)
+        story.fail(2, TIMEOUT)
         story.ack(1)
         assert_holds(story, "A6")
 
@@ -328,7 +370,7 @@ class TestNoAckAfterEnd:
         failed = story.fail(3, FENCED)
         acked = story.write(3)
         violation = assert_broken(story, "A6", failed, acked, says="after entry 3 failed")
-        assert violation.invariant == "FencedStaysFenced"
+        assert violation.invariant == "NoAckAfterEnd"
 
     @pytest.mark.rule("A6")
     def test_an_append_refused_without_a_number_fails_nothing(self) -> None:

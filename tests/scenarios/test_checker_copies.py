@@ -73,7 +73,7 @@ class TestAckedCopies:
         assert_holds(story, "A5")
 
 
-class TestClosedAtQa:
+class TestClosedAtQuorum:
     @pytest.mark.rule("B4")
     def test_a_closed_ledger_has_each_entry_on_an_ack_quorum(self) -> None:
         story = written()
@@ -179,7 +179,7 @@ class TestReads:
         assert_broken(story, "A8", found, acked)
 
 
-class TestReplicaAgreement:
+class TestReplicasAgree:
     @pytest.mark.rule("D9")
     def test_equal_copies_agree(self) -> None:
         assert_holds(written(), "D9")

@@ -220,7 +220,7 @@ class TestCoverageBeforeReads:
         assert_broken(story, "D4")
 
 
-class TestRecoveryStart:
+class TestRecoveryReads:
     @pytest.mark.rule("E1")
     @pytest.mark.rule("E2")
     def test_reading_above_the_lac_in_the_last_fragment_is_right(self) -> None:
@@ -238,7 +238,7 @@ class TestRecoveryStart:
         story.fence("b1", code=DENIED)
         first = story.ask(0, "b1")
         violation = assert_broken(story, "E1", first, says="below entry 1 where the last fragment starts")
-        assert violation.invariant == "RecoveryStart"
+        assert violation.invariant == "RecoveryReads"
 
     @pytest.mark.rule("E1")
     def test_skipping_an_entry_nobody_vouched_for_is_seen(self) -> None:

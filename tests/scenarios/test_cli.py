@@ -135,7 +135,7 @@ def test_list_names_every_scenario_and_mutant() -> None:
 def test_a_run_that_keeps_the_protocol_ends_well() -> None:
     shown = as_json("run", "calm-writes", "--seed", 3)
     contract = {"scenario", "seed", "digest", "events", "simulated_seconds", "wall_seconds", "verdict", "violations"}
-    assert set(shown) == contract
+    assert set(shown) == contract | {"met"}
     assert (shown["scenario"], shown["seed"], shown["verdict"], shown["violations"]) == ("calm-writes", 3, "ok", [])
     text = bk_chaos("run", "calm-writes", "--seed", 3).stdout
     assert shown["digest"] in text
@@ -371,8 +371,8 @@ def test_runs_that_differ_are_a_finding_with_their_first_event(monkeypatch: pyte
 
 
 def test_violations_are_printed_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    violated = result_of("calm-writes", 0, verdict="violated", violations=(Violation("InOrderAck", 4, "seen"),))
+    violated = result_of("calm-writes", 0, verdict="violated", violations=(Violation("AcksInOrder", 4, "seen"),))
     monkeypatch.setattr(scenarios.cli, "run_scenario", lambda *_args, **_options: violated)
     result = bk_chaos("run", "calm-writes")
     assert result.exit_code == 1
-    assert "InOrderAck, ledger 4: seen" in result.stdout
+    assert "AcksInOrder, ledger 4: seen" in result.stdout

@@ -87,10 +87,10 @@ def test_a_history_describes_itself(path: Path) -> None:
 
 def test_unknown_values_are_kept_unknown(path: Path) -> None:
     writer = HistoryWriter(_HEADER, Clock(), path)
-    writer.record(Kind.LAC_ADV, "reader", 1, lac=None, source=None)
+    writer.record(Kind.LAC_ADV, "reader", 1, lac=None, source=None, handle=None)
     writer.close()
     (event,) = read_history(path)[1]
-    assert event.fields == {"lac": None, "source": None}
+    assert event.fields == {"lac": None, "source": None, "handle": None}
 
 
 def test_events_can_be_read_again(path: Path) -> None:

@@ -74,7 +74,7 @@ def written(tmp_path: Path) -> Path:
     history = HistoryWriter({"scenario": "none", "seed": 1}, lambda: 7, path)
     for kind, names in KINDS.items():
         history.record(kind, "actor", 3, **{name: _EXAMPLES[FIELDS[name]] for name in names})
-    history.record(Kind.LAC_ADV, "reader", lac=None, source=None)
+    history.record(Kind.LAC_ADV, "reader", lac=None, source=None, handle=None)
     history.close()
     return path
 

@@ -7,29 +7,51 @@ situations each scenario was written for, and asks for about half of what there 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+import scenarios.runner
 from bkclient.errors import Code
 from scenarios.checker import CLAUSES, OnlineChecker
+from scenarios.conditions import draw_varied_conditions
 from scenarios.history import KINDS, Kind
 from scenarios.library import SCENARIOS
+from scenarios.runner import run_scenario
+from scenarios.situations import SITUATIONS
 from tests.scenarios.played import Played, play, seeds_with
 
 SEEDS = range(30)
+#: The family about faults during recovery, and about callers and copies that are not as they should be.
+FAMILY = (
+    "lost-reads",
+    "lost-write-backs",
+    "killed-at-decision",
+    "rival-recoveries",
+    "racing-change",
+    "moving-reader",
+    "altered-copies",
+    "hasty-close",
+    "cancelled-callers",
+)
 FENCED = int(Code.LEDGER_FENCED)
+
+
+def seeds_of(scenario: str) -> range:
+    """Fewer of the family: it has many scenarios, each of which meets its fault in every run."""
+    return range(12) if scenario in FAMILY else SEEDS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_correct_client_and_correct_bookies_break_no_invariant(scenario: str) -> None:
-    for seed in SEEDS:
+    for seed in seeds_of(scenario):
         result = play(scenario, seed).result
         assert (result.verdict, result.violations, result.problem) == ("ok", (), ""), f"seed {seed}"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_run_is_a_whole_story(scenario: str) -> None:
-    for seed in SEEDS:
+    for seed in seeds_of(scenario):
         played = play(scenario, seed)
         result, events = played.result, played.events
         assert result.events == len(events) > 50
@@ -42,13 +64,14 @@ def test_every_run_is_a_whole_story(scenario: str) -> None:
         assert len(played.of(Kind.META_CAS, cause="create", outcome="ok")) == 1
         assert played.of(Kind.META_CAS, cause="close", outcome="ok")
         assert played.of(Kind.APP_ADD)
+        assert [event.seq for event in played.of(Kind.RUN_END, completed=True)] == [len(events) - 1]
         for index in range(2):
             assert played.of(Kind.OPEN_RESULT, actor=f"final-{index}", code=0, state="CLOSED"), "all is read in the end"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_final_clients_read_every_entry_of_the_closed_ledger(scenario: str) -> None:
-    for seed in SEEDS:
+    for seed in seeds_of(scenario):
         played = play(scenario, seed)
         (closed,) = played.of(Kind.META_CAS, cause="close", outcome="ok")
         for index in range(2):
@@ -56,23 +79,23 @@ def test_the_final_clients_read_every_entry_of_the_closed_ledger(scenario: str) 
             assert read == list(range(closed.fields["last_entry"] + 1)), f"seed {seed}"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in FAMILY])
 def test_seeds_vary_quorums_weather_and_stories(scenario: str) -> None:
     sizes = set()
-    for seed in SEEDS:
+    for seed in seeds_of(scenario):
         create = play(scenario, seed).of(Kind.META_CAS, cause="create")[0].fields
         sizes.add((create["ensemble_size"], create["write_quorum_size"], create["ack_quorum_size"]))
     assert len(sizes) >= 5
     assert any(ensemble > write for ensemble, write, _ in sizes), "striped"
     assert any(write > ack for _, write, ack in sizes)
-    assert len({play(scenario, seed).result.digest for seed in SEEDS}) == len(SEEDS)
+    assert len({play(scenario, seed).result.digest for seed in seeds_of(scenario)}) == len(seeds_of(scenario))
 
 
 def test_the_library_gives_nearly_every_clause_plenty_to_judge() -> None:
     """A clause that no run ever puts to the test proves nothing by holding."""
     judged: Counter[str] = Counter()
     for scenario in SCENARIOS:
-        for seed in SEEDS:
+        for seed in seeds_of(scenario):
             checker = OnlineChecker()
             for event in play(scenario, seed).events:
                 checker.feed(event)
@@ -231,3 +254,51 @@ def test_lost_fence_loses_fences_and_lets_late_adds_meet_what_the_reads_have_fen
     assert len(seeds_with("lost-fence", SEEDS, fence_lost_and_decided_all_the_same)) >= 20
     assert len(seeds_with("lost-fence", SEEDS, late_add_refused)) >= 6
     assert len(seeds_with("lost-fence", SEEDS, fenced_by_a_read_first)) >= 20
+
+
+# The family of faults during recovery -------------------------------------------------------------------------------
+
+
+def test_the_family_is_the_rest_of_the_library_and_each_says_what_it_is_about() -> None:
+    about = {name: scenario.meets for name, scenario in SCENARIOS.items() if scenario.meets}
+    assert sorted(about) == sorted(FAMILY)
+    assert {name for meets in about.values() for name in meets} <= SITUATIONS.keys()
+
+
+@pytest.mark.parametrize("scenario", FAMILY)
+def test_every_run_of_the_family_meets_what_it_is_about(scenario: str) -> None:
+    for seed in seeds_of(scenario):
+        met = play(scenario, seed).result.met
+        assert all(met[name] > 0 for name in SCENARIOS[scenario].meets), f"seed {seed}"
+
+
+def test_the_family_meets_every_situation_there_is() -> None:
+    """A situation that nothing leads to would be asked for in vain."""
+    met = Counter(
+        name for scenario in FAMILY for seed in seeds_of(scenario) for name in play(scenario, seed).result.met
+    )
+    assert set(met) == set(SITUATIONS)
+    assert min(met.values()) >= 2, met
+
+
+def test_the_family_draws_shapes_protocols_and_clusters_without_a_spare() -> None:
+    drawn = [draw_varied_conditions(seed) for seed in range(100)]
+    assert {conditions.transport.protocol_version for conditions in drawn} == {2, 3}
+    assert {conditions.bookies - conditions.ensemble_size for conditions in drawn} == {0, 1, 2}
+    assert len({(c.ensemble_size, c.write_quorum_size, c.ack_quorum_size) for c in drawn}) >= 12
+    assert (
+        len({c.client.recovery_read_batch_size for c in drawn})
+        == len({c.client.read_ahead_entries for c in drawn})
+        == 4
+    )
+    for conditions in drawn:
+        assert conditions.client.wire_protocol_version == conditions.transport.protocol_version
+        assert conditions.client.read_timeout_s == conditions.transport.read_timeout_s
+
+
+def test_a_run_that_never_meets_what_it_is_about_comes_to_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = replace(SCENARIOS["calm-writes"], name="vacuous", meets=("recovery", "unknown-answer"))
+    monkeypatch.setattr(scenarios.runner, "SCENARIOS", {**SCENARIOS, "vacuous": calm})
+    result = run_scenario("vacuous", 0)
+    assert result.verdict == "unknown"
+    assert result.problem == "the run never met what it is about: recovery, unknown-answer"

@@ -251,7 +251,13 @@ def recorded(writer: Writer, notes: Notes) -> RecordedWriter:
 
 
 def app_add(entry_id: int, payload: bytes) -> tuple[str, str, int, dict[str, Any]]:
-    fields = {"incarnation": 1, "entry": entry_id, "content": fingerprint(payload), "size": len(payload)}
+    fields = {
+        "incarnation": 1,
+        "entry": entry_id,
+        "content": fingerprint(payload),
+        "size": len(payload),
+        "given": False,
+    }
     return ("APP_ADD", "writer", LEDGER, fields)
 
 
@@ -269,6 +275,7 @@ async def test_an_append_and_what_the_application_is_told_of_it(notes: Notes) ->
     assert notes.told() == [
         ("APP_ACK", "writer", LEDGER, {**common, "content": fingerprint(b"zero"), "durable": True}),
         ("APP_FAIL", "writer", LEDGER, {**common, "entry": 1, "code": -11}),
+        ("APP_CANCEL", "writer", LEDGER, {**common, "entry": 2}),
     ]
     assert isinstance(second.exception(), LedgerClosed)
     appending = asyncio.create_task(wrapped.append(b"three"))
@@ -361,27 +368,28 @@ def test_opening_and_reading_as_an_application_sees_it() -> None:
     quiet = replace(draw_conditions(0), network=NetworkConfig(), metadata=MetadataConfig())
     events = [event for event in perform(story, conditions=quiet) if event.kind in APPLICATION]
     (ledger,) = ledgers
-    read = {"code": 0, "lac": 1, "version": 2}
+    read = {"code": 0, "lac": 1, "version": 2, "handle": 2}
+    failed = {"recovery": True, "code": -25, "state": None, "last_entry": -1, "length": 0, "handle": -1}
     assert [(str(e.kind), e.actor, e.ledger, dict(e.fields)) for e in events] == [
         ("OPEN_START", "client", ledger, {"recovery": False}),
         (
             "OPEN_RESULT",
             "client",
             ledger,
-            {"recovery": False, "code": 0, "state": "OPEN", "last_entry": -1, "length": 0},
+            {"recovery": False, "code": 0, "state": "OPEN", "last_entry": -1, "length": 0, "handle": 1},
         ),
-        ("LAC_ADV", "client", ledger, {"lac": 0, "source": "open"}),
-        ("LAC_ADV", "client", ledger, {"lac": 0, "source": "read-lac"}),
+        ("LAC_ADV", "client", ledger, {"lac": 0, "source": "open", "handle": 1}),
+        ("LAC_ADV", "client", ledger, {"lac": 0, "source": "read-lac", "handle": 1}),
         ("OPEN_START", "client", ledger, {"recovery": True}),
         (
             "OPEN_RESULT",
             "client",
             ledger,
-            {"recovery": True, "code": 0, "state": "CLOSED", "last_entry": 1, "length": 7},
+            {"recovery": True, "code": 0, "state": "CLOSED", "last_entry": 1, "length": 7, "handle": 2},
         ),
         ("READ_RESULT", "client", ledger, {"entry": 0, **read, "content": fingerprint(b"zero"), "size": 4}),
         ("READ_RESULT", "client", ledger, {"entry": 1, **read, "content": fingerprint(b"one"), "size": 3}),
-        ("READ_RESULT", "client", ledger, {"entry": 2, "code": -1, "content": None, "size": 0, "lac": 1, "version": 2}),
+        ("READ_RESULT", "client", ledger, {"entry": 2, **read, "code": -1, "content": None, "size": 0}),
         ("OPEN_START", "client", 99, {"recovery": True}),
-        ("OPEN_RESULT", "client", 99, {"recovery": True, "code": -25, "state": None, "last_entry": -1, "length": 0}),
+        ("OPEN_RESULT", "client", 99, failed),
     ]

@@ -15,6 +15,7 @@ from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import Event, Kind
 from scenarios.recording import RecordedClient, RecordedWriter
 from scenarios.stage import LedgerSlot, Stage, StuckError
+from simbookie.storage.base import CrashMode
 from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata_service import MetadataConfig
 from tests.scenarios.played import perform, where
@@ -421,3 +422,104 @@ def test_a_ledger_is_created_with_the_sizes_that_were_drawn() -> None:
         (create,) = where(perform(story, seed=seed), Kind.META_CAS, cause="create")
         sizes = (create.fields[f"{name}_size"] for name in ("ensemble", "write_quorum", "ack_quorum"))
         assert tuple(sizes) == (drawn.ensemble_size, drawn.write_quorum_size, drawn.ack_quorum_size)
+
+
+def is_add(request: object) -> bool:
+    return isinstance(request, AddRequest)
+
+
+def test_answers_can_be_lost_while_what_was_asked_is_done() -> None:
+    async def story(stage: Stage) -> None:
+        ledger = stage.ledger()
+        stage.drop("writer", ["bookie-0"], is_add, answers=True)
+        await stage.client("writer", writing(stage, ledger, 1)).ended()
+
+    events = perform(story, conditions=fair())
+    assert list(where(events, Kind.BK_STORE, actor="bookie-0"))
+    assert {event.fields["code"] for event in where(events, Kind.ADD_RESP, bookie="bookie-0")} == {-23}
+
+
+def test_altered_copies_are_lost_to_checkers_and_stay_altered_over_a_crash() -> None:
+    async def story(stage: Stage) -> None:
+        ledger = stage.ledger()
+        await stage.client("writer", writing(stage, ledger, 4)).ended()
+        stage.alter_copies(ledger, "bookie-0", 40)
+        stage.crash_bookie("bookie-0", CrashMode.POWER_LOSS)
+        stage.restart_bookie("bookie-0")
+        await stage.settle(ledger)
+
+    events = perform(story, conditions=fair())
+    crash = next(where(events, Kind.BK_CRASH)).seq
+    altered = {event.fields["entry"] for event in where(events, Kind.BK_LOSS, actor="bookie-0", detail="altered")}
+    sent = {event.fields["entry"]: event.fields["content"] for event in where(events, Kind.ADD_SEND)}
+    answers = [event for event in where(events, Kind.READ_RESP, bookie="bookie-0", code=0) if event.seq > crash]
+    assert altered
+    assert answers
+    for event in answers:
+        is_same = event.fields["content"] == sent[event.fields["entry"]]
+        assert is_same == (event.fields["entry"] not in altered)
+    for event in where(events, Kind.READ_RESULT, code=0):
+        assert event.fields["content"] == sent[event.fields["entry"]], "another bookie had to be asked"
+
+
+def test_a_call_to_the_metadata_service_waits_until_it_is_released() -> None:
+    times: list[float] = []
+
+    async def story(stage: Stage) -> None:
+        held = stage.hold_metadata(lambda call: call.host == "writer" and call.operation == "create_ledger")
+        ledger = stage.ledger()
+        writer = stage.client("writer", writing(stage, ledger, 1))
+        await held.made()
+        assert not ledger.is_created
+        await stage.sleep(2.0, 2.0)
+        times.append(stage.world.loop.time())
+        held.release()
+        await writer.ended()
+
+    events = perform(story, conditions=fair())
+    (created,) = where(events, Kind.META_CAS, cause="create")
+    assert created.time_us / 1e6 >= times[0]
+
+
+def test_nothing_happens_any_more_that_waits_for_an_event_once_that_is_disarmed() -> None:
+    seen: list[float] = []
+
+    async def story(stage: Stage) -> None:
+        stage.on_event(lambda event: event.kind == Kind.CLIENT_START, lambda: seen.append(stage.world.loop.time()))
+        stage.disarm()
+        await stage.client("writer", writing(stage, stage.ledger(), 1)).ended()
+
+    perform(story, conditions=fair())
+    assert seen == []
+
+
+def test_giving_up_a_flush_says_so_and_harms_nothing() -> None:
+    told: list[bool] = []
+
+    async def story(stage: Stage) -> None:
+        ledger = stage.ledger()
+
+        async def write(client: RecordedClient) -> None:
+            writer = await ledger.create(client)
+            held = stage.hold("writer", list(stage.bookies), is_add)
+            await stage.append_entries(writer, 2)
+            told.append(await stage.flush_for(writer, 0.1))
+            held.remove()
+            held.release()
+            told.append(await stage.flush_for(writer, 10.0))
+
+        await stage.client("writer", write).ended()
+
+    events = perform(story, conditions=fair(timeout_s=5.0))
+    assert told == [False, True]
+    assert [event.fields["entry"] for event in where(events, Kind.APP_ACK)] == [0, 1]
+
+
+def test_waiting_for_an_event_ends_with_the_client_that_will_not_bring_it() -> None:
+    async def story(stage: Stage) -> None:
+        writer = stage.client("writer", writing(stage, stage.ledger(), 1))
+        await stage.until(lambda event: event.kind == Kind.BK_GC, ended=writer)
+        assert stage.world.loop.time() < 5.0
+        await stage.client("other", writing(stage, stage.ledger(), 1)).ended()
+
+    assert len(list(where(perform(story, conditions=fair()), Kind.CLIENT_START))) == 2

@@ -106,16 +106,16 @@ def test_a_run_that_raises_is_undecided_and_the_others_go_on(runs: Runs) -> None
 @pytest.mark.parametrize("stop_at_first", [False, True])
 def test_stopping_at_the_first_failure_stops_at_the_first_in_order(runs: Runs, stop_at_first: bool) -> None:
     for seed in (7, 30):
-        runs.broken["calm-writes", seed] = ("InOrderAck",)
+        runs.broken["calm-writes", seed] = ("AcksInOrder",)
     result = sweep(range(100), ["calm-writes"], processes=1, stop_at_first=stop_at_first)
-    assert result.failing[0] == Failing("calm-writes", 7, "InOrderAck")
+    assert result.failing[0] == Failing("calm-writes", 7, "AcksInOrder")
     assert result.runs == (8 if stop_at_first else 100)
     assert len(result.failing) == (1 if stop_at_first else 2)
     assert len(runs.made) == 8 if stop_at_first else 100
 
 
 def test_histories_are_kept_of_all_runs_or_of_failing_ones_only(runs: Runs, tmp_path: Path) -> None:
-    runs.broken["calm-writes", 1] = ("InOrderAck",)
+    runs.broken["calm-writes", 1] = ("AcksInOrder",)
     result = sweep(range(3), ["calm-writes"], processes=1, record=tmp_path)
     assert runs.kept == [("calm-writes", seed) for seed in range(3)]
     assert result.failing[0].path == str(tmp_path / "calm-writes-1.bkh")
@@ -125,7 +125,7 @@ def test_histories_are_kept_of_all_runs_or_of_failing_ones_only(runs: Runs, tmp_
 
 
 def test_progress_is_told_after_every_unit(runs: Runs) -> None:
-    runs.broken["calm-writes", 9] = ("InOrderAck",)
+    runs.broken["calm-writes", 9] = ("AcksInOrder",)
     told: list[tuple[int, int, int]] = []
     sweep(range(20), ["calm-writes"], processes=1, progress=lambda *steps: told.append(steps))
     assert told == [(8, 20, 0), (16, 20, 1), (20, 20, 1)]
@@ -235,7 +235,7 @@ def test_a_hunt_ends_with_the_first_seed_that_gives_the_mutant_away(runs: Runs) 
 
 
 def test_another_broken_invariant_than_the_mutants_own_does_not_catch_it(runs: Runs) -> None:
-    runs.broken["dead-writer", 0] = ("InOrderAck",)
+    runs.broken["dead-writer", 0] = ("AcksInOrder",)
     (hunt,) = hunt_mutants([MUTANT], range(5), SCENARIOS, processes=1)
     assert not hunt.caught
     assert hunt.as_json()["seeds_to_find"] is None
@@ -261,3 +261,9 @@ def test_a_hunt_without_seeds_catches_nothing(runs: Runs) -> None:
     (hunt,) = hunt_mutants([MUTANT], range(0), SCENARIOS, processes=1)
     assert not hunt.caught
     assert not runs.made
+
+
+def test_a_sweep_says_how_many_runs_met_what() -> None:
+    result = sweep(range(3), ["hasty-close", "calm-writes"], processes=1)
+    assert result.met["close-cuts-off"] == 3
+    assert result.as_json()["met"] == dict(result.met)

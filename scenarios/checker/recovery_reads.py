@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler
 from scenarios.history.schema import Event, Kind
 
-__all__ = ["RecoveryStart"]
+__all__ = ["RecoveryReads"]
 
 
-class RecoveryStart(Family):
+class RecoveryReads(Family):
     """Recovery begins to read where it may, and asks whom it may (E1, E2).
 
     E1: the first recovery read is for ``max(LAC told by fenced bookies, first entry of the last fragment - 1) + 1``.
@@ -23,13 +22,7 @@ class RecoveryStart(Family):
     it put in the place of another since.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "E1": ("RecoveryStart", "recovery reads start in the last fragment, right above what is known to be confirmed"),
-        "E2": (
-            "RecoveryStart",
-            "recovery reads go to the write set in the ensemble that was stored when recovery began",
-        ),
-    }
+    clauses = ("E1", "E2")
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Recovery reads."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
 from scenarios.history.schema import Event, Kind
 
-__all__ = ["ReplicaAgreement"]
+__all__ = ["ReplicasAgree"]
 
 
-class ReplicaAgreement(Family):
+class ReplicasAgree(Family):
     """Every copy of an entry is the same (D9), and the writer's own (B8).
 
     D9: wherever entry ``e`` is sent or stored, by its writer or a recovery, its payload and the cumulative length in
@@ -23,10 +22,7 @@ class ReplicaAgreement(Family):
     D9 is sound for partial histories too; B8 needs the original.
     """
 
-    clauses: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "D9": ("ReplicaAgreement", "every copy of an entry has the same payload and the same length field"),
-        "B8": ("ReplicaAgreement", "what is written back in recovery was once sent by the writer"),
-    }
+    clauses = ("D9", "B8")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

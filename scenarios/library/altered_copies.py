@@ -1,0 +1,92 @@
+"""Some bookies have entries that are not what they stored, and do not know it.
+
+Copies on fewer bookies than an ack quorum are altered by a bit: in the header, in the digest, or in the payload.
+Whoever reads one has to notice and ask another bookie. A recovery must not count the bookie as fenced by what its
+last entry says, nor write such an entry back, nor take it for absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+import anyio
+
+from scenarios.conditions import Conditions, draw_varied_conditions
+from scenarios.library.parts import recovering
+from scenarios.model import Scenario
+from scenarios.recording import RecordedClient
+from scenarios.stage import Stage
+
+__all__ = ["ALTERED_COPIES"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Up to ``bookies`` of them have every entry altered in byte ``byte``; the writer is dead by then, or has closed."""
+
+    entries: int
+    window: int
+    byte: int
+    bookies: int
+    closes: bool
+
+    @classmethod
+    def draw(cls, rng: Random) -> Alteration:
+        """Ledgers of some length, so that every bookie has several entries."""
+        return cls(
+            entries=rng.randint(6, 20),
+            window=rng.randint(1, 8),
+            byte=rng.randrange(64),
+            bookies=rng.randint(1, 4),
+            closes=rng.random() < 0.3,
+        )
+
+
+async def play(stage: Stage) -> None:
+    """Everything on a few bookies is altered before others recover and read the ledger."""
+    plan = Alteration.draw(stage.rng)
+    ledger = stage.ledger()
+
+    async def write(client: RecordedClient) -> None:
+        writer = await ledger.create(client)
+        await stage.append_entries(writer, plan.entries, window=plan.window)
+        await stage.flush(writer)
+        if plan.closes:
+            await stage.finish(writer)
+        else:
+            await anyio.sleep_forever()
+
+    writer = stage.client("writer", write)
+    await stage.until_acknowledged(ledger, plan.entries - 1)
+    if plan.closes:
+        await writer.ended()
+    writer.crash()
+    members = stage.ensemble(ledger)
+    # With fewer than Qa of them, every ack quorum has a good copy of all it acknowledged.
+    count = min(plan.bookies, stage.conditions.ack_quorum_size - 1)
+    for name in stage.rng.sample(members, count):
+        stage.alter_copies(ledger, name, plan.byte)
+    await stage.client("recoverer", recovering(ledger)).ended()
+    await stage.settle(ledger)
+
+
+def _with_copies(seed: int) -> Conditions:
+    """More than one copy of everything, and no weather that would move the ledger to bookies without."""
+    drawn = draw_varied_conditions(seed)
+    network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
+    if drawn.ack_quorum_size > 1:
+        return replace(drawn, network=network)
+    return replace(
+        drawn, network=network, bookies=drawn.bookies + 3, ensemble_size=3, write_quorum_size=3, ack_quorum_size=2
+    )
+
+
+ALTERED_COPIES = Scenario(
+    name="altered-copies",
+    summary="bookies answer with copies that were altered on their disks",
+    expected="readers and recoveries notice, and use the others",
+    play=play,
+    meets=("altered-copy",),
+    draw=_with_copies,
+)

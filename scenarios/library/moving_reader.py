@@ -1,0 +1,113 @@
+"""A reader that opened a ledger before its bookies were replaced, and goes on reading.
+
+The writer's bookies die one after the other, each when some entries more are acknowledged, and are back before the
+spares are used up. The reader knows the ensembles of its opening and what it has learned since; bookies it knows may
+never have had the entry it wants. In the end the writer closes the ledger, or dies and another client does, and the
+reader has to come to the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Final
+
+import anyio
+
+from scenarios.conditions import Conditions, draw_varied_conditions
+from scenarios.history import Event, Kind
+from scenarios.library.parts import following, recovering
+from scenarios.model import Scenario
+from scenarios.recording import RecordedClient
+from scenarios.stage import Stage
+from simbookie.storage.base import CrashMode
+
+__all__ = ["MOVING_READER"]
+
+#: How long a bookie is away: longer than it takes to replace it, since the writer has more to write.
+_AWAY_S: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """After how many entries more each bookie dies, where in the ensemble it is, and how the ledger ends."""
+
+    gaps: tuple[int, ...]
+    positions: tuple[int, ...]
+    window: int
+    dies: bool
+
+    @classmethod
+    def draw(cls, rng: Random) -> Moves:
+        """One to three moves."""
+        count = rng.randint(1, 3)
+        return cls(
+            gaps=tuple(rng.randint(2, 8) for _ in range(count)),
+            positions=tuple(rng.randrange(5) for _ in range(count)),
+            window=rng.randint(1, 6),
+            dies=rng.random() < 0.4,
+        )
+
+
+async def play(stage: Stage) -> None:
+    """Bookies are replaced under a reader that follows the ledger."""
+    plan = Moves.draw(stage.rng)
+    ledger = stage.ledger()
+    entries_after = 2 * stage.conditions.ensemble_size
+
+    async def write(client: RecordedClient) -> None:
+        writer = await ledger.create(client)
+        for gap in plan.gaps:
+            await stage.append_entries(writer, gap, window=plan.window)
+            await stage.flush(writer)
+            await may_go_on.wait()
+        await stage.append_entries(writer, entries_after, window=plan.window)
+        await stage.flush(writer)
+        if plan.dies:
+            await anyio.sleep_forever()
+        await stage.finish(writer)
+
+    may_go_on = anyio.Event()
+    writer = stage.client("writer", write)
+    await ledger.id()
+    reader = stage.client("reader", following(ledger))
+    await stage.until(_reader_is_there, ended=reader)
+    may_go_on.set()
+    acknowledged = -1
+    for gap, position in zip(plan.gaps, plan.positions, strict=True):
+        acknowledged += gap
+        await stage.until_acknowledged(ledger, acknowledged)
+        members = stage.ensemble(ledger)
+        victim = members[position % len(members)]
+        stage.crash_bookie(victim, CrashMode.PROCESS)
+        stage.later(_AWAY_S, partial(stage.restart_bookie, victim))
+    await stage.until_acknowledged(ledger, acknowledged + entries_after)
+    if plan.dies:
+        writer.crash()
+        await stage.client("recoverer", recovering(ledger)).ended()
+    await writer.ended()
+    await stage.settle(ledger)
+    await reader.ended()
+
+
+def _reader_is_there(event: Event) -> bool:
+    return event.kind == Kind.OPEN_RESULT and event.actor == "reader"
+
+
+def _with_spares(seed: int) -> Conditions:
+    """Each bookie that dies has somebody to replace it, and the weather takes nobody else."""
+    drawn = draw_varied_conditions(seed)
+    network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
+    client = replace(drawn.client, delay_ensemble_change=False)
+    return replace(drawn, bookies=drawn.ensemble_size + 2, network=network, client=client)
+
+
+MOVING_READER = Scenario(
+    name="moving-reader",
+    summary="a reader without recovery lives through ensemble changes, to the end of the ledger",
+    expected="its last add confirmed never falls, it reads everything up to the end, and each entry once and for all",
+    play=play,
+    meets=("reader-crosses-change",),
+    draw=_with_spares,
+)

@@ -1,0 +1,180 @@
+"""Parts that several stories are made of: which requests are meant, which bookies, how a writer leaves its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import anyio
+
+from bkclient.errors import BookKeeperError
+from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, Request
+from scenarios.recording import RecordedClient, RecordedReader
+from scenarios.stage import LedgerSlot, Program, Stage
+
+__all__ = [
+    "Tail",
+    "following",
+    "is_add",
+    "is_fence",
+    "is_recovery_read",
+    "is_recovery_request",
+    "is_write_back",
+    "leave_tail",
+    "pick_bookies",
+    "pick_confirmers",
+    "pick_deniers",
+    "recovering",
+    "write_sets",
+]
+
+#: How often a client that recovers a ledger tries, and how long it waits in between.
+_ATTEMPTS: Final = 2
+_PAUSE_S: Final = 1.0
+
+
+# Requests ------------------------------------------------------------------------------------------------------------
+
+
+def is_fence(request: Request) -> bool:
+    """Whether it asks for the last entry, and to fence."""
+    return isinstance(request, ReadRequest) and request.entry_id == LAST_ENTRY and request.fence_key is not None
+
+
+def is_recovery_read(request: Request) -> bool:
+    """Whether it asks for one entry, and to fence."""
+    return isinstance(request, ReadRequest) and request.entry_id != LAST_ENTRY and request.fence_key is not None
+
+
+def is_write_back(request: Request) -> bool:
+    """Whether it brings an entry that a recovery found."""
+    return isinstance(request, AddRequest) and request.recovery
+
+
+def is_add(request: Request) -> bool:
+    """Whether it brings an entry from the writer."""
+    return isinstance(request, AddRequest) and not request.recovery
+
+
+def is_recovery_request(request: Request) -> bool:
+    """Whether a recovery sends it."""
+    return is_fence(request) or is_recovery_read(request) or is_write_back(request)
+
+
+# Bookies -------------------------------------------------------------------------------------------------------------
+
+
+def write_sets(stage: Stage, members: Sequence[str]) -> list[tuple[str, ...]]:
+    """All write sets of an ensemble."""
+    size = len(members)
+    return [
+        tuple(members[(first + i) % size] for i in range(stage.conditions.write_quorum_size)) for first in range(size)
+    ]
+
+
+def pick_bookies(rng: Random, members: Sequence[str], least: int = 1) -> list[str]:
+    """At least ``least`` of them, in any order."""
+    return rng.sample(members, rng.randint(min(least, len(members)), len(members)))
+
+
+def pick_deniers(stage: Stage, rng: Random, members: Sequence[str]) -> list[str]:
+    """So many that no entry can be ruled out without one of them: Qa of each write set."""
+    return _pick_of_each(stage, rng, members, stage.conditions.ack_quorum_size)
+
+
+def pick_confirmers(stage: Stage, rng: Random, members: Sequence[str]) -> list[str]:
+    """So many that no entry can have an ack quorum without one of them: Qw - Qa + 1 of each write set."""
+    conditions = stage.conditions
+    return _pick_of_each(stage, rng, members, conditions.write_quorum_size - conditions.ack_quorum_size + 1)
+
+
+def _pick_of_each(stage: Stage, rng: Random, members: Sequence[str], count: int) -> list[str]:
+    chosen: list[str] = []
+    sets = write_sets(stage, members)
+    for candidate in rng.sample(members, len(members)):
+        chosen.append(candidate)
+        if all(sum(bookie in chosen for bookie in write_set) >= count for write_set in sets):
+            break
+    return chosen
+
+
+# Clients -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """How a writer leaves its ledger: it dies when ``acknowledged`` is, with up to ``window`` of ``entries`` in flight."""
+
+    entries: int
+    window: int
+    acknowledged: int
+
+    @classmethod
+    def draw(cls, rng: Random) -> Tail:
+        """Any."""
+        entries = rng.randint(2, 24)
+        return cls(entries, rng.randint(1, 12), rng.randint(0, entries - 1))
+
+
+async def leave_tail(stage: Stage, ledger: LedgerSlot, tail: Tail) -> None:
+    """Let a writer write and die. What it sent last arrives at some bookies or at all, for nobody's benefit."""
+
+    async def write(client: RecordedClient) -> None:
+        writer = await ledger.create(client)
+        await stage.append_entries(writer, tail.entries, window=tail.window)
+        await anyio.sleep_forever()  # it ends by crashing alone
+
+    writer = stage.client("writer", write)
+    await stage.until_acknowledged(ledger, tail.acknowledged)
+    writer.crash()
+
+
+def recovering(ledger: LedgerSlot, *, attempts: int = _ATTEMPTS) -> Program:
+    """A client that recovers the ledger and reads all of it; it gives up after some attempts."""
+
+    async def recover(client: RecordedClient) -> None:
+        ledger_id = await ledger.id()
+        for attempt in range(attempts):
+            if attempt:
+                await anyio.sleep(_PAUSE_S)
+            try:
+                reader = await client.open_ledger(ledger_id)
+                async for _ in reader.read_all():
+                    pass
+            except BookKeeperError:
+                continue  # later, or others will
+            return
+
+    return recover
+
+
+def following(ledger: LedgerSlot) -> Program:
+    """A client that opens the ledger without recovery and reads what is confirmed until the ledger is closed."""
+
+    async def follow(client: RecordedClient) -> None:
+        reader = await _opened(client, await ledger.id())
+        next_entry = 0
+        while True:
+            is_closed = reader.inner.is_closed
+            try:
+                while next_entry <= reader.inner.last_add_confirmed:
+                    await reader.read(next_entry)
+                    next_entry += 1
+                if is_closed:
+                    return
+                await anyio.sleep(0.05)
+                await reader.advance()
+            except BookKeeperError:
+                await anyio.sleep(0.5)
+
+    return follow
+
+
+async def _opened(client: RecordedClient, ledger_id: int) -> RecordedReader:
+    while True:
+        try:
+            return await client.open_ledger(ledger_id, recover=False)
+        except BookKeeperError:
+            await anyio.sleep(_PAUSE_S)

@@ -1,0 +1,175 @@
+"""Known defects of BookKeeper clients in the rules themselves, planted into the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import bkclient.protocol.recovery
+from bkclient.metadata.model import Ensemble
+from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.pipeline import AddPipeline, PendingAdd
+from bkclient.protocol.quorum import QuorumSizes
+from bkclient.protocol.recovery import RecoveryMachine
+from scenarios.mutants.base import Mutant, Replacement
+
+__all__ = ["MACHINE_MUTANTS"]
+
+# ruff: noqa: SLF001 - a defect has no interface
+
+Function = Callable[..., Any]
+
+
+def _always(value: object) -> Callable[[object], object]:
+    return lambda _original: value
+
+
+def _start_at_found_lac(_original: Function) -> Function:
+    return lambda found_lac, _first_entry_id: found_lac
+
+
+def _close_at_once(_original: Function) -> Function:
+    def mutated(self: RecoveryMachine) -> None:
+        if self._end_found:
+            self.last_add_confirmed = self.last_add_pushed
+            self._pending.clear()
+            self._close()
+
+    return mutated
+
+
+def _close_at_the_lac(_original: Function) -> Function:
+    def mutated(self: RecoveryMachine, found: Any) -> None:
+        self.last_add_confirmed = found.last_add_confirmed
+        self._close()
+
+    return mutated
+
+
+def _reading_from_replacements(switch: Function) -> Function:
+    def mutated(self: RecoveryMachine, ensemble: Ensemble, positions: Iterable[int]) -> None:
+        if self._reads is not None:
+            self._reads._ensemble = ensemble
+        switch(self, ensemble, positions)
+
+    return mutated
+
+
+def _closing_when_undecided(fail: Function) -> Function:
+    def mutated(self: RecoveryMachine, code: int, why: str, **details: Any) -> None:
+        if "ruled out" not in why:
+            fail(self, code, why, **details)
+            return
+        self._end_found = True
+        self._reads = None
+        self._close_if_written_back()
+
+    return mutated
+
+
+def _with_an_advancing_lac(push: Function) -> Function:
+    def mutated(self: RecoveryMachine, payload: bytes, _lac: int, token: object) -> PendingAdd:
+        added: PendingAdd = push(self, payload, self.last_add_confirmed, token)
+        return added
+
+    return mutated
+
+
+def _off_by_one(_original: Function) -> Function:
+    return lambda self, acknowledged: acknowledged.bit_count() >= max(1, self.ack_quorum_size - 1)
+
+
+def _keeping_what_is_in_flight(_original: Function) -> Function:
+    def mutated(self: AppendMachine) -> list[PendingAdd]:
+        self.length -= sum(len(add.payload) for add in self._pending.values())
+        return []
+
+    return mutated
+
+
+def _closing_at_what_was_pushed(close: Function) -> Function:
+    def mutated(self: AppendMachine, *args: Any, **options: Any) -> None:
+        self.last_add_confirmed = self.last_add_pushed
+        close(self, *args, **options)
+
+    return mutated
+
+
+def _completing_during_changes(complete: Function) -> Function:
+    def mutated(self: AddPipeline) -> None:
+        suspended, self._is_suspended = self._is_suspended, False
+        complete(self)
+        self._is_suspended = suspended
+
+    return mutated
+
+
+MACHINE_MUTANTS: Final = (
+    Mutant(
+        name="recovery-starts-below-last-fragment",
+        summary="recovery trusts the LAC of bookies that joined with the last fragment and never saw the earlier ones "
+        "(issue 2615)",
+        invariants=("NoLacTruncation", "RecoveryReads"),
+        replaces=(Replacement(bkclient.protocol.recovery, "starting_lac", _start_at_found_lac),),
+    ),
+    Mutant(
+        name="one-denial-decides",
+        summary="recovery takes the first denial of an entry for the end",
+        invariants=("NoLacTruncation", "NegativeCoverage"),
+        replaces=(Replacement(QuorumSizes, "negatives_to_deny", _always(1)),),
+    ),
+    Mutant(
+        name="recovery-closes-before-write-back",
+        summary="recovery does not wait for the ack quorums of what it writes back",
+        invariants=("RewriteBeforeClose", "ClosedAtQuorum"),
+        replaces=(Replacement(RecoveryMachine, "_close_if_written_back", _close_at_once),),
+    ),
+    Mutant(
+        name="recovery-closes-at-found-lac",
+        summary="recovery trusts the best LAC that it is told, and does not read on",
+        invariants=("NoLacTruncation", "CloseAtDecision"),
+        replaces=(Replacement(RecoveryMachine, "_begin_reading", _close_at_the_lac),),
+    ),
+    Mutant(
+        name="recovery-reads-from-replacements",
+        summary="recovery asks the bookies that it has put in the place of others for entries that they never got",
+        invariants=("NoLacTruncation", "RecoveryReads"),
+        replaces=(Replacement(RecoveryMachine, "_switch_ensemble", _reading_from_replacements),),
+    ),
+    Mutant(
+        name="undecided-entry-ends-ledger",
+        summary="recovery closes the ledger below an entry that it can neither find nor rule out",
+        invariants=("NoLacTruncation", "UnknownAborts"),
+        replaces=(Replacement(RecoveryMachine, "_fail", _closing_when_undecided),),
+    ),
+    Mutant(
+        name="recovery-lac-advances",
+        summary="what recovery writes back carries a LAC that advances with it, which a rival recovery may undo",
+        invariants=("ReadStability", "VisibleLacBounded", "RecoveryLacFrozen"),
+        replaces=(Replacement(RecoveryMachine, "_push", _with_an_advancing_lac),),
+    ),
+    Mutant(
+        name="ack-quorum-one-short",
+        summary="one answer too few makes an ack quorum",
+        invariants=("AckHasQuorum", "AckedReadable", "NoLacTruncation"),
+        replaces=(Replacement(QuorumSizes, "is_ack_quorum", _off_by_one),),
+    ),
+    Mutant(
+        name="acks-after-close",
+        summary="entries in flight when the writer closes are acknowledged afterwards",
+        invariants=("NoLacTruncation", "FencedStaysFenced", "NoAckAfterEnd"),
+        replaces=(Replacement(AppendMachine, "_drain", _keeping_what_is_in_flight),),
+    ),
+    Mutant(
+        name="writer-closes-at-last-pushed",
+        summary="the writer closes the ledger after entries that have no ack quorum",
+        invariants=("ClosedAtQuorum", "AckedReadable"),
+        replaces=(Replacement(AppendMachine, "close", _closing_at_what_was_pushed),),
+    ),
+    Mutant(
+        name="acks-during-ensemble-change",
+        summary="entries are acknowledged while a new ensemble that begins with them is being stored (issue 4651)",
+        invariants=("StartIsLacPlusOne", "AckedReadable", "AckHasQuorum"),
+        replaces=(Replacement(AddPipeline, "_complete_in_order", _completing_during_changes),),
+    ),
+)
