@@ -13,6 +13,7 @@ import asyncio
 import random
 import statistics
 import time
+from collections import defaultdict
 from typing import Annotated
 
 import typer
@@ -35,6 +36,8 @@ class InstantTransport:
 
     def __init__(self) -> None:
         self._requests: list[tuple[str, Request, ReplyHandler]] = []
+        #: There is one to every bookie, before anything else happens.
+        self.connections: dict[str, int] = defaultdict(int)
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """See :class:`~bkclient.transport.base.BookieTransport`."""

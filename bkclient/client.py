@@ -16,13 +16,13 @@ from bkclient.arguments import check_flag, check_ledger_id, checked_config
 from bkclient.background import Background
 from bkclient.config import ClientConfig
 from bkclient.core import ClientCore, Features
-from bkclient.create import NewLedger, create_ledger
+from bkclient.create import CreatedLedger, NewLedger, create_ledger
 from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError, UnexpectedCondition
 from bkclient.guarded import guarded_features, guarded_observer, guarded_stats, guarded_tracer
 from bkclient.hosted import Hosted
 from bkclient.measure import observed
 from bkclient.metadata.base import BookieSets, MetadataStore
-from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
+from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.observer import RecoveryObserver
 from bkclient.open import Credentials, open_ledger, read_metadata
 from bkclient.placement import NetworkLocations, PlacementPolicy
@@ -180,8 +180,8 @@ class BookKeeper:
             deferred_sync=deferred_sync,
             ledger_id=ledger_id,
         )
-        value = await self._create(wanted)
-        return LedgerWriter(self._open_core(), value, deferred_sync=deferred_sync)
+        created = await self._create(wanted)
+        return LedgerWriter(self._open_core(), created, deferred_sync=deferred_sync)
 
     async def create_advanced_ledger(
         self,
@@ -206,10 +206,10 @@ class BookKeeper:
             deferred_sync=deferred_sync,
             ledger_id=ledger_id,
         )
-        value = await self._create(wanted)
-        return AdvancedLedgerWriter(self._open_core(), value, deferred_sync=deferred_sync)
+        created = await self._create(wanted)
+        return AdvancedLedgerWriter(self._open_core(), created, deferred_sync=deferred_sync)
 
-    async def _create(self, wanted: NewLedger) -> Versioned:
+    async def _create(self, wanted: NewLedger) -> CreatedLedger:
         core = self._open_core()
         return await observed(core, names.CREATE, create_ledger(core, wanted, self._now_ms))
 

@@ -19,7 +19,7 @@ from bkclient.errors import ArgumentError, IllegalOperation, LedgerExists, NotEn
 from bkclient.metadata.model import DigestType, Ensemble, Fragment, LedgerMetadata, Versioned
 from bkclient.placement import LedgerShape
 
-__all__ = ["NewLedger", "create_ledger"]
+__all__ = ["CreatedLedger", "NewLedger", "create_ledger"]
 
 #: A generated id that is taken means another generator works on the same store; that cannot go on for long.
 _CREATE_ATTEMPTS: Final = 100
@@ -82,7 +82,15 @@ class NewLedger:
         )
 
 
-async def create_ledger(core: ClientCore, wanted: NewLedger, now_ms: Callable[[], int] | None) -> Versioned:
+@dataclass(frozen=True, slots=True)
+class CreatedLedger:
+    """A ledger that was registered, and the newest connection to any bookie that was established before that began (W-60)."""
+
+    value: Versioned
+    connection: int
+
+
+async def create_ledger(core: ClientCore, wanted: NewLedger, now_ms: Callable[[], int] | None) -> CreatedLedger:
     """Choose bookies and register the ledger. ``now_ms``, the wall clock, stamps it where it is given.
 
     Raises :class:`~bkclient.errors.NotEnoughBookies` before anything is written, and
@@ -93,15 +101,20 @@ async def create_ledger(core: ClientCore, wanted: NewLedger, now_ms: Callable[[]
     ensemble = await _choose_ensemble(core, wanted)
     ctime_ms = None if now_ms is None else now_ms()
     if wanted.ledger_id is not None:
-        return await core.metadata.create_ledger(wanted.metadata(wanted.ledger_id, ensemble, core.config, ctime_ms))
+        return await _register(core, wanted.metadata(wanted.ledger_id, ensemble, core.config, ctime_ms))
     taken: LedgerExists | None = None
     for _ in range(_CREATE_ATTEMPTS):
         ledger_id = await core.metadata.generate_ledger_id()
         try:
-            return await core.metadata.create_ledger(wanted.metadata(ledger_id, ensemble, core.config, ctime_ms))
+            return await _register(core, wanted.metadata(ledger_id, ensemble, core.config, ctime_ms))
         except LedgerExists as error:
             taken = error
     raise LedgerExists(f"{_CREATE_ATTEMPTS} generated ledger ids in a row were taken") from taken
+
+
+async def _register(core: ClientCore, metadata: LedgerMetadata) -> CreatedLedger:
+    connection = max(core.transport.connections.values(), default=0)
+    return CreatedLedger(await core.metadata.create_ledger(metadata), connection)
 
 
 async def _choose_ensemble(core: ClientCore, wanted: NewLedger) -> Ensemble:

@@ -150,6 +150,13 @@ ENSEMBLE_CHANGED: Final = Event(
 WRITER_FENCED: Final = Event(
     "writer", "fenced", logging.WARNING, "another client has taken over ledger %(ledger_id)d at entry %(entry_id)d"
 )
+TAKEOVER_FOUND: Final = Event(
+    "writer",
+    "takeover_found",
+    logging.WARNING,
+    "another client has taken over ledger %(ledger_id)d, which is stored as %(state)s: its writer read that after it had "
+    "connected to bookies anew, and %(held)d answers of bookies that may have forgotten their fence do not count",
+)
 WRITER_FAILED: Final = Event(
     "writer",
     "failed",

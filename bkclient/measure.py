@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from bkclient.core import ClientCore
+from bkclient.create import CreatedLedger
 from bkclient.errors import Code, code_of
-from bkclient.metadata.model import Versioned
 from bkclient.stats import ClientStats
 
 __all__ = ["measured", "observed"]
@@ -44,6 +44,6 @@ async def observed(core: ClientCore, name: str, operation: Awaitable[T], ledger_
         return await measured(core.stats, name, operation)
     with core.tracer.operation(name, ledger_id) as span:
         result = await measured(core.stats, name, operation)
-        if ledger_id is None and isinstance(result, Versioned):
-            span.set_ledger(result.metadata.ledger_id)
+        if ledger_id is None and isinstance(result, CreatedLedger):
+            span.set_ledger(result.value.metadata.ledger_id)
         return result

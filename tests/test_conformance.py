@@ -27,7 +27,7 @@ NUMBERED = {
     "API": 19,
     "DS": 15,
     "RO": 8,
-    "W": 59,
+    "W": 60,
     "LAC": 15,
     "R": 45,
     "REC": 44,
@@ -39,7 +39,7 @@ NUMBERED = {
     "ERR": 4,
 }
 BEHAVIOURS = 267
-HAZARDS = 43
+HAZARDS = 44
 
 HERE = read_coverage()
 

@@ -133,6 +133,8 @@ class ClientConfig:
     backpressure_wait_s: float | None = number(
         None, key="waitTimeoutOnBackpressureMs", factor=_MS, low=0, off_below=0, optional=True
     )
+    # BookKeeper has no such check: its bookies may forget, when they are killed, that a ledger was taken over.
+    check_metadata_after_reconnect: bool = on()
     max_ensemble_changes: int = whole(2**31 - 1, key="maxNumEnsembleChanges", low=0)
     delay_ensemble_change: bool = off(key="delayEnsembleChange")
     disable_ensemble_change_feature: str = text("disable_ensemble_change", key="disableEnsembleChangeFeatureName")

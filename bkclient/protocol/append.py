@@ -136,11 +136,11 @@ class AppendMachine(ChangingPipeline):
         self._fail(error_for(code, why, ledger_id=self.metadata.ledger_id, bookie_id=bookie_id))
 
     def abandon(self, error: BookKeeperError) -> None:
-        """Whoever drives the machine can do nothing more for it: what is pending fails with ``error``, the ledger stays open.
+        """Whoever drives the machine can do nothing more for it: what is pending fails with ``error``.
 
-        For the end of the client (API-17, API-19). Entries may be pending without any request under way, above a gap or
-        between two attempts to send them; nothing else would end them. Does nothing after the writer ended. ``error`` has
-        the code CLIENT_CLOSED.
+        For the end of the client (API-17, API-19), whose ``error`` has the code CLIENT_CLOSED and leaves the ledger open; after
+        any other error the ledger is closed (W-42). Entries may be pending without any request under way, above a gap or
+        between two attempts to send them; nothing else would end them. Does nothing after the writer ended.
         """
         if self.state is not WriterState.CLOSED and self.fatal_error is None:
             self._fail(error)
@@ -170,6 +170,23 @@ class AppendMachine(ChangingPipeline):
         else:
             self.close(error)
 
+    def on_taken_over(self, stored: Versioned) -> None:
+        """The metadata was read, and another client has marked or closed the ledger (W-60).
+
+        Does nothing after the writer ended.
+        """
+        if self.state is WriterState.CLOSED or self.fatal_error is not None:
+            return
+        if stored.version > self.local.value.version:
+            self.local.value = stored
+        metadata = self.metadata
+        if metadata.is_closed:
+            self._adopt_closed()
+            how = f"closed it at entry {metadata.last_entry_id}"
+        else:
+            how = "is recovering it"
+        self._fail(self._error(Code.LEDGER_FENCED, f"another client has taken over the ledger and {how}"))
+
     def check_quorum_timeout(self, now: float) -> None:
         """End the writer if an entry has waited for its ack quorum for too long at ``now``, a monotonic clock in seconds (W-46).
 
@@ -180,13 +197,15 @@ class AppendMachine(ChangingPipeline):
         expired = self._quorum_timeout.find_expired(now, self._pending)
         if expired is not None:
             acknowledged = [b for p, b in enumerate(expired.ensemble) if expired.acknowledged >> p & 1]
-            self._fail(
-                self._error(
-                    Code.QUORUM_TIMEOUT,
-                    f"entry {expired.entry_id} has no ack quorum after {self.options.quorum_timeout_s} seconds, "
-                    f"only {', '.join(acknowledged) or 'nobody'} stored it",
-                )
+            why = (
+                f"entry {expired.entry_id} has no ack quorum after {self.options.quorum_timeout_s} seconds, "
+                f"only {', '.join(acknowledged) or 'nobody'} stored it"
             )
+            if self.held_up_by is not None:
+                why += "; answers over new connections do not count while the ledger's metadata cannot be read"
+            error = self._error(Code.QUORUM_TIMEOUT, why)
+            error.__cause__ = self.held_up_by
+            self._fail(error)
 
     def close(self, error: BookKeeperError | None = None) -> None:
         """Seal the ledger at the last add confirmed; pending adds fail with ``error`` (W-51). Idempotent.

@@ -58,6 +58,8 @@ class ChangingPipeline(AddPipeline):
         self.local: Final = LocalMetadata(metadata)
         #: Why the writer cannot go on; set by the first fatal error.
         self.fatal_error: BookKeeperError | None = None
+        #: Why answers of bookies cannot be counted at present, if so; see :mod:`~bkclient.protocol.reconnect`.
+        self.held_up_by: BookKeeperError | None = None
         self._ports = ports
         self._ensemble_changes = 0
         self._late_failures: dict[int, BookieId] = {}

@@ -93,6 +93,11 @@ class ForceMachine:
             is_covered = self._writer.on_forced(self.entry_id, self._length)
             self._finish(None if is_covered else self._cut_off())
 
+    def abandon(self, error: BookKeeperError) -> None:
+        """The writer has ended with ``error``, so no further answer counts. Does nothing after the force ended."""
+        if not self.is_finished:
+            self._finish(error)
+
     def _cut_off(self) -> BookKeeperError:
         return error_for(
             Code.LEDGER_CLOSED,

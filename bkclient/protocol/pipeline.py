@@ -155,6 +155,10 @@ class AddPipeline(ABC):
         """Number of adds not done yet."""
         return len(self._pending)
 
+    def is_pending(self, entry_id: int) -> bool:
+        """Whether the entry was handed in and is not done yet."""
+        return entry_id in self._pending
+
     def _push(self, payload: bytes, header_lac: int, token: Any) -> PendingAdd:
         """Take the next entry and send it to its write set (W-4, W-10)."""
         entry_id = self.last_add_pushed + 1

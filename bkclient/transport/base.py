@@ -6,7 +6,7 @@ simulates them. TCP and the simulated network both implement :class:`BookieTrans
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from bkclient.wire.messages import Request, Response
@@ -30,10 +30,22 @@ class BookieTransport(Protocol):
       in time, ``BOOKIE_NOT_AVAILABLE`` when it cannot be reached or the connection is lost, a
       :class:`~bkclient.refusal.Refusal` when it could be but must not be used, ``CLIENT_CLOSED`` after :meth:`aclose`;
     * the handler is **never called from within** :meth:`submit`, so a machine is never re-entered;
-    * a request that timed out may still reach the bookie later; its late answer is dropped here.
+    * a request that timed out may still reach the bookie later; its late answer is dropped here;
+    * an answer comes over a connection that is counted in :attr:`connections`, and when a process at the other end has
+      ended, no answer of the next one comes over a connection that was established before.
 
     There is no order between answers, nor between requests to different bookies.
     """
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        """By bookie, the number of the connection to it that was established last; the same live mapping at every call.
+
+        Connections to all bookies are numbered together, from 1 up, when they are established: a connection has its number before
+        any answer over it is delivered, and a number once seen here belongs to a connection that the bookie's process had
+        accepted by then. There may be several connections to a bookie at a time; the newest stands for all of them.
+        """
+        ...
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """Send ``request`` to ``bookie_id``; the outcome goes to ``reply_to``. Never raises for network reasons."""

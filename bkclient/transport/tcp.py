@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bkclient.errors import Code
@@ -91,6 +91,11 @@ class TcpTransport:
             stats=stats,
             security=security,
         )
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        """By bookie, the number of the newest connection; see :class:`~bkclient.transport.base.BookieTransport`."""
+        return self._context.connections
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """Send ``request``; see :class:`~bkclient.transport.base.BookieTransport`.

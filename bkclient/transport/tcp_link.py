@@ -18,9 +18,10 @@ the socket at its end, and one periodic timer per connection looks for requests 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from bkclient import log
@@ -76,6 +77,9 @@ class LinkContext:
     unavailable: log.Throttle
     stats: BookieStats | None
     security: Security | None = None
+    #: By bookie, the number of the newest connection; see :attr:`bkclient.transport.base.BookieTransport.connections`.
+    connections: dict[str, int] = field(default_factory=dict)
+    connection_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
 class BookieLink:
@@ -153,6 +157,7 @@ class BookieLink:
     def connected(self, stream: _Stream, address: object) -> None:
         """A connection stands: hand over what waited for it."""
         self._ends[stream] = asyncio.get_running_loop().create_future()
+        self.context.connections[self.bookie_id] = next(self.context.connection_numbers)
         log.CONNECTION_MADE(bookie_id=self.bookie_id, address=address)
         if self.context.stats is not None:
             self.context.stats.bookie_level(self.bookie_id, self._level, 1)

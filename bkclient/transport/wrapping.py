@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.wire.messages import Request
 
@@ -13,6 +15,11 @@ class WrappingTransport:
 
     def __init__(self, inner: BookieTransport) -> None:
         self.inner = inner
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        """Those of the inner one."""
+        return self.inner.connections
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
         """Hand it on."""

@@ -6,8 +6,8 @@ import asyncio
 
 from bkclient.arguments import LARGEST_ID
 from bkclient.core import ClientCore
+from bkclient.create import CreatedLedger
 from bkclient.errors import ArgumentError, LedgerClosed, TooManyRequests
-from bkclient.metadata.model import Versioned
 from bkclient.writing.base import BaseWriter
 from bkclient.writing.shell import Payload
 
@@ -25,8 +25,8 @@ class AdvancedLedgerWriter(BaseWriter):
     next one in order: that one must get through for the others to become done, however many there are.
     """
 
-    def __init__(self, core: ClientCore, value: Versioned, *, deferred_sync: bool = False) -> None:
-        super().__init__(core, value, deferred_sync=deferred_sync, entry_ids_given=True)
+    def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
+        super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=True)
         #: The end of what was appended without a gap, and what was appended beyond it.
         self._last_without_gap = -1
         self._beyond: dict[int, None] = {}

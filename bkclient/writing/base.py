@@ -9,9 +9,10 @@ import anyio
 
 from bkclient import stats as names
 from bkclient.core import ClientCore
+from bkclient.create import CreatedLedger
 from bkclient.errors import BookKeeperError, ClientClosed, IllegalOperation, NoSuchEntry
 from bkclient.measure import measured, observed
-from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.metadata.model import LedgerMetadata
 from bkclient.protocol.append import AppendMachine
 from bkclient.reading.entry import Entry
 from bkclient.reading.reads import LedgerReads
@@ -53,9 +54,9 @@ class BaseWriter(LedgerReads):
     It can read its own ledger up to its last add confirmed, by the same calls as a reader.
     """
 
-    def __init__(self, core: ClientCore, value: Versioned, *, deferred_sync: bool, entry_ids_given: bool) -> None:
+    def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         kind = shell_class(core)
-        shell = kind(core, value, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
+        shell = kind(core, created, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         throttle = None if shell.admission is None else shell.admission.throttle
         super().__init__(core, _Known(shell.machine), shell.codec, throttle)
         shell.on_metadata_changed = self._polls.on_metadata
@@ -128,7 +129,9 @@ class BaseWriter(LedgerReads):
             raise ClientClosed(ledger_id=self.ledger_id)
         if self._core.config.wire_protocol_version == 2:
             raise IllegalOperation("force needs wire protocol version 3", ledger_id=self.ledger_id)
-        await measured(self._core.stats, names.FORCE, force_ledger(self._core, self._machine))
+        await measured(
+            self._core.stats, names.FORCE, force_ledger(self._core, self._machine, self._shell.ownership.check)
+        )
 
     async def write_explicit_lac(self) -> int:
         """Tell the bookies the last add confirmed now, so that tailing readers can see the last entries (LAC-5, LAC-9).

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from bkclient import log
 from bkclient.core import ClientCore, entry_codec_for
+from bkclient.create import CreatedLedger
 from bkclient.defects import defect, ends_operation
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, Code, TooManyRequests
-from bkclient.metadata.model import BookieId, Ensemble, Versioned
+from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement import LedgerShape
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.append_options import AppendOptions
@@ -30,6 +31,7 @@ from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
 from bkclient.writing.admission import Admission
 from bkclient.writing.explicit_lac import LacTimer
 from bkclient.writing.failures import fresh, fresh_for_entry
+from bkclient.writing.ownership import Ownership
 
 __all__ = ["Payload", "WriterShell"]
 
@@ -48,9 +50,9 @@ _LOOKS_PER_TIMEOUT: Final = 8
 class WriterShell:
     """Everything that writers of normal and of given entry ids have in common, without what applications see."""
 
-    def __init__(self, core: ClientCore, value: Versioned, *, deferred_sync: bool, entry_ids_given: bool) -> None:
+    def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         config = core.config
-        metadata = value.metadata
+        metadata = created.value.metadata
         self.core: Final = core
         self.loop: Final = asyncio.get_running_loop()
         self.ledger_id: Final = metadata.ledger_id
@@ -69,7 +71,9 @@ class WriterShell:
             max_resends=config.max_resends,
             placement_policy=type(core.watcher.policy).__name__,
         )
-        self.machine: Final = AppendMachine(value, self, options=options)
+        self.machine: Final = AppendMachine(created.value, self, options=options)
+        self.ownership: Final = Ownership(core, self, created.connection)
+        self._check: Final = self.ownership.check
         self.admission: Final = Admission(core, self.machine) if Admission.is_wanted(core) else None
         self._submit = core.transport.submit if self.admission is None else self.admission.submit
         self._master_key = self.codec.master_key
@@ -242,6 +246,7 @@ class WriterShell:
         self.window.release()
         if self.admission is not None:
             self.admission.release()
+        self.ownership.stop()
         for turn in self.turns.values():
             if not turn.done():
                 turn.set_result(None)
@@ -292,6 +297,11 @@ class WriterShell:
             assert isinstance(request, AddRequest), "only adds are answered here"
             if code:
                 self._on_add_failed(bookie_id, request.entry_id, code)
+            else:
+                check = self._check
+                if check.connections[bookie_id] > check.verified:
+                    check.on_stored(bookie_id, request.entry_id)
+                    return
             self.machine.on_add_reply(bookie_id, request.entry_id, code)
         except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every answer
             self.on_defect(error)
@@ -300,6 +310,11 @@ class WriterShell:
         self.core.watcher.on_request_failed(bookie_id, code)
         if self._late_timer is None and self.machine.is_writable and not self.core.is_closed:
             self._late_timer = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
+
+    def on_ownership_read(self) -> None:
+        """The metadata was read, or could not be, and the writer may have ended by it."""
+        self._let_go_if_ended()
+        self.on_metadata_changed()
 
     def confirm_add(self, add: PendingAdd) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 from bkclient.core import ClientCore
+from bkclient.create import CreatedLedger
 from bkclient.errors import TooManyRequests
-from bkclient.metadata.model import Versioned
 from bkclient.writing.admission import Admission
 from bkclient.writing.base import BaseWriter
 from bkclient.writing.shell import Payload
@@ -36,8 +36,8 @@ class LedgerWriter(BaseWriter):
     ledger agree on which.
     """
 
-    def __init__(self, core: ClientCore, value: Versioned, *, deferred_sync: bool = False) -> None:
-        super().__init__(core, value, deferred_sync=deferred_sync, entry_ids_given=False)
+    def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
+        super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=False)
         self._window = self._shell.window
         self._yield_at = _YIELD_EVERY_ENTRIES
 

@@ -43,6 +43,9 @@ class SimulatedTransport:
         self.process = host.process
         self.rng = world.rng(f"transport of {self.process.host_name}#{self.process.incarnation}")
         self.call_ids = itertools.count(1)
+        #: By bookie, the number of the newest connection; see :class:`~bkclient.transport.base.BookieTransport`.
+        self.connections: Final[dict[str, int]] = {}
+        self.connection_numbers = itertools.count(1)
         self._links: dict[str, _BookieLink] = {}
         self._outcomes: list[tuple[ReplyHandler, str, Request, Code]] = []
         self._is_closed = False
@@ -204,6 +207,7 @@ class _BookieLink:
             end.close()
             return
         self._stop_attempt()
+        self._transport.connections[self._bookie_id] = next(self._transport.connection_numbers)
         self._end = end
         self._is_working = False
         end.on_message, end.on_lost = self._answered, self._lost

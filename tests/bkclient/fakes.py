@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -117,6 +118,8 @@ class FakeTransport:
 
     def __init__(self, bookie_ids: str) -> None:
         self.bookies = {bookie_id: FakeBookie() for bookie_id in bookie_ids}
+        #: Tests break and renew connections with :meth:`reconnect`; those that do not have one to every bookie from the start.
+        self.connections: dict[str, int] = defaultdict(int)
         self.sent: list[tuple[str, Request]] = []
         self.is_closed = False
         #: Bookies whose connections take no more.
@@ -129,6 +132,11 @@ class FakeTransport:
             self._held.append((bookie_id, request, reply_to))
         else:
             asyncio.get_running_loop().call_soon(self._serve, bookie_id, request, reply_to)
+
+    def reconnect(self, bookies: str) -> None:
+        """New connections are established, one to each of ``bookies``."""
+        for bookie_id in bookies:
+            self.connections[bookie_id] = max(self.connections.values(), default=0) + 1
 
     def pending_requests(self, bookie_id: str) -> int:
         return sum(held == bookie_id for held, _, _ in self._held)

@@ -52,6 +52,7 @@ class Wire:
     """A transport that keeps what is submitted until told to answer."""
 
     def __init__(self) -> None:
+        self.connections = {"full": 7}
         self.sent: list[tuple[str, Request, ReplyHandler]] = []
         self.closed = 0
 

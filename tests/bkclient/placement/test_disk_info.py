@@ -45,6 +45,10 @@ class Disks:
         else:
             reply_to(bookie_id, request, Code.TIMEOUT, None)
 
+    @property
+    def connections(self) -> dict[str, int]:
+        return {}
+
     def pending_requests(self, bookie_id: str) -> int:
         return 0
 

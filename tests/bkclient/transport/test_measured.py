@@ -38,6 +38,7 @@ class HeldTransport:
     """Answers when it is told to."""
 
     def __init__(self) -> None:
+        self.connections = {"b": 3}
         self.held: list[tuple[str, Request, ReplyHandler]] = []
         self.is_closed = False
 
@@ -97,6 +98,11 @@ def test_a_request_is_measured_from_its_submission_to_its_outcome(request_: Requ
     timed_out = world.stats.operations_of(stats.REQUESTS[name][1], "b")
     assert (timed_out.succeeded.count, timed_out.failed.count) == (1, 0)
     assert world.codes == [Code.OK, Code.TIMEOUT]
+
+
+def test_connections_are_those_of_the_inner_transport() -> None:
+    world = World()
+    assert world.transport.connections is world.inner.connections
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,46 @@ async def test_statuses_arrive_as_codes(status: Status, code: Code) -> None:
         assert [type(response) for *_, response in outcomes.all] == [first, type(None)]
 
 
+async def test_connections_are_numbered_together_as_they_are_established() -> None:
+    """A number is there before the first answer over its connection, and a new connection has a greater one (W-60)."""
+    async with running() as bookie, running() as other, transport_to(bookie, other) as outcomes:
+        connections = outcomes.transport.connections
+        assert dict(connections) == {}
+        seen: list[dict[str, int]] = []
+        outcomes.transport.submit("b", add(0), lambda *_: seen.append(dict(connections)))
+        assert dict(connections) == {}, "asked for is not established"
+        await until(lambda: bool(seen))
+        assert seen == [{"b": 1}]
+        outcomes.submit(add(1))
+        outcomes.submit(add(2), "b1")
+        await outcomes.wait(2)
+        assert dict(connections) == {"b": 1, "b1": 2}
+
+        bookie.connections[0].transport.abort()
+        await until(lambda: outcomes.transport.pending_requests("b") == 0)
+        assert dict(connections) == {"b": 1, "b1": 2}, "a number is not taken back"
+        while outcomes.codes[-1] != Code.OK or connections["b"] == 1:
+            outcomes.submit(add(3))
+            await outcomes.wait(len(outcomes.all) + 1)
+
+        assert dict(connections) == {"b": 3, "b1": 2}
+        assert outcomes.transport.connections is connections
+
+
+async def test_each_connection_to_a_bookie_has_a_number_of_its_own() -> None:
+    async with running() as bookie, transport_to(bookie, protocol_version=2, channels_per_bookie=2) as outcomes:
+        outcomes.submit(ReadRequest(1, 0))
+        await outcomes.wait(1)
+        first = outcomes.transport.connections["b"]
+        outcomes.submit(ReadRequest(2, 0))
+        await outcomes.wait(2)
+        second = outcomes.transport.connections["b"]
+        outcomes.submit(ReadLacRequest(1))
+        await outcomes.wait(3)
+
+        assert first < second < outcomes.transport.connections["b"]
+
+
 @pytest.mark.rule("R-17")
 async def test_statuses_without_a_code_mean_the_general_failure_of_the_operation() -> None:
     def refuse(connection: BookieConnection, received: ReceivedRequest) -> None:

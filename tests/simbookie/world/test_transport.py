@@ -532,3 +532,30 @@ def test_a_handler_that_raises_costs_no_other_its_outcome_and_ends_the_run() -> 
     with pytest.raises(UnhandledErrors, match="reply handler"):
         bench.play(story)
     assert bench.codes == [Code.OK, Code.BOOKIE_NOT_AVAILABLE]
+
+
+def test_connections_are_numbered_when_they_are_established_and_a_restart_makes_a_new_one() -> None:
+    bench = Bench()
+    numbers: list[int] = []
+
+    async def story(bench: Bench) -> None:
+        connections = bench.transport.connections
+        bench.submit(add(0))
+        assert connections == {}
+        await asyncio.sleep(0.1)
+        numbers.append(connections["b0"])
+        bench.submit(add(1))
+        await asyncio.sleep(0.1)
+        numbers.append(connections["b0"])
+        bench.server.crash()
+        bench.server.restart()
+        bench.listen()
+        await asyncio.sleep(10)
+        numbers.append(connections["b0"])
+        bench.submit(add(2))
+        await asyncio.sleep(0.1)
+        numbers.append(connections["b0"])
+
+    bench.play(story)
+    assert numbers == [1, 1, 1, 2]
+    assert bench.codes == [Code.OK] * 3
