@@ -93,6 +93,12 @@ CONNECTION_LOST: Final = Event(
     logging.WARNING,
     "lost the connection to bookie %(bookie_id)s with %(outstanding)d requests under way: %(reason)s",
 )
+CONNECTION_CLOSED: Final = Event(
+    "transport",
+    "connection_closed",
+    logging.INFO,
+    "closed a further connection to bookie %(bookie_id)s that is not needed any more",
+)
 BOOKIE_UNAVAILABLE: Final = Event(
     "transport",
     "bookie_unavailable",

@@ -3,8 +3,9 @@
 There are as many connections to a bookie, for each protocol version in use, as are configured (one by default); each is
 made when the first request needs it and again after it was lost. All requests about one ledger use the same one, which the
 ledger's id modulo their number says. Requests are pipelined without waiting for answers. The protocol is in
-:mod:`bkclient.wire.connection`, the life of a connection in :mod:`bkclient.transport.tcp_link`; this module routes requests
-to links and keeps the promises of :class:`~bkclient.transport.base.BookieTransport`.
+:mod:`bkclient.wire.connection`, the life of connections in :mod:`bkclient.transport.tcp_link` and
+:mod:`bkclient.transport.tcp_stream`; this module routes requests to links and keeps the promises of
+:class:`~bkclient.transport.base.BookieTransport`.
 
 With protocol version 2, what that version lacks goes over a second connection in version 3, as Java clients do it; what
 they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only. TLS and
@@ -29,7 +30,8 @@ from bkclient.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.security import Security
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.transport.tcp_link import BookieLink, LinkContext, deliver
+from bkclient.transport.tcp_link import BookieLink, LinkContext
+from bkclient.transport.tcp_stream import deliver
 from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
 
 __all__ = ["TcpTransport", "TcpTransportConfig"]

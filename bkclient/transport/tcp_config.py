@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from bkclient.config import ClientConfig
-from bkclient.config.fields import check_settings, whole
+from bkclient.config.fields import check_settings, number, whole
 
 __all__ = ["TcpTransportConfig"]
 
@@ -45,8 +45,12 @@ class TcpTransportConfig:
     A connection counts as not writable from ``write_buffer_high_water_bytes`` unsent bytes on until fewer than
     ``write_buffer_low_water_bytes`` are left (W-7). The settings of the socket are the kernel's where they are None.
 
-    ``max_outstanding_requests`` and ``max_outstanding_bytes`` bound what a bookie owes answers to, per connection: once
+    ``max_outstanding_requests`` and ``max_outstanding_bytes`` bound what a bookie owes answers to, per channel: once
     reached, requests fail with ``TOO_MANY_REQUESTS``. Keep the number of entries a writer has in flight below.
+
+    With protocol version 2 a channel has up to ``lanes_max`` connections, for requests whose answers could not be told apart
+    on one (:mod:`bkclient.transport.lanes`). One on which ``lane_given_up_max`` requests timed out and were not answered
+    since is replaced; all but the first are closed after ``lane_idle_s`` without requests.
     """
 
     protocol_version: int = _of_client("wire_protocol_version")
@@ -56,6 +60,9 @@ class TcpTransportConfig:
     max_frame_size_bytes: int = _of_client("max_frame_size_bytes")
     max_outstanding_requests: int = whole(20_000, low=1)
     max_outstanding_bytes: int = whole(128 * 1024 * 1024, low=1)
+    lanes_max: int = whole(4, low=2)
+    lane_given_up_max: int = whole(1_000, low=1)
+    lane_idle_s: float = number(30.0, low=0.0)
     write_buffer_low_water_bytes: int = _of_client("write_buffer_low_water_bytes")
     write_buffer_high_water_bytes: int = _of_client("write_buffer_high_water_bytes")
     backoff_initial_s: float = _of_client("reconnect_backoff_initial_s")

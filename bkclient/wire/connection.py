@@ -8,9 +8,10 @@ Guarantees:
 
 * Every request that :meth:`ClientConnection.send` accepted comes back once: from :meth:`~ClientConnection.receive` with its
   answer, from :meth:`~ClientConnection.expire` after its deadline, or from :meth:`~ClientConnection.abandon`.
-* Transaction ids ascend on a connection, so a late answer to a request that has expired never passes for the answer to a
-  later one. Version 2 identifies most requests by ledger and entry only, and cannot promise that; there such an answer
-  is about the same entry of the same bookie.
+* No answer passes for the answer to another request. In version 3 transaction ids ascend on a connection. Version 2
+  identifies most requests by operation, ledger and entry only; there :meth:`~ClientConnection.send` refuses a request with
+  :class:`~bkclient.wire.outstanding.KeyInUse` while an answer to another one with these ids may come, also if that one has
+  expired.
 * After a :class:`~bkclient.wire.errors.WireError` the connection is unusable: receiving raises it again.
 
 An add is encoded once and sent to its whole write set: the encoding stays with the request and is used by every connection
@@ -22,15 +23,15 @@ The number and size of outstanding requests is bounded by the caller, who sees b
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Iterator
-from typing import Final, Generic, Protocol, TypeVar, cast
+from collections.abc import Collection, Iterator
+from typing import Final, Generic, Protocol, TypeVar
 
 from bkclient.wire import v2, v3
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.errors import FrameTooLarge, WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, FrameBuffer
 from bkclient.wire.messages import AddRequest, Request, Response, Status
+from bkclient.wire.outstanding import Load, Outstanding
 
 __all__ = ["Answer", "ClientConnection"]
 
@@ -40,7 +41,7 @@ Answer = tuple[Request, Token, Status, Response | None]
 """``(request, token, status, response)``; the response is ``None`` for adds, whose answer is the status alone."""
 
 # (request, token, deadline, bytes of the frame, acknowledgement)
-_Outstanding = tuple[Request, Token, float, int, bytes | None]
+_Entry = tuple[Request, Token, float, int, bytes | None]
 
 _FOREVER: Final = float("inf")
 
@@ -61,7 +62,9 @@ _DIALECTS: Final[dict[int, _Dialect]] = {2: v2, 3: v3}
 class ClientConnection(Generic[Token]):
     """One connection to a bookie; see the module's text for what it guarantees.
 
-    ``txn_ids`` yields ascending transaction ids and is shared by connections that shall share encoded adds.
+    ``txn_ids`` yields ascending transaction ids and is shared by connections that shall share encoded adds. ``load`` counts
+    outstanding requests and is shared by connections that share a limit. ``wanted`` holds the keys that somebody waits for:
+    those of them whose request here is answered or given up are added to :attr:`changed`.
     """
 
     def __init__(
@@ -69,13 +72,18 @@ class ClientConnection(Generic[Token]):
         protocol_version: int = 3,
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
         txn_ids: Iterator[int] | None = None,
+        load: Load | None = None,
+        wanted: Collection[bytes] = (),
     ) -> None:
         if protocol_version not in _DIALECTS:
             raise ValueError(f"protocol version {protocol_version}: only 2 and 3 exist")
         self.protocol_version = protocol_version
-        #: How many requests await their answer, and the bytes of their frames.
-        self.outstanding_requests = 0
-        self.outstanding_bytes = 0
+        #: How many requests await their answer, and the bytes of their frames; on all connections that share it.
+        self.load = Load() if load is None else load
+        #: Which requests await their answer here, and which were given up.
+        self.outstanding: Outstanding[_Entry[Token]] = Outstanding(keys_recur=protocol_version == 2)
+        #: Keys that were wanted when their request was answered or given up, until the owner takes them out.
+        self.changed: list[bytes] = []
         #: Answers that belong to no outstanding request: late ones, as a rule.
         self.unmatched_answers = 0
         self._dialect = _DIALECTS[protocol_version]
@@ -84,28 +92,34 @@ class ClientConnection(Generic[Token]):
         self._last_txn_id = 0
         self._frames = FrameBuffer(max_frame_size)
         self._error: WireError | None = None
-        self._outstanding: dict[bytes, _Outstanding[Token]] = {}
-        # Requests with the match bytes of one that is outstanding, in order; possible in version 2 only.
-        self._twins: dict[bytes, deque[_Outstanding[Token]]] = {}
+        self._wanted = wanted
+
+    @property
+    def outstanding_requests(self) -> int:
+        """How many requests await their answer here."""
+        return len(self.outstanding)
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """The bytes of the frames of outstanding requests, of all connections that share the load."""
+        return self.load.bytes
 
     def send(self, request: Request, token: Token, deadline: float = _FOREVER) -> tuple[bytes, ...]:
         """Register ``request`` as outstanding until ``deadline`` and return the buffers to send, in order.
 
         Raises, and registers nothing, :class:`~bkclient.errors.IllegalOperation` for what the protocol version cannot
-        express and :class:`~bkclient.wire.errors.FrameTooLarge` for what the bookie would close the connection over.
+        express, :class:`~bkclient.wire.errors.FrameTooLarge` for what the bookie would close the connection over, and in
+        version 2 :class:`~bkclient.wire.outstanding.KeyInUse`.
         """
         encoded = self._encode(request)
         if encoded.size > self._frames.max_frame_size:
             raise FrameTooLarge(encoded.size, self._frames.max_frame_size)
+        size = encoded.size
+        self.outstanding.add(encoded.match, (request, token, deadline, size, encoded.acknowledgement))
         self._last_txn_id = encoded.txn_id
-        match = encoded.match
-        entry = (request, token, deadline, encoded.size, encoded.acknowledgement)
-        if match in self._outstanding:
-            self._twins.setdefault(match, deque()).append(entry)
-        else:
-            self._outstanding[match] = entry
-        self.outstanding_requests += 1
-        self.outstanding_bytes += encoded.size
+        load = self.load
+        load.requests += 1
+        load.bytes += size
         return encoded.buffers
 
     def get_buffer(self) -> memoryview:
@@ -127,21 +141,15 @@ class ClientConnection(Generic[Token]):
 
     def expire(self, now: float) -> list[tuple[Request, Token]]:
         """Give up the outstanding requests whose deadline is not after ``now``; takes time linear in all outstanding."""
-        due: list[tuple[Request, Token]] = []
-        for match in [match for match, entry in self._outstanding.items() if entry[2] <= now or match in self._twins]:
-            kept: deque[_Outstanding[Token]] = deque()
-            for entry in (self._outstanding.pop(match), *self._twins.pop(match, ())):
-                if entry[2] <= now:
-                    due.append((entry[0], entry[1]))
-                    self.outstanding_requests -= 1
-                    self.outstanding_bytes -= entry[3]
-                else:
-                    kept.append(entry)
-            if kept:
-                self._outstanding[match] = kept.popleft()
-            if kept:
-                self._twins[match] = kept
-        return due
+        outstanding, load = self.outstanding, self.load
+        due = [(key, entry) for key, entry in outstanding.entries.items() if entry is not None and entry[2] <= now]
+        for key, entry in due:
+            outstanding.give_up(key)
+            if key in self._wanted:
+                self.changed.append(key)
+            load.requests -= 1
+            load.bytes -= entry[3]
+        return [(entry[0], entry[1]) for _, entry in due]
 
     def abandon(self) -> list[tuple[Request, Token]]:
         """Give up all outstanding requests."""
@@ -150,8 +158,12 @@ class ClientConnection(Generic[Token]):
     def _encode(self, request: Request) -> EncodedRequest:
         if not isinstance(request, AddRequest):
             return self._dialect.encode_request(request, next(self._txn_ids))
-        encoded = cast("EncodedRequest | None", request.frame)
-        if encoded is None or encoded.source != self._encoding_source or encoded.txn_id <= self._last_txn_id:
+        encoded = request.frame
+        if (
+            not isinstance(encoded, EncodedRequest)
+            or encoded.source != self._encoding_source
+            or encoded.txn_id <= self._last_txn_id
+        ):
             encoded = self._dialect.encode_request(request, next(self._txn_ids))
             encoded.source = self._encoding_source
             request.frame = encoded
@@ -160,33 +172,28 @@ class ClientConnection(Generic[Token]):
     def _answers(self, frames: Iterator[bytes]) -> Iterator[Answer[Token]]:
         if self._error is not None:
             raise self._error
-        split, outstanding = self._dialect.split_answer, self._outstanding
+        outstanding, load, wanted = self.outstanding, self.load, self._wanted
+        split, entries = self._dialect.split_answer, outstanding.entries
         try:
             for content in frames:
                 match, rest = split(content)
-                entry = outstanding.get(match)
+                entry = entries.get(match)
                 status, response = Status.OK, None
                 if entry is None or entry[4] != rest:
                     match, response = self._dialect.decode_response(content)
-                    entry = outstanding.get(match)
-                    if entry is None:
-                        self.unmatched_answers += 1
-                        continue
+                    entry = entries.get(match)
                     status = response.status
-                    if entry[4] is not None:
+                    if entry is not None and entry[4] is not None:
                         response = None
-                self._settle(match, entry[3])
+                outstanding.answered(match)
+                if wanted and match in wanted:
+                    self.changed.append(match)
+                if entry is None:
+                    self.unmatched_answers += 1
+                    continue
+                load.requests -= 1
+                load.bytes -= entry[3]
                 yield entry[0], entry[1], status, response
         except WireError as error:
             self._error = error
             raise
-
-    def _settle(self, match: bytes, size: int) -> None:
-        del self._outstanding[match]
-        self.outstanding_requests -= 1
-        self.outstanding_bytes -= size
-        if self._twins and match in self._twins:
-            twins = self._twins[match]
-            self._outstanding[match] = twins.popleft()
-            if not twins:
-                del self._twins[match]

@@ -4,8 +4,9 @@ Everything here is a pure function over :mod:`bkclient.wire.messages`. Encoders 
 content of one. All integers are big-endian, ids signed.
 
 A packet starts with one byte version, one byte operation, two bytes flags. Responses repeat the ids of their request, and
-that is all a client has to tell them apart; only a batch read has an id of its own. So two reads of one entry that are
-under way together cannot be told apart, and need not be.
+that is all a client has to tell them apart (:func:`match_of`); only a batch read has an id of its own. An ordinary and a
+fencing read of one entry look alike in their answers, and must not be mixed up:
+:mod:`bkclient.wire.outstanding` sees to that.
 """
 
 from __future__ import annotations
@@ -36,7 +37,15 @@ from bkclient.wire.messages import (
     Status,
 )
 
-__all__ = ["decode_request", "decode_response", "encode_refusal", "encode_request", "encode_response", "split_answer"]
+__all__ = [
+    "decode_request",
+    "decode_response",
+    "encode_refusal",
+    "encode_request",
+    "encode_response",
+    "match_of",
+    "split_answer",
+]
 
 _VERSION: Final = 2
 
@@ -85,6 +94,22 @@ _ADDED: Final = struct.pack(">BBHi", _VERSION, _ADD, 0, 0)
 
 
 # Requests, on the client's side.
+
+
+def match_of(request: Request) -> bytes | None:
+    """The match bytes that ``request`` has however often it is sent; None for one that gets an id of its own each time.
+
+    None as well for what version 2 cannot express.
+    """
+    match request:
+        case AddRequest():
+            return b"\x01" + _IDS.pack(request.ledger_id, request.entry_id)
+        case ReadRequest():
+            return b"\x02" + _IDS.pack(request.ledger_id, request.entry_id)
+        case AuthMessage():
+            return b"\x03"
+        case _:
+            return None
 
 
 def encode_request(request: Request, txn_id: int) -> EncodedRequest:

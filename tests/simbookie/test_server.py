@@ -319,8 +319,10 @@ async def test_a_client_that_does_not_take_its_answers_is_not_served_meanwhile(k
 
         server.bookie.submit = counting  # type: ignore[method-assign]
         async with connected(server, version) as lazy, connected(server, version) as other:
-            await lazy.ask(kit.add(1, 0, payload=bytes(entry)))
-            tokens = lazy.send(*(ReadRequest(1, 0) for _ in range(reads)))
+            for entry_id in range(reads):
+                await lazy.ask(kit.add(1, entry_id, payload=bytes(entry)))
+            submitted = 0
+            tokens = lazy.send(*(ReadRequest(1, entry_id) for entry_id in range(reads)))
             await lazy.writer.drain()
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -330,7 +332,7 @@ async def test_a_client_that_does_not_take_its_answers_is_not_served_meanwhile(k
             assert submitted == stalled_at + 1
             outcomes = await lazy.outcomes(tokens)
             assert [status for status, _ in outcomes] == [Status.OK] * reads
-            assert await lazy.status(kit.add(1, 1)) is Status.OK
+            assert await lazy.status(kit.add(1, reads)) is Status.OK
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ async def test_another_plug_in_is_refused(kit: Any, version: int) -> None:
 @versions
 async def test_a_plug_in_that_fails_closes_the_connection(version: int) -> None:
     async with guarded(DEMANDING) as server, connected(server, version) as client:
-        client.send(AuthMessage(SharedSecret.plugin_name, b"n" * 16))
+        await client.ask(AuthMessage(SharedSecret.plugin_name, b"n" * 16))
         tokens = client.send(AuthMessage(SharedSecret.plugin_name, b"no proof"))
         if version == 3:
             ((status, _),) = await client.outcomes(tokens)

@@ -84,9 +84,9 @@ def test_real_sockets_take_them_on_both_loops(number: int) -> None:
             await outcomes.wait()
             assert isinstance(outcomes.transport, TcpTransport)
             link = outcomes.transport._links[3]["b"]
-            assert link._stream is not None
-            assert link._stream._transport is not None
-            sock = link._stream._transport.get_extra_info("socket")
+            assert link._main is not None
+            assert link._main._transport is not None
+            sock = link._main._transport.get_extra_info("socket")
             return (
                 sock.getsockopt(TCP, socket.TCP_NODELAY),
                 sock.getsockopt(SOCKET, socket.SO_KEEPALIVE),

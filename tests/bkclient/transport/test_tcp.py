@@ -16,7 +16,7 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.model import DigestType
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
-from bkclient.transport.tcp_link import _Stream
+from bkclient.transport.tcp_link import _Lane
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import (
@@ -405,7 +405,7 @@ async def test_a_connection_made_after_closing_is_given_up() -> None:
     outcomes.submit(add(0))
     link = transport._links[3]["b"]
     await transport.aclose()
-    stream, late = _Stream(link), Mock(spec=asyncio.Transport)
+    stream, late = _Lane(link).new_stream(), Mock(spec=asyncio.Transport)
     stream.connection_made(late)
     late.abort.assert_called_once_with()
     stream.connection_lost(None)
@@ -445,7 +445,7 @@ async def test_there_is_one_timer_per_connection_however_many_requests_and_none_
 def timers_of(loop: asyncio.AbstractEventLoop) -> list[asyncio.TimerHandle]:
     """The timers that belong to streams, not those of the tests' own sleeping."""
     scheduled: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined]
-    return [timer for timer in scheduled if "_Stream" in repr(timer)]
+    return [timer for timer in scheduled if "Stream." in repr(timer)]
 
 
 async def test_closing_before_the_connection_attempt_began_leaves_no_task() -> None:

@@ -16,7 +16,7 @@ RENAMED = {
     "backoff_initial_s": "reconnect_backoff_initial_s",
     "backoff_max_s": "reconnect_backoff_max_s",
 }
-OWN = ("max_outstanding_requests", "max_outstanding_bytes")
+OWN = ("max_outstanding_requests", "max_outstanding_bytes", "lanes_max", "lane_given_up_max", "lane_idle_s")
 SHARED = [field.name for field in dataclasses.fields(TcpTransportConfig) if field.name not in OWN]
 OTHER: dict[type, Any] = {int: 600_000, float: 7.5, bool: False}
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bkclient.errors import IllegalOperation
 from bkclient.metadata.model import DigestType
+from bkclient.wire import v2
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.envelope import EncodedRequest, ReceivedRequest
@@ -43,6 +44,7 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from bkclient.wire.outstanding import KeyInUse, Load
 from bkclient.wire.server_connection import ServerConnection
 
 CODEC = EntryCodec(1, DigestType.CRC32C, b"")
@@ -234,40 +236,90 @@ def test_a_late_answer_to_an_expired_add_is_not_taken_for_the_answer_to_its_repe
     assert tokens(connection.receive(added(second))) == [("second", Status.OK)]
 
 
-# Duplicates in version 2.
+# Keys of version 2.
+
+ONE_KEY: list[tuple[str, Request, Request]] = [
+    ("an ordinary and a fencing read", ReadRequest(1, 0), ReadRequest(1, 0, fence_key=KEY)),
+    ("two reads of the last entry", ReadRequest(1, -1), ReadRequest(1, -1, fence_key=KEY, high_priority=True)),
+    ("an add and one of a recovery", add(0), add(0, b"x", recovery=True)),
+    ("two steps of an authentication", AuthMessage("plugin", b"1"), AuthMessage("plugin", b"2")),
+]
 
 
-def test_version_2_reads_of_one_entry_may_overlap_and_are_answered_in_order() -> None:
+def answer_to(at_bookie: ReceivedRequest, status: Status = Status.OK) -> bytes:
+    request = at_bookie.request
+    if isinstance(request, AddRequest):
+        return added(at_bookie, status)
+    if isinstance(request, AuthMessage):
+        return reply(at_bookie, AuthMessage("plugin"))
+    assert isinstance(request, ReadRequest)
+    return reply(at_bookie, ReadResponse(status, request.ledger_id, request.entry_id))
+
+
+@pytest.mark.parametrize(("first", "second"), [pair[1:] for pair in ONE_KEY], ids=[pair[0] for pair in ONE_KEY])
+def test_over_version_2_a_key_has_one_request_until_its_answer_has_come(first: Request, second: Request) -> None:
     connection: ClientConnection[str] = ClientConnection(2)
-    sent = [send(connection, ReadRequest(1, 0), name) for name in ("a", "b", "c")]
-    assert connection.outstanding_requests == 3
-    answer = reply(sent[0], ReadResponse(Status.OK, 1, 0, b"body"))
-    got = [tokens(connection.receive(answer)) for _ in range(4)]
-    assert got == [[("a", Status.OK)], [("b", Status.OK)], [("c", Status.OK)], []]
-    assert (connection.outstanding_requests, connection.outstanding_bytes, connection.unmatched_answers) == (0, 0, 1)
-
-
-def test_version_2_adds_of_one_entry_may_overlap_too() -> None:
-    connection: ClientConnection[str] = ClientConnection(2)
-    one, other = send(connection, add(0), "one"), send(connection, add(0, b"x", recovery=True), "other")
-    assert tokens(connection.receive(added(one) + added(other, Status.FENCED))) == [
-        ("one", Status.OK),
-        ("other", Status.FENCED),
-    ]
-
-
-@pytest.mark.parametrize("late", [("a",), ("b",), ("c",), ("a", "b"), ("b", "c"), ("a", "c"), ("a", "b", "c")])
-def test_of_overlapping_version_2_reads_exactly_those_that_are_due_expire(late: tuple[str, ...]) -> None:
-    connection: ClientConnection[str] = ClientConnection(2)
-    sent = [
-        send(connection, ReadRequest(1, 0), name, deadline=1.0 if name in late else 5.0) for name in ("a", "b", "c")
-    ]
-    assert [token for _, token in connection.expire(2.0)] == list(late)
-    kept = [name for name in ("a", "b", "c") if name not in late]
-    assert connection.outstanding_requests == len(kept)
-    answer = reply(sent[0], ReadResponse(Status.NO_ENTRY, 1, 0))
-    assert [token for _ in range(3) for _, token, _, _ in connection.receive(answer)] == kept
+    at_bookie = send(connection, first, "first", deadline=1.0)
+    with pytest.raises(KeyInUse) as taken:
+        connection.send(second, "second")
+    assert taken.value.key == v2.match_of(second)
+    assert (connection.outstanding_requests, connection.outstanding.given_up) == (1, 0)
+    assert [token for _, token in connection.expire(1.0)] == ["first"]
+    with pytest.raises(KeyInUse):
+        connection.send(second, "second")
+    assert (connection.outstanding_requests, connection.outstanding.given_up) == (0, 1)
+    late = answer_to(at_bookie, Status.NO_ENTRY)
+    assert list(connection.receive(late)) == []
+    assert (connection.unmatched_answers, connection.outstanding.given_up) == (1, 0)
+    again = send(connection, second, "second")
+    assert [token for token, _ in tokens(connection.receive(answer_to(again)))] == ["second"]
     assert (connection.outstanding_requests, connection.outstanding_bytes) == (0, 0)
+
+
+def test_batch_reads_have_ids_of_their_own_over_version_2() -> None:
+    connection: ClientConnection[str] = ClientConnection(2)
+    request = BatchReadRequest(1, 0, 2, 100)
+    sent = [send(connection, request, name, deadline=1.0) for name in ("a", "b")]
+    connection.expire(1.0)
+    sent.append(send(connection, request, "c"))
+    answers = [reply(at_bookie, BatchReadResponse(Status.OK, 1, 0, (b"x",))) for at_bookie in sent]
+    assert tokens(connection.receive(b"".join(answers))) == [("c", Status.OK)]
+    assert connection.outstanding.given_up == 0
+
+
+@pytest.mark.parametrize("request_", [request for request, _ in EXCHANGES_V2] + [add(3), ReadLacRequest(1)])
+def test_the_key_of_a_request_is_known_without_encoding_it(request_: Request) -> None:
+    known = v2.match_of(request_)
+    if isinstance(request_, BatchReadRequest | ReadLacRequest):
+        assert known is None
+    else:
+        assert known == v2.encode_request(request_, 7).match
+
+
+def test_keys_that_somebody_waits_for_are_told_when_their_request_is_answered_or_given_up() -> None:
+    wanted = [v2.match_of(ReadRequest(1, entry_id)) or b"" for entry_id in range(3)]
+    connection: ClientConnection[str] = ClientConnection(2, wanted=wanted)
+    sent = [send(connection, ReadRequest(1, entry_id), "token", deadline=entry_id) for entry_id in range(4)]
+    assert list(connection.receive(reply(sent[2], ReadResponse(Status.NO_ENTRY, 1, 2))))
+    connection.expire(1.0)
+    assert connection.changed == [wanted[2], wanted[0], wanted[1]]
+    connection.changed.clear()
+    assert list(connection.receive(reply(sent[1], ReadResponse(Status.NO_ENTRY, 1, 1)))) == []
+    assert list(connection.receive(reply(sent[3], ReadResponse(Status.NO_ENTRY, 1, 3))))
+    assert connection.changed == [wanted[1]]
+
+
+def test_connections_may_share_a_load() -> None:
+    load = Load()
+    one: ClientConnection[str] = ClientConnection(2, load=load)
+    other: ClientConnection[str] = ClientConnection(2, load=load)
+    sent = send(one, add(0), "one")
+    send(other, add(0), "other")
+    assert load.requests == 2
+    assert load.bytes == one.outstanding_bytes == other.outstanding_bytes
+    assert tokens(one.receive(added(sent))) == [("one", Status.OK)]
+    other.abandon()
+    assert (load.requests, load.bytes) == (0, 0)
 
 
 # Expiry and the end.
@@ -289,8 +341,8 @@ def test_requests_expire_at_their_deadline_and_their_late_answers_are_ignored(ve
 
 def test_abandoning_gives_every_outstanding_request_back_once_and_in_order() -> None:
     connection: ClientConnection[str] = ClientConnection(2)
-    for name in ("a", "b"):
-        connection.send(ReadRequest(1, 0), name)
+    for entry_id, name in enumerate(("a", "b")):
+        connection.send(ReadRequest(1, entry_id), name)
     connection.send(add(0), "c")
     assert [token for _, token in connection.abandon()] == ["a", "b", "c"]
     assert connection.abandon() == []

@@ -1,0 +1,259 @@
+"""One established connection to a bookie: sending, timing out, receiving.
+
+Per request there is no task, no lock and no timer. Frames submitted during one turn of the event loop leave in one call to
+the socket at its end, and one periodic timer per connection looks for requests that have waited too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol, cast
+
+from bkclient.errors import Code, IllegalOperation
+from bkclient.refusal import Refusal
+from bkclient.transport.base import ReplyHandler
+from bkclient.transport.security import UNANSWERED, refusal_in
+from bkclient.transport.socket_options import apply_socket_options
+from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire.connection import ClientConnection
+from bkclient.wire.errors import FrameTooLarge, WireError
+from bkclient.wire.messages import Operation, ReadRequest, Request, Response, Status, code_for_status
+from bkclient.wire.outstanding import KeyInUse
+
+__all__ = ["Stream", "StreamOwner", "deliver", "reason_of", "scan_interval", "timeout_of"]
+
+#: How often per timeout outstanding requests are looked through.
+_SCANS_PER_TIMEOUT: Final = 20
+
+
+def deliver(
+    reply_to: ReplyHandler, bookie_id: str, request: Request, code: int, response: Response | None = None
+) -> None:
+    """Call a handler; what it raises is reported to the event loop and costs nobody else their outcome."""
+    try:
+        reply_to(bookie_id, request, code, response)
+    except Exception as error:  # noqa: BLE001 - handlers belong to callers, and may fail in any way
+        context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says, or at least its name: a timeout says nothing."""
+    return str(error) or type(error).__name__
+
+
+def timeout_of(request: Request, config: TcpTransportConfig) -> float:
+    """For how many seconds a connection waits for the answer to ``request`` (W-45)."""
+    operation = request.operation
+    if operation is Operation.ADD_ENTRY:
+        return config.add_timeout_s
+    if operation is Operation.READ_ENTRY and isinstance(request, ReadRequest):
+        return config.read_timeout_s + request.wait_s  # a long poll is not late while the bookie waits as asked (H-21)
+    if operation is Operation.GET_BOOKIE_INFO:
+        return config.bookie_info_timeout_s
+    return config.read_timeout_s
+
+
+def scan_interval(config: TcpTransportConfig) -> float:
+    """How often requests that have waited too long are looked for."""
+    return min(config.add_timeout_s, config.read_timeout_s, config.bookie_info_timeout_s) / _SCANS_PER_TIMEOUT
+
+
+class StreamOwner(Protocol):
+    """What a stream belongs to: a lane of a link."""
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether :meth:`settled` has to be called for answers; it is for requests that are given up."""
+        ...
+
+    def connected(self, stream: Stream, address: object) -> None:
+        """The connection stands."""
+        ...
+
+    def answered(self) -> None:
+        """The bookie answers, so the connection is a success."""
+        ...
+
+    def settled(self, stream: Stream) -> None:
+        """Requests were answered or given up."""
+        ...
+
+    def refused(self, request: Request, reply_to: ReplyHandler, key: bytes) -> None:
+        """``request`` was not sent: ``key`` is taken on this connection."""
+        ...
+
+    def fail(self, request: Request, reply_to: ReplyHandler, code: int) -> None:
+        """Arrange for a handler to be called with a code, soon but not now."""
+        ...
+
+    def detach(self, stream: Stream, code: int, *, was_working: bool, reason: str) -> None:
+        """The connection is of no more use."""
+        ...
+
+    def ended(self, stream: Stream) -> None:
+        """The connection's socket is closed."""
+        ...
+
+
+class Stream(asyncio.BufferedProtocol):
+    """The event loop's end of a :class:`~bkclient.wire.connection.ClientConnection`."""
+
+    def __init__(
+        self,
+        owner: StreamOwner,
+        bookie_id: str,
+        connection: ClientConnection[ReplyHandler],
+        config: TcpTransportConfig,
+        *,
+        is_tls: bool,
+    ) -> None:
+        self._owner = owner
+        self._bookie_id = bookie_id
+        self._config = config
+        self._is_tls = is_tls
+        self._loop = asyncio.get_running_loop()
+        self.connection = connection
+        self._load = connection.load
+        self._add_timeout_s = config.add_timeout_s
+        self._scan_interval_s = scan_interval(config)
+        self._max_requests = config.max_outstanding_requests
+        self._max_bytes = config.max_outstanding_bytes
+        self._transport: asyncio.Transport | None = None
+        self._buffers: list[bytes] = []
+        self._now = 0.0
+        self._scan: asyncio.TimerHandle | None = None
+        self._is_working = False
+        self._is_paused = False
+        self._is_detached = False
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether less is unsent than the high-water mark allows."""
+        return not self._is_paused
+
+    def submit(self, request: Request, reply_to: ReplyHandler) -> None:
+        """Encode ``request`` for the flush at the end of this turn of the loop."""
+        load = self._load
+        if (
+            load.requests >= self._max_requests
+            or load.bytes >= self._max_bytes
+            or (self._is_paused and self._unsent_bytes() >= self._max_bytes)  # of requests that have timed out
+        ):
+            self._owner.fail(request, reply_to, Code.TOO_MANY_REQUESTS)
+            return
+        if not self._buffers:
+            self._now = self._loop.time()
+        is_add = request.operation is Operation.ADD_ENTRY
+        timeout_s = self._add_timeout_s if is_add else timeout_of(request, self._config)
+        try:
+            buffers = self.connection.send(request, reply_to, self._now + timeout_s)
+        except (IllegalOperation, FrameTooLarge):
+            self._owner.fail(request, reply_to, Code.ILLEGAL_OPERATION)
+            return
+        except KeyInUse as taken:
+            self._owner.refused(request, reply_to, taken.key)
+            return
+        if not self._buffers:
+            self._loop.call_soon(self._flush)
+            if self._scan is None:
+                self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
+        self._buffers += buffers
+
+    def abort(self, code: int, reason: str) -> None:
+        """Give the connection up now; what was outstanding ends with ``code``."""
+        self._detach(code, reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        # uvloop has transports of its own, which are no subclasses of asyncio's
+        self._transport = cast("asyncio.Transport", transport)
+        config = self._config
+        self._transport.set_write_buffer_limits(
+            config.write_buffer_high_water_bytes, config.write_buffer_low_water_bytes
+        )
+        apply_socket_options(self._transport.get_extra_info("socket"), config)
+        self._owner.connected(self, self._transport.get_extra_info("peername"))
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the frame buffer knows better
+        """See :class:`asyncio.BufferedProtocol`."""
+        return self.connection.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See :class:`asyncio.BufferedProtocol`."""
+        bookie_id = self._bookie_id
+        try:
+            for request, reply_to, status, response in self.connection.buffer_updated(nbytes):
+                if not self._is_working:
+                    self._is_working = True
+                    self._owner.answered()
+                code = Code.OK if status is Status.OK else code_for_status(status, request.operation)
+                try:
+                    reply_to(bookie_id, request, code, response)
+                except Exception as error:  # noqa: BLE001 - as in deliver(), whose call would cost every answer
+                    context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
+                    self._loop.call_exception_handler(context)
+        except WireError as error:
+            self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({reason_of(error)})")
+        if self._owner.needs_care:
+            self._owner.settled(self)
+
+    def eof_received(self) -> None:
+        """See :class:`asyncio.BufferedProtocol`. A bookie that closed its side will not answer any more."""
+        self.abort(self._outcome_of_loss(None), "the bookie closed it")
+
+    def pause_writing(self) -> None:
+        """See :class:`asyncio.BaseProtocol`. Frames go on to the transport; what piles up there is bounded by submit."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        self._is_paused = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.BaseProtocol`. The outcome is the same for every reason but TLS."""
+        self._detach(self._outcome_of_loss(exc), "it broke" if exc is None else reason_of(exc))
+        self._owner.ended(self)
+
+    # Inside.
+
+    def _outcome_of_loss(self, error: Exception | None) -> int:
+        """A bookie that does not accept the client's certificate says so, if at all, after TLS stands for the client (1.3)."""
+        refusal = None if error is None else refusal_in(error)
+        if refusal is None and not self._is_working and self._is_tls:
+            refusal = Refusal(Code.SECURITY, UNANSWERED)
+        return Code.BOOKIE_NOT_AVAILABLE if refusal is None else refusal
+
+    def _flush(self) -> None:
+        buffers, self._buffers = self._buffers, []
+        if self._transport is not None and not self._is_detached:
+            self._transport.writelines(buffers)
+
+    def _expire(self) -> None:
+        self._scan = None
+        expired = self.connection.expire(self._loop.time())
+        if self.connection.outstanding:
+            self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
+        if expired:
+            self._owner.settled(self)
+        for request, reply_to in expired:
+            deliver(reply_to, self._bookie_id, request, Code.TIMEOUT)
+
+    def _detach(self, code: int, reason: str) -> None:
+        if self._is_detached:
+            return
+        self._is_detached = True
+        if self._scan is not None:
+            self._scan.cancel()
+            self._scan = None
+        self._owner.detach(self, code, was_working=self._is_working, reason=reason)
+        for request, reply_to in self.connection.abandon():
+            deliver(reply_to, self._bookie_id, request, code)
+
+    def _unsent_bytes(self) -> int:
+        # Without those of this turn, all of which are outstanding and so bounded already.
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()

@@ -1,0 +1,165 @@
+"""No answer ever settles another request than its own: arbitrary interleavings over one connection, both versions.
+
+A bookie may answer in any order, late, or not at all; requests expire meanwhile and are sent again. Every answer here is fed by
+itself or in a chunk whose order is known, so the test knows whose answer each one is.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from bkclient.metadata.model import DigestType
+from bkclient.wire.connection import ClientConnection
+from bkclient.wire.entry import EntryCodec
+from bkclient.wire.envelope import ReceivedRequest
+from bkclient.wire.messages import (
+    AddRequest,
+    AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    Status,
+)
+from bkclient.wire.outstanding import KeyInUse, Outstanding
+from bkclient.wire.server_connection import ServerConnection
+
+CODEC = EntryCodec(1, DigestType.CRC32C, b"")
+KEY = CODEC.master_key
+KINDS = ("add", "recovery add", "read", "fencing read", "batch read")
+
+
+def request_of(kind: str, entry_id: int) -> Request:
+    match kind:
+        case "read" | "fencing read":
+            return ReadRequest(1, entry_id, KEY if kind == "fencing read" else None)
+        case "batch read":
+            return BatchReadRequest(1, max(entry_id, 0), 1, 100)
+        case _:
+            entry_id = max(entry_id, 0)
+            header = CODEC.encode_header(entry_id, -1, 1, b"x")
+            return AddRequest(1, entry_id, KEY, header, b"x", recovery=kind == "recovery add")
+
+
+def response_to(request: Request, status: Status) -> Response:
+    if isinstance(request, AddRequest):
+        return AddResponse(status, request.ledger_id, request.entry_id)
+    if isinstance(request, BatchReadRequest):
+        return BatchReadResponse(status, request.ledger_id, request.entry_id)
+    assert isinstance(request, ReadRequest)
+    return ReadResponse(status, request.ledger_id, request.entry_id, b"body" if status is Status.OK else None)
+
+
+class Conversation:
+    """A connection and a bookie that answers what it is told to answer."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.connection: ClientConnection[int] = ClientConnection(version)
+        self.wire = ServerConnection()
+        self.now = 0.0
+        self.serial = 0
+        #: By serial number: at the bookie and not answered; without an outcome at the client.
+        self.at_bookie: dict[int, ReceivedRequest] = {}
+        self.open: dict[int, Request] = {}
+        self.answered: list[ReceivedRequest] = []
+
+    def send(self, kind: str, entry_id: int, wait: float) -> None:
+        request = request_of(kind, entry_id)
+        if self.version == 3 and kind == "batch read":
+            return
+        try:
+            data = b"".join(self.connection.send(request, self.serial, self.now + wait))
+        except KeyInUse:
+            assert self.version == 2
+            return
+        (self.at_bookie[self.serial],) = self.wire.receive(data)
+        self.open[self.serial] = request
+        self.serial += 1
+
+    def expire(self, seconds: float) -> None:
+        self.now += seconds
+        for request, serial in self.connection.expire(self.now):
+            assert self.open.pop(serial) is request
+
+    def answer(self, numbers: list[int], status: Status) -> None:
+        """Answer some of what the bookie has, in the order given: one chunk."""
+        chunk, expected = b"", []
+        for number in numbers:
+            if not self.at_bookie:
+                break
+            serial = sorted(self.at_bookie)[number % len(self.at_bookie)]
+            at_bookie = self.at_bookie.pop(serial)
+            self.answered.append(at_bookie)
+            assert at_bookie.request is not None
+            chunk += self.wire.encode_response(at_bookie, response_to(at_bookie.request, status))
+            if serial in self.open:
+                expected.append((serial, self.open.pop(serial), status))
+        got = [(serial, request, told) for request, serial, told, _ in self.connection.receive(chunk)]
+        assert got == expected
+
+    def repeat(self, number: int) -> None:
+        """An answer that has come before. Over version 2 nothing tells it from a true one while its key is in use."""
+        if self.answered and self.version == 3:
+            at_bookie = self.answered[number % len(self.answered)]
+            assert at_bookie.request is not None
+            response = response_to(at_bookie.request, Status.NO_ENTRY)
+            assert list(self.connection.receive(self.wire.encode_response(at_bookie, response))) == []
+
+
+STEPS = st.one_of(
+    st.tuples(
+        st.just("send"), st.sampled_from(KINDS), st.sampled_from([-1, 0, 1]), st.sampled_from([1.0, 2.0, 5.0, 100.0])
+    ),
+    st.tuples(st.just("expire"), st.sampled_from([0.5, 1.0, 3.0])),
+    st.tuples(
+        st.just("answer"),
+        st.lists(st.integers(0, 9), min_size=1, max_size=4),
+        st.sampled_from([Status.OK, Status.NO_ENTRY, Status.IO_ERROR]),
+    ),
+    st.tuples(st.just("repeat"), st.integers(0, 9)),
+)
+
+
+def play(version: int, steps: list[tuple[object, ...]]) -> None:
+    conversation = Conversation(version)
+    for name, *arguments in steps:
+        getattr(conversation, str(name))(*arguments)
+        assert conversation.connection.outstanding_requests == len(conversation.open)
+    assert sorted(serial for _, serial in conversation.connection.abandon()) == sorted(conversation.open)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@settings(deadline=None, max_examples=150)
+@given(steps=st.lists(STEPS, max_size=40))
+def test_no_answer_settles_another_request_than_its_own(version: int, steps: list[tuple[object, ...]]) -> None:
+    play(version, steps)
+
+
+def frees_at_once(self: Outstanding[object], key: bytes) -> None:
+    """The defect: a key whose request was given up may be used again."""
+    del self.entries[key]
+
+
+def lets_others_pass(self: Outstanding[object], key: bytes, entry: object) -> None:
+    """The defect: a second request takes a key over."""
+    self.entries[key] = entry
+
+
+@pytest.mark.parametrize(("name", "defect"), [("give_up", frees_at_once), ("add", lets_others_pass)])
+def test_the_property_finds_a_key_that_is_used_again(
+    name: str, defect: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Outstanding, name, defect)
+
+    @settings(deadline=None, max_examples=2000, database=None, phases=[Phase.generate])
+    @given(steps=st.lists(STEPS, max_size=40))
+    def fails(steps: list[tuple[object, ...]]) -> None:
+        play(2, steps)
+
+    with pytest.raises(AssertionError):
+        fails()
