@@ -111,6 +111,9 @@ class Bookie:
         self._read_only = False
         self._read_only_listeners: dict[ReadOnlyListener, None] = {}
         self._pending_adds = 0
+        #: With so many adds left pending, there is room again for those that wait.
+        self._roomy_at = self.config.pending_adds_max // 2
+        self._room_waiters: dict[Callable[[], None], None] = {}
         self._table: LedgerTable | None = None
         self._reads: ReadDesk | None = None
         self._polls: LongPollDesk | None = None
@@ -195,6 +198,7 @@ class Bookie:
         if self._table is not None:
             self._table.is_alive = False
         self._table = self._reads = self._polls = None
+        self._room_waiters.clear()
 
     # ----------------------------------------------------------------------------------------------------- operators
 
@@ -251,6 +255,33 @@ class Bookie:
     def pending_adds(self) -> int:
         """Adds, explicit LACs and forces not answered yet."""
         return self._pending_adds
+
+    @property
+    def room(self) -> int:
+        """How many more adds, explicit LACs and forces are taken before the next is refused as too many."""
+        return self.config.pending_adds_max - self._pending_adds
+
+    def must_wait(self, request: Request) -> bool:
+        """Whether ``request`` would be refused as one too many, which a caller that can wait for room does not want."""
+        if self.room > 0 or self._pending_adds == 0:
+            return False
+        if isinstance(request, AddRequest):
+            return not request.high_priority
+        return isinstance(request, WriteLacRequest | ForceLedgerRequest)
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once, when half of what may be pending is answered. Only while there is no room."""
+        assert self.room <= 0, f"{self} has room"
+        self._room_waiters[callback] = None
+
+    def cancel_when_room(self, callback: Callable[[], None]) -> None:
+        """Do not call back; nothing happens if it has been."""
+        self._room_waiters.pop(callback, None)
+
+    def _tell_of_room(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, {}
+        for callback in waiters:
+            callback()
 
     @property
     def waiting_polls(self) -> int:
@@ -344,7 +375,9 @@ class Bookie:
     def _added(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:
         respond, request, _, _ = token
         if not request.high_priority:
-            self._pending_adds -= 1
+            self._pending_adds = pending = self._pending_adds - 1
+            if pending == self._roomy_at:
+                self._tell_of_room()
         status = Status.OK if error is None else status_of(error)
         respond(AddResponse(status, request.ledger_id, request.entry_id))
 
@@ -396,6 +429,8 @@ class Bookie:
 
     def _lac_written(self, token: tuple[Respond, WriteLacRequest], error: StorageError | None) -> None:
         self._pending_adds -= 1
+        if self._pending_adds == self._roomy_at:
+            self._tell_of_room()
         respond, request = token
         respond(WriteLacResponse(Status.OK if error is None else status_of(error), request.ledger_id))
 
@@ -430,6 +465,8 @@ class Bookie:
 
     def _forced(self, token: tuple[Respond, ForceLedgerRequest], error: StorageError | None) -> None:
         self._pending_adds -= 1
+        if self._pending_adds == self._roomy_at:
+            self._tell_of_room()
         respond, request = token
         respond(ForceLedgerResponse(Status.OK if error is None else status_of(error), request.ledger_id))
 

@@ -9,8 +9,8 @@ import asyncio
 import importlib.util
 import os
 import random
+import resource
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -25,8 +25,10 @@ from simbookie.cookies import leave_cookie
 from simbookie.garbage import GarbageCollector
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
+from simbookie.tcp.admission import DESCRIPTORS_KEPT
+from simbookie.tcp.listener import bound_socket
 
-__all__ = ["BookieOptions", "run", "serve_bookie", "stop_signal", "uvloop_is_installed"]
+__all__ = ["BookieOptions", "raise_descriptor_limit", "run", "serve_bookie", "stop_signal", "uvloop_is_installed"]
 
 Result = TypeVar("Result")
 
@@ -72,6 +74,16 @@ def stop_signal() -> asyncio.Event:
     return stop
 
 
+def raise_descriptor_limit(connections: int) -> None:
+    """Let this process open files for so many connections, as far as the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + DESCRIPTORS_KEPT
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer], None]) -> None:
     """Serve until SIGINT or SIGTERM, then stop in order. ``on_ready`` is called once the bookie is registered.
 
@@ -79,11 +91,11 @@ async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer]
     cannot.
     """
     stop = stop_signal()
+    raise_descriptor_limit(options.server.connections_max)
     if options.exit_with_stdin:
         _stop_with_stdin(stop)
     host = options.host
-    sock = socket.create_server((host, options.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    with sock:
+    with bound_socket(host, options.port) as sock:
         port: int = sock.getsockname()[1]
         advertised_host = options.advertised_host or host
         bookie_id = options.bookie_id or f"{advertised_host}:{port}"

@@ -40,6 +40,10 @@ class ServerConnection:
         """Whether bytes have come beyond the requests taken so far."""
         return len(self._frames) > 0
 
+    def release(self) -> None:
+        """Give memory back that is not needed while nothing comes."""
+        self._frames.release()
+
     def get_buffer(self) -> memoryview:
         """Where the next received bytes belong; see :meth:`buffer_updated`."""
         return self._frames.get_buffer()

@@ -292,7 +292,7 @@ async def test_a_long_poll_over_tcp_wakes_with_the_entry(kit: Any) -> None:
 
 @pytest.mark.rule("BK-27")
 async def test_connections_above_the_limit_are_closed_at_once(kit: Any) -> None:
-    async with served(ServerConfig(connections_max=2)) as server:
+    async with served(ServerConfig(connections_max=2, connections_per_source_max=2)) as server:
         async with connected(server) as first, connected(server) as second:
             await first.ask(ReadRequest(1, 0))
             await second.ask(ReadRequest(1, 0))
@@ -371,7 +371,7 @@ async def test_it_listens_before_it_is_announced_and_is_withdrawn_before_it_stop
 
 @pytest.mark.rule("BK-8")
 async def test_the_announcement_follows_read_only_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simbookie.server._REGISTRATION_RETRY_S", 0.0)
+    monkeypatch.setattr("simbookie.tcp.registration._RETRY_S", 0.0)
     registry = MemoryMetadataService().session(rng=Random(1))
     register, failures = registry.register_bookie, [MetadataStoreError("injected")]
 

@@ -1,0 +1,61 @@
+"""Settings of a served bookie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE
+from simbookie.security import BookieSecurity
+
+__all__ = ["ServerConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Limits of one server. Sizes in bytes, times in seconds."""
+
+    #: Largest frame accepted, its length prefix included.
+    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
+    #: Connections served at a time, fewer where the process may not open so many files; further ones are closed at once.
+    connections_max: int = 10_000
+    #: Connections of one source, an IPv4 address or an IPv6 network of 64 bits; ``None``: half of all.
+    connections_per_source_max: int | None = None
+    #: Answers waiting in a connection above which its requests are left waiting, and below which they go on.
+    write_high_water: int = 524_288
+    write_low_water: int = 393_216
+    #: Requests of one connection in one turn of the loop, and the time after which no further one is begun.
+    slice_requests: int = 512
+    slice_s: float = 0.005
+    #: Time for the requests of all connections in one turn of the loop.
+    turn_s: float = 0.02
+    #: From the connection to the end of its first request, and of TLS and authentication where these are demanded.
+    handshake_timeout_s: float = 30.0
+    #: From the first byte of a frame to its last.
+    frame_timeout_s: float = 120.0
+    #: How long a client whose answers wait above the high-water mark may take none of them.
+    answers_timeout_s: float = 300.0
+    #: Silence after which the system asks a client's system whether it is still there, and then again, six times at most.
+    keepalive_idle_s: int = 60
+    keepalive_interval_s: int = 10
+    #: How long an orderly stop waits for clients to take their last answers.
+    close_timeout_s: float = 1.0
+    #: How long it waits for the registry to withdraw the announcement before it stops all the same.
+    unregister_timeout_s: float = 5.0
+    #: TLS and authentication; none are offered by default.
+    security: BookieSecurity | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.write_low_water <= self.write_high_water:
+            raise ValueError(
+                f"server: water marks must satisfy 0 <= low {self.write_low_water} <= high {self.write_high_water}"
+            )
+        if self.connections_per_source_max is not None and self.connections_per_source_max < 1:
+            raise ValueError(
+                f"server: connections_per_source_max must be at least 1, is {self.connections_per_source_max}"
+            )
+        for name in ("connections_max", "slice_requests", "keepalive_idle_s", "keepalive_interval_s"):
+            if not getattr(self, name) >= 1:
+                raise ValueError(f"server: {name} must be at least 1, is {getattr(self, name)}")
+        for name in ("slice_s", "turn_s", "handshake_timeout_s", "frame_timeout_s", "answers_timeout_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"server: {name} must be above 0, is {getattr(self, name)}")

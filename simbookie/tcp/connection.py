@@ -1,0 +1,470 @@
+"""One client's connection to a served bookie: frames in, answers out, and the reasons for which neither goes on.
+
+* Requests are parsed from a buffer that the loop fills in place; the answers of one loop turn leave in one write.
+* The connection is *halted* as long as there is a reason for it: its client does not take its answers, it has had its slice of
+  this turn (:mod:`simbookie.tcp.turns`), the bookie has no room for more adds, TLS is starting, it is being closed. A halted
+  connection is not read from, and what it has already sent waits unparsed. Back-pressure is therefore TCP's: a client that
+  sends more than the bookie can take is slowed down, not refused.
+* Answers that the client does not take wait unencoded. What one connection can pin is bounded by the high-water mark, one
+  response, one frame, and the bookie's limits on what waits.
+* Until a connection is as secure as it has to be, a :class:`~simbookie.security.Guard` judges its requests. Nothing in clear may
+  follow a request for TLS: what an attacker put there would be taken for part of what TLS protects.
+* Bytes that are no protocol close the connection without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, Protocol, cast
+
+from bkclient.errors import BookKeeperError, IllegalOperation
+from bkclient.wire.envelope import ReceivedRequest
+from bkclient.wire.errors import FrameTooLarge, WireError
+from bkclient.wire.messages import AddRequest, AuthMessage, Response, StartTlsResponse, Status
+from bkclient.wire.server_connection import ServerConnection
+from simbookie.bookie import Bookie
+from simbookie.security import Guard, Verdict
+from simbookie.tcp.config import ServerConfig
+from simbookie.tcp.notices import Notices
+from simbookie.tcp.turns import Turns
+from simbookie.tcp.upgrade import Upgraded, upgrade
+
+__all__ = ["ClientConnection", "ConnectionOwner"]
+
+_log: Final = logging.getLogger(__name__)
+
+# Why a connection is halted.
+_ANSWERS: Final = 1
+_TURN: Final = 2
+_ROOM: Final = 4
+_TLS: Final = 8
+_CLOSING: Final = 16
+_ANY: Final = 31
+
+#: Adds between two looks at the clock; after any other request, which may have cost more, it is looked at always.
+_ADDS_PER_LOOK: Final = 16
+#: How often the transport is asked again whether answers have gone, where it does not tell.
+_DRAIN_POLL_S: Final = 0.01
+
+_clock: Final = time.monotonic  # uvloop's time() stands still within a turn
+
+
+class ConnectionOwner(Protocol):
+    """What connections need of their server."""
+
+    bookie: Bookie
+    config: ServerConfig
+    notices: Notices
+    turns: Turns
+
+    def admit(self, connection: ClientConnection) -> bool:
+        """Whether a new connection may stay."""
+        ...
+
+    def dismiss(self, connection: ClientConnection) -> None:
+        """Forget a connection, which has ended."""
+        ...
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """The connection of a client that counts as ``origin``; ``on_gone`` is called once, when it has ended."""
+
+    def __init__(self, server: ConnectionOwner, origin: str, on_gone: Callable[[], None]) -> None:
+        self._server = server
+        self._origin = origin
+        self._on_gone: Callable[[], None] | None = on_gone
+        self._bookie = server.bookie
+        self._turns = server.turns
+        self._wire = ServerConnection(server.config.max_frame_size)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._source = origin
+        #: Answers of this loop turn.
+        self._answers: list[bytes] = []
+        self._answers_size = 0
+        self._high_water = server.config.write_high_water
+        #: Answers that were to be sent while the client did not take any.
+        self._kept_answers: deque[tuple[ReceivedRequest, Response]] = deque()
+        #: Whether the transport has said that it is full, and so will say when it is not.
+        self._transport_tells = False
+        self._is_closing = False
+        self._halts = 0
+        self._is_reading = True
+        #: Requests received but not carried out when the connection was halted; the first of them may be decoded.
+        self._unserved: Iterator[ReceivedRequest] | None = None
+        self._held: ReceivedRequest | None = None
+        # The slice of the turn with this number: requests left, and when it ends.
+        self._turn = -1
+        self._slice_left = 0
+        self._slice_ends_at = 0.0
+        self._guard: Guard | None = None
+        self._starting_tls: asyncio.Task[None] | None = None
+        # What deadlines look at, from time to time: whether requests came, and since when nothing moves.
+        self._opened_at = _clock()
+        self._is_established = False
+        self._has_served = False
+        self._frame_seen_at: float | None = None
+        self._answers_seen: tuple[float, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ClientConnection {self._source}>"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        # uvloop has transports of its own, which are no subclasses of asyncio's
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        if not self._server.admit(self):
+            transport.abort()
+            return
+        config = self._server.config
+        transport.set_write_buffer_limits(config.write_high_water, config.write_low_water)
+        peer = transport.get_extra_info("peername")
+        self._source = f"{peer[0]}:{peer[1]}" if peer else self._origin
+        if config.security is not None:
+            self._guard = Guard(config.security, self._source)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """End; may come more than once."""
+        self._transport = None
+        self._is_closing = True
+        self._unserved = self._held = None
+        self._answers.clear()
+        self._kept_answers.clear()
+        self._turns.leave(self)
+        self._bookie.cancel_when_room(self._room_came)
+        self._server.dismiss(self)
+        on_gone, self._on_gone = self._on_gone, None
+        if on_gone is not None:
+            on_gone()
+
+    def close(self) -> None:
+        """Close after what is waiting has been sent."""
+        self._is_closing = True
+        self._halt(_CLOSING)
+        if self._starting_tls is not None:
+            self.abort()
+        elif self._transport is not None and not self._kept_answers:
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._is_closing = True
+        self._halts |= _CLOSING
+        if self._transport is not None:
+            self._transport.abort()
+        if self._starting_tls is not None:  # event loops differ in what they tell whom when half-made TLS ends
+            self._starting_tls.cancel()
+            self._starting_tls = None
+            self.connection_lost(None)
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Where the next bytes belong."""
+        return self._wire.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        try:
+            self._receive(self._wire.buffer_updated(nbytes))
+        except WireError as error:
+            self._give_up(error)
+
+    def _receive(self, requests: Iterator[ReceivedRequest]) -> None:
+        self._serve(requests if self._guard is None else self._guarded(requests, self._guard))
+
+    def _serve(self, requests: Iterator[ReceivedRequest]) -> None:
+        """Carry out ``requests`` until the slice is over or something halts the connection; the rest is kept."""
+        if self._halts & _ANY or not self._may_serve():
+            self._unserved = requests
+            return
+        bookie, respond, source = self._bookie, self._respond, self._source
+        submit, room, begun_with = bookie.submit, bookie.room, self._slice_left
+        left, looks_at = begun_with, max(begun_with - _ADDS_PER_LOOK, 0)
+        held, self._held = self._held, None
+        for received in requests if held is None else itertools.chain((held,), requests):
+            left -= 1
+            request = received.request
+            if request is None or not received.is_version_supported:
+                self._refuse(received)
+            else:
+                if room <= 0:
+                    room = bookie.room
+                    if room <= 0 and bookie.must_wait(request):
+                        self._held, self._unserved = received, requests
+                        self._halt(_ROOM)
+                        bookie.when_room(self._room_came)
+                        break
+                room -= 1
+                submit(request, partial(respond, received), source=source)
+            if self._halts:
+                self._unserved = requests
+                break
+            if left <= looks_at or request.__class__ is not AddRequest:
+                looks_at = max(left - _ADDS_PER_LOOK, 0)
+                if left <= 0 or _clock() >= self._slice_ends_at:
+                    left = 0
+                    self._unserved = requests
+                    self._wait_for_turn()
+                    break
+        if left != begun_with:
+            self._slice_left = left
+            self._has_served = True
+
+    def _may_serve(self) -> bool:
+        """Whether a slice may begin or go on in this turn; otherwise the connection waits for its turn."""
+        turns = self._turns
+        if self._turn != turns.current:
+            now = _clock()
+            if not turns.has_time(now):
+                self._wait_for_turn()
+                return False
+            self._begin_slice(now)
+        if self._slice_left > 0:
+            return True
+        self._wait_for_turn()
+        return False
+
+    def _begin_slice(self, now: float) -> None:
+        config = self._server.config
+        self._turn = self._turns.current
+        self._slice_left = config.slice_requests
+        self._slice_ends_at = now + config.slice_s
+
+    def _wait_for_turn(self) -> None:
+        self._halt(_TURN)
+        self._turns.wait(self, is_unfinished=self._turn == self._turns.current)
+
+    def _room_came(self) -> None:
+        self._turns.wait(self, is_unfinished=False)
+
+    def go_on(self) -> None:
+        """Do a slice, as the turn has come; called by :class:`~simbookie.tcp.turns.Turns`."""
+        self._begin_slice(_clock())
+        self._resume(_TURN | _ROOM)
+
+    def _halt(self, reason: int) -> None:
+        self._halts |= reason
+        if self._is_reading and self._transport is not None and not self._transport.is_closing():
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _resume(self, reasons: int) -> None:
+        """Go on, unless there are other reasons than ``reasons`` to be halted."""
+        self._halts &= ~reasons
+        if self._halts & _ANY:
+            return
+        requests, self._unserved = self._unserved, None
+        if requests is not None:
+            try:
+                self._serve(requests)
+            except WireError as error:
+                self._give_up(error)
+        if not self._halts and not self._is_reading and self._transport is not None:
+            self._is_reading = True
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _refuse(self, received: ReceivedRequest) -> None:
+        status = Status.BAD_REQUEST if received.is_version_supported else Status.BAD_VERSION
+        try:
+            self._send(self._wire.refuse(received, status))
+        except IllegalOperation as error:
+            self._give_up(error)
+
+    def _give_up(self, error: BookKeeperError) -> None:
+        if isinstance(error, FrameTooLarge):
+            self._server.notices.warn(
+                self._origin,
+                "bookie %s closes the connection of %s: a frame of %d bytes is above the limit of %d; "
+                "--max-frame-size (nettyMaxFrameSizeBytes of Apache BookKeeper) raises it",
+                *(self._bookie.bookie_id, self._source, error.size, error.limit),
+            )
+            self.close()
+        else:
+            self._close_because(str(error))
+
+    def _close_because(self, reason: str) -> None:
+        _log.info("bookie %s closes the connection of %s: %s", self._bookie.bookie_id, self._source, reason)
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------------ security
+
+    def _guarded(self, requests: Iterator[ReceivedRequest], guard: Guard) -> Iterator[ReceivedRequest]:
+        """Those of ``requests`` that the bookie may see; the others are answered here."""
+        for received in requests:
+            verdict = guard.judge(received)
+            if verdict is Verdict.SERVE:
+                yield received
+            elif verdict is Verdict.START_TLS:
+                self._start_tls(received, guard)
+                return
+            elif isinstance(verdict, AuthMessage):
+                self._send(self._wire.encode_response(received, verdict))
+                self._settle(guard)
+            else:
+                _log.info("bookie %s refuses %s: %s", self._bookie.bookie_id, self._source, guard.reason)
+                if verdict is not Verdict.CLOSE:
+                    self._send(self._wire.refuse(received, Status.UNAUTHORIZED))
+                if verdict is not Verdict.REFUSE:
+                    self.close()
+                    return
+
+    def _settle(self, guard: Guard) -> None:
+        if guard.is_done:
+            self._guard = None
+            self._is_established = True
+
+    def _start_tls(self, received: ReceivedRequest, guard: Guard) -> None:
+        transport, security = self._transport, self._server.config.security
+        if transport is None or security is None or security.tls is None:
+            return
+        if self._wire.has_more:
+            self._give_up(IllegalOperation("bytes in clear follow a request for TLS"))
+            return
+        self._send(self._wire.encode_response(received, StartTlsResponse(Status.OK)))
+        self._flush()
+        self._halt(_TLS)
+        upgrade = self._upgrade(transport, security.tls, security.handshake_timeout_s, guard)
+        self._starting_tls = self._loop.create_task(upgrade, name=f"TLS with {self._source}")
+
+    async def _upgrade(
+        self, transport: asyncio.Transport, context: ssl.SSLContext, timeout_s: float, guard: Guard
+    ) -> None:
+        upgraded: Upgraded | None = None
+        try:
+            upgraded = await upgrade(transport, context, timeout_s)
+        except OSError as error:  # a wrong or missing certificate, a client that went away or took too long
+            _log.info("bookie %s: no TLS with %s: %s", self._bookie.bookie_id, self._source, error)
+        finally:
+            self._starting_tls = None
+            if upgraded is None:
+                transport.abort()
+                self.connection_lost(None)  # which nothing tells this protocol before TLS stands
+        if upgraded is not None:
+            self._go_on_inside(upgraded, guard)
+
+    def _go_on_inside(self, upgraded: Upgraded, guard: Guard) -> None:
+        transport, data = upgraded
+        transport.set_protocol(self)
+        self._transport = transport
+        config = self._server.config
+        transport.set_write_buffer_limits(config.write_high_water, config.write_low_water)
+        guard.has_tls = True
+        self._settle(guard)
+        self._is_reading = True
+        self._halts &= ~_TLS
+        try:
+            self._receive(self._wire.receive(data))
+        except WireError as error:
+            self._give_up(error)
+
+    # ------------------------------------------------------------------------------------------------------- answers
+
+    def _respond(self, received: ReceivedRequest, response: Response) -> None:
+        if self._halts & _ANSWERS:
+            self._kept_answers.append((received, response))
+            return
+        if received.protocol_version == 2 and response.status is Status.UNKNOWN_LEDGER_STATE:
+            # Java clients cannot decode that number in version 2; any other error that denies nothing does
+            response.status = Status.IO_ERROR
+        try:
+            self._send(self._wire.encode_response(received, response))
+        except IllegalOperation as error:
+            self._give_up(error)
+        if self._answers_size > self._high_water:
+            self._flush()
+
+    def _send(self, frame: bytes) -> None:
+        if self._transport is None:
+            return
+        if not self._answers:
+            self._loop.call_soon(self._flush)
+        self._answers.append(frame)
+        self._answers_size += len(frame)
+
+    def _flush(self) -> None:
+        transport = self._transport
+        if self._answers and transport is not None:
+            data = b"".join(self._answers)
+            self._answers.clear()
+            self._answers_size = 0
+            transport.write(data)
+            # asyncio has versions that do not tell of every way in which they become full
+            if transport.get_write_buffer_size() > self._high_water and not self._halts & _ANSWERS:
+                self._halt(_ANSWERS)
+                self._loop.call_later(_DRAIN_POLL_S, self._look_for_drain)
+
+    def _look_for_drain(self) -> None:
+        if self._transport is None or self._transport_tells or not self._halts & _ANSWERS:
+            return
+        if self._transport.get_write_buffer_size() <= self._server.config.write_low_water:
+            self._drained()
+        else:
+            self._loop.call_later(_DRAIN_POLL_S, self._look_for_drain)
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers."""
+        self._transport_tells = True
+        self._halt(_ANSWERS)
+
+    def resume_writing(self) -> None:
+        """The client has taken most of its answers."""
+        self._transport_tells = False
+        self._drained()
+
+    def _drained(self) -> None:
+        """The client takes answers again: send those that were kept first."""
+        self._halts &= ~_ANSWERS
+        while self._kept_answers and not self._halts & _ANSWERS:
+            self._respond(*self._kept_answers.popleft())
+        if self._halts & _ANSWERS or self._transport is None:
+            return
+        if self._is_closing:
+            self.close()
+        else:
+            self._resume(0)
+
+    # ----------------------------------------------------------------------------------------------------- deadlines
+
+    def look_at_deadlines(self, now: float) -> None:
+        """Close the connection if its client has made no progress for too long; give back memory that is not used."""
+        config = self._server.config
+        progressed, self._has_served = self._has_served, False
+        if progressed:
+            self._is_established = True
+        if not self._is_established and now - self._opened_at > config.handshake_timeout_s:
+            self._close_late(f"no request came and was admitted within {config.handshake_timeout_s:g} s")
+        elif self._halts & _ANSWERS:
+            self._look_at_answers(now)
+        else:
+            self._answers_seen = None
+            if self._halts or progressed or not self._wire.has_more:
+                self._frame_seen_at = None
+                if not (self._halts or progressed):
+                    self._wire.release()
+            elif self._frame_seen_at is None:
+                self._frame_seen_at = now
+            elif now - self._frame_seen_at > config.frame_timeout_s:
+                self._close_late(f"a frame was not complete after {config.frame_timeout_s:g} s")
+
+    def _look_at_answers(self, now: float) -> None:
+        assert self._transport is not None
+        size, timeout_s = self._transport.get_write_buffer_size(), self._server.config.answers_timeout_s
+        if self._answers_seen is None or self._answers_seen[1] != size:
+            self._answers_seen = (now, size)
+        elif now - self._answers_seen[0] > timeout_s:
+            self._close_late(f"it took none of its answers for {timeout_s:g} s")
+
+    def _close_late(self, reason: str) -> None:
+        _log.info("bookie %s closes the connection of %s: %s", self._bookie.bookie_id, self._source, reason)
+        self.abort()
