@@ -7,6 +7,7 @@ from typing import Final
 
 __all__ = [
     "AUTH_XID",
+    "CREATE_FLAGS",
     "EVENT_XID",
     "NO_ZXID",
     "ConnectionState",
@@ -129,6 +130,9 @@ class CreateMode(IntEnum):
         return self in (CreateMode.PERSISTENT_WITH_TTL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL)
 
 
+CREATE_FLAGS: Final = frozenset(mode for mode in CreateMode if not mode.has_ttl)
+
+
 class WatchMode(IntEnum):
     """How long a watch lasts and what it covers; the first two are what a client can name."""
 
@@ -143,3 +147,5 @@ class WatcherType(IntEnum):
     CHILDREN = 1
     DATA = 2
     ANY = 3
+    PERSISTENT = 4
+    PERSISTENT_RECURSIVE = 5

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from simbookie.zookeeper.acl import Acl, AclEntry, Identity
 from simbookie.zookeeper.codes import (
+    CREATE_FLAGS,
     EVENT_XID,
     ConnectionState,
     ErrorCode,
@@ -238,7 +239,10 @@ def _read_multi(op: OpCode, reader: JuteReader) -> Multi:
             return Multi(op, tuple(requests))
         if kind not in allowed:
             raise JuteError(f"operation {kind} has no place in a {op.name}")
-        requests.append(_READERS[OpCode(kind)](OpCode(kind), reader))
+        request = _READERS[OpCode(kind)](OpCode(kind), reader)
+        if isinstance(request, Create) and request.flags not in CREATE_FLAGS:
+            raise JuteError(f"a {op.name} creates with the flags {request.flags}")  # alone it is judged later, and milder
+        requests.append(request)
 
 
 def _read_path(op: OpCode, reader: JuteReader) -> PathRequest:

@@ -198,7 +198,7 @@ class ZooKeeperService:
         try:
             op = OpCode(number)
         except ValueError:
-            client.send(write_reply(xid, self.zxid, ErrorCode.UNIMPLEMENTED))
+            client.send(write_reply(xid, NO_ZXID, ErrorCode.UNIMPLEMENTED))
             client.end()
             return
         if op is OpCode.AUTH:
@@ -214,6 +214,7 @@ class ZooKeeperService:
                 body = self._carry_out(client, session, request)
         except JuteError:
             code = ErrorCode.MARSHALLING_ERROR
+            self.zxid += op is OpCode.MULTI  # as ZooKeeper, which gives these a number before it reads them
         except ZooKeeperError as error:
             code = error.code
         client.send(write_reply(xid, self.zxid, code, body))

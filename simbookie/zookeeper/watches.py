@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from simbookie.zookeeper.codes import ErrorCode, EventType, WatcherType, WatchMode, ZooKeeperError
 
 __all__ = ["WatchTable", "Watches"]
 
 Watcher = TypeVar("Watcher")
-
-_LASTING: Final = frozenset({WatchMode.PERSISTENT, WatchMode.PERSISTENT_RECURSIVE})
 
 
 class WatchTable(Generic[Watcher]):
@@ -42,21 +40,24 @@ class WatchTable(Generic[Watcher]):
             self._size += 1
         self._paths.setdefault(watcher, set()).add(path)
         modes = self._by_path.setdefault(path, {}).setdefault(watcher, set())
-        if mode in _LASTING and mode not in modes:
-            # of the two modes that last, the later one counts
-            self._recursive += (mode is WatchMode.PERSISTENT_RECURSIVE) - (WatchMode.PERSISTENT_RECURSIVE in modes)
-            modes -= _LASTING
+        self._recursive += mode is WatchMode.PERSISTENT_RECURSIVE and mode not in modes
         modes.add(mode)
 
-    def has(self, path: str, watcher: Watcher) -> bool:
-        """Whether ``watcher`` watches the path in any mode."""
-        return path in self._paths.get(watcher, ())
+    def has(self, path: str, watcher: Watcher, mode: WatchMode | None = None) -> bool:
+        """Whether ``watcher`` watches the path in this mode, or in any."""
+        modes = self._by_path.get(path, {}).get(watcher, ())
+        return bool(modes) if mode is None else mode in modes
 
-    def remove(self, path: str, watcher: Watcher) -> bool:
-        """Remove all watches of the path by ``watcher``; whether there were any."""
-        if not self.has(path, watcher):
+    def remove(self, path: str, watcher: Watcher, mode: WatchMode | None = None) -> bool:
+        """Remove the watch of the path by ``watcher`` in this mode, or in all; whether there was one."""
+        if not self.has(path, watcher, mode):
             return False
-        self._forget(path, watcher)
+        modes = self._by_path[path][watcher]
+        if mode is None or modes == {mode}:
+            self._forget(path, watcher)
+        else:
+            modes.remove(mode)
+            self._recursive -= mode is WatchMode.PERSISTENT_RECURSIVE
         return True
 
     def remove_watcher(self, watcher: Watcher) -> None:
@@ -109,11 +110,13 @@ class Watches(Generic[Watcher]):
 
     def has(self, path: str, watcher: Watcher, kind: WatcherType) -> bool:
         """Whether ``watcher`` watches the path in this way."""
-        return any(table.has(path, watcher) for table in self._tables(kind))
+        tables, mode = self._meant(kind)
+        return any(table.has(path, watcher, mode) for table in tables)
 
     def remove(self, path: str, watcher: Watcher, kind: WatcherType) -> bool:
         """Remove watches of this kind; whether there were any."""
-        removed = [table.remove(path, watcher) for table in self._tables(kind)]
+        tables, mode = self._meant(kind)
+        removed = [table.remove(path, watcher, mode) for table in tables]
         return any(removed)
 
     def remove_watcher(self, watcher: Watcher) -> None:
@@ -130,14 +133,18 @@ class Watches(Generic[Watcher]):
             told = list(dict.fromkeys((*told, *self.children.fire(path))))
         return told
 
-    def _tables(self, kind: WatcherType) -> tuple[WatchTable[Watcher], ...]:
+    def _meant(self, kind: WatcherType) -> tuple[tuple[WatchTable[Watcher], ...], WatchMode | None]:
         match kind:
             case WatcherType.CHILDREN:
-                return (self.children,)
+                return (self.children,), WatchMode.ONCE
             case WatcherType.DATA:
-                return (self.data,)
+                return (self.data,), WatchMode.ONCE
+            case WatcherType.PERSISTENT:
+                return (self.children, self.data), WatchMode.PERSISTENT
+            case WatcherType.PERSISTENT_RECURSIVE:
+                return (self.data,), WatchMode.PERSISTENT_RECURSIVE
             case WatcherType.ANY:
-                return (self.children, self.data)
+                return (self.children, self.data), None
 
 
 def _ancestors(path: str) -> Iterator[str]:
