@@ -39,6 +39,7 @@ __all__ = [
     "LedgerFenced",
     "LedgerIdOverflow",
     "LedgerRecoveryFailed",
+    "LedgerTruncated",
     "MetadataDriverError",
     "MetadataOutcomeUnknown",
     "MetadataSerializationError",
@@ -74,13 +75,13 @@ class BookKeeperError(Exception):
     """Base of every error this package raises.
 
     ``ledger_id``, ``entry_id`` and ``bookie_id`` are set wherever they are known; ``str()`` repeats them for people, around
-    ``message``.
+    ``message``. ``advice`` says what to do; it is that of the class unless the cause asks for another.
     """
 
     code: ClassVar[Code] = Code.UNEXPECTED_CONDITION
     retriable: ClassVar[bool] = False
     is_fatal: ClassVar[bool] = False
-    advice: ClassVar[str] = ""
+    advice: str = ""
 
     def __init__(
         self,
@@ -89,7 +90,10 @@ class BookKeeperError(Exception):
         ledger_id: int | None = None,
         entry_id: int | None = None,
         bookie_id: str | None = None,
+        advice: str | None = None,
     ) -> None:
+        if advice is not None:
+            self.advice = advice
         self.ledger_id = ledger_id
         self.entry_id = entry_id
         self.bookie_id = bookie_id
@@ -223,6 +227,16 @@ class LedgerClosed(BookKeeperError):
     code = Code.LEDGER_CLOSED
     is_fatal = True
     advice = "Create a new ledger to go on writing."
+
+
+class LedgerTruncated(LedgerClosed):
+    """Another client closed the ledger below entries that this writer had acknowledged; they are lost."""
+
+    advice = "Append the entries after the end again, to a new ledger, and find out which client closed this one there."
+
+    #: The last entry that this writer had acknowledged, and where the ledger ends.
+    last_add_confirmed: int = -1
+    last_entry_id: int = -1
 
 
 class WriteFailed(BookKeeperError):
@@ -363,7 +377,7 @@ class UnclosedFragment(BookKeeperError):
 
 
 class WriteOnReadOnlyBookie(BookKeeperError):
-    """The bookie accepts no new entries at present."""
+    """The bookie is read-only: it accepts no new entries at present."""
 
     code = Code.WRITE_ON_READ_ONLY_BOOKIE
     retriable = True
@@ -425,6 +439,7 @@ def error_for(
     ledger_id: int | None = None,
     entry_id: int | None = None,
     bookie_id: str | None = None,
+    advice: str | None = None,
 ) -> BookKeeperError:
     """The exception for ``code``; an unknown number becomes :class:`UnexpectedCondition` that names it (ERR-4).
 
@@ -436,7 +451,7 @@ def error_for(
     cls = _CLASS_BY_CODE.get(code)
     if cls is None:
         cls, message = UnexpectedCondition, f"unknown result code {code}" + (f": {message}" if message else "")
-    return cls(message, ledger_id=ledger_id, entry_id=entry_id, bookie_id=bookie_id)
+    return cls(message, ledger_id=ledger_id, entry_id=entry_id, bookie_id=bookie_id, advice=advice)
 
 
 #: No chain of causes is longer; one that is, is a circle.

@@ -169,6 +169,13 @@ WRITER_FAILED: Final = Event(
     logging.WARNING,
     "the writer of ledger %(ledger_id)d ends at entry %(entry_id)d: %(reason)s [%(code)d]",
 )
+ACKNOWLEDGED_LOST: Final = Event(
+    "writer",
+    "acknowledged_lost",
+    logging.ERROR,
+    "another client closed ledger %(ledger_id)d at entry %(entry_id)d, although its writer had acknowledged entries up to "
+    "%(confirmed)d: entries were lost",
+)
 LEDGER_CLOSED: Final = Event("writer", "closed", logging.DEBUG, "closed ledger %(ledger_id)d at entry %(entry_id)d")
 CLOSE_FAILED: Final = Event(
     "writer", "close_failed", logging.WARNING, "could not close ledger %(ledger_id)d: %(reason)s [%(code)d]"

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bkclient.errors import ArgumentError, BookKeeperError, Code, error_for
+from bkclient.errors import ArgumentError, BookKeeperError, Code, LedgerTruncated, error_for
 from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append_options import MAX_ENTRY_ID, AppendOptions
 from bkclient.protocol.append_ports import AppendPorts
@@ -111,14 +111,18 @@ class AppendMachine(ChangingPipeline):
         return add
 
     def refusal(self) -> BookKeeperError:
-        """Why an append is refused when the writer is not writable."""
-        failed = self.fatal_error
-        code, why = Code.LEDGER_CLOSED, ""
-        if failed is not None and self.state is not WriterState.CLOSED:
-            code, why = failed.code, "an earlier append failed"
-        error = error_for(code, why, ledger_id=self.metadata.ledger_id)
-        error.__cause__ = failed
-        return error
+        """Why an append is refused when the writer is not writable: the error that ended it, whatever came after that.
+
+        That error itself, which belongs to nobody: who raises it makes a copy.
+        """
+        if self.fatal_error is not None:
+            return self.fatal_error
+        if self.state is WriterState.CLOSED:
+            return self._error(Code.LEDGER_CLOSED, "the writer was closed")
+        # An ensemble change has read that, and its end is about to be told.
+        if self.metadata.last_entry_id < self.last_add_confirmed:
+            return self._truncated()
+        return self._error(Code.LEDGER_CLOSED, "another client closed the ledger")
 
     def on_update_done(self, update: MetadataUpdate) -> None:
         """A metadata update that :meth:`AppendPorts.run_update` was given has ended."""
@@ -157,8 +161,7 @@ class AppendMachine(ChangingPipeline):
 
     def _fail(self, error: BookKeeperError) -> None:
         """Going on is impossible: every pending add fails with ``error`` (W-41, W-42)."""
-        if error.code is Code.NOT_ENOUGH_BOOKIES and error.__cause__ is None:
-            error.__cause__ = self._refused
+        error = self.truncation or error
         self.fatal_error = error
         leave_open = self.metadata.state is LedgerState.IN_RECOVERY or error.code is Code.CLIENT_CLOSED
         if leave_open:
@@ -251,16 +254,39 @@ class AppendMachine(ChangingPipeline):
     def _finish_close(self, update: MetadataUpdate) -> None:
         if self.metadata.is_closed:
             self._adopt_closed()
-        self._ports.close_finished(update.error)
+        self._ports.close_finished(self.truncation or update.error)
 
     def _adopt_closed(self) -> None:
-        """The stored end is the end, even if this writer saw another one (W-50)."""
+        """The stored end is the end, even if this writer saw another one (W-50); but what it confirmed is not taken back."""
         metadata = self.metadata
+        if metadata.last_entry_id < self.last_add_confirmed:
+            if self.truncation is None:
+                self.truncation = self._truncated()
+                self.fatal_error = self.truncation
+                self._ports.ledger_truncated(self.truncation)
+            return
         self.last_add_acknowledged = self.last_add_confirmed = self.last_add_pushed = metadata.last_entry_id
         self._forced_length = metadata.length
         self.length = metadata.length + sum(len(add.payload) for add in self._pending.values())
 
+    def _truncated(self) -> LedgerTruncated:
+        """The loss of entries that this writer had confirmed, with both ends."""
+        metadata, confirmed = self.metadata, self.last_add_confirmed
+        error = LedgerTruncated(
+            f"another client closed the ledger at entry {metadata.last_entry_id}, although this writer had acknowledged "
+            f"entries up to {confirmed}: entries were lost",
+            ledger_id=metadata.ledger_id,
+        )
+        error.last_add_confirmed, error.last_entry_id = confirmed, metadata.last_entry_id
+        error.__cause__ = self.fatal_error
+        return error
+
     # Durability --------------------------------------------------------------------------------------------------
+
+    @property
+    def known_end(self) -> int:
+        """The last entry that the ledger is known to include: as stored if it is closed, else the LAC."""
+        return self.metadata.last_entry_id if self.metadata.is_closed else self.last_add_confirmed
 
     @property
     def acknowledged_length(self) -> int:
@@ -284,4 +310,4 @@ class AppendMachine(ChangingPipeline):
             self._head_at_force = self.last_add_acknowledged
             self.last_add_confirmed = entry_id
             self._forced_length = length
-        return entry_id <= self.last_add_confirmed
+        return entry_id <= self.known_end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bkclient.errors import BookKeeperError
+from bkclient.errors import BookKeeperError, LedgerTruncated
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.update import MetadataUpdate
@@ -48,6 +48,10 @@ class AppendPorts(Protocol):
 
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
         """Whether acknowledgements of ``bookies`` span enough fault domains; asked only if the options say so (W-19)."""
+        ...
+
+    def ledger_truncated(self, error: LedgerTruncated) -> None:
+        """Somebody closed the ledger below what was confirmed: entries were lost. Called once, before anything fails with it."""
         ...
 
     def close_finished(self, error: BookKeeperError | None) -> None:

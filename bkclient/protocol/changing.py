@@ -17,20 +17,19 @@ How a writer takes entries and how it ends is the business of its subclass, :cla
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-from bkclient.errors import BookKeeperError, Code, error_for
+from bkclient.errors import BookKeeperError, Code, LedgerTruncated, error_for
 from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.append_ports import AppendPorts
-from bkclient.protocol.ensemble import BookieMemory, replace_failed
+from bkclient.protocol.ensemble import BookieMemory, error_because_of, replace_failed
 from bkclient.protocol.ensemble_change import EnsembleChange, Resends
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
-from bkclient.refusal import Refusal
 
 __all__ = ["ChangingPipeline", "WriterState"]
 
@@ -56,17 +55,17 @@ class ChangingPipeline(AddPipeline):
         self.state = WriterState.OPEN
         self.options: Final = options
         self.local: Final = LocalMetadata(metadata)
-        #: Why the writer cannot go on; set by the first fatal error.
+        #: Why the writer cannot go on: the first fatal error, or that acknowledged entries were lost.
         self.fatal_error: BookKeeperError | None = None
         #: Why answers of bookies cannot be counted at present, if so; see :mod:`~bkclient.protocol.reconnect`.
         self.held_up_by: BookKeeperError | None = None
+        #: Set once the ledger is known to end below what this writer had confirmed.
+        self.truncation: LedgerTruncated | None = None
         self._ports = ports
         self._ensemble_changes = 0
         self._late_failures: dict[int, BookieId] = {}
         #: Bookies that failed and stayed, because nobody could replace them.
         self._unreplaced: dict[int, BookieId] = {}
-        #: Why the last bookie that refused the connection did.
-        self._refused: BookKeeperError | None = None
         self._bookies = BookieMemory()
         self._unproven = self._bookies.unproven
         self._resends = Resends(options)
@@ -95,10 +94,13 @@ class ChangingPipeline(AddPipeline):
 
     @abstractmethod
     def _adopt_closed(self) -> None:
-        """Somebody closed the ledger, and the local metadata says where."""
+        """The ledger is closed, and the local metadata says where."""
 
     def _error(self, code: int, why: str) -> BookKeeperError:
         return error_for(code, why, ledger_id=self.metadata.ledger_id)
+
+    def _error_because_of(self, bookies: Iterable[BookieId], code: Code, why: str) -> BookKeeperError:
+        return error_because_of(self._failure_codes, bookies, code, why, ledger_id=self.metadata.ledger_id)
 
     def _send(self, add: PendingAdd, bookie_id: BookieId) -> None:
         self._ports.send_add(add, bookie_id)
@@ -109,8 +111,6 @@ class ChangingPipeline(AddPipeline):
     # Failures of bookies -----------------------------------------------------------------------------------------
 
     def _on_add_failed(self, add: PendingAdd, position: int, bookie_id: BookieId, code: int) -> None:
-        if isinstance(code, Refusal):
-            self._refused = error_for(code, ledger_id=self.metadata.ledger_id, bookie_id=bookie_id)
         failures = {position: bookie_id}
         is_known = self._unreplaced.get(position) == bookie_id and bookie_id in self._unproven
         if self.options.delay_ensemble_change or is_known:
@@ -206,12 +206,13 @@ class ChangingPipeline(AddPipeline):
         elif may_resend:
             self._resend(failed)
         else:
-            bookies = ", ".join(sorted({bookie_id for _, failures in failed for bookie_id in failures.values()}))
+            bookies = sorted({bookie_id for _, failures in failed for bookie_id in failures.values()})
             self._fail(
-                self._error(
+                self._error_because_of(
+                    bookies,
                     Code.WRITE,
-                    f"ensemble changes are disabled, and entries were sent to {bookies} {self.options.max_resends} times "
-                    f"again in vain; enable changes or restart the bookies",
+                    f"ensemble changes are disabled, and entries were sent to {', '.join(bookies)} "
+                    f"{self.options.max_resends} times again in vain; enable changes or restart the bookies",
                 )
             )
 
@@ -231,7 +232,8 @@ class ChangingPipeline(AddPipeline):
         self._late_failures = {}
         if self.options.deferred_sync:
             self._fail(
-                self._error(
+                self._error_because_of(
+                    merged.values(),
                     Code.WRITE,
                     f"the ensemble of a ledger with deferred sync must not change, and {', '.join(merged.values())} "
                     f"failed; go on in a new ledger",
@@ -248,7 +250,7 @@ class ChangingPipeline(AddPipeline):
         self._ensemble_changes += 1
         limit = self.options.max_ensemble_changes
         if self._ensemble_changes > limit:
-            self._fail(self._error(Code.WRITE, f"gave up after {limit} ensemble changes"))
+            self._fail(self._error_because_of(failures.values(), Code.WRITE, f"gave up after {limit} ensemble changes"))
             return
         self._bookies.note_failed(failures.values(), self.last_add_acknowledged + 1)
         # W-34: whatever is not acknowledged belongs to the new fragment. A ledger that changes has LAC = sequence head.
@@ -271,13 +273,17 @@ class ChangingPipeline(AddPipeline):
             failed_before=failed_before,
             last_resort=self._bookies.last_resort(entries),
             policy=self.options.placement_policy,
+            codes=self._failure_codes,
         )
 
     def _on_change_done(self, update: MetadataUpdate) -> None:
         """The update of a change has ended."""
         change = self._change
         if change is None or update is not change.update:
-            return  # The handle closed meanwhile; whatever the change did has no effect here (W-56).
+            # The handle closed meanwhile; whatever the change did has no effect here (W-56). But it may have read the end.
+            if self.metadata.is_closed:
+                self._adopt_closed()
+            return
         metadata = self.metadata
         if update.error is not None and (
             update.error.code is not Code.NOT_ENOUGH_BOOKIES or not self._may_do_without(change)

@@ -1,16 +1,42 @@
-"""Replacing failed bookies in an ensemble, and remembering which ones failed."""
+"""Replacing failed bookies in an ensemble, remembering which ones failed, and saying why."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
-from bkclient.errors import Code, error_for
+from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.metadata.model import BookieId, Ensemble
 
-__all__ = ["BookieMemory", "ReplaceBookie", "replace_failed"]
+__all__ = ["BookieMemory", "ReplaceBookie", "error_because_of", "replace_failed"]
 
 ReplaceBookie = Callable[[Ensemble, int, frozenset[BookieId]], BookieId | None]
 """``(ensemble, position, excluded)``: a bookie for ``position``, in neither of the other two; None if there is none."""
+
+#: Failures that more bookies do not mend, those first that say most.
+_TELLING: Final = (Code.SECURITY, Code.UNAUTHORIZED, Code.PROTOCOL_VERSION, Code.WRITE_ON_READ_ONLY_BOOKIE)
+
+
+def error_because_of(
+    codes: Mapping[BookieId, int], bookies: Iterable[BookieId], code: Code, why: str, *, ledger_id: int
+) -> BookKeeperError:
+    """The error ``code``, which came about because ``bookies`` failed, each by its code in ``codes``.
+
+    The message says by what each of them failed. The most telling of these failures is the cause; if all are, the advice
+    is theirs.
+    """
+    failures = [error_for(codes[b], ledger_id=ledger_id, bookie_id=b) for b in sorted(set(bookies)) if b in codes]
+    if not failures:
+        return error_for(code, why, ledger_id=ledger_id)
+    by_code = {failure.code: failure for failure in reversed(failures)}
+    telling = [by_code[of] for of in _TELLING if of in by_code]
+    advice = None
+    if telling and len(telling) == len(by_code):
+        advice = " ".join(failure.advice for failure in telling)
+    reasons = "; ".join(f"{failure.bookie_id}: {failure.message}" for failure in failures)
+    error = error_for(code, f"{why} ({reasons})", ledger_id=ledger_id, advice=advice)
+    error.__cause__ = telling[0] if telling else failures[0]
+    return error
 
 
 def replace_failed(
@@ -22,14 +48,15 @@ def replace_failed(
     failed_before: Collection[BookieId] = (),
     last_resort: Collection[BookieId] = (),
     policy: str = "placement policy",
+    codes: Mapping[BookieId, int] | None = None,
 ) -> Ensemble:
     """The ensemble with a replacement for every failed bookie that still is where it failed (W-31).
 
     The other positions keep their bookies and their order. Replacements are never failed bookies of this change, nor
     of ``failed_before``, nor members of the ensemble being built (PL-4); those of ``last_resort`` only if there is
-    nobody else. Raises :class:`~bkclient.errors.NotEnoughBookies` if not a single one could be replaced; otherwise a
-    partial result is accepted. ``policy`` names whoever ``choose`` asks: an offer that breaks these rules raises
-    :class:`~bkclient.errors.UnexpectedCondition`.
+    nobody else. Raises :class:`~bkclient.errors.NotEnoughBookies` if not a single one could be replaced, which tells by
+    ``codes`` why they had to be; otherwise a partial result is accepted. ``policy`` names whoever ``choose`` asks: an offer
+    that breaks these rules raises :class:`~bkclient.errors.UnexpectedCondition`.
     """
     excluded = frozenset(failures.values()).union(failed_before)
     preferred = excluded.union(last_resort)
@@ -58,7 +85,9 @@ def replace_failed(
         replaced += 1
     if unreplaced and not replaced:
         failed = ", ".join(sorted(failures.values()))
-        raise error_for(
+        raise error_because_of(
+            codes or {},
+            [*failures.values(), *failed_before],
             Code.NOT_ENOUGH_BOOKIES,
             f"no writable bookie is left to replace {failed} in the ensemble {', '.join(ensemble)}",
             ledger_id=ledger_id,

@@ -99,9 +99,9 @@ class ForceMachine:
             self._finish(error)
 
     def _cut_off(self) -> BookKeeperError:
-        return error_for(
+        return self._writer.truncation or error_for(
             Code.LEDGER_CLOSED,
-            f"the ledger was closed at entry {self._writer.last_add_confirmed} while entries up to {self.entry_id} were "
+            f"the ledger was closed at entry {self._writer.known_end} while entries up to {self.entry_id} were "
             f"being forced",
             ledger_id=self._writer.metadata.ledger_id,
         )

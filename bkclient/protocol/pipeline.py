@@ -84,6 +84,7 @@ class AddPipeline(ABC):
 
     __slots__ = (
         "_defers_lac",
+        "_failure_codes",
         "_is_suspended",
         "_max_failures",
         "_pending",
@@ -116,6 +117,8 @@ class AddPipeline(ABC):
         self._unproven: dict[BookieId, None] = {}
         #: Says whether these bookies span enough fault domains for an ack quorum (W-19); None if that is not asked.
         self._spans_fault_domains: Callable[[tuple[BookieId, ...]], bool] | None = None
+        #: By which code each bookie failed last; for error messages.
+        self._failure_codes: dict[BookieId, int] = {}
         self._max_failures = sizes.write_quorum_size - sizes.ack_quorum_size
 
     # Hooks and ports ---------------------------------------------------------------------------------------------
@@ -175,7 +178,9 @@ class AddPipeline(ABC):
 
     def on_add_reply(self, bookie_id: BookieId, entry_id: int, code: int) -> None:
         """A bookie answered an add, or it is known that it will not (``code`` says why)."""
-        if code == _OK and self._unproven:
+        if code != _OK:
+            self._failure_codes[bookie_id] = code
+        elif self._unproven:
             self._unproven.pop(bookie_id, None)
         add = self._pending.get(entry_id)
         if add is None:

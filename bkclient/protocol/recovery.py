@@ -292,6 +292,7 @@ class RecoveryMachine(AddPipeline):
                 failures,
                 self._ports.replace_bookie,
                 failed_before=self._failed_bookies,
+                codes=self._failure_codes,
             )
         except NotEnoughBookies as error:
             self._do_without(error)

@@ -167,7 +167,7 @@ class LedgerReads:
         """
         self._check_batch(start, max_count, max_bytes)
         self._check_range(start, start)
-        confirmed = self.last_add_confirmed - start + 1
+        confirmed = self._view.last_add_confirmed - start + 1
         return await read_batch(self._room, start, min(max_count or confirmed, confirmed), max_bytes)
 
     async def read_batch_unconfirmed(self, start: int, max_count: int = 0, max_bytes: int = 0) -> Entries:
@@ -216,11 +216,11 @@ class LedgerReads:
         check_flag("parallel", parallel)
         check_duration("timeout_s", timeout_s, _LONGEST_POLL_S)
         self._room.check_open()
-        if entry_id <= self.last_add_confirmed:
+        if entry_id <= self._view.last_add_confirmed:
             entry = await self._read(entry_id, parallel=parallel)
-            return LastConfirmedAndEntry(self.last_add_confirmed, entry)
+            return LastConfirmedAndEntry(self._view.last_add_confirmed, entry)
         if self._view.metadata.is_closed:
-            return LastConfirmedAndEntry(self.last_add_confirmed, None)
+            return LastConfirmedAndEntry(self._view.last_add_confirmed, None)
         if self._core.config.wire_protocol_version == 2:
             return await self._look_for(entry_id, timeout_s)
         poll = self._polls.start(entry_id, timeout_s, parallel=parallel)
@@ -250,9 +250,9 @@ class LedgerReads:
                 raise ArgumentError(f"an entry id is an int, not {type(value).__name__}", ledger_id=self.ledger_id)
         if first < 0 or first > last:
             raise ArgumentError(f"entries {first} to {last} are no range", ledger_id=self.ledger_id)
-        if is_confirmed and last > self.last_add_confirmed:
+        if is_confirmed and last > self._view.last_add_confirmed:
             raise ReadFailed(
-                f"the last add confirmed known here is {self.last_add_confirmed}",
+                f"the last add confirmed known here is {self._view.last_add_confirmed}",
                 ledger_id=self.ledger_id,
                 entry_id=last,
             )

@@ -10,7 +10,7 @@ import anyio
 from bkclient import stats as names
 from bkclient.core import ClientCore
 from bkclient.create import CreatedLedger
-from bkclient.errors import BookKeeperError, ClientClosed, IllegalOperation, NoSuchEntry
+from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchEntry
 from bkclient.measure import measured, observed
 from bkclient.metadata.model import LedgerMetadata
 from bkclient.protocol.append import AppendMachine
@@ -38,8 +38,8 @@ class _Known:
 
     @property
     def last_add_confirmed(self) -> int:
-        """How far confirmed reads may go."""
-        return self._machine.last_add_confirmed
+        """How far confirmed reads may go: nobody reads beyond the end of a closed ledger."""
+        return self._machine.known_end
 
     def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
         """Nothing new."""
@@ -93,7 +93,11 @@ class BaseWriter(LedgerReads):
 
     @property
     def last_add_confirmed(self) -> int:
-        """The highest entry id whose whole prefix is acknowledged and durable; -1 before the first (LAC)."""
+        """The highest entry id whose whole prefix is acknowledged and durable; -1 before the first (LAC).
+
+        It never moves back. A ledger that another client closed below it has lost entries, which every call reports by
+        :class:`~bkclient.errors.LedgerTruncated`.
+        """
         return self._machine.last_add_confirmed
 
     @property
@@ -114,19 +118,23 @@ class BaseWriter(LedgerReads):
     # Durability --------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Wait until everything appended so far is acknowledged; raises the error of the first append that failed."""
+        """Wait until everything appended so far is acknowledged.
+
+        Raises the error of the first append that failed, and :class:`~bkclient.errors.LedgerTruncated` once it is known that
+        acknowledged entries were lost.
+        """
         await self._shell.flush(self._machine.last_add_pushed)
 
     async def force(self) -> None:
         """Make durable what is acknowledged now, and advance the last add confirmed to it (LAC-12).
 
         Entries in flight are not covered (LAC-13): :meth:`flush` first. Needs an answer of every bookie of the ensemble;
-        raises the first error of one, and may be repeated then. Raises :class:`~bkclient.errors.LedgerClosed` on a closed
-        handle. On a ledger without deferred sync there is nothing to move, and success says that all bookies answer
-        (LAC-14). :class:`~bkclient.errors.IllegalOperation` over wire protocol version 2.
+        raises the first error of one, and may be repeated then. On a writer that has ended raises the error that ended it. On a
+        ledger without deferred sync there is nothing to move, and success says that all bookies answer (LAC-14).
+        :class:`~bkclient.errors.IllegalOperation` over wire protocol version 2.
         """
         if self._core.is_closed:
-            raise ClientClosed(ledger_id=self.ledger_id)
+            raise self._shell.refusal()
         if self._core.config.wire_protocol_version == 2:
             raise IllegalOperation("force needs wire protocol version 3", ledger_id=self.ledger_id)
         await measured(
@@ -137,8 +145,8 @@ class BaseWriter(LedgerReads):
         """Tell the bookies the last add confirmed now, so that tailing readers can see the last entries (LAC-5, LAC-9).
 
         Returns it once an ack quorum knows; -1, with nothing sent, before the first entry. Idle writers do this by
-        themselves if the configuration sets an interval. Raises the error of a bookie, which harms nothing, and
-        :class:`~bkclient.errors.LedgerClosed` on a closed handle, whose end is in the metadata.
+        themselves if the configuration sets an interval. Raises the error of a bookie, which harms nothing. On a writer
+        that has ended raises the error that ended it: :class:`~bkclient.errors.LedgerClosed` after :meth:`close`.
         """
         if self._core.is_closed or not self._machine.is_writable:
             raise self._shell.refusal()
@@ -149,15 +157,18 @@ class BaseWriter(LedgerReads):
 
     async def read_last_entry(self) -> Entry:
         """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` before the first (R-22)."""
-        last = self._machine.last_add_confirmed
+        last = self._machine.known_end
         if last < 0:
             raise NoSuchEntry("the ledger has no confirmed entry", ledger_id=self.ledger_id)
         return await self.read(last)
 
     async def read_last_add_confirmed(self) -> int:
-        """:attr:`last_add_confirmed`: nobody knows it better than the writer, so nobody is asked."""
+        """:attr:`last_add_confirmed`: nobody knows it better than the writer, so nobody is asked.
+
+        After :class:`~bkclient.errors.LedgerTruncated`, where the ledger ends.
+        """
         self._room.check_open()
-        return self._machine.last_add_confirmed
+        return self._machine.known_end
 
     async def try_read_last_add_confirmed(self) -> int:
         """As :meth:`read_last_add_confirmed`."""
@@ -171,6 +182,7 @@ class BaseWriter(LedgerReads):
         Call :meth:`flush` first to keep them, and :meth:`force` on a ledger with deferred sync, which is otherwise cut off
         at the last force (W-57, H-11); leaving ``async with`` does both. Raises
         :class:`~bkclient.errors.MetadataVersionConflict` when another client closed the ledger at another entry,
+        :class:`~bkclient.errors.LedgerTruncated` if that is below what was acknowledged,
         :class:`~bkclient.errors.ClientClosed` when the client was closed first. Every call reports the outcome of the first
         (W-55), by an exception of its own; cancellation does not stop the closing.
         """

@@ -1,27 +1,31 @@
 """Handing one failure to several callers.
 
 An exception object belongs to whoever catches it: its traceback and notes grow with every raise. So each caller gets one of its
-own, with the original as its cause.
+own, which says the same and has the same cause.
 """
 
 from __future__ import annotations
 
 import copy
 
-from bkclient.errors import BookKeeperError, error_for
+from bkclient.errors import BookKeeperError
 
-__all__ = ["fresh", "fresh_for_entry"]
+__all__ = ["fresh"]
 
 
-def fresh(error: BookKeeperError) -> BookKeeperError:
-    """An exception that says the same, caused by ``error``."""
+def fresh(error: BookKeeperError, *, ledger_id: int | None = None, entry_id: int | None = None) -> BookKeeperError:
+    """An exception that says the same as ``error``, of the entry ``entry_id`` if that is given.
+
+    ``ledger_id`` is named where ``error`` names none.
+    """
     twin = copy.copy(error)
-    twin.__cause__ = error
-    return twin
-
-
-def fresh_for_entry(error: BookKeeperError, ledger_id: int, entry_id: int | None) -> BookKeeperError:
-    """The same kind of failure, told of one entry, caused by ``error``."""
-    twin = error_for(error.code, error.message, ledger_id=ledger_id, entry_id=entry_id, bookie_id=error.bookie_id)
-    twin.__cause__ = error
+    twin.__cause__ = error.__cause__  # copies leave out causes that may not be picklable
+    BookKeeperError.__init__(  # composes the text anew; what a subclass adds stays
+        twin,
+        error.message,
+        ledger_id=ledger_id if error.ledger_id is None else error.ledger_id,
+        entry_id=error.entry_id if entry_id is None else entry_id,
+        bookie_id=error.bookie_id,
+        advice=error.advice,
+    )
     return twin

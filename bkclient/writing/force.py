@@ -56,7 +56,7 @@ class _Force:
         if error is None:
             self.finished.set_result(None)
         else:
-            self.finished.set_exception(fresh(error))
+            self.finished.set_exception(fresh(error, ledger_id=self._request.ledger_id))
             self.finished.exception()  # who gave up waiting is not complained about
 
     def on_defect(self, error: Exception) -> None:

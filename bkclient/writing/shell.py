@@ -19,7 +19,14 @@ from bkclient import log
 from bkclient.core import ClientCore, entry_codec_for
 from bkclient.create import CreatedLedger
 from bkclient.defects import defect, ends_operation
-from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, Code, TooManyRequests
+from bkclient.errors import (
+    ArgumentError,
+    BookKeeperError,
+    ClientClosed,
+    Code,
+    LedgerTruncated,
+    TooManyRequests,
+)
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement import LedgerShape
 from bkclient.protocol.append import AppendMachine
@@ -30,7 +37,7 @@ from bkclient.window import WriterWindow
 from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
 from bkclient.writing.admission import Admission
 from bkclient.writing.explicit_lac import LacTimer
-from bkclient.writing.failures import fresh, fresh_for_entry
+from bkclient.writing.failures import fresh
 from bkclient.writing.ownership import Ownership
 
 __all__ = ["Payload", "WriterShell"]
@@ -174,13 +181,16 @@ class WriterShell:
         return self.refusal()
 
     def refusal(self) -> BookKeeperError:
-        """Why this writer takes no more."""
-        return ClientClosed(ledger_id=self.ledger_id) if self.core.is_closed else self.machine.refusal()
+        """Why this writer takes no more: what ended it first."""
+        if self.core.is_closed and self.machine.fatal_error is None:
+            return ClientClosed(ledger_id=self.ledger_id)
+        return fresh(self.machine.refusal(), ledger_id=self.ledger_id)
 
     async def flush(self, target: int) -> None:
         """Wait until everything up to ``target`` is acknowledged; raises the error of the first entry that failed."""
-        if self.first_failure is not None:
-            raise fresh_for_entry(self.first_failure, self.ledger_id, self.first_failure.entry_id)
+        failed = self.machine.truncation or self.first_failure
+        if failed is not None:
+            raise fresh(failed, ledger_id=self.ledger_id)
         if self.machine.last_add_acknowledged >= target:
             return
         waiter: asyncio.Future[None] = self.loop.create_future()
@@ -205,21 +215,22 @@ class WriterShell:
             self.machine.close()
             self._let_go_if_ended()
         await self._closed.wait()
-        if self._close_error is not None:
-            raise fresh(self._close_error)
+        failed = self.machine.truncation or self._close_error
+        if failed is not None:
+            raise fresh(failed, ledger_id=self.ledger_id)
 
     def on_defect(self, error: Exception) -> None:
         """A handler raised, so the machine is not to be relied upon: what is in flight fails, the ledger stays open."""
         failure = defect(error, "the writer", ledger_id=self.ledger_id)
         pending = self.machine.stop(failure)
         for add in pending:
-            _fail_quietly(add.token, fresh_for_entry(failure, self.ledger_id, add.entry_id))
+            _fail_quietly(add.token, fresh(failure, ledger_id=self.ledger_id, entry_id=add.entry_id))
         if not self._closed.is_set():
             self._close_error = failure
             self._closed.set()
         for add in pending:
             self.fail_add(add, failure)
-        self._fail_flushes(failure, None)
+        self._fail_flushes(failure)
         self._let_go()
 
     def _on_append_defect(self, error: Exception, size: int, future: asyncio.Future[int]) -> None:
@@ -338,18 +349,18 @@ class WriterShell:
     def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         self.window.give_back(len(add.payload))
-        failure = fresh_for_entry(error, self.ledger_id, add.entry_id)
+        failure = fresh(error, ledger_id=self.ledger_id, entry_id=add.entry_id)
         if self.first_failure is None:
             self.first_failure = failure
             self._log_failure(error, add.entry_id)
         _fail_quietly(add.token, failure)
         self._let_go_if_ended()
-        self._fail_flushes(failure, add.entry_id)
+        self._fail_flushes(failure)
 
-    def _fail_flushes(self, failure: BookKeeperError, entry_id: int | None) -> None:
+    def _fail_flushes(self, failure: BookKeeperError) -> None:
         while self._flush_waiters:
             waiter = self._flush_waiters.popleft()[1]
-            _fail_quietly(waiter, fresh_for_entry(failure, self.ledger_id, entry_id))
+            _fail_quietly(waiter, fresh(failure))
 
     def run_update(self, update: MetadataUpdate) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
@@ -392,6 +403,12 @@ class WriterShell:
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         return self.core.watcher.covers_fault_domains(self._shape, bookies)
+
+    def ledger_truncated(self, error: LedgerTruncated) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        log.ACKNOWLEDGED_LOST(
+            ledger_id=self.ledger_id, entry_id=error.last_entry_id, confirmed=error.last_add_confirmed, code=error.code
+        )
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

@@ -30,7 +30,8 @@ class LedgerWriter(BaseWriter):
 
     Leaving ``async with writer:`` normally flushes and closes the ledger, forcing it first if it has deferred sync; leaving it
     by an exception closes it at the last confirmed entry. After the first failed append the writer accepts no more: its ledger
-    is closed or taken over, and the application goes on in a new ledger.
+    is closed or taken over, and the application goes on in a new ledger. Every later append, and :meth:`flush`, raise that
+    first error again.
 
     A failed or cancelled append is *ambiguous*: the entry may or may not be part of the ledger. All readers of the closed
     ledger agree on which.
@@ -47,7 +48,8 @@ class LedgerWriter(BaseWriter):
         Waits first while the in-flight window, its own or that of the client, is full. Raises
         :class:`~bkclient.errors.LedgerFenced` when another client has taken over, :class:`~bkclient.errors.LedgerClosed` on a
         closed handle, :class:`~bkclient.errors.NotEnoughBookies` when a failed bookie cannot be replaced,
-        :class:`~bkclient.errors.QuorumTimeout` when too few bookies stored it in time, and
+        :class:`~bkclient.errors.QuorumTimeout` when too few bookies stored it in time,
+        :class:`~bkclient.errors.LedgerTruncated` when another client closed the ledger below what was acknowledged, and
         :class:`~bkclient.errors.ArgumentError` for a payload that is not bytes-like or larger than a frame can carry.
         Cancellation leaves the writer intact and the entry ambiguous.
         """

@@ -241,7 +241,9 @@ def _read_multi(op: OpCode, reader: JuteReader) -> Multi:
             raise JuteError(f"operation {kind} has no place in a {op.name}")
         request = _READERS[OpCode(kind)](OpCode(kind), reader)
         if isinstance(request, Create) and request.flags not in CREATE_FLAGS:
-            raise JuteError(f"a {op.name} creates with the flags {request.flags}")  # alone it is judged later, and milder
+            raise JuteError(
+                f"a {op.name} creates with the flags {request.flags}"
+            )  # alone it is judged later, and milder
         requests.append(request)
 
 

@@ -11,6 +11,7 @@ from bkclient.errors import (
     BookKeeperError,
     Code,
     LedgerExists,
+    LedgerTruncated,
     MetadataStoreError,
     RequestTimeout,
     UnexpectedCondition,
@@ -20,20 +21,19 @@ from bkclient.protocol.update import LocalMetadata, MetadataUpdate
 from bkclient.repair.concurrency import for_each
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.v3 import decode_request
-from bkclient.writing.failures import fresh, fresh_for_entry
+from bkclient.writing.failures import fresh
 from tests.bkclient.fakes import town, writer_of
 from tests.bkclient.protocol.harness import Writer, ledger
 
 
 @pytest.mark.parametrize("code", [Code.LEDGER_FENCED, Code.UNAUTHORIZED])
-def test_a_writer_that_was_ended_by_an_error_refuses_appends_because_of_it(code: Code) -> None:
+def test_a_writer_that_was_ended_by_an_error_refuses_appends_with_it(code: Code) -> None:
     writer = Writer((3, 3, 2), "abc")
     writer.append()
     writer.answer("0a", code)
     refusal = writer.machine.refusal()
-    assert refusal.code == Code.LEDGER_CLOSED
-    assert refusal.__cause__ is writer.machine.fatal_error
-    assert refusal.__cause__ is not None
+    assert refusal.code == code
+    assert refusal is writer.errors[0]
 
 
 def test_a_writer_that_was_closed_refuses_appends_without_another_cause() -> None:
@@ -85,18 +85,29 @@ def test_bytes_that_are_no_message_have_the_parsers_complaint_as_their_cause() -
     assert caught.value.__cause__ is not None
 
 
-@pytest.mark.parametrize("again", [fresh, lambda error: fresh_for_entry(error, 7, 8)])
+@pytest.mark.parametrize("again", [fresh, lambda error: fresh(error, ledger_id=9, entry_id=8)])
 def test_a_failure_for_several_callers_is_an_object_for_each(
     again: Callable[[RequestTimeout], BookKeeperError],
 ) -> None:
     error = RequestTimeout("bookie b is silent", ledger_id=7, entry_id=8)
+    error.__cause__ = OSError("no route")  # not of this package, and part of what happened
     error.add_note("seen first")
     twin = again(error)
     assert twin is not error
-    assert twin.__cause__ is error
+    assert twin.__cause__ is error.__cause__
+    assert str(twin) == str(error)
     assert (twin.code, twin.ledger_id, twin.entry_id) == (error.code, 7, 8)
     twin.add_note("seen later")
     assert error.__notes__ == ["seen first"]
+
+
+def test_a_failure_told_of_an_entry_keeps_its_class_its_advice_and_what_else_it_knows() -> None:
+    error = LedgerTruncated("entries were lost", ledger_id=7, advice="Look at the log.")
+    error.last_add_confirmed, error.last_entry_id = 9, 3
+    twin = fresh(error, entry_id=10)
+    assert isinstance(twin, LedgerTruncated)
+    assert (twin.last_add_confirmed, twin.last_entry_id, twin.entry_id, error.entry_id) == (9, 3, 10, None)
+    assert str(twin) == "ledger 7, entry 10: entries were lost [LEDGER_CLOSED -11]. Look at the log."
 
 
 def test_a_copy_has_notes_of_its_own() -> None:

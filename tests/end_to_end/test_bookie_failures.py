@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from bkclient import BookKeeper, LedgerWriter
-from bkclient.errors import BookieNotAvailable, BookKeeperError, LedgerClosed, NotEnoughBookies
+from bkclient.errors import BookieNotAvailable, NotEnoughBookies
 from simbookie.storage.base import CrashMode
 from tests.end_to_end.town import NewTown
 
@@ -104,11 +104,13 @@ async def test_a_bookie_that_cannot_be_replaced_ends_the_writer_with_a_typed_err
             await writer.append(b"entry 50")
         assert failed.value.ledger_id == writer.ledger_id
         assert failed.value.entry_id == 50
-        assert victim in str(failed.value.__cause__)
-        with pytest.raises(BookKeeperError):
+        assert victim in str(failed.value)
+        assert isinstance(failed.value.__cause__, BookieNotAvailable)
+        assert failed.value.__cause__.bookie_id == victim
+        with pytest.raises(NotEnoughBookies):
             await writer.append(b"no more")
         await writer.close()
-        with pytest.raises(LedgerClosed):
+        with pytest.raises(NotEnoughBookies):
             writer.append_nowait(b"no more")
         await assert_all_there(await town.client(), writer.ledger_id, 50)
 

@@ -158,6 +158,13 @@ async def test_where_no_bookie_can_be_trusted_the_error_says_why(
         writer = await other.create_ledger(**THREE)
         with pytest.raises(NotEnoughBookies) as unwritten:
             await writer.append(b"refused")
+        # Nobody has to look further than the error itself: what to do is about certificates and secrets, not about bookies.
+        assert isinstance(unwritten.value.__cause__, error)
+        assert reason in unwritten.value.message
+        assert unwritten.value.advice == error.advice
+        with pytest.raises(NotEnoughBookies, match=reason) as refused:
+            writer.append_nowait(b"refused")
+        assert isinstance(refused.value.__cause__, error)
         for raised in (unopened, unwritten):
             told = [cause for cause in causes_of(raised.value) if isinstance(cause, error)]
             assert told

@@ -155,4 +155,7 @@ def test_the_librarys_loggers_are_silent_until_somebody_configures_them() -> Non
 def test_nothing_that_happens_often_is_above_debug() -> None:
     assert {event.level for event in EVENTS.values()} <= {logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR}
     # What is an error for a log is a ledger that lost entries; everything else is for who called.
-    assert {event.logger_name for event in EVENTS.values() if event.level == logging.ERROR} == {"bkclient.reader"}
+    assert {event.logger_name for event in EVENTS.values() if event.level == logging.ERROR} == {
+        "bkclient.reader",
+        "bkclient.writer",
+    }

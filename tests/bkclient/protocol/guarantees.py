@@ -49,6 +49,7 @@ class Guarantees:
     def __init__(self, world: World) -> None:
         self._world = world
         self.acknowledged = -1
+        self._confirmed_by_writer = -1
         self._failed: set[int] = set()
         #: Who told the writer that it stored which entry.
         self._stored_for_writer: set[tuple[int, BookieId]] = set()
@@ -187,6 +188,7 @@ class Guarantees:
 
     def check(self) -> None:
         """A1, A5, B4: acknowledged entries are inside the ledger, and with it on enough of the right bookies."""
+        self.check_confirmed()
         metadata = self._world.store.metadata
         end = self.confirmed
         if metadata.is_closed:
@@ -198,6 +200,13 @@ class Guarantees:
             holders = [b for b in write_set if entry_id in self._world.bookies[b].entries]
             if len(holders) < self._world.configuration.ack_quorum:
                 raise Violation("B4" if metadata.is_closed else "A5", f"entry {entry_id} is only on {holders}")
+
+    def check_confirmed(self) -> None:
+        """W-50: what a writer has confirmed is never taken back."""
+        confirmed = self._world.writer.machine.last_add_confirmed
+        if confirmed < self._confirmed_by_writer:
+            raise Violation("W-50", f"the writer's LAC went from {self._confirmed_by_writer} back to {confirmed}")
+        self._confirmed_by_writer = confirmed
 
     def check_settled(self) -> None:
         """L1, L2: every entry is decided, and closing and recovering ended, once."""

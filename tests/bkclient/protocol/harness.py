@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bkclient.errors import BookKeeperError, Code, NoSuchLedger
+from bkclient.errors import BookKeeperError, Code, LedgerTruncated, NoSuchLedger
 from bkclient.metadata.model import BookieId, DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.append_options import AppendOptions
@@ -150,6 +150,8 @@ class Writer(Stage):
         self.failed: list[tuple[int, Code]] = []
         self.errors: list[BookKeeperError] = []
         self.closed: list[Code | None] = []
+        #: Losses: what was confirmed, and where the ledger ends.
+        self.truncations: list[tuple[int, int]] = []
         #: Whether ensemble changes are disabled, and how long the machine wants to wait before it sends again.
         self.is_change_disabled = False
         self.retries: list[float] = []
@@ -218,6 +220,9 @@ class Writer(Stage):
 
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
         return len({self.domains.get(bookie_id, bookie_id) for bookie_id in bookies}) >= self.min_domains
+
+    def ledger_truncated(self, error: LedgerTruncated) -> None:
+        self.truncations.append((error.last_add_confirmed, error.last_entry_id))
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         self.closed.append(error.code if error else None)

@@ -198,15 +198,16 @@ def test_a_fatal_answer_fails_every_pending_entry_and_seals_the_ledger_at_the_la
 
 @pytest.mark.rule("W-42")
 @pytest.mark.parametrize("code", FATAL)
-def test_after_a_fatal_answer_further_appends_are_refused_as_closed(code: Code) -> None:
+def test_after_a_fatal_answer_further_appends_are_refused_with_it(code: Code) -> None:
     writer = Writer((1, 1, 1), "a")
     writer.append()
     writer.answer("0a", code)
 
     assert not writer.machine.is_writable
-    assert writer.machine.refusal().code is Code.LEDGER_CLOSED
-    assert writer.machine.fatal_error is not None
-    assert writer.machine.fatal_error.code is code
+    assert writer.machine.refusal() is writer.machine.fatal_error
+    assert writer.machine.refusal().code is code
+    writer.metadata_arrives()
+    assert writer.machine.refusal().code is code
 
 
 @pytest.mark.rule("W-17")

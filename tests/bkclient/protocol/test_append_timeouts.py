@@ -45,7 +45,7 @@ def test_an_entry_without_its_quorum_fails_when_the_time_is_over_and_not_before(
 @pytest.mark.rule("W-46")
 @pytest.mark.behaviour("T-178")
 @pytest.mark.behaviour("T-179")
-def test_everything_pending_fails_with_it_and_later_appends_are_refused_as_closed() -> None:
+def test_everything_pending_fails_with_it_and_later_appends_are_refused_with_it() -> None:
     writer = timed()
     writer.append()
     wait(writer, 0, 6)
@@ -56,7 +56,7 @@ def test_everything_pending_fails_with_it_and_later_appends_are_refused_as_close
     assert writer.failed == [(entry_id, Code.QUORUM_TIMEOUT) for entry_id in range(3)]
     assert "only nobody stored it" in str(writer.errors[0])
     assert not writer.machine.is_writable
-    assert writer.machine.refusal().code is Code.LEDGER_CLOSED
+    assert writer.machine.refusal().code is Code.QUORUM_TIMEOUT
     writer.metadata_arrives()
     assert writer.store.metadata.last_entry_id == -1
 

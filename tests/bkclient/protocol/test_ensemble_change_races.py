@@ -72,7 +72,7 @@ def test_a_writer_that_found_its_ledger_in_recovery_may_still_close_it_where_its
 
     assert writer.closed == [None]
     assert (writer.store.metadata.last_entry_id, writer.store.metadata.length) == (0, 4)
-    assert writer.machine.refusal().code is Code.LEDGER_CLOSED
+    assert writer.machine.refusal().code is Code.LEDGER_FENCED
 
 
 @pytest.mark.rule("W-30")

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from bkclient.errors import BookKeeperError, Code
+from bkclient.errors import BookKeeperError, Code, LedgerTruncated
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase, Verdict
 from bkclient.protocol.update import MetadataUpdate, WriteMetadata
-from tests.bkclient.protocol.guarantees import Guarantees, Heard
+from tests.bkclient.protocol.guarantees import Guarantees, Heard, Violation
 from tests.bkclient.protocol.harness import Store, ledger
 
 
@@ -360,6 +360,9 @@ class WriterClient(Client):
 
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
         raise NotImplementedError
+
+    def ledger_truncated(self, error: LedgerTruncated) -> None:
+        raise Violation("A1", str(error))
 
     def close_finished(self, error: BookKeeperError | None) -> None:
         self.endings += 1

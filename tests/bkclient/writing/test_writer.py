@@ -138,10 +138,10 @@ async def test_a_failed_append_says_which_ledger_and_entry_and_why(code: Code, e
             with pytest.raises(error) as caught:
                 await future
             assert (caught.value.ledger_id, caught.value.entry_id) == (writer.ledger_id, entry_id)
-            assert isinstance(caught.value.__cause__, error)
+            assert "bookie" in str(caught.value)
         assert len({id(future.exception()) for future in futures}) == 2
 
-        with pytest.raises(LedgerClosed):
+        with pytest.raises(error):
             writer.append_nowait(b"refused")
         await writer.close()
         assert where.metadata(writer.ledger_id).last_entry_id == 0
@@ -173,7 +173,7 @@ async def test_a_hundred_appends_after_a_takeover_all_end() -> None:
 
         results = await asyncio.gather(*(writer.append(b"x") for _ in range(100)), return_exceptions=True)
 
-        assert {type(result) for result in results} <= {LedgerFenced, LedgerClosed}
+        assert {type(result) for result in results} == {LedgerFenced}
 
 
 @pytest.mark.rule("W-44")

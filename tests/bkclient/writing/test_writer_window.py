@@ -10,7 +10,6 @@ from bkclient.config import ClientConfig
 from bkclient.errors import (
     ArgumentError,
     Code,
-    LedgerClosed,
     LedgerFenced,
     TooManyRequests,
 )
@@ -148,7 +147,7 @@ async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_pass
         where.transport.let_go("abc", Code.LEDGER_FENCED)
         results = await asyncio.gather(*waiting, return_exceptions=True)
 
-        assert [type(result) for result in results] == [LedgerClosed, asyncio.CancelledError, LedgerClosed]
+        assert [type(result) for result in results] == [LedgerFenced, asyncio.CancelledError, LedgerFenced]
         assert isinstance(in_flight.exception(), LedgerFenced)
 
 
@@ -178,7 +177,7 @@ async def test_whoever_waits_for_room_learns_that_the_writer_has_ended() -> None
         where.transport.let_go("abc", Code.LEDGER_FENCED)
         results = await asyncio.gather(*waiting, return_exceptions=True)
 
-        assert {type(result) for result in results} == {LedgerClosed}
+        assert {type(result) for result in results} == {LedgerFenced}
         assert {type(future.exception()) for future in in_flight} == {LedgerFenced}
         await writer.wait_for_room()  # returns, for append to refuse
 

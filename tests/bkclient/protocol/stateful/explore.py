@@ -37,6 +37,7 @@ _LEAVE_OUT: Final = frozenset(
         "_play",
         "model",
         "world",
+        "_failure_codes",
         "_needs_update",
         "_transform",
         "sizes",

@@ -113,6 +113,7 @@ class Promises(Guarantees):
     def check(self) -> None:
         """Everybody who knows an end knows the same one, and everything confirmed is on enough disks."""
         play, model = self._play, self.model
+        self.check_confirmed()
         for recovery in play.recoveries:
             if recovery.machine.phase is RecoveryPhase.DONE:
                 model.ends(recovery.machine.last_add_confirmed, None)
