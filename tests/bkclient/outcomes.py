@@ -18,6 +18,7 @@ from bkclient.wire.messages import (
     ReadLacRequest,
     ReadRequest,
     Request,
+    Response,
     WriteLacRequest,
 )
 from tests.bkclient.fakes import Answer, FakeBookie, Town
@@ -88,23 +89,24 @@ def kind_of(request: Request) -> Kind:
 
 @dataclass(eq=False)
 class Script(FakeBookie):
-    """Answers requests of some kinds with a code, and does nothing for them; all others as a bookie does."""
+    """Answers requests of some kinds as it is told, and does nothing for them; all others as a bookie does."""
 
-    outcomes: dict[Kind, int] = field(default_factory=dict)
+    outcomes: dict[Kind, Answer] = field(default_factory=dict)
 
     def answer(self, request: Request) -> Answer:
-        code = self.outcomes.get(kind_of(request))
-        return super().answer(request) if code is None else (code, None)
+        return self.outcomes.get(kind_of(request)) or super().answer(request)
 
 
-def script(where: Town, kind: Kind, code: int, bookies: Iterable[str]) -> None:
-    """From now on ``bookies`` answer requests of ``kind`` with ``code``."""
+def script(where: Town, kind: Kind, code: int | None, bookies: Iterable[str], response: Response | None = None) -> None:
+    """From now on ``bookies`` answer requests of ``kind`` with ``code``; None has them answer as bookies do."""
     for bookie_id in bookies:
         bookie = where.transport.bookies[bookie_id]
         if not isinstance(bookie, Script):
-            known = Script(bookie.entries, bookie.fenced)
-            bookie = where.transport.bookies[bookie_id] = known
-        bookie.outcomes[kind] = code
+            bookie = where.transport.bookies[bookie_id] = Script(bookie.entries, bookie.fenced)
+        if code is None:
+            bookie.outcomes.pop(kind, None)
+        else:
+            bookie.outcomes[kind] = (code, response)
 
 
 def told(code: int) -> type[BookKeeperError]:

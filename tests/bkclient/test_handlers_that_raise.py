@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bkclient.config import ClientConfig
-from bkclient.errors import BookKeeperError, ClientClosed, Code, UnexpectedCondition
+from bkclient.errors import BookKeeperError, ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.metadata.model import LedgerState
 from bkclient.observability.memory import MemoryStats
 from bkclient.protocol.append import AppendMachine
@@ -24,6 +24,7 @@ from bkclient.protocol.force import ForceMachine
 from bkclient.protocol.lac import LacProgress, LacRead
 from bkclient.protocol.long_poll import LongPollRead
 from bkclient.protocol.read import EntryRead
+from bkclient.protocol.reconnect import ReconnectCheck
 from bkclient.protocol.recovery import RecoveryMachine
 from bkclient.reading.followed import FollowedLedger
 from bkclient.reading.polls import Poll
@@ -168,6 +169,18 @@ async def a_change_of_the_ensemble(where: Town, plant: Planting) -> None:
     plant(AppendMachine, "on_update_done")
     await ends(writer.append(b"0"))
     await ends(writer.close())
+
+
+def a_look_at_the_metadata(method: str, *, store_fails: bool = False) -> Story:
+    async def story(where: Town, plant: Planting) -> None:
+        writer = await written(where, 1)
+        where.transport.reconnect("abc")
+        if store_fails:
+            where.store.read_errors = [MetadataStoreError("away")] * 3
+        plant(ReconnectCheck, method)
+        await it_is_over(where, writer.ledger_id, writer.append(b"1"), writer.flush(), writer.close())
+
+    return story
 
 
 async def a_close(where: Town, plant: Planting) -> None:
@@ -391,6 +404,13 @@ ROWS = {
     "an ensemble change": Row("writing.shell._on_update_done", a_change_of_the_ensemble, bookies="abcd"),
     "an ensemble change, measured": Row(
         "writing.shell._on_update_done", a_change_of_the_ensemble, bookies="abcd", is_measured=True
+    ),
+    "metadata after a reconnect": Row("writing.ownership._on_timer", a_look_at_the_metadata("on_metadata")),
+    "no metadata after a reconnect": Row(
+        "writing.ownership._on_timer", a_look_at_the_metadata("on_read_failed", store_fails=True)
+    ),
+    "another look after a reconnect": Row(
+        "writing.ownership._on_timer", a_look_at_the_metadata("on_retry", store_fails=True)
     ),
     "a close": Row("writing.shell._on_update_done", a_close),
     "a retry": Row("writing.shell._on_retry", a_retry, may_change=False),
