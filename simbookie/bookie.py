@@ -23,7 +23,6 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final
 
-from bkclient.wire.availability import encode_availability
 from bkclient.wire.messages import (
     LAST_ENTRY,
     AddRequest,
@@ -33,7 +32,6 @@ from bkclient.wire.messages import (
     BookieInfoRequest,
     BookieInfoResponse,
     EntryListRequest,
-    EntryListResponse,
     ErrorResponse,
     ForceLedgerRequest,
     ForceLedgerResponse,
@@ -47,6 +45,7 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
 from simbookie.ledgers import LedgerHandle, LedgerTable, status_of
 from simbookie.long_poll import LongPollDesk
@@ -117,6 +116,7 @@ class Bookie:
         self._table: LedgerTable | None = None
         self._reads: ReadDesk | None = None
         self._polls: LongPollDesk | None = None
+        self._lists: EntryListDesk | None = None
         self._handlers: dict[type, Handler] = {
             AddRequest: self._add,
             ReadRequest: self._read,
@@ -145,10 +145,11 @@ class Bookie:
         table = LedgerTable(self.storage, self.config, self._observer)
         reads = ReadDesk(table, self.storage, self.config)
         polls = LongPollDesk(table, self.storage, self.config, lambda: int(wall_clock() * 1000))
+        lists = EntryListDesk(table, self.storage, self.config)
         table.on_wake(polls.wake)
 
         def serve() -> None:
-            self._table, self._reads, self._polls = table, reads, polls
+            self._table, self._reads, self._polls, self._lists = table, reads, polls, lists
             self._pending_adds = 0
             self._update_read_only()
             self.state = BookieState.RUNNING
@@ -167,7 +168,9 @@ class Bookie:
         assert self._polls is not None
         self.state = BookieState.STOPPING
         self._accepts = False
+        assert self._lists is not None
         self._polls.finish_all()
+        self._lists.finish_all()
         if self.state is not BookieState.STOPPING:
             return  # answering crashed the bookie
 
@@ -197,7 +200,7 @@ class Bookie:
             self._polls.crash()
         if self._table is not None:
             self._table.is_alive = False
-        self._table = self._reads = self._polls = None
+        self._table = self._reads = self._polls = self._lists = None
         self._room_waiters.clear()
 
     # ----------------------------------------------------------------------------------------------------- operators
@@ -297,7 +300,7 @@ class Bookie:
     def submit(self, request: Request, respond: Respond, *, source: str = "") -> None:
         """Execute ``request``; ``respond`` gets its answer exactly once, unless the bookie stops in between.
 
-        ``source`` names the client for the observer.
+        ``source`` names the client: for the observer, and to share what is scarce among clients.
         """
         if not self._accepts:
             return
@@ -306,6 +309,11 @@ class Bookie:
             respond(ErrorResponse(request.operation, Status.BAD_REQUEST))
         else:
             handler(request, respond, source)
+
+    def forget(self, source: str) -> None:
+        """The client named ``source`` has gone: what waits for it need wait no longer. Adds are carried out all the same."""
+        if self._polls is not None:
+            self._polls.forget(source)
 
     def _add(self, request: AddRequest, respond: Respond, source: str) -> None:
         table = self._table
@@ -393,7 +401,7 @@ class Bookie:
         assert self._reads is not None
         assert self._polls is not None
         if request.long_poll is not None and request.fence_key is None:
-            self._polls.read(request, request.long_poll, respond)
+            self._polls.read(request, request.long_poll, respond, source)
         else:
             self._reads.read(request, respond, source)
 
@@ -425,7 +433,8 @@ class Bookie:
             return Status.TOO_MANY_REQUESTS
         if self._read_only:
             return Status.READ_ONLY
-        return Status.OK if len(request.body) >= _LAC_IDS.size else Status.BAD_REQUEST
+        is_sized = _LAC_IDS.size <= len(request.body) <= self.config.explicit_lac_bytes_max
+        return Status.OK if is_sized else Status.BAD_REQUEST
 
     def _lac_written(self, token: tuple[Respond, WriteLacRequest], error: StorageError | None) -> None:
         self._pending_adds -= 1
@@ -481,14 +490,8 @@ class Bookie:
         )
 
     def _entry_list(self, request: EntryListRequest, respond: Respond, _source: str) -> None:
-        handle = self._running().find(request.ledger_id)
-        if handle is None:
-            respond(EntryListResponse(Status.NO_LEDGER, request.ledger_id))
-        elif handle.in_limbo:
-            respond(EntryListResponse(Status.UNKNOWN_LEDGER_STATE, request.ledger_id))
-        else:
-            availability = encode_availability(self.storage.entry_ids(request.ledger_id))
-            respond(EntryListResponse(Status.OK, request.ledger_id, availability))
+        assert self._lists is not None
+        self._lists.answer(request, respond)
 
     def _auth(self, _request: AuthMessage, respond: Respond, _source: str) -> None:
         respond(AuthMessage(_AUTH_DISABLED))

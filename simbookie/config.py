@@ -15,10 +15,18 @@ class BookieConfig:
     pending_adds_max: int = 10_000
     #: Reads that wait for their answer, high-priority and fencing ones and long polls excepted.
     pending_reads_max: int = 10_000
-    #: Long polls that wait for a LAC.
+    #: Long polls that wait for a LAC, in all and of one source (over TCP: one connection).
     long_polls_max: int = 10_000
+    long_polls_per_source_max: int = 1_000
+    #: How long a long poll waits at most, whatever it asks for; then it is answered as if its own time were up.
+    long_poll_wait_max_s: float = 300.0
+    #: Bytes of a ledger's key and of an explicit LAC's packet; BookKeeper's clients send 20 and at most 36.
+    master_key_bytes_max: int = 128
+    explicit_lac_bytes_max: int = 128
     #: Bytes of one batch read response, whatever the request allows.
     batch_read_bytes_max: int = 5_242_880
+    #: Entries of one batch read response, whatever the request allows.
+    batch_read_entries_max: int = 4_096
     #: Whether a read-only bookie takes high-priority adds (ledger recovery) as long as the storage has a byte left.
     high_priority_adds_when_read_only: bool = True
     #: Whether an error answer to a fencing read waits for the durable fence as well. BookKeeper's own bookie does not wait,

@@ -119,6 +119,7 @@ class LedgerTable:
         self._wake: WakeUp = _wake_nobody
         self._loop = asyncio.get_running_loop()
         self._graveyard = FencedGraveyard(config.deleted_memory_s, config.deleted_memory_max)
+        self._master_key_bytes_max = config.master_key_bytes_max
         self.handles: dict[int, LedgerHandle] = {}
         #: False once the bookie has stopped; the table of its next run is another one.
         self.is_alive = True
@@ -140,7 +141,8 @@ class LedgerTable:
     def open(self, ledger_id: int, master_key: bytes) -> LedgerHandle | Status:
         """The handle for a request that presents a key, creating the ledger if it is unknown.
 
-        ``NO_LEDGER``: fenced and deleted before. ``UNAUTHORIZED``: the key is not the ledger's.
+        ``NO_LEDGER``: fenced and deleted before. ``UNAUTHORIZED``: the key is not the ledger's. ``BAD_REQUEST``: the key is too
+        long for a ledger that has none yet. Otherwise the storage refused.
         """
         handle = self.handles.get(ledger_id)
         if handle is not None and handle.master_key == master_key:
@@ -150,12 +152,21 @@ class LedgerTable:
         if handle is None:
             if self._graveyard.holds(ledger_id, self._loop.time()):
                 return Status.NO_LEDGER
-            handle = LedgerHandle(ledger_id, None, -1, fenced=False, in_limbo=False)
-            self.handles[ledger_id] = handle
+            return self._give_key(LedgerHandle(ledger_id, None, -1, fenced=False, in_limbo=False), master_key)
         if handle.master_key is None:
-            handle.master_key = master_key
-            self._storage.set_master_key(ledger_id, master_key)
+            return self._give_key(handle, master_key)
         return handle if handle.master_key == master_key else Status.UNAUTHORIZED
+
+    def _give_key(self, handle: LedgerHandle, master_key: bytes) -> LedgerHandle | Status:
+        if len(master_key) > self._master_key_bytes_max:
+            return Status.BAD_REQUEST
+        try:
+            self._storage.set_master_key(handle.ledger_id, master_key)
+        except StorageError as error:
+            return status_of(error)
+        handle.master_key = master_key
+        self.handles[handle.ledger_id] = handle
+        return handle
 
     def fence(self, handle: LedgerHandle, source: str) -> None:
         """Fence the ledger and wake everyone who waits for its LAC; nothing happens the second time."""

@@ -4,33 +4,46 @@ A poll waits until the known LAC is higher, the ledger is fenced or deleted, or 
 what is there; its time being up is no error. With *piggyback* the answer carries the entry after the LAC named, where this
 bookie has it; otherwise the poll ends in an ordinary read. A poll without a timeout does not wait.
 
+Polls are bounded: by source, in all, and in time. When there are as many as there may be, the source with most of them gives
+way to one that holds less: its oldest poll is answered at once, as if its time were up. When their source goes, so do its polls.
+Many polls of one ledger are answered over several turns of the loop.
+
 Unlike BookKeeper's own, a poll that an update below its LAC wakes goes on waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from bkclient.wire.messages import LAST_ENTRY, LongPoll, ReadRequest, ReadResponse, Status
 from simbookie.config import BookieConfig
 from simbookie.ledgers import LedgerHandle, LedgerTable
 from simbookie.reads import Respond, status_of_read
+from simbookie.shares import Shares
 from simbookie.storage.base import LedgerStorage, StorageError
 
 __all__ = ["LongPollDesk"]
+
+#: Polls that one event answers in one turn of the loop.
+_WAKES_PER_TURN: Final = 256
 
 
 class _Poll:
     """One long poll; ``updated_at_ms`` is set when a higher LAC woke it."""
 
-    __slots__ = ("handle", "poll", "request", "respond", "timer", "updated_at_ms")
+    __slots__ = ("handle", "poll", "request", "respond", "source", "timer", "updated_at_ms")
 
-    def __init__(self, request: ReadRequest, poll: LongPoll, respond: Respond, handle: LedgerHandle) -> None:
+    def __init__(
+        self, request: ReadRequest, poll: LongPoll, respond: Respond, handle: LedgerHandle, source: str
+    ) -> None:
         self.request = request
         self.poll = poll
         self.respond = respond
         self.handle = handle
+        self.source = source
         self.timer: asyncio.TimerHandle | None = None
         self.updated_at_ms: int | None = None
 
@@ -51,13 +64,17 @@ class LongPollDesk:
         self._wall_clock_ms = wall_clock_ms
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[_Poll, None] = {}
+        self._of_source: dict[str, dict[_Poll, None]] = {}
+        self._shares = Shares()
+        #: Polls to answer in later turns, because there were too many for one.
+        self._due: deque[_Poll] = deque()
 
     @property
     def waiting(self) -> int:
         """How many polls wait."""
         return len(self._waiting)
 
-    def read(self, request: ReadRequest, poll: LongPoll, respond: Respond) -> None:
+    def read(self, request: ReadRequest, poll: LongPoll, respond: Respond, source: str) -> None:
         """Answer at once if there is something to tell, else when there is or when the time is up."""
         handle = self._table.find(request.ledger_id)
         status = self._refusal(request, poll, handle)
@@ -65,15 +82,30 @@ class LongPollDesk:
             respond(ReadResponse(status, request.ledger_id, request.entry_id))
             return
         assert handle is not None
-        waiting = _Poll(request, poll, respond, handle)
+        waiting = _Poll(request, poll, respond, handle, source)
         if poll.timeout_ms is None or handle.lac > poll.previous_lac:
             self._answer(waiting)
-        elif len(self._waiting) >= self._config.long_polls_max:
-            respond(ReadResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
+        elif not self._make_room(source):
+            if self._table.is_alive:
+                respond(ReadResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
         else:
-            waiting.timer = self._loop.call_later(max(0, poll.timeout_ms) / 1000, self._finish, waiting)
+            wait_s = min(max(0, poll.timeout_ms) / 1000, self._config.long_poll_wait_max_s)
+            waiting.timer = self._loop.call_later(wait_s, self._finish, waiting)
             self._waiting[waiting] = None
+            self._of_source.setdefault(source, {})[waiting] = None
+            self._shares.add(source)
             handle.polls[waiting] = None
+
+    def _make_room(self, source: str) -> bool:
+        """Whether one more poll of ``source`` may wait; the source with most polls may have to give way."""
+        count = self._shares.count(source)
+        if count >= self._config.long_polls_per_source_max:
+            return False
+        if len(self._waiting) >= self._config.long_polls_max:
+            if count + 1 >= self._shares.largest:
+                return False
+            self._finish(next(iter(self._of_source[self._shares.greediest()])))
+        return self._table.is_alive  # answering one may have crashed the bookie
 
     def _refusal(self, request: ReadRequest, poll: LongPoll, handle: LedgerHandle | None) -> Status | None:
         if handle is None:
@@ -86,14 +118,34 @@ class LongPollDesk:
 
     def wake(self, handle: LedgerHandle, everyone: bool) -> None:  # noqa: FBT001  a callback
         """Answer the polls of a ledger whose LAC rose, or all of them because it was fenced or deleted."""
+        count = 0
         for waiting in list(handle.polls):
-            if not self._table.is_alive:  # answering one of them crashed the bookie
-                return
             if handle.lac > waiting.poll.previous_lac:
                 waiting.updated_at_ms = self._wall_clock_ms()
             elif not everyone:
                 continue
+            count += 1
+            if count > _WAKES_PER_TURN:
+                if not self._due:
+                    self._loop.call_soon(self._wake_due)
+                self._due.append(waiting)
+                continue
             self._finish(waiting)
+            if not self._table.is_alive:  # answering it crashed the bookie
+                return
+
+    def _wake_due(self) -> None:
+        for _ in range(min(_WAKES_PER_TURN, len(self._due))):
+            self._finish(self._due.popleft())
+            if not self._table.is_alive:
+                return
+        if self._due:
+            self._loop.call_soon(self._wake_due)
+
+    def forget(self, source: str) -> None:
+        """Drop the polls of a source that has gone, unanswered."""
+        for waiting in self._of_source.pop(source, {}):
+            self._drop(waiting)
 
     def finish_all(self) -> None:
         """Answer every poll from what is there now."""
@@ -107,15 +159,24 @@ class LongPollDesk:
             if waiting.timer is not None:
                 waiting.timer.cancel()
         self._waiting.clear()
+        self._due.clear()
 
     def _finish(self, waiting: _Poll) -> None:
         if waiting not in self._waiting:
             return  # answered meanwhile, by what answering another one caused
+        polls = self._of_source[waiting.source]
+        del polls[waiting]
+        if not polls:
+            del self._of_source[waiting.source]
+        self._drop(waiting)
+        self._answer(waiting)
+
+    def _drop(self, waiting: _Poll) -> None:
         assert waiting.timer is not None
         waiting.timer.cancel()
         del self._waiting[waiting]
+        self._shares.remove(waiting.source)
         del waiting.handle.polls[waiting]
-        self._answer(waiting)
 
     def _answer(self, waiting: _Poll) -> None:
         request, poll, handle = waiting.request, waiting.poll, waiting.handle

@@ -64,7 +64,7 @@ class _Batch:
     )
 
     def __init__(
-        self, request: BatchReadRequest, respond: Respond, handle: LedgerHandle, size_max: int, *, in_lane: bool
+        self, request: BatchReadRequest, respond: Respond, handle: LedgerHandle, config: BookieConfig, *, in_lane: bool
     ) -> None:
         self.request = request
         self.respond = respond
@@ -73,8 +73,10 @@ class _Batch:
         self.is_driven = self.wants_next = False
         self.bodies: list[bytes] = []
         self.used = _BATCH_OVERHEAD
-        self.size_max = min(request.max_size, size_max)
-        self.count_max: int | None = request.max_count if request.max_count > 0 else None
+        self.size_max = min(request.max_size, config.batch_read_bytes_max)
+        self.count_max = max(1, config.batch_read_entries_max)
+        if request.max_count > 0:
+            self.count_max = min(self.count_max, request.max_count)
         if request.entry_id == LAST_ENTRY:
             self.count_max = 1  # nothing comes after the last entry
 
@@ -88,8 +90,7 @@ class _Batch:
         if len(self.bodies) == 1:
             # smaller entries later on do not raise the count that entries like the first would have
             fitting = 1 + max(0, self.size_max - self.used) // size
-            self.count_max = fitting if self.count_max is None else min(self.count_max, fitting)
-        assert self.count_max is not None
+            self.count_max = min(self.count_max, fitting)
         return len(self.bodies) < self.count_max
 
 
@@ -175,7 +176,7 @@ class ReadDesk:
         if not isinstance(handle, LedgerHandle):
             respond(BatchReadResponse(handle, request.ledger_id, request.entry_id))
             return
-        batch = _Batch(request, respond, handle, self._config.batch_read_bytes_max, in_lane=bool(in_lane))
+        batch = _Batch(request, respond, handle, self._config, in_lane=bool(in_lane))
         if batch.in_lane:
             self.pending_reads += 1
         if handle.in_limbo and request.entry_id == LAST_ENTRY:

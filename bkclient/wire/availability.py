@@ -16,7 +16,14 @@ from typing import Final
 
 from bkclient.wire.errors import MalformedMessage
 
-__all__ = ["EntryAvailability", "EntryGroup", "decode_availability", "encode_availability"]
+__all__ = [
+    "EntryAvailability",
+    "EntryGroup",
+    "decode_availability",
+    "encode_availability",
+    "encode_header",
+    "encode_runs",
+]
 
 _HEADER_SIZE: Final = 64
 _HEADER: Final = struct.Struct(">ii")
@@ -70,7 +77,7 @@ class EntryAvailability:
 
 def encode_availability(entry_ids: Iterable[int]) -> bytes:
     """The encoding of ``entry_ids``, ascending: one group per run of consecutive ids, as Java bookies write it."""
-    groups: list[bytes] = []
+    runs: list[tuple[int, int]] = []
     first = previous = -1
     for entry_id in entry_ids:
         if entry_id <= previous:
@@ -78,12 +85,23 @@ def encode_availability(entry_ids: Iterable[int]) -> bytes:
         if first < 0:
             first = entry_id
         elif entry_id != previous + 1:
-            groups.append(_GROUP.pack(first, first, previous - first + 1, 0))
+            runs.append((first, previous))
             first = entry_id
         previous = entry_id
     if first >= 0:
-        groups.append(_GROUP.pack(first, first, previous - first + 1, 0))
-    return _HEADER.pack(_VERSION, len(groups)).ljust(_HEADER_SIZE, b"\0") + b"".join(groups)
+        runs.append((first, previous))
+    return encode_header(len(runs)) + encode_runs(runs)
+
+
+def encode_header(groups: int) -> bytes:
+    """The header of an encoding with so many groups, which follow it."""
+    return _HEADER.pack(_VERSION, groups).ljust(_HEADER_SIZE, b"\0")
+
+
+def encode_runs(runs: Iterable[tuple[int, int]]) -> bytes:
+    """A group for each of ``runs``, which are pairs of first and last id and ascend; may be joined with those of other runs."""
+    pack = _GROUP.pack
+    return b"".join([pack(first, first, last - first + 1, 0) for first, last in runs])
 
 
 def decode_availability(data: bytes) -> EntryAvailability:

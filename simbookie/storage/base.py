@@ -17,6 +17,7 @@ Callbacks must not raise. They may call the storage again.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -137,7 +138,10 @@ class LedgerStorage(Protocol):
         ...
 
     def set_master_key(self, ledger_id: int, master_key: bytes) -> None:
-        """Create the ledger with this key, or give a ledger its key that had none; durable no later than what follows."""
+        """Create the ledger with this key, or give a ledger its key that had none; durable no later than what follows.
+
+        :class:`StorageError` if refused, and nothing was kept.
+        """
         ...
 
     def fence(self, ledger_id: int, on_durable: DurableCallback, token: object) -> None:
@@ -167,7 +171,7 @@ class LedgerStorage(Protocol):
     def set_explicit_lac(
         self, ledger_id: int, lac: int, body: bytes, on_durable: DurableCallback, token: object
     ) -> None:
-        """Keep ``body``, which states ``lac``, as the ledger's explicit LAC."""
+        """Keep ``body``, which states ``lac``, as the ledger's explicit LAC; :class:`StorageError` if refused."""
         ...
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
@@ -180,6 +184,14 @@ class LedgerStorage(Protocol):
 
     def entry_ids(self, ledger_id: int) -> list[int]:
         """The ids of the stored entries, ascending."""
+        ...
+
+    def count_runs(self, ledger_id: int) -> int:
+        """At least as many as there are runs of consecutive ids; takes constant time."""
+        ...
+
+    def entry_runs(self, ledger_id: int) -> tuple[array[int], array[int]]:
+        """The first and the last ids of the runs of consecutive ids, ascending; the caller's to keep."""
         ...
 
     def ledger_ids(self) -> list[int]:

@@ -10,6 +10,7 @@ ledgers. A duplicate add replaces the stored copy, as BookKeeper's DbLedgerStora
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -28,6 +29,7 @@ from simbookie.storage.base import (
     SpaceListener,
 )
 from simbookie.storage.group_commit import GroupCommit, JournalConfig
+from simbookie.storage.runs import EntryRuns
 
 __all__ = ["MemoryDisk", "MemoryStorage", "MemoryStorageConfig"]
 
@@ -131,8 +133,10 @@ class MemoryStorageConfig:
     """Limits and timing of a :class:`MemoryStorage`."""
 
     journal: JournalConfig = field(default_factory=JournalConfig)
-    #: Bytes of entry bodies that fit.
+    #: Bytes that fit: bodies of entries, keys, explicit LACs, and ``ledger_bytes`` for each ledger.
     capacity_bytes: int = 1 << 30
+    #: What a ledger costs without anything in it.
+    ledger_bytes: int = 1_024
     #: Above this share of the capacity the bookie turns read-only.
     full_above: float = 0.95
     #: At or below this share it turns writable again.
@@ -155,6 +159,7 @@ class _Ledger:
     explicit_lac: bytes | None = field(default=None, repr=False)
     entries: dict[int, bytes] = field(default_factory=dict, repr=False)
     last_entry_id: int = LAST_ENTRY
+    runs: EntryRuns = field(default_factory=EntryRuns, repr=False)
     #: Highest LAC of what was replayed; the running bookie keeps its own.
     lac: int = -1
 
@@ -249,7 +254,9 @@ class MemoryStorage:
         if kind == _Kind.DELETE:
             self._drop(ledger_id)
             return
+        is_known = ledger_id in self._ledgers
         ledger = self._ledgers.setdefault(ledger_id, _Ledger())
+        before = self._size_without_entries(ledger) if is_known else 0
         if kind == _Kind.ENTRY:
             self._put(ledger, number, body)
             ledger.lac = max(ledger.lac, _LAC_OF_ENTRY.unpack_from(body)[0])
@@ -262,6 +269,7 @@ class MemoryStorage:
             ledger.lac = max(ledger.lac, number)
         else:
             ledger.in_limbo = bool(number)
+        self._used += self._size_without_entries(ledger) - before
 
     # ---------------------------------------------------------------------------------------------------- the ledger
 
@@ -273,9 +281,12 @@ class MemoryStorage:
         return LedgerInfo(ledger.master_key, ledger.fenced, ledger.in_limbo, ledger.lac)
 
     def set_master_key(self, ledger_id: int, master_key: bytes) -> None:
-        """Create the ledger, or give it its key."""
-        ledger = self._ledgers.setdefault(ledger_id, _Ledger())
-        assert ledger.master_key is None, f"ledger {ledger_id} has a key"
+        """Create the ledger, or give it its key; :class:`NoSpace` beyond the capacity."""
+        ledger = self._ledgers.get(ledger_id)
+        assert ledger is None or ledger.master_key is None, f"ledger {ledger_id} has a key"
+        self._reserve(len(master_key) + (self.config.ledger_bytes if ledger is None else 0))
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = _Ledger()
         ledger.master_key = master_key
         self._log((_Kind.KEY, ledger_id, 0, master_key))
 
@@ -286,14 +297,19 @@ class MemoryStorage:
 
     def set_limbo(self, ledger_id: int, *, in_limbo: bool) -> None:
         """Note whether the ledger's content is uncertain."""
-        self._ledgers.setdefault(ledger_id, _Ledger()).in_limbo = in_limbo
+        if ledger_id not in self._ledgers:  # operators do that, so it is not refused
+            self._ledgers[ledger_id] = _Ledger()
+            self._used += self.config.ledger_bytes
+        self._ledgers[ledger_id].in_limbo = in_limbo
         self._log((_Kind.LIMBO, ledger_id, int(in_limbo), b""))
 
     def set_explicit_lac(
         self, ledger_id: int, lac: int, body: bytes, on_durable: DurableCallback, token: object
     ) -> None:
-        """Keep the packet."""
-        self._ledgers[ledger_id].explicit_lac = body
+        """Keep the packet; :class:`NoSpace` beyond the capacity."""
+        ledger = self._ledgers[ledger_id]
+        self._reserve(len(body) - len(ledger.explicit_lac or b""))
+        ledger.explicit_lac = body
         self._log((_Kind.EXPLICIT_LAC, ledger_id, lac, body), on_durable, token)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
@@ -325,7 +341,17 @@ class MemoryStorage:
     def _drop(self, ledger_id: int) -> None:
         ledger = self._ledgers.pop(ledger_id, None)
         if ledger is not None:
-            self._used -= sum(map(len, ledger.entries.values()))
+            self._used -= sum(map(len, ledger.entries.values())) + self._size_without_entries(ledger)
+
+    def _size_without_entries(self, ledger: _Ledger) -> int:
+        return self.config.ledger_bytes + len(ledger.master_key or b"") + len(ledger.explicit_lac or b"")
+
+    def _reserve(self, size: int) -> None:
+        if size > 0 and self._used + size > self._capacity:
+            raise NoSpace(f"{size} bytes do not fit: {self._used} of {self._capacity} are in use")
+        self._used += size
+        if self._used > self._full_bytes and not self._is_full:
+            self._check_space()
 
     def _log(self, record: _Record, on_durable: DurableCallback | None = None, token: object = None) -> None:
         self._opened().append(record, len(record[3]) + _RECORD_OVERHEAD, on_durable, token)
@@ -359,11 +385,15 @@ class MemoryStorage:
             self._check_space()
 
     def _put(self, ledger: _Ledger, entry_id: int, body: bytes) -> None:
-        entries = ledger.entries
-        if entry_id > ledger.last_entry_id:
+        entries, last = ledger.entries, ledger.last_entry_id
+        if entry_id > last:
+            if entry_id != last + 1:
+                ledger.runs.skip_to(entry_id, last)
             ledger.last_entry_id = entry_id
         elif entry_id in entries:
             self._used -= len(entries[entry_id])
+        else:
+            ledger.runs.insert(entry_id)
         entries[entry_id] = body
         self._used += len(body)
 
@@ -386,6 +416,15 @@ class MemoryStorage:
     def entry_ids(self, ledger_id: int) -> list[int]:
         """The ids of the stored entries, ascending."""
         return sorted(self._ledgers[ledger_id].entries)
+
+    def count_runs(self, ledger_id: int) -> int:
+        """How many runs there are."""
+        return len(self._ledgers[ledger_id].runs) + 1
+
+    def entry_runs(self, ledger_id: int) -> tuple[array[int], array[int]]:
+        """The first and the last ids of the runs."""
+        ledger = self._ledgers[ledger_id]
+        return ledger.runs.runs(ledger.last_entry_id)
 
     def capacity(self) -> Capacity:
         """The configured capacity and what is left of it."""

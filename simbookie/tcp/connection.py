@@ -140,6 +140,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._kept_answers.clear()
         self._turns.leave(self)
         self._bookie.cancel_when_room(self._room_came)
+        self._bookie.forget(self._source)
         self._server.dismiss(self)
         on_gone, self._on_gone = self._on_gone, None
         if on_gone is not None:
@@ -373,6 +374,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _respond(self, received: ReceivedRequest, response: Response) -> None:
         if self._halts & _ANSWERS:
             self._kept_answers.append((received, response))
+            return
+        if self._transport is None:
             return
         if received.protocol_version == 2 and response.status is Status.UNKNOWN_LEDGER_STATE:
             # Java clients cannot decode that number in version 2; any other error that denies nothing does

@@ -92,7 +92,9 @@ class Bench:
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self.disk = disk if disk is not None else MemoryDisk()
-        storage_config = MemoryStorageConfig(journal=journal or JournalConfig(), capacity_bytes=capacity_bytes)
+        storage_config = MemoryStorageConfig(
+            journal=journal or JournalConfig(), capacity_bytes=capacity_bytes, ledger_bytes=0
+        )
         self.storage = MemoryStorage(storage_config, self.disk)
         self.bookie = Bookie("b0", self.storage, config, observer, wall_clock=wall_clock)
         self.bookie.start()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -377,7 +379,7 @@ async def test_a_full_disk_turns_the_bookie_read_only_until_there_is_space(kit: 
     modes: list[bool] = []
     stop = bench.bookie.watch_read_only(modes.append)
     for ledger_id in range(10):
-        assert await bench.status(kit.add(ledger_id, 0, payload=bytes(68))) is Status.OK
+        assert await bench.status(kit.add(ledger_id, 0, payload=bytes(48))) is Status.OK
     assert modes == [True]
     assert await bench.status(kit.add(1, 1, payload=b"")) is Status.READ_ONLY
     assert await bench.status(kit.add(1, 1, payload=bytes(100), high_priority=True)) is Status.IO_ERROR
@@ -394,7 +396,51 @@ async def test_a_full_disk_turns_the_bookie_read_only_until_there_is_space(kit: 
     assert len(modes) == 4
 
 
-@pytest.mark.parametrize("name", list(BookieConfig.__slots__)[:4])
+@pytest.mark.parametrize("name", BookieConfig.__slots__)
 def test_negative_limits_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         BookieConfig(**{name: -1})  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("BK-33")
+async def test_a_key_too_long_for_any_client_is_refused_and_nothing_is_kept_of_it(kit: Any) -> None:
+    bench = kit.Bench(BookieConfig(master_key_bytes_max=30))
+    for request in (
+        kit.add(1, 0, master_key=bytes(31)),
+        kit.fencing_read(1, key=bytes(31)),
+        WriteLacRequest(1, 0, bytes(31), struct.pack(">qq", 1, 0)),
+    ):
+        assert await bench.status(request) is Status.BAD_REQUEST
+        assert bench.bookie.ledger_ids() == []
+    assert await bench.status(kit.add(1, 0, master_key=bytes(30))) is Status.OK
+    assert await bench.status(kit.add(1, 1, master_key=bytes(31))) is Status.UNAUTHORIZED
+    bench.bookie.set_limbo(2, in_limbo=True, fence=False)
+    assert await bench.status(kit.fencing_read(2, key=bytes(31))) is Status.BAD_REQUEST
+    assert bench.storage.ledger(2).master_key is None
+
+
+@pytest.mark.rule("BK-33")
+async def test_an_explicit_lac_too_long_for_any_client_is_refused(kit: Any) -> None:
+    bench = kit.Bench(BookieConfig(explicit_lac_bytes_max=40))
+    body = struct.pack(">qq", 1, 7)
+    assert await bench.status(WriteLacRequest(1, 7, kit.KEY, body + bytes(25))) is Status.BAD_REQUEST
+    assert await bench.status(WriteLacRequest(1, 7, kit.KEY, body + bytes(24))) is Status.OK
+
+
+@pytest.mark.rule("BK-33")
+@pytest.mark.parametrize("kind", ["ledgers", "lacs"])
+async def test_what_strangers_store_without_entries_fills_the_bookie_too(kit: Any, kind: str) -> None:
+    bench = kit.Bench(capacity_bytes=10_000)
+    bench.storage.config = replace(bench.storage.config, ledger_bytes=100)
+    statuses = set()
+    for ledger_id in range(200):
+        request = (
+            kit.fencing_read(ledger_id)
+            if kind == "ledgers"
+            else WriteLacRequest(ledger_id, 7, kit.KEY, struct.pack(">qq", ledger_id, 7) + bytes(100))
+        )
+        statuses.add(await bench.status(request))
+    assert bench.bookie.read_only
+    assert bench.storage.capacity().free < 500
+    assert len(bench.bookie.ledger_ids()) < 100
+    assert statuses <= {Status.NO_ENTRY, Status.IO_ERROR, Status.OK, Status.READ_ONLY}

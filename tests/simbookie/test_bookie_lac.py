@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bkclient.wire.messages import (
     LongPoll,
@@ -20,6 +22,7 @@ from bkclient.wire.messages import (
     WriteLacResponse,
 )
 from simbookie.config import BookieConfig
+from simbookie.shares import Shares
 from simbookie.storage.base import ReadCallback, StorageIOError
 from simbookie.storage.group_commit import JournalConfig
 
@@ -243,3 +246,94 @@ async def test_an_answer_that_crashes_the_bookie_silences_the_polls_behind_it(ki
     bench.submit(kit.add(1, 1, lac=0))
     await kit.settle()
     assert len(answers) == 2
+
+
+@pytest.mark.rule("BK-9")
+async def test_a_source_with_many_polls_gives_way_to_one_with_fewer(kit: Any) -> None:
+    bench = kit.Bench(BookieConfig(long_polls_max=10))
+    await bench.ask(kit.add(1, 0))
+    greedy, modest = kit.Answers(), kit.Answers()
+    for _ in range(11):
+        bench.bookie.submit(poll(5), greedy, source="greedy")
+    assert greedy.statuses == [Status.TOO_MANY_REQUESTS]
+    for _ in range(7):
+        bench.bookie.submit(poll(5), modest, source="modest")
+    assert modest.statuses == [Status.TOO_MANY_REQUESTS] * 2, "half is its share"
+    assert greedy.statuses[1:] == [Status.OK] * 5, "as if their time were up"
+    assert bench.bookie.waiting_polls == 10
+    bench.bookie.crash()
+
+
+@pytest.mark.rule("BK-9")
+async def test_the_polls_of_one_source_are_bounded(kit: Any) -> None:
+    bench = kit.Bench(BookieConfig(long_polls_per_source_max=2))
+    await bench.ask(kit.add(1, 0))
+    answers = kit.Answers()
+    for _ in range(3):
+        bench.bookie.submit(poll(5), answers, source="a")
+    bench.bookie.submit(poll(5), answers, source="b")
+    assert answers.statuses == [Status.TOO_MANY_REQUESTS]
+    bench.bookie.crash()
+
+
+@pytest.mark.rule("BK-16")
+async def test_the_polls_of_a_client_that_has_gone_are_dropped(kit: Any) -> None:
+    bench = kit.Bench(BookieConfig(long_polls_max=4))
+    await bench.ask(kit.add(1, 0))
+    answers = kit.Answers()
+    for _ in range(4):
+        bench.bookie.submit(poll(0), answers, source="gone")
+    bench.bookie.forget("gone")
+    bench.bookie.forget("gone")
+    assert (bench.bookie.waiting_polls, answers) == (0, [])
+    for _ in range(4):
+        bench.bookie.submit(poll(0), answers, source="b")
+    assert answers == []
+    await bench.ask(kit.add(1, 2, lac=1))
+    assert len(answers) == 4
+    assert bench.bookie.waiting_polls == 0
+
+
+@pytest.mark.rule("BK-16")
+def test_a_poll_waits_no_longer_than_the_bookie_allows(kit: Any, virtually: Callable[..., None]) -> None:
+    async def story() -> None:
+        bench = kit.Bench(BookieConfig(long_poll_wait_max_s=7))
+        await bench.ask(kit.add(1, 0))
+        answers = bench.submit(ReadRequest(1, -1, long_poll=LongPoll(5, 1 << 62)))
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(8)
+        assert answers.statuses == [Status.OK]
+        assert answers.times[0] == pytest.approx(began + 7, abs=0.001)
+
+    virtually(story)
+
+
+@pytest.mark.rule("BK-16")
+async def test_many_polls_are_answered_over_several_turns_and_each_once(kit: Any) -> None:
+    bench = kit.Bench()
+    await bench.ask(kit.add(1, 0))
+    answers = bench.submit(*(poll(0) for _ in range(900)))
+    bench.submit(kit.add(1, 2, lac=1))
+    counts = [len(answers)]
+    for _ in range(6):
+        await asyncio.sleep(0)
+        counts.append(len(answers) - sum(counts))
+    assert max(counts) <= 257, "and the answer to the add"
+    assert len([answer for answer in answers if isinstance(answer, ReadResponse)]) == 900
+    assert bench.bookie.waiting_polls == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=60))
+def test_shares_know_what_each_source_holds_and_the_greediest(steps: list[tuple[str, bool]]) -> None:
+    shares, model = Shares(), dict.fromkeys("abcd", 0)
+    for source, adds in steps:
+        if adds:
+            shares.add(source)
+            model[source] += 1
+        elif model[source]:
+            shares.remove(source)
+            model[source] -= 1
+        assert shares.largest == max(model.values())
+        assert {name: shares.count(name) for name in model} == model
+        if shares.largest:
+            assert model[shares.greediest()] == shares.largest

@@ -179,7 +179,7 @@ async def test_a_bookie_cannot_be_started_twice_or_stopped_when_it_is_not_runnin
 
 async def test_a_full_disk_is_read_only_from_the_start(kit: Any) -> None:
     bench = kit.Bench(capacity_bytes=100)
-    await bench.ask(kit.add(1, 0, payload=bytes(66)))
+    await bench.ask(kit.add(1, 0, payload=bytes(46)))
     bench.bookie.crash()
     bench.bookie.set_read_only(False)
     bench.bookie.start()
@@ -193,7 +193,7 @@ def test_a_bookie_that_lost_what_filled_its_disk_is_writable_again(kit: Any, vir
         bench = kit.Bench(capacity_bytes=100, journal=SLOW)
         modes: list[bool] = []
         bench.bookie.watch_read_only(modes.append)
-        bench.submit(kit.add(1, 0, payload=bytes(66)))
+        bench.submit(kit.add(1, 0, payload=bytes(46)))
         bench.bookie.crash()
         bench.bookie.start()
         assert modes == [True, False]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,11 +28,16 @@ def body(ledger_id: int, entry_id: int, lac: int = -1, payload: bytes = b"") -> 
 def opened(
     disk: MemoryDisk | None, journal: JournalConfig | None = None, spaces: list[bool] | None = None, **settings: Any
 ) -> MemoryStorage:
+    settings = {"ledger_bytes": 0, **settings}
     storage = MemoryStorage(MemoryStorageConfig(journal=journal or JournalConfig(), **settings), disk)
     started: list[bool] = []
     storage.open(lambda: started.append(True), (spaces if spaces is not None else []).append)
     assert started == [True]
     return storage
+
+
+def ignore(_token: object, _error: object) -> None:
+    pass
 
 
 def read(storage: LedgerStorage, ledger_id: int, entry_id: int) -> bytes | None:
@@ -189,7 +196,7 @@ def test_shutdown_runs_the_callbacks_that_wait_and_makes_everything_durable(virt
 def test_a_duplicate_replaces_the_copy_and_its_bytes(virtually: Virtually) -> None:
     async def story() -> None:
         storage = opened(None, capacity_bytes=1000)
-        storage.set_master_key(1, b"key")
+        storage.set_master_key(1, b"")
         storage.add_entry(1, 0, body(1, 0, payload=b"x" * 100), None, None)
         storage.add_entry(1, 0, body(1, 0, payload=b"x" * 10), None, None)
         assert storage.capacity().free == 1000 - 42
@@ -203,7 +210,7 @@ def test_crossing_the_threshold_is_reported_once_and_again_when_there_is_space(v
         spaces: list[bool] = []
         storage = opened(None, spaces=spaces, capacity_bytes=1000, full_above=0.5, writable_below=0.2)
         for ledger_id in (1, 2):
-            storage.set_master_key(ledger_id, b"key")
+            storage.set_master_key(ledger_id, b"")
         storage.add_entry(1, 0, bytes(300), None, None)
         storage.add_entry(2, 0, bytes(200), None, None)
         assert spaces == [], "exactly at the threshold is not above it"
@@ -224,7 +231,7 @@ def test_an_entry_that_does_not_fit_is_refused_and_leaves_no_trace(virtually: Vi
     async def story() -> None:
         disk = MemoryDisk()
         storage = opened(disk, capacity_bytes=100)
-        storage.set_master_key(1, b"key")
+        storage.set_master_key(1, b"")
         storage.add_entry(1, 0, bytes(100), None, None)
         with pytest.raises(NoSpace):
             storage.add_entry(1, 1, bytes(1), None, None)
@@ -235,6 +242,73 @@ def test_an_entry_that_does_not_fit_is_refused_and_leaves_no_trace(virtually: Vi
         again = opened(disk, spaces=spaces, capacity_bytes=100)
         assert again.entry_ids(1) == [0]
         assert spaces == [True], "a full disk is full after a restart as well"
+
+    virtually(story)
+
+
+@pytest.mark.rule("BK-33")
+def test_keys_lacs_and_ledgers_take_space_like_entries(virtually: Virtually) -> None:
+    async def story() -> None:
+        spaces: list[bool] = []
+        storage = opened(None, spaces=spaces, capacity_bytes=1000, ledger_bytes=100)
+        storage.set_master_key(1, bytes(20))
+        storage.set_limbo(2, in_limbo=True)
+        assert storage.capacity().free == 1000 - 120 - 100
+        storage.set_explicit_lac(1, 5, bytes(50), ignore, None)
+        storage.set_explicit_lac(1, 6, bytes(30), ignore, None)
+        storage.set_master_key(2, bytes(10))
+        assert storage.capacity().free == 1000 - 150 - 110
+        with pytest.raises(NoSpace):
+            storage.set_master_key(3, bytes(641))
+        with pytest.raises(NoSpace):
+            storage.set_explicit_lac(1, 7, bytes(771), ignore, None)
+        assert (storage.ledger(3), storage.explicit_lac(1)) == (None, bytes(30))
+        storage.set_master_key(3, bytes(640))
+        assert (storage.capacity().free, spaces) == (0, [True])
+        for ledger_id in (1, 2, 3):
+            storage.delete_ledger(ledger_id)
+        assert (storage.capacity().free, spaces) == (1000, [True, False])
+
+    virtually(story)
+
+
+@pytest.mark.rule("BK-33")
+@pytest.mark.parametrize("seed", range(20))
+def test_space_in_use_is_the_sum_of_what_is_kept_also_after_a_restart(virtually: Virtually, seed: int) -> None:
+    rng, disk = Random(seed), MemoryDisk()
+
+    def kept(storage: MemoryStorage) -> int:
+        infos = {ledger_id: storage.ledger(ledger_id) for ledger_id in storage.ledger_ids()}
+        return sum(
+            100 + len((info.master_key if info else None) or b"") + len(storage.explicit_lac(ledger_id) or b"")
+            + sum(len(read(storage, ledger_id, entry_id) or b"") for entry_id in storage.entry_ids(ledger_id))
+            for ledger_id, info in infos.items()
+        )  # fmt: skip
+
+    async def story() -> None:
+        storage = opened(disk, capacity_bytes=10_000, ledger_bytes=100)
+        for step in range(300):
+            ledger_id = rng.randrange(6)
+            info = storage.ledger(ledger_id)
+            if info is None or info.master_key is None:
+                if rng.random() < 0.3:
+                    storage.set_limbo(ledger_id, in_limbo=rng.random() < 0.5)
+                else:
+                    with suppress(NoSpace):
+                        storage.set_master_key(ledger_id, bytes(rng.randrange(100)))
+            elif rng.random() < 0.1:
+                storage.delete_ledger(ledger_id)
+            elif rng.random() < 0.3:
+                with suppress(NoSpace):
+                    storage.set_explicit_lac(ledger_id, step, bytes(rng.randrange(16, 300)), ignore, None)
+            else:
+                with suppress(NoSpace):
+                    storage.add_entry(ledger_id, rng.randrange(9), bytes(rng.randrange(24, 900)), None, None)
+            assert storage.capacity().free == max(0, 10_000 - kept(storage)), "an operator may go beyond"
+        await asyncio.sleep(1)
+        storage.crash(CrashMode.PROCESS)
+        again = opened(disk, capacity_bytes=10_000, ledger_bytes=100)
+        assert again.capacity().free == max(0, 10_000 - kept(again))
 
     virtually(story)
 

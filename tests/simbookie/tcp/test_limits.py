@@ -182,10 +182,7 @@ def test_a_bookie_that_stood_still_for_a_second_refuses_none_of_the_adds_that_ca
 
 
 @both_loops
-@versions
-def test_answers_that_are_not_taken_wait_unencoded(
-    kit: Any, monkeypatch: pytest.MonkeyPatch, loop: str, version: int
-) -> None:
+def test_answers_that_are_not_taken_wait_unencoded(kit: Any, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     """Fencing reads that wait for a slow journal are all answered at once; what they pin is what was stored, once."""
     reads, size = 100, 1_000_000
     encoded = 0
@@ -199,7 +196,7 @@ def test_answers_that_are_not_taken_wait_unencoded(
 
     async def story() -> None:
         nonlocal encoded
-        async with served(journal=JournalConfig(sync_latency_s=0.05)) as server, connected(server, version) as client:
+        async with served(journal=JournalConfig(sync_latency_s=0.05)) as server, connected(server) as client:
             await client.ask(kit.add(1, 0, payload=bytes(size)))
             encoded = 0
             tokens = client.send(*(kit.fencing_read(1, 0) for _ in range(reads)))
@@ -255,6 +252,24 @@ def test_a_transport_that_does_not_tell_that_it_is_full_is_asked(
                 await asyncio.sleep(0)
             assert submitted < reads
             assert [status for status, _ in await client.outcomes(tokens)] == [Status.OK] * reads
+
+    run_on(loop, story())
+
+
+# Long polls ----------------------------------------------------------------------------------------------------------
+
+
+@both_loops
+@pytest.mark.rule("BK-16")
+def test_long_polls_end_with_their_connection(kit: Any, loop: str) -> None:
+    async def story() -> None:
+        async with served(config=BookieConfig(long_polls_max=200)) as server, connected(server) as other:
+            await other.ask(kit.add(1, 0))
+            async with connected(server) as client:
+                client.send(*(ReadRequest(1, -1, long_poll=LongPoll(5, 1 << 62)) for _ in range(200)))
+                await until(lambda: server.bookie.waiting_polls == 200)
+            await until(lambda: server.bookie.waiting_polls == 0)
+            assert await other.status(ReadRequest(1, -1, long_poll=LongPoll(5, 1))) is Status.OK
 
     run_on(loop, story())
 
