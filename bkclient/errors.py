@@ -41,6 +41,7 @@ __all__ = [
     "LedgerRecoveryFailed",
     "LedgerTruncated",
     "MetadataDriverError",
+    "MetadataDriverMissing",
     "MetadataOutcomeUnknown",
     "MetadataSerializationError",
     "MetadataStoreError",
@@ -281,6 +282,14 @@ class MetadataOutcomeUnknown(MetadataStoreError):
 
     retriable = False
     advice = "Read the metadata again to learn whether the write took effect."
+
+
+class MetadataDriverMissing(MetadataStoreError):
+    """The package that talks to this kind of metadata store is not installed."""
+
+    retriable = False
+    is_fatal = True
+    advice = "Install it: pip install 'bkclient[zookeeper]'."
 
 
 class MetadataDriverError(BookKeeperError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -11,12 +12,13 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from scenarios.history import History, HistoryError
 from simbookie.java import JavaNotFoundError
 from spark_analysis.invariants import INVARIANTS, select
-from spark_analysis.jobs.verify import MAX_WITNESSES_DEFAULT, NoHistoriesError, Verdict, verify
+from spark_analysis.jobs.verify import MAX_WITNESSES_DEFAULT, REJECTED_MAX, NoHistoriesError, Verdict, verify
 from spark_analysis.report import rejected_table, verdict_table, witness_list
 from spark_analysis.session import LOCAL_MASTER, open_session
-from spark_analysis.source import find_histories
+from spark_analysis.source import HistoryFile, find_histories
 
 __all__ = ["app", "main"]
 
@@ -51,6 +53,21 @@ def _print_verdict(verdict: Verdict) -> None:
     if verdict.rejected:
         console.print(rejected_table(verdict))
     console.print(f"{verdict.seconds:.1f} s in Spark")
+
+
+def _refuse_unless_one_is_a_history(files: Sequence[HistoryFile]) -> None:
+    """Look at the beginnings of files until one is a history's: starting Spark takes longer than to see that none is."""
+    problems = []
+    for file in files:
+        try:
+            History(Path(file.path))
+        except HistoryError as error:
+            problems.append(str(error))
+        else:
+            return
+    for problem in problems[1:REJECTED_MAX]:
+        typer.echo(f"bk-verify: {problem}", err=True)
+    _fail(problems[0])
 
 
 def _report_rejected(verdict: Verdict) -> None:
@@ -102,10 +119,14 @@ def verify_histories(
         _fail(str(error))
     if not folder.exists():
         _fail(f"{folder}: no such folder or file")
+    files = find_histories(folder)
+    if not files:
+        _fail(f"{folder}: holds no history (*.bkh)")
+    _refuse_unless_one_is_a_history(files)
     status = Console(stderr=True).status("verifying ...") if sys.stderr.isatty() else nullcontext()
     try:
         with status:
-            session = open_session(master, input_bytes=sum(file.size for file in find_histories(folder)))
+            session = open_session(master, input_bytes=sum(file.size for file in files))
             verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
     except (NoHistoriesError, JavaNotFoundError) as error:
         _fail(str(error))

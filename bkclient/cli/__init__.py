@@ -9,20 +9,11 @@ The library does not need this package, nor what it is made of: typer and rich c
 
 from __future__ import annotations
 
-import sys
+from bkclient.program import run_program
 
 __all__ = ["main"]
 
-_EXIT_UNAVAILABLE = 3
-
 
 def main() -> None:
-    """The console script; says what to install where the extra is missing."""
-    try:
-        from bkclient.cli.app import run  # noqa: PLC0415  what it needs may not be there
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in {"click", "rich", "shellingham", "typer"}:
-            raise
-        sys.stderr.write(f"bk: the command line needs {error.name}: install bkclient[cli]\n")
-        sys.exit(_EXIT_UNAVAILABLE)
-    run()
+    """The console script."""
+    run_program("bk", "bkclient.cli.app", "cli")

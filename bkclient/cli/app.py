@@ -11,6 +11,7 @@ import typer
 
 from bkclient.cli import autorecovery, bookies, ledger, repair
 from bkclient.cli.help import ROOT_HELP
+from bkclient.cli.text import SafeFormatter
 
 __all__ = ["app", "run"]
 
@@ -42,7 +43,9 @@ def root(
 ) -> None:
     """Set up logging. Errors of commands are told in any case; what libraries log about them would say it twice."""
     level = logging.getLevelNamesMapping()[log_level.value.upper()]
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
     # Which keys of a configuration file mean nothing to this client is for whoever wrote it.
     logging.getLogger("bkclient.config").setLevel(min(level, logging.WARNING))
 

@@ -245,9 +245,9 @@ Examples:
   bk repair bookie 10.0.0.7:3181 --ledger 12 --ledger 13 --json
 
 \b
-{_codes(ok="done, or told what would be")}
+{_codes(ok="done, or told what would be", no="there is no such bookie")}
 With --json: {{"ledgersExamined", "affected", "closed", "fragmentsReplaced", "entriesCopied", "bytesCopied", "skipped",
-"failures"}}.
+"failures", "unknown"}}; unknown are bookies that nothing in the cluster names.
 """
 
 REPAIR_DECOMMISSION_HELP: Final = f"""Wait until no ledger needs a bookie that was shut down.

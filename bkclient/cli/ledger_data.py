@@ -119,6 +119,8 @@ def append(
     source = ByteSource(typer.get_binary_stream("stdin"))
     sink = ByteSink(typer.get_binary_stream("stdout"))
 
+    facts: dict[str, Any] = {}
+
     async def work(client: BookKeeper) -> None:
         writer = await client.create_ledger(**new, ledger_id=new_id, password=password, deferred_sync=deferred_sync)
         ids = Ids(sink, as_json=as_json) if print_ids else None
@@ -126,21 +128,29 @@ def append(
             typer.echo("bk: reading from the terminal; Ctrl-D ends the ledger", err=True)
         with watched("appending", source.size_bytes, is_bytes=True, is_printing=print_ids) as move:
             cut = splitter(framing, connection.config.max_frame_size_bytes)
-            await append_from(source, writer, cut, ids, move, is_deferred=deferred_sync)
-        end = writer.metadata
-        facts = {
-            "ledgerId": end.ledger_id,
-            "entries": end.last_entry_id + 1,
-            "bytes": end.length,
-            "lastEntryId": end.last_entry_id,
-        }
+            try:
+                await append_from(source, writer, cut, ids, move, is_deferred=deferred_sync)
+            finally:
+                facts.update(_end_of(writer))
         if as_json:
             (print_json_line if print_ids else print_json)(facts)
         else:
-            line = f"ledger {end.ledger_id}: {facts['entries']} entries, {end.length} bytes, last entry {end.last_entry_id}"
+            line = "ledger {ledgerId}: {entries} entries, {bytes} bytes, last entry {lastEntryId}".format_map(facts)
             typer.echo(line, err=print_ids)
 
-    run_with_client(connection, work, as_json=as_json)
+    run_with_client(connection, work, as_json=as_json, done=facts)
+
+
+def _end_of(writer: LedgerWriter) -> dict[str, Any]:
+    """What is in the ledger; of one that could not be closed, what was confirmed, and an unknown size."""
+    end = writer.metadata
+    last = end.last_entry_id if end.is_closed else writer.last_add_confirmed
+    return {
+        "ledgerId": end.ledger_id,
+        "entries": last + 1,
+        "bytes": end.length if end.is_closed else None,
+        "lastEntryId": last,
+    }
 
 
 @dataclass

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["Move", "print_json", "print_json_line", "print_lines", "print_table", "watched"]
+from bkclient.cli.text import terminal_safe
+
+__all__ = ["Move", "print_json", "print_json_line", "print_lines", "print_note", "print_table", "watched"]
 
 _WIDTH_ELSEWHERE = 240
 
@@ -36,14 +40,19 @@ def print_json_line(value: Mapping[str, Any]) -> None:
 def print_lines(*lines: str) -> None:
     """Lines for people."""
     for line in lines:
-        typer.echo(line)
+        typer.echo(terminal_safe(line))
+
+
+def print_note(line: str) -> None:
+    """A line for people about what is being done, on standard error."""
+    typer.echo(terminal_safe(line), err=True)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for people; everything in it is shown, wrapped if need be."""
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(terminal_safe(str(cell)) for cell in row))
     is_watched = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     Console(width=None if is_watched else _WIDTH_ELSEWHERE, highlight=False, markup=False).print(table)
 
@@ -52,9 +61,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def watched(what: str, total: int | None, *, is_bytes: bool = False, is_printing: bool = True) -> Iterator[Move]:
     """A progress bar on standard error if that is a terminal; what moves it.
 
-    There is none where standard output is a terminal too and the command prints on it as it goes: that is progress enough.
+    There is none where the command prints as it goes, unless into a file: what is at the other end of a pipe may show what it
+    reads on the same terminal.
     """
-    if not sys.stderr.isatty() or (is_printing and sys.stdout.isatty()):
+    if not sys.stderr.isatty() or (is_printing and not _is_file(sys.stdout)):
         yield lambda _: None
         return
     amount = DownloadColumn() if is_bytes else MofNCompleteColumn()
@@ -62,3 +72,10 @@ def watched(what: str, total: int | None, *, is_bytes: bool = False, is_printing
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, io.UnsupportedOperation):
+        return False

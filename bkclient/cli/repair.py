@@ -16,7 +16,7 @@ from bkclient.cli.help import (
     REPAIR_LEDGER_HELP,
 )
 from bkclient.cli.options import BookieIds, ConfigFile, Json, JsonLines, LedgerIds, Metadata, Settings, Thorough
-from bkclient.cli.output import print_json, print_json_line, print_lines, watched
+from bkclient.cli.output import print_json, print_json_line, print_lines, print_note, watched
 from bkclient.cli.running import EXIT_UNAVAILABLE, Ending, run_with_client
 from bkclient.cli.settings import connection_for
 from bkclient.client import BookKeeper
@@ -144,6 +144,12 @@ def repair_bookies(
             )
         if failed is not None:
             raise Ending(str(failed), code=EXIT_UNAVAILABLE, is_told=as_json)
+        if report.unknown:
+            raise Ending(
+                f"there is no bookie {', '.join(report.unknown)}: no ledger names it, it is not registered and has no cookie; "
+                "check the id",
+                is_told=as_json,
+            )
 
     run_with_client(connection, work, as_json=as_json)
 
@@ -264,6 +270,7 @@ def _bookie_report_as_json(report: BookieRecoveryReport) -> dict[str, Any]:
         "bytesCopied": report.bytes_copied,
         "skipped": {str(ledger_id): reason for ledger_id, reason in report.skipped.items()},
         "failures": {str(ledger_id): str(error) for ledger_id, error in report.failures.items()},
+        "unknown": report.unknown,
     }
 
 
@@ -275,7 +282,7 @@ def _teller(*, as_json: bool) -> Callable[[Progress], None]:
 
     def tell(progress: Progress) -> None:
         if not as_json and progress.step not in {Step.EXAMINED, Step.COPIED}:
-            typer.echo(_step_as_line(progress), err=True)
+            print_note(_step_as_line(progress))
 
     return tell
 

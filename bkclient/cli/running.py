@@ -12,16 +12,20 @@ import asyncio
 import json
 import logging
 import os
+import select
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TextIO
 
 import typer
 
 from bkclient.cli.settings import Connection
+from bkclient.cli.text import terminal_safe
 from bkclient.client import BookKeeper
+from bkclient.codes import Code
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -31,6 +35,7 @@ from bkclient.errors import (
     LedgerClosed,
     LedgerExists,
     LedgerFenced,
+    MetadataDriverMissing,
     MetadataVersionConflict,
     NoSuchEntry,
     NoSuchLedger,
@@ -100,7 +105,7 @@ def exit_code_of(error: BaseException) -> int:
         return error.code
     if isinstance(error, _NO):
         return EXIT_NO
-    if isinstance(error, ArgumentError):
+    if isinstance(error, ArgumentError | MetadataDriverMissing):
         return EXIT_USAGE
     if isinstance(error, _REFUSED):
         return EXIT_REFUSED
@@ -114,17 +119,19 @@ def run_with_client(
     as_json: bool = False,
     interrupted: int = EXIT_INTERRUPTED,
     terminated: int = EXIT_TERMINATED,
+    done: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Run ``work`` with a client for ``connection``, and end the program as it ends.
 
     ``interrupted`` and ``terminated`` are the exit codes for Ctrl-C and SIGTERM, 0 where that is how a command should end.
+    ``done`` stands beside an error in JSON: what was done in spite of it.
     """
 
     async def connected() -> None:
         async with connection.connect() as client:
             await work(client)
 
-    run_command(connected, as_json=as_json, interrupted=interrupted, terminated=terminated)
+    run_command(connected, as_json=as_json, interrupted=interrupted, terminated=terminated, done=done)
 
 
 def run_command(
@@ -133,19 +140,24 @@ def run_command(
     as_json: bool = False,
     interrupted: int = EXIT_INTERRUPTED,
     terminated: int = EXIT_TERMINATED,
+    done: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Run ``work`` in an event loop of its own, and end the program as it ends."""
     try:
         was_terminated = asyncio.run(_until_done_or_terminated(work))
         sys.stdout.flush()  # here, where it is known what to do if nobody reads it
     except KeyboardInterrupt:
+        if as_json and interrupted != 0:
+            _tell_end("Interrupted by Ctrl-C", done)
         raise typer.Exit(interrupted) from None
     except BrokenPipeError:
         _end_without_output()
     except (BookKeeperError, Ending, OSError) as error:
-        _tell(error, as_json=as_json)
+        _tell(error, as_json=as_json, done=done)
         raise typer.Exit(exit_code_of(error)) from None
     if was_terminated:
+        if as_json and terminated != 0:
+            _tell_end("Ended by SIGTERM", done)
         raise typer.Exit(terminated)
 
 
@@ -170,15 +182,30 @@ async def _until_done_or_terminated(work: Callable[[], Coroutine[Any, Any, None]
     return was_terminated
 
 
-def _tell(error: BaseException, *, as_json: bool) -> None:
-    message = " ".join(str(error).split()) or type(error).__name__
+def _tell(error: BaseException, *, as_json: bool, done: Mapping[str, Any]) -> None:
+    message = terminal_safe(" ".join(str(error).split())) or type(error).__name__
     logging.getLogger("bkclient.cli").debug("the command failed", exc_info=error)
     if as_json and not (isinstance(error, Ending) and error.is_told):
         facts: dict[str, Any] = {"type": type(error).__name__, "message": message}
         if isinstance(error, BookKeeperError):
             facts["code"] = int(error.code)
-        typer.echo(json.dumps({"error": facts}))
+        typer.echo(json.dumps({**done, "error": facts}))
     typer.echo(f"bk: {message}", err=True)
+
+
+def _tell_end(message: str, done: Mapping[str, Any]) -> None:
+    """A signal ended the command. Nothing is said where that would wait for a pipe that nobody reads."""
+    if _can_be_written(sys.stdout):
+        typer.echo(
+            json.dumps({**done, "error": {"type": "Interrupted", "message": message, "code": int(Code.INTERRUPTED)}})
+        )
+
+
+def _can_be_written(stream: TextIO) -> bool:
+    try:
+        return bool(select.select([], [stream], [], 0)[1])
+    except (OSError, ValueError):  # it has no descriptor, or is none that select knows
+        return True
 
 
 def _end_without_output() -> NoReturn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from bkclient.errors import MetadataStoreError
+from bkclient.errors import MetadataDriverMissing
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.uri import MemoryUri, parse_metadata_uri
@@ -35,8 +35,8 @@ async def open_store(
     instead of finding an empty cluster. None of these means anything to ``mem://``.
 
     :class:`~bkclient.errors.ArgumentError` for a URI that is malformed or disagrees with the cluster's LAYOUT,
-    :class:`~bkclient.errors.MetadataStoreError` if the service cannot be reached, holds no cluster at the root, or if
-    its driver is not installed.
+    :class:`~bkclient.errors.MetadataStoreError` if the service cannot be reached or holds no cluster at the root,
+    :class:`~bkclient.errors.MetadataDriverMissing` if its driver is not installed.
     """
     target = parse_metadata_uri(uri)
     if isinstance(target, MemoryUri):
@@ -46,7 +46,7 @@ async def open_store(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "kazoo":
             raise
-        raise MetadataStoreError(f"{target} needs the ZooKeeper driver: install bkclient[zookeeper]") from error
+        raise MetadataDriverMissing(f"{target} needs kazoo, which is not installed") from error
 
     return await connect_zookeeper(
         target,

@@ -37,7 +37,7 @@ from bkclient.repair.replicas import ReplicaReport, check_replicas, entries_on
 from bkclient.repair.replicator import FragmentReplicator, ReplicatedFragment
 from bkclient.wire.availability import EntryAvailability
 
-__all__ = ["RepairAdmin", "core_of"]
+__all__ = ["BookieRegistered", "RepairAdmin", "core_of"]
 
 #: A look at all ledgers costs a read of each, so there is a least time between two.
 _SHORTEST_POLL_S: Final = 0.001
@@ -48,6 +48,12 @@ _LONGEST_DECOMMISSION_S: Final = 365 * 86_400.0
 def core_of(client: BookKeeper) -> ClientCore:
     """The seams of an entered client; :class:`~bkclient.errors.ClientClosed` after it was left."""
     return client._open_core()  # noqa: SLF001 - repairs are part of the client, in a package of their own
+
+
+class BookieRegistered(IllegalOperation):
+    """A bookie that should be gone is registered."""
+
+    advice = "Stop the bookie, wait until its registration has gone, and call again."
 
 
 class RepairAdmin:
@@ -193,7 +199,7 @@ class RepairAdmin:
     ) -> None:
         """Wait until no ledger needs a bookie that was shut down; auto-recovery does the work, after an audit (9.7).
 
-        :class:`~bkclient.errors.IllegalOperation` while the bookie is registered, also if it comes back meanwhile.
+        :class:`BookieRegistered` while the bookie is registered, also if it comes back meanwhile.
         :class:`TimeoutError` after ``timeout_s``; what was repaired by then stays repaired. The bookie's cookie is not removed.
         """
         check_bookie_id(bookie_id)
@@ -216,7 +222,9 @@ class RepairAdmin:
     async def _check_gone(self, bookie_id: BookieId) -> None:
         registered = await self._core().metadata.bookies()
         if bookie_id in (*registered.writable, *registered.read_only):
-            raise IllegalOperation("the bookie is registered; shut it down first", bookie_id=bookie_id)
+            raise BookieRegistered(
+                "the bookie is registered, so it may be running; shut it down first", bookie_id=bookie_id
+            )
 
     # Auto-recovery -----------------------------------------------------------------------------------------------
 

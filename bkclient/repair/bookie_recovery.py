@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from bkclient.core import ClientCore
 from bkclient.errors import BookKeeperError, ClientClosed, LedgerRecoveryFailed, NoSuchLedger, NotEnoughBookies
 from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
+from bkclient.metadata.tree import tree_of
 from bkclient.open import read_metadata
 from bkclient.repair.concurrency import for_each
 from bkclient.repair.ledger import OpenedLedger, open_as_administrator, view_of
@@ -37,6 +38,8 @@ class BookieRecoveryReport:
     bytes_copied: int = 0
     skipped: dict[int, str] = field(default_factory=dict)
     failures: dict[int, BookKeeperError] = field(default_factory=dict)
+    #: The bookies that no examined ledger names, and that are neither registered nor known by a cookie: misspelt, perhaps.
+    unknown: list[BookieId] = field(default_factory=list)
 
 
 class BookieRecoveryFailed(LedgerRecoveryFailed):
@@ -65,6 +68,7 @@ class BookieRecovery:
         self._core = core
         self._replicator = replicator
         self._sources = frozenset(sources)
+        self._named: set[BookieId] = set()
         self._dry_run = dry_run
         self._skip_open_ledgers = skip_open_ledgers
         self._skip_unrecoverable = skip_unrecoverable
@@ -74,6 +78,7 @@ class BookieRecovery:
         """Repair all of them; :class:`BookieRecoveryFailed` at the end if some could not be."""
         await for_each(ledger_ids, concurrency, self._examine)
         report = self.report
+        report.unknown = await self._unknown()
         if report.failures:
             named = "; ".join(str(error) for error in list(report.failures.values())[:_NAMED_IN_ERRORS])
             raise BookieRecoveryFailed(
@@ -103,7 +108,18 @@ class BookieRecovery:
             self._fail(ledger_id, error)
 
     def _names_sources(self, metadata: LedgerMetadata) -> bool:
-        return any(not self._sources.isdisjoint(fragment.ensemble) for fragment in metadata.fragments)
+        named = {name for part in metadata.fragments for name in part.ensemble if name in self._sources}
+        self._named |= named
+        return bool(named)
+
+    async def _unknown(self) -> list[BookieId]:
+        """The bookies of which the cluster holds no trace."""
+        traceless = self._sources - self._named
+        if traceless:
+            registered = await self._core.metadata.bookies()
+            cookies = await tree_of(self._core.metadata).children("cookies")
+            traceless -= {*registered.writable, *registered.read_only, *cookies}
+        return sorted(traceless)
 
     def _must_be_closed(self, metadata: LedgerMetadata) -> bool:
         return not metadata.is_closed and not self._sources.isdisjoint(metadata.last_fragment.ensemble)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -87,7 +89,12 @@ class History:
 
     def _open(self) -> BinaryIO:
         try:
-            return self.path.open("rb")
+            # Opening a pipe would wait for somebody to write to it, and a device may have no end.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise HistoryError(self.path, "is no regular file")
+            return os.fdopen(descriptor, "rb")
         except OSError as error:
             raise HistoryError(self.path, f"cannot be opened ({error.strerror})") from error
 

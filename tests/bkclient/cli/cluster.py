@@ -18,6 +18,7 @@ import bkclient
 from bkclient import BookKeeper
 from bkclient.metadata.memory import MemoryMetadataService
 from simbookie.cluster import LocalCluster
+from simbookie.cookies import leave_cookie
 
 __all__ = ["ThreadedCluster"]
 
@@ -60,6 +61,10 @@ class ThreadedCluster:
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         """Run ``story`` in the thread of the bookies."""
         return asyncio.run_coroutine_threadsafe(story, self._loop).result(timeout=60)
+
+    def leave_cookie(self, bookie_id: str) -> None:
+        """Have the cluster remember a bookie."""
+        self.run(leave_cookie(self._store, bookie_id))
 
     def with_client(self, story: Callable[[BookKeeper], Coroutine[Any, Any, T]]) -> T:
         """Run ``story`` with a client, in a loop of its own, as a command does."""

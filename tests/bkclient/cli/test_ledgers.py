@@ -218,3 +218,14 @@ def test_a_cluster_without_bookies_is_no_error() -> None:
     with ThreadedCluster(0) as nobody:
         assert invoke_at(nobody)("bookies").text == "no bookie is registered\n"
         assert invoke_at(nobody)("bookies", "--json").json == {"writable": [], "readOnly": []}
+
+
+@pytest.mark.parametrize("hostile", ["\x1b]0;pwn\x07", "a\nledger 9: CLOSED", "\u202egnp.exe", "\x9b2J", "\r"])
+def test_what_others_stored_does_not_steer_the_terminal(cluster: ThreadedCluster, bk: Invoke, hostile: str) -> None:
+    created = bk("ledger", "create", "--custom", f"x{hostile}key={hostile}value")
+
+    shown = bk("ledger", "info", created.text.strip())
+    assert hostile not in shown.text
+    assert hostile.encode("unicode_escape").decode() in shown.text
+    assert all(line.isprintable() for line in shown.text.splitlines())
+    assert bk("ledger", "info", created.text.strip(), "--json").json["customMetadata"].keys() == {f"x{hostile}key"}

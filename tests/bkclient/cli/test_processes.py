@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import io
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
+import typer
 
+from bkclient.cli.running import run_command
 from simbookie.processes import ProcessCluster
 from tests.bkclient.cli.invoking import invoke
 from tests.zookeepers import AnyZooKeeper
@@ -140,6 +149,83 @@ def test_a_signal_ends_an_append_with_the_ledger_closed_although_the_input_stand
         assert process.wait(PATIENCE_S) == code
 
     assert told == "bk: not everything was appended: ledger 0 is closed, last entry 1\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("print_ids", [False, True])
+def test_a_signal_ends_an_append_in_json_with_what_is_in_the_ledger(
+    number: signal.Signals, code: int, *, print_ids: bool
+) -> None:
+    with standalone(-1, "ledger", "append", "--create", "--json", *["--print-ids"] * print_ids) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"one\ntwo\n" * 1000)
+        process.stdin.flush()
+        if print_ids:
+            while process.stdout.readline() != b'{"entryId": 1999}\n':
+                pass
+        else:
+            until_it_has_read(process)
+        process.send_signal(number)
+        output = process.stdout.read()
+        assert process.wait(PATIENCE_S) == code
+
+    told = json.loads(output)
+    assert told["error"]["type"] == "Interrupted"
+    assert (told["ledgerId"], told["entries"]) == (0, told["lastEntryId"] + 1)
+    if print_ids:
+        assert told["entries"] == 2000
+
+
+def until_it_has_read(process: subprocess.Popen[bytes]) -> None:
+    """Wait until ``process`` has taken all its input; the kernel counts what is left in a pipe."""
+    assert process.stdin is not None
+    while struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)))[0]:
+        time.sleep(0.01)
+
+
+def test_a_command_that_is_interrupted_before_it_can_do_anything_says_so_in_json() -> None:
+    async def never() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    with pytest.raises(typer.Exit) as ended, redirect_stdout(io.StringIO()) as output:
+        run_command(never, as_json=True)
+
+    assert ended.value.exit_code == 130
+    assert json.loads(output.getvalue())["error"] == {
+        "type": "Interrupted",
+        "message": "Interrupted by Ctrl-C",
+        "code": -15,
+    }
+
+
+def shown_beside(stdout: int | IO[bytes], *arguments: str) -> str:
+    """What a command shows on a terminal that is its standard error only."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tests.bkclient.cli.standalone", "2000", "0", *arguments]
+    with subprocess.Popen(command, stdout=stdout, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):
+            while data := os.read(ours, 4096):
+                shown += data
+        os.close(ours)
+        assert process.wait(PATIENCE_S) == 0
+    return shown.decode()
+
+
+def test_entries_that_go_through_a_pipe_are_not_mixed_with_a_progress_bar(tmp_path: Path) -> None:
+    end_of_read, end_of_write = os.pipe()
+    with subprocess.Popen(["cat"], stdin=end_of_read, stdout=subprocess.DEVNULL) as reader:
+        os.close(end_of_read)
+        try:
+            assert shown_beside(end_of_write, "ledger", "read", "0") == ""
+        finally:
+            os.close(end_of_write)
+        assert reader.wait(PATIENCE_S) == 0
+    with (tmp_path / "entries").open("wb") as file:
+        assert "reading" in shown_beside(file, "ledger", "read", "0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

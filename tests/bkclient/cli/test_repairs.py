@@ -145,11 +145,24 @@ def test_a_repair_of_a_bookie_that_fails_says_for_which_ledgers(town: ThreadedCl
     assert failed.stderr.startswith("bk: 1 of 1 ledgers could not be repaired")
 
 
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_a_bookie_that_nothing_names_is_not_said_to_be_repaired(town: ThreadedCluster, dry_run: list[str]) -> None:
+    bk = invoke_at(town)
+    town.ledger(b"x")
+
+    refused = bk("repair", "bookie", "bookie-O", *dry_run, "--json")
+    assert (refused.code, refused.json["unknown"], refused.json["failures"]) == (1, ["bookie-O"], {})
+    assert "there is no bookie bookie-O" in refused.stderr
+    assert bk("repair", "bookie", town.bookies.bookie_ids[-1], *dry_run).code == 0, "it is registered"
+    town.leave_cookie("bookie-O")
+    assert bk("repair", "bookie", "bookie-O", *dry_run).code == 0, "it was a bookie once"
+
+
 def test_a_bookie_that_runs_is_not_decommissioned(town: ThreadedCluster) -> None:
     refused = invoke_at(town)("repair", "decommission", town.bookies.bookie_ids[0])
 
     assert refused.code == 4
-    assert "shut it down first" in refused.stderr
+    assert "shut it down first [ILLEGAL_OPERATION -100]. Stop the bookie, wait until" in refused.stderr
 
 
 def test_a_bookie_is_decommissioned_once_no_ledger_needs_it(town: ThreadedCluster) -> None:

@@ -12,7 +12,6 @@ import pytest
 import typer
 
 from bkclient import errors
-from bkclient.cli import main
 from bkclient.cli.app import app
 from bkclient.cli.running import (
     EXIT_INTERRUPTED,
@@ -190,29 +189,6 @@ def test_without_arguments_there_is_help() -> None:
 
 def test_shells_can_complete_commands() -> None:
     assert "--install-completion" in invoke("--help").text
-
-
-@pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_where_the_extra_is_missing_the_command_says_what_to_install(
-    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(name: str, *_: object) -> object:
-        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
-
-    monkeypatch.setattr("builtins.__import__", refuse)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == EXIT_UNAVAILABLE
-    assert "install bkclient[cli]" in capsys.readouterr().err
-
-
-def test_other_missing_modules_are_defects(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str, *_: object) -> object:
-        raise ModuleNotFoundError("No module named 'bkclient.nothing'", name="bkclient.nothing")
-
-    monkeypatch.setattr("builtins.__import__", refuse)
-    with pytest.raises(ModuleNotFoundError):
-        main()
 
 
 def test_a_password_of_the_environment_may_be_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,12 @@
+"""The console script ``bk-chaos``; imports nothing that may be missing, or takes long, before it can say so."""
+
+from __future__ import annotations
+
+from bkclient.program import run_program
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run ``bk-chaos``."""
+    run_program("bk-chaos", "scenarios.cli", "sim", "main")
