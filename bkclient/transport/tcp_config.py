@@ -13,10 +13,13 @@ from typing import Any, Final
 
 from bkclient.config import ClientConfig
 from bkclient.config.fields import check_settings, number, whole
+from bkclient.wire.messages import Operation, ReadRequest, Request
 
 __all__ = ["TcpTransportConfig"]
 
 _DECLARED: Final = {field.name: field for field in fields(ClientConfig)}
+#: How often per timeout outstanding requests are looked through.
+_SCANS_PER_TIMEOUT: Final = 20
 _CLIENT_NAME: Final = "bkclient.client_setting"
 
 
@@ -82,6 +85,21 @@ class TcpTransportConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, _ORDERED)
+
+    def timeout_s(self, request: Request) -> float:
+        """For how many seconds a connection waits for the answer to ``request`` (W-45)."""
+        operation = request.operation
+        if operation is Operation.ADD_ENTRY:
+            return self.add_timeout_s
+        if operation is Operation.GET_BOOKIE_INFO:
+            return self.bookie_info_timeout_s
+        # A long poll is not late while the bookie waits as asked (H-21).
+        return self.read_timeout_s + (request.wait_s if isinstance(request, ReadRequest) else 0.0)
+
+    @property
+    def scan_interval_s(self) -> float:
+        """How often requests that have waited too long are looked for."""
+        return min(self.add_timeout_s, self.read_timeout_s, self.bookie_info_timeout_s) / _SCANS_PER_TIMEOUT
 
     @classmethod
     def of_client(cls, config: ClientConfig) -> TcpTransportConfig:

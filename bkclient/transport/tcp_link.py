@@ -35,7 +35,7 @@ from bkclient.transport.base import ReplyHandler
 from bkclient.transport.lanes import Lanes
 from bkclient.transport.security import Handshake, Security, refusal_in
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.transport.tcp_stream import Stream, deliver, reason_of, scan_interval, timeout_of
+from bkclient.transport.tcp_stream import Stream, deliver, reason_of
 from bkclient.wire import v2
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, Request
@@ -112,7 +112,7 @@ class BookieLink:
         if load.requests >= config.max_outstanding_requests or load.bytes >= config.max_outstanding_bytes:
             self.fail(request, reply_to, Code.TOO_MANY_REQUESTS)
             return
-        deadline = asyncio.get_running_loop().time() + timeout_of(request, config)
+        deadline = asyncio.get_running_loop().time() + config.timeout_s(request)
         self.hold(request)
         if not self.lanes.submit(key, (request, reply_to), deadline):
             self.release(request)
@@ -230,7 +230,7 @@ class BookieLink:
         lanes = self.lanes
         self._main = lanes.active[0].stream if lanes.active else None
         if lanes.need_care and self._sweep_timer is None and not self.is_closed:
-            self._sweep_timer = asyncio.get_running_loop().call_later(scan_interval(self.config), self._sweep)
+            self._sweep_timer = asyncio.get_running_loop().call_later(self.config.scan_interval_s, self._sweep)
 
     def _sweep(self) -> None:
         self._sweep_timer = None

@@ -7,7 +7,7 @@ the socket at its end, and one periodic timer per connection looks for requests 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from bkclient.errors import Code, IllegalOperation
 from bkclient.refusal import Refusal
@@ -17,13 +17,10 @@ from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.errors import FrameTooLarge, WireError
-from bkclient.wire.messages import Operation, ReadRequest, Request, Response, Status, code_for_status
+from bkclient.wire.messages import Operation, Request, Response, Status, code_for_status
 from bkclient.wire.outstanding import KeyInUse
 
-__all__ = ["Stream", "StreamOwner", "deliver", "reason_of", "scan_interval", "timeout_of"]
-
-#: How often per timeout outstanding requests are looked through.
-_SCANS_PER_TIMEOUT: Final = 20
+__all__ = ["Stream", "StreamOwner", "deliver", "reason_of"]
 
 
 def deliver(
@@ -40,23 +37,6 @@ def deliver(
 def reason_of(error: BaseException) -> str:
     """What an exception says, or at least its name: a timeout says nothing."""
     return str(error) or type(error).__name__
-
-
-def timeout_of(request: Request, config: TcpTransportConfig) -> float:
-    """For how many seconds a connection waits for the answer to ``request`` (W-45)."""
-    operation = request.operation
-    if operation is Operation.ADD_ENTRY:
-        return config.add_timeout_s
-    if operation is Operation.READ_ENTRY and isinstance(request, ReadRequest):
-        return config.read_timeout_s + request.wait_s  # a long poll is not late while the bookie waits as asked (H-21)
-    if operation is Operation.GET_BOOKIE_INFO:
-        return config.bookie_info_timeout_s
-    return config.read_timeout_s
-
-
-def scan_interval(config: TcpTransportConfig) -> float:
-    """How often requests that have waited too long are looked for."""
-    return min(config.add_timeout_s, config.read_timeout_s, config.bookie_info_timeout_s) / _SCANS_PER_TIMEOUT
 
 
 class StreamOwner(Protocol):
@@ -116,7 +96,7 @@ class Stream(asyncio.BufferedProtocol):
         self.connection = connection
         self._load = connection.load
         self._add_timeout_s = config.add_timeout_s
-        self._scan_interval_s = scan_interval(config)
+        self._scan_interval_s = config.scan_interval_s
         self._max_requests = config.max_outstanding_requests
         self._max_bytes = config.max_outstanding_bytes
         self._transport: asyncio.Transport | None = None
@@ -145,7 +125,7 @@ class Stream(asyncio.BufferedProtocol):
         if not self._buffers:
             self._now = self._loop.time()
         is_add = request.operation is Operation.ADD_ENTRY
-        timeout_s = self._add_timeout_s if is_add else timeout_of(request, self._config)
+        timeout_s = self._add_timeout_s if is_add else self._config.timeout_s(request)
         try:
             buffers = self.connection.send(request, reply_to, self._now + timeout_s)
         except (IllegalOperation, FrameTooLarge):
