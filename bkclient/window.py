@@ -9,6 +9,13 @@ first served, and one at a time: each takes its room before the next one looks. 
 serve far faster than single frames; and since a writer that took much of the shared window waits behind those it held up, the
 window goes round.
 
+Where the application chooses entry ids, what is above a gap stays in flight until the gap is filled, which is up to the
+application: stored or not, it cannot be confirmed, and its payload is needed if the ensemble changes. So that one such ledger
+does not stop the other writers, entries above gaps take at most half of the shared window, and one writer's at most as much of
+that half as it leaves free. The half is of what is counted: one entry larger than that is taken and counted as the half.
+The bound of the window holds with them: what is in flight never exceeds it by more than the last entry of either kind, and
+the one entry of each writer that is next in order, which no window may hold back.
+
 An append costs one call here, and a confirmation another; there is neither a task nor a lock.
 """
 
@@ -62,17 +69,65 @@ class _Line:
 class ClientWindow(_Line):
     """What all writers of one client have in flight together."""
 
-    __slots__ = ()
+    __slots__ = ("above_gaps", "bytes_above_gaps", "max_above_gaps", "max_bytes_above_gaps", "waiting_above_gaps")
+
+    def __init__(self, max_entries: int, max_bytes: int) -> None:
+        super().__init__(max_entries, max_bytes)
+        #: What is above a gap. Of the bytes, ``bytes`` counts no more than the maximum.
+        self.above_gaps = 0
+        self.bytes_above_gaps = 0
+        self.max_above_gaps: Final = max_entries // 2
+        self.max_bytes_above_gaps: Final = max_bytes // 2
+        #: Writers of which somebody waits for room above a gap.
+        self.waiting_above_gaps: dict[WriterWindow, None] = {}
+
+    def count_above_gaps(self, entries: int, size: int) -> None:
+        """So much more, or less, is above a gap; it is in flight already, or still."""
+        excess = max(0, self.bytes_above_gaps - self.max_bytes_above_gaps)
+        self.above_gaps += entries
+        self.bytes_above_gaps += size
+        self.bytes += excess - max(0, self.bytes_above_gaps - self.max_bytes_above_gaps)
+
+    def wake_above_gaps(self) -> None:
+        """There may be room above gaps."""
+        for window in list(self.waiting_above_gaps):
+            window.above_gap.on_less()
+
+
+class _AboveGap(_Line):
+    """What one writer has above a gap, and those who wait for room there."""
+
+    __slots__ = ("_window",)
+
+    def __init__(self, window: WriterWindow) -> None:
+        super().__init__(window.max_entries, window.max_bytes)
+        self._window = window
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room in both windows, and this writer leaves as much to others as it has."""
+        window = self._window
+        shared = window.shared
+        return (
+            window.has_room
+            and shared.has_room
+            and self.entries < shared.max_above_gaps - shared.above_gaps
+            and self.bytes < shared.max_bytes_above_gaps - shared.bytes_above_gaps
+        )
+
+    def on_less(self) -> None:
+        self.wake_next()
 
 
 class WriterWindow(_Line):
     """What one writer has in flight, as a part of what its client has."""
 
-    __slots__ = ("_is_released", "_loop", "_own", "shared")
+    __slots__ = ("_is_released", "_loop", "_own", "above_gap", "shared")
 
     def __init__(self, max_entries: int, max_bytes: int, shared: ClientWindow) -> None:
         super().__init__(max_entries, max_bytes)
         self.shared: Final = shared
+        self.above_gap: Final = _AboveGap(self)
         self._loop = asyncio.get_running_loop()
         self._own: dict[asyncio.Future[None], None] = {}
         self._is_released = False
@@ -111,6 +166,25 @@ class WriterWindow(_Line):
             self.on_less()
         if shared.waiters:
             shared.on_less()
+        if shared.waiting_above_gaps:
+            shared.wake_above_gaps()
+
+    def enter_gap(self, size: int) -> None:
+        """The entry of ``size`` bytes that was taken last is above a gap."""
+        self.above_gap.entries += 1
+        self.above_gap.bytes += size
+        self.shared.count_above_gaps(1, size)
+
+    def leave_gap(self, entries: int, size: int) -> None:
+        """So many entries, with ``size`` bytes, are above no gap any more: it was filled, or they have failed."""
+        self.above_gap.entries -= entries
+        self.above_gap.bytes -= size
+        self.shared.count_above_gaps(-entries, -size)
+        self.shared.wake_above_gaps()
+
+    def has_room_for(self, *, is_above_gap: bool) -> bool:
+        """Whether both windows have room for an entry."""
+        return self.above_gap.has_room if is_above_gap else self.has_room and self.shared.has_room
 
     @property
     def is_open(self) -> bool:
@@ -119,8 +193,11 @@ class WriterWindow(_Line):
 
     @property
     def occupancy(self) -> str:
-        """What is in flight, for messages: of the client if it is its window that is full."""
-        if self.has_room and not self.shared.has_room:
+        """What is in flight, for messages: of the client if it is its window that is full, above gaps if it is none."""
+        if self.has_room and self.shared.has_room:
+            gap = self.above_gap
+            return f"{gap.entries} entries with {gap.bytes} bytes above a gap"
+        if self.has_room:
             return f"{self.shared.entries} entries with {self.shared.bytes} bytes of all writers of this client"
         return f"{self.entries} entries with {self.bytes} bytes"
 
@@ -138,9 +215,19 @@ class WriterWindow(_Line):
             else:
                 return
 
-    async def wait_in_line(self, waiter: asyncio.Future[None]) -> None:
+    async def wait_in_line(self, waiter: asyncio.Future[None], *, is_above_gap: bool) -> None:
         """Return when a place may be free, or somebody else completed ``waiter``; look again then."""
-        await self._wait_in(self.shared if self.has_room else self, waiter)
+        if not self.has_room:
+            await self._wait_in(self, waiter)
+        elif not (is_above_gap and self.shared.has_room):
+            await self._wait_in(self.shared, waiter)
+        else:
+            self.shared.waiting_above_gaps[self] = None
+            try:
+                await self._wait_in(self.above_gap, waiter)
+            finally:
+                if not self.above_gap.waiters:
+                    self.shared.waiting_above_gaps.pop(self, None)
 
     async def _wait_in(self, line: _Line, waiter: asyncio.Future[None]) -> None:
         line.waiters[waiter] = None

@@ -22,14 +22,13 @@ class AdvancedLedgerWriter(BaseWriter):
     what is still above one when the ledger is closed fails and is not part of it (W-23).
 
     Everything else is as for :class:`~bkclient.writing.writer.LedgerWriter`. The in-flight windows hold back any entry but the
-    next one in order: that one must get through for the others to become done, however many there are.
+    next one in order: that one must get through for the others to become done, however many there are. Entries above a gap,
+    which stay in flight until it is filled, may take at most half of the client's window, so that the other writers go on; those
+    held back go on when all smaller ids were appended, or when there is room.
     """
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
         super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=True)
-        #: The end of what was appended without a gap, and what was appended beyond it.
-        self._last_without_gap = -1
-        self._beyond: dict[int, None] = {}
 
     async def append(self, entry_id: int, payload: Payload) -> int:
         """Append one entry under ``entry_id`` and wait until it and all below are acknowledged; returns the id.
@@ -51,18 +50,7 @@ class AdvancedLedgerWriter(BaseWriter):
         Futures complete in entry id order. They need not be awaited: a failure is also raised by :meth:`flush`.
         """
         self._check_entry_id(entry_id)
-        future = self._shell.append_at(entry_id, payload)
-        self._note(entry_id)
-        return future
-
-    def _note(self, entry_id: int) -> None:
-        if entry_id != self._last_without_gap + 1:
-            self._beyond[entry_id] = None
-            return
-        while entry_id + 1 in self._beyond:
-            entry_id += 1
-            del self._beyond[entry_id]
-        self._last_without_gap = entry_id
+        return self._shell.append_at(entry_id, payload)
 
     async def wait_for_room(self, entry_id: int) -> None:
         """Wait until the in-flight windows, and the rate if one is configured, take ``entry_id``.
@@ -81,37 +69,38 @@ class AdvancedLedgerWriter(BaseWriter):
                 return
 
     def _is_held_back(self, entry_id: int) -> bool:
+        shell = self._shell
         return (
             entry_id != self._machine.last_add_acknowledged + 1
-            and not self._shell.window.is_open
+            and not shell.window.has_room_for(is_above_gap=shell.gaps.is_above(entry_id))
             and self._machine.is_writable
             and not self._machine.is_taken(entry_id)
         )
 
     async def _wait_in_line(self, entry_id: int) -> None:
-        """Wait for a place in the window or for everything below to be done, whichever comes first."""
-        turns = self._shell.turns
-        waiter: asyncio.Future[None] = self._shell.loop.create_future()
+        """Wait for a place in the windows, or until everything below was appended or is done, whichever comes first."""
+        shell, turns = self._shell, self._shell.turns
+        waiter: asyncio.Future[None] = shell.loop.create_future()
         is_first = turns.setdefault(entry_id, waiter) is waiter
         try:
-            await self._shell.window.wait_in_line(waiter)
+            await shell.window.wait_in_line(waiter, is_above_gap=shell.gaps.is_above(entry_id))
         finally:
             if is_first:
                 del turns[entry_id]
 
     async def flush(self) -> None:
         """Wait until everything appended so far that has no gap below it is acknowledged; errors as ever."""
-        await self._shell.flush(self._last_without_gap)
+        await self._shell.flush(self._shell.gaps.last_without_gap)
 
     async def _flush_at_exit(self) -> None:
         await self.flush()
-        if self._beyond and self._machine.is_writable:
-            missing = self._last_without_gap + 1
+        gaps = self._shell.gaps
+        if gaps.above and self._machine.is_writable:
             raise LedgerClosed(
-                f"entry {missing} was never appended, so the ledger ends before it and {len(self._beyond)} entries beyond "
-                f"are cut off",
+                f"entry {gaps.last_without_gap + 1} was never appended, so the ledger ends before it and {len(gaps.above)} "
+                f"entries beyond are cut off",
                 ledger_id=self.ledger_id,
-                entry_id=min(self._beyond),
+                entry_id=min(gaps.above),
             )
 
     def _check_entry_id(self, entry_id: int) -> None:

@@ -38,6 +38,7 @@ from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
 from bkclient.writing.admission import Admission
 from bkclient.writing.explicit_lac import LacTimer
 from bkclient.writing.failures import fresh
+from bkclient.writing.gaps import Gaps
 from bkclient.writing.ownership import Ownership
 
 __all__ = ["Payload", "WriterShell"]
@@ -87,7 +88,8 @@ class WriterShell:
         self._write_flags = WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE
         self._shape = LedgerShape.of(metadata)
         self._flush_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        #: Who waits to append one certain entry, the next in order; only where callers choose ids.
+        #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
+        self.gaps: Final = Gaps()
         self.turns: dict[int, asyncio.Future[None]] = {}
         self.first_failure: BookKeeperError | None = None
         #: Told whenever the metadata may have changed.
@@ -138,8 +140,9 @@ class WriterShell:
         machine.check_entry_id(entry_id)  # who will be refused needs neither room nor a permit
         # All that is in flight may be waiting for this one, so no window may hold it back.
         is_next = entry_id == machine.last_add_acknowledged + 1
+        is_above_gap = self.gaps.is_above(entry_id)
         if not is_next:
-            self.check_room()
+            self.check_room(is_above_gap=is_above_gap)
         if self.admission is not None:
             self.admission.admit(entry_id)
         future: asyncio.Future[int] = self.loop.create_future()
@@ -151,13 +154,21 @@ class WriterShell:
             raise
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
             self._on_append_defect(error, size, future)
+        if machine.is_writable:
+            if is_above_gap:
+                self.window.enter_gap(size)
+            entries, released = self.gaps.add(entry_id, size)
+            if entries:
+                self.window.leave_gap(entries, released)
+            if self.turns and not is_above_gap:
+                self._wake_turn(self.gaps.last_without_gap + 1)
         if not self._is_watched:
             self._watch()
         return future
 
-    def check_room(self) -> None:
+    def check_room(self, *, is_above_gap: bool = False) -> None:
         """Raise :class:`~bkclient.errors.TooManyRequests` if a window is full."""
-        if not (self.window.has_room and self.window.shared.has_room):
+        if not self.window.has_room_for(is_above_gap=is_above_gap):
             raise self._full()
 
     def _full(self) -> TooManyRequests:
@@ -348,6 +359,8 @@ class WriterShell:
 
     def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        if self.gaps.above:  # this writer has ended, and all that is above its gap fails with it
+            self.window.leave_gap(*self.gaps.clear())
         self.window.give_back(len(add.payload))
         failure = fresh(error, ledger_id=self.ledger_id, entry_id=add.entry_id)
         if self.first_failure is None:
