@@ -13,14 +13,12 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from simbookie.tcp.admission import Admission, source_of
-from simbookie.tcp.config import ServerConfig
-from simbookie.tcp.connection import ClientConnection
 from simbookie.tcp.notices import Notices
 
-__all__ = ["Listener", "bound_socket"]
+__all__ = ["KeepAlive", "Listener", "bound_socket"]
 
 _BACKLOG: Final = 1_024
 _ACCEPTS_PER_TURN: Final = 64
@@ -29,8 +27,20 @@ _REST_S: Final = 1.0
 _WANTS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _KEEPALIVE_PROBES: Final = 6
 
-NewConnection = Callable[[str, Callable[[], None]], ClientConnection]
+NewConnection = Callable[[str, Callable[[], None]], asyncio.BaseProtocol]
 """``(source, on_gone)``"""
+
+
+class KeepAlive(Protocol):
+    """Silence, in seconds, after which a client's system is asked whether it is there, and how long until it is asked again."""
+
+    @property
+    def keepalive_idle_s(self) -> int:
+        """The first time."""
+
+    @property
+    def keepalive_interval_s(self) -> int:
+        """All other times."""
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -42,7 +52,7 @@ class Listener:
     """Accepts connections on ``sock`` and makes a connection of each that is admitted."""
 
     def __init__(
-        self, sock: socket.socket, admission: Admission, notices: Notices, config: ServerConfig, new: NewConnection
+        self, sock: socket.socket, admission: Admission, notices: Notices, config: KeepAlive, new: NewConnection
     ) -> None:
         self._socket = sock
         self._admission = admission
@@ -121,7 +131,7 @@ class Listener:
         self._made.add(task)
         task.add_done_callback(self._made.discard)
 
-    async def _connect(self, sock: socket.socket, connection: ClientConnection) -> None:
+    async def _connect(self, sock: socket.socket, connection: asyncio.BaseProtocol) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, sock)
         except OSError:

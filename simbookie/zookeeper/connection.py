@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from simbookie.tcp.notices import Notices
 from simbookie.zookeeper.acl import Identity
 from simbookie.zookeeper.jute import FrameSplitter, JuteError
 from simbookie.zookeeper.service import ZooKeeperService
@@ -42,12 +43,15 @@ class ConnectionLimits:
     connect_timeout_s: float = 10.0
     close_timeout_s: float = 2.0
     backlog_max: int = 8 << 20
+    keepalive_idle_s: int = 60
+    keepalive_interval_s: int = 10
 
 
 class Host(Protocol):
     """The server behind a connection."""
 
     limits: ConnectionLimits
+    notices: Notices
     service: ZooKeeperService
 
     def admit(self, connection: Connection) -> bool:
@@ -63,10 +67,11 @@ class Host(Protocol):
 class Connection(asyncio.Protocol):
     """Implements :class:`~simbookie.zookeeper.service.Client` over a transport."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, source: str, on_gone: Callable[[], None]) -> None:
         self.session: Session | None = None
         self.identities: tuple[Identity, ...] = ()
-        self.source = "?"
+        self.source = source
+        self._on_gone = on_gone
         self._host = host
         self._service = host.service
         self._loop = asyncio.get_running_loop()
@@ -86,12 +91,11 @@ class Connection(asyncio.Protocol):
         """See :class:`asyncio.Protocol`, as for the methods that follow."""
         assert isinstance(transport, asyncio.Transport), "ZooKeeper is served over streams"
         self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self.source = str(peer[0]) if peer else "?"
         if not self._host.admit(self):
             transport.abort()
             return
-        self.identities = (Identity("ip", self.source),)
+        peer = transport.get_extra_info("peername")
+        self.identities = (Identity("ip", str(peer[0])),) if peer else ()
         self._limit(self._host.limits.connect_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  nobody needs the reason
@@ -103,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._output.clear()
         self._service.disconnect(self)
         self._host.dismiss(self)
+        self._on_gone()
 
     def data_received(self, data: bytes) -> None:
         """See there."""
@@ -141,7 +146,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             backlog = self._output_size + self._transport.get_write_buffer_size()
             if self._is_full and backlog > self._host.limits.backlog_max:
-                _log.warning("a ZooKeeper client at %s does not read its events: disconnected", self.source)
+                reason = "a ZooKeeper client at %s is disconnected: it does not read its events"
+                self._host.notices.warn(self.source, reason, self.source)
                 self.abort()
 
     def end(self) -> None:

@@ -16,12 +16,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from simbookie.listening import stop_listening
+from simbookie.tcp.admission import Admission, connections_possible
+from simbookie.tcp.listener import Listener, bound_socket
+from simbookie.tcp.notices import Notices
 from simbookie.zookeeper.connection import Connection, ConnectionLimits
 from simbookie.zookeeper.service import Limits, ZooKeeperService
 
@@ -29,9 +31,7 @@ __all__ = ["EmbeddedZooKeeper"]
 
 _log = logging.getLogger(__name__)
 
-_COMPLAINT_INTERVAL_S: Final = 10.0
 _CONTAINER_INTERVAL_S: Final = 60.0
-_LISTEN_BACKLOG: Final = 128
 
 
 class EmbeddedZooKeeper:
@@ -62,13 +62,12 @@ class EmbeddedZooKeeper:
             limits=limits or Limits(),
         )
         self._port = port
-        self._listener: asyncio.Server | None = None
+        self.notices = Notices(_log)
+        self._listener: Listener | None = None
         self._connections: dict[Connection, None] = {}
-        self._sources: Counter[str] = Counter()
         self._all_gone = asyncio.Event()
         self._expiry: asyncio.TimerHandle | None = None
         self._containers: asyncio.TimerHandle | None = None
-        self._complains_again_at = 0.0
 
     @property
     def port(self) -> int:
@@ -101,11 +100,12 @@ class EmbeddedZooKeeper:
         """Listen and serve; ``OSError`` if the address cannot be used. Nothing happens if it runs."""
         if self._listener is not None:
             return
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Connection(self), self.host, self._port, backlog=_LISTEN_BACKLOG
+        admission = Admission(
+            min(self.limits.connections_max, connections_possible()), self.limits.connections_per_source_max
         )
-        self._port = self._listener.sockets[0].getsockname()[1]
+        sock = bound_socket(self.host, self._port)
+        self._listener = Listener(sock, admission, self.notices, self.limits, partial(Connection, self))
+        self._port = self._listener.port
         self.service.renew_sessions()
         self._expire()
         self._remove_empty_containers()
@@ -118,13 +118,13 @@ class EmbeddedZooKeeper:
         for timer in (self._expiry, self._containers):
             if timer is not None:
                 timer.cancel()
-        await stop_listening(listener)
+        listener.close()
+        await listener.settled()
         for connection in list(self._connections):
             connection.end()
         if self._connections:
             self._all_gone.clear()
             await self._all_gone.wait()  # a connection that does not end in its time is broken
-        await listener.wait_closed()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -141,24 +141,12 @@ class EmbeddedZooKeeper:
         """Whether a connection may stay; called by the connection."""
         if self._listener is None:
             return False
-        if len(self._connections) >= self.limits.connections_max:
-            self._complain("all %d connections are taken", self.limits.connections_max)
-            return False
-        if self._sources[connection.source] >= self.limits.connections_per_source_max:
-            self._complain("%s has %d connections", connection.source, self.limits.connections_per_source_max)
-            return False
         self._connections[connection] = None
-        self._sources[connection.source] += 1
         return True
 
     def dismiss(self, connection: Connection) -> None:
-        """Forget a connection; called by the connection."""
-        if connection not in self._connections:
-            return
-        del self._connections[connection]
-        self._sources[connection.source] -= 1
-        if not self._sources[connection.source]:
-            del self._sources[connection.source]
+        """Forget a connection; called by the connection. Idempotent."""
+        self._connections.pop(connection, None)
         if not self._connections:
             self._all_gone.set()
 
@@ -177,9 +165,3 @@ class EmbeddedZooKeeper:
     def _remove_empty_containers(self) -> None:
         self.service.remove_empty_containers()
         self._containers = asyncio.get_running_loop().call_later(_CONTAINER_INTERVAL_S, self._remove_empty_containers)
-
-    def _complain(self, text: str, *arguments: object) -> None:
-        now = asyncio.get_running_loop().time()
-        if now >= self._complains_again_at:  # whoever comes too often could also fill the log
-            self._complains_again_at = now + _COMPLAINT_INTERVAL_S
-            _log.warning("ZooKeeper at %s refuses connections: %s", self.address, text % arguments)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from simbookie.zookeeper.acl import Acl, AclEntry, Identity
@@ -15,6 +15,7 @@ from simbookie.zookeeper.codes import (
     CREATE_FLAGS,
     EVENT_XID,
     ConnectionState,
+    CreateMode,
     ErrorCode,
     EventType,
     OpCode,
@@ -240,10 +241,13 @@ def _read_multi(op: OpCode, reader: JuteReader) -> Multi:
         if kind not in allowed:
             raise JuteError(f"operation {kind} has no place in a {op.name}")
         request = _READERS[OpCode(kind)](OpCode(kind), reader)
-        if isinstance(request, Create) and request.flags not in CREATE_FLAGS:
-            raise JuteError(
-                f"a {op.name} creates with the flags {request.flags}"
-            )  # alone it is judged later, and milder
+        if isinstance(request, Create):
+            if request.flags not in CREATE_FLAGS:
+                raise JuteError(
+                    f"a {op.name} creates with the flags {request.flags}"
+                )  # alone it is judged later, and milder
+            if request.flags == CreateMode.CONTAINER:  # alone it makes an ordinary znode
+                request = replace(request, op=OpCode.CREATE_CONTAINER)
         requests.append(request)
 
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from kazoo.protocol import serialization as codec
 
 from simbookie.java import JavaRuntime
 from simbookie.zookeeper import ZooKeeperServer
 from simbookie.zookeeper.codes import ErrorCode, EventType
-from tests.simbookie.zookeeper.programs import Step, random_step, run
+from tests.simbookie.zookeeper.programs import OPEN, Raw, Step, random_step, run
 from tests.zookeepers import EmbeddedInThread
 
 pytestmark = pytest.mark.zookeeper
@@ -81,12 +82,26 @@ def program(seed: int) -> list[Step]:
 
 
 def test_random_programs_see_the_same(pair: Pair) -> None:
-    for seed in range(25):
+    for seed in range(30):
         pair.compare(program(seed))
     happened = "\n".join(pair.happened)
     unseen = [code.name for code in COMPARED if f"code={int(code)}," not in happened]
     assert unseen == [], "a comparison without these errors compares little"
     assert [kind.name for kind in EventType if f"kind={int(kind)}," not in happened] == []
+
+
+def test_containers_are_made_alike(pair: Pair) -> None:
+    def container(root: str) -> Raw:
+        return Raw(19, bytes(codec.Create2(f"{root}/box", b"x", OPEN, 4).serialize()), codec.Create2)
+
+    def in_transaction(root: str) -> codec.Transaction:
+        creates = [create(f"{root}/{create.__name__}", b"x", OPEN, 4) for create in (codec.Create, codec.Create2)]
+        return codec.Transaction(creates)
+
+    make, make_more = Step(0, "ask", container, "container"), Step(0, "ask", in_transaction, "containers")
+    inside = Step(1, "ask", lambda root: codec.Create(f"{root}/box/a", b"", OPEN, 1), "create inside")
+    look = Step(2, "ask", lambda root: codec.GetData(f"{root}/box", watcher=True), "look")
+    pair.compare([make, make, look, inside, look, make_more])
 
 
 @pytest.mark.sweep

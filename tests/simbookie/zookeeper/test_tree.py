@@ -128,6 +128,20 @@ def test_the_version_that_means_any_is_left_out() -> None:
         assert tree.set_data(at(tree, 2), "/a", b"", -1).version == after
 
 
+def test_a_znode_tells_who_changed_what_when() -> None:
+    tree = new_tree()
+    tree.create(at(tree, 1), "/a", b"x", OPEN_ACL, 0)
+    tree.set_data(at(tree, 2), "/a", b"xyz", 0)
+    tree.set_acl(at(tree, 3), "/a", OPEN_ACL, 0)
+    tree.create(at(tree, 4, session_id=7), "/a/b", b"", OPEN_ACL, 1)
+    tree.create(at(tree, 5), "/a/c", b"", OPEN_ACL, 0)
+    tree.delete(at(tree, 6), "/a/c")
+    assert tree.stat("/a") == (1, 2, 1000, 2000, 1, 3, 1, 0, 3, 1, 6)
+    assert tree.stat("/a/b") == (4, 4, 4000, 4000, 0, 0, 0, 7, 0, 0, 4)
+    tree.end_session(at(tree, 8, session_id=7))
+    assert tree.stat("/a") == (1, 2, 1000, 2000, 1, 4, 1, 0, 3, 0, 8)
+
+
 def test_containers_go_once_they_have_been_used() -> None:
     tree = new_tree()
     tree.create(at(tree, 1), "/box", b"", OPEN_ACL, 4, is_container=True)
