@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bkclient import ClientConfig, DigestType
 from bkclient.transport.tcp import TcpTransportConfig
+from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorageConfig
 from simbookie.world.links import NetworkConfig
@@ -35,6 +36,9 @@ class Conditions:
     transport: TcpTransportConfig
     client: ClientConfig
     limits: LoopLimits
+    #: Whether bookies forget fences when they are killed, and how often they make checkpoints then.
+    forgets_fences: ForgetsLike | None = None
+    checkpoint_interval_s: float = 10.0
 
     def as_header(self) -> dict[str, Any]:
         """The conditions as a history's header holds them."""
@@ -48,6 +52,7 @@ class Conditions:
                 "network": asdict(self.network),
                 "metadata": asdict(self.metadata),
                 "storage": asdict(self.storage),
+                "forgets_fences": "" if self.forgets_fences is None else self.forgets_fences.value,
             },
             "client": asdict(self.client),
         }

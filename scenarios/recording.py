@@ -226,6 +226,10 @@ class BookieRecorder:
         """Record BK_LOSS."""
         self._recorder.record(Kind.BK_LOSS, self._actor, ledger_id, entry=entry_id, detail=detail)
 
+    def fence_forgotten(self, ledger_id: int, detail: str) -> None:
+        """Record FENCE_LOST."""
+        self._recorder.record(Kind.FENCE_LOST, self._actor, ledger_id, detail=detail)
+
     def crashed(self, clean: bool, detail: str) -> None:  # noqa: FBT001
         """Record BK_CRASH."""
         self._recorder.record(Kind.BK_CRASH, self._actor, clean=clean, detail=detail)

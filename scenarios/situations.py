@@ -38,6 +38,7 @@ SITUATIONS: Final[Mapping[str, str]] = MappingProxyType(
         "close-cuts-off": "a writer closed its ledger with appends in flight",
         "cancelled-append": "an application cancelled an append",
         "fenced-writer": "a bookie refused an entry of a writer because the ledger is fenced",
+        "forgotten-fence": "a bookie that was killed forgot a fence",
         "late-store": "a bookie stored an entry of the writer above the end of the closed ledger",
     }
 )
@@ -75,6 +76,7 @@ class Situations:
         self.met: Counter[str] = Counter()
         self._ledgers: dict[int, _Ledger] = {}
         self._handlers: Final[Mapping[str, Callable[[Event, _Ledger], None]]] = {
+            Kind.FENCE_LOST: self._on_forgotten,
             Kind.META_CAS: self._on_cas,
             Kind.APP_ADD: self._on_add,
             Kind.APP_ACK: self._on_outcome,
@@ -109,6 +111,9 @@ class Situations:
             handle(event, found if found is not None else self._ledgers.setdefault(event.ledger, _Ledger()))
 
     # Metadata ----------------------------------------------------------------------------------------------------
+
+    def _on_forgotten(self, event: Event, _ledger: _Ledger) -> None:  # noqa: ARG002
+        self.met["forgotten-fence"] += 1
 
     def _on_cas(self, event: Event, ledger: _Ledger) -> None:
         fields = event.fields

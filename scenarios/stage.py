@@ -34,6 +34,7 @@ from scenarios.recording import (
 )
 from scenarios.recording_store import AppliedStore, LearnedStore
 from simbookie.storage.base import CrashMode
+from simbookie.storage.forgetful import ForgetfulStorage
 from simbookie.storage.memory import MemoryDisk, MemoryStorage
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage, ResponseMessage
@@ -215,11 +216,21 @@ class Stage:
         self.world.metadata.intruder = AppliedStore(intruder, self.recorder, "intruder", cause="rereplicate")
         for index in range(self.conditions.bookies):
             name = f"bookie-{index}"
-            storage = MemoryStorage(self.conditions.storage, MemoryDisk())
+            storage = self._new_storage()
             observer = BookieRecorder(self.recorder, name)
             self.bookies[name] = BookieHost(self.world, name, storage=storage, observer=observer)
         for bookie in self.bookies.values():
             await bookie.registered()
+
+    def _new_storage(self) -> MemoryStorage:
+        conditions = self.conditions
+        if conditions.forgets_fences is None:
+            return MemoryStorage(conditions.storage, MemoryDisk())
+        return ForgetfulStorage(
+            conditions.storage,
+            like=conditions.forgets_fences,
+            checkpoint_interval_s=conditions.checkpoint_interval_s,
+        )
 
     # Clients -----------------------------------------------------------------------------------------------------
 

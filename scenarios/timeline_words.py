@@ -87,6 +87,7 @@ class Words:
             Kind.BK_SYNC: lambda _e, f, _t: f"e{f['entry']} is on disk",
             Kind.BK_LAC: lambda _e, f, _t: f"knows LAC {f['lac']}",
             Kind.FENCE_SET: self._fence_set,
+            Kind.FENCE_LOST: lambda _e, _f, _t: "forgets its fence",
             Kind.BK_CRASH: lambda _e, f, _t: "shuts down" if f["clean"] else f"crashes ({f['detail']})",
             Kind.BK_RESTART: lambda _e, f, _t: f"is back ({f['detail']})",
             Kind.BK_LOSS: lambda _e, f, _t: f"loses e{f['entry']} ({f['detail']})",

@@ -191,6 +191,8 @@ class Bookie:
         if self._observer is not None:
             for ledger_id, entry_id in report.entries_lost:
                 self._observer.entry_lost(ledger_id, entry_id, "not durable at the crash")
+            for ledger_id in report.fences_forgotten:
+                self._observer.fence_forgotten(ledger_id, "neither replayed nor kept by a checkpoint")
             self._observer.crashed(False, f"{mode.name.lower()}: {report}")  # noqa: FBT003
 
     def _forget(self) -> None:

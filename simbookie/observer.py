@@ -43,6 +43,10 @@ class BookieObserver(Protocol):
         """The last copy of the entry on this bookie is gone; precedes :meth:`crashed` where a crash is the reason."""
         ...
 
+    def fence_forgotten(self, ledger_id: int, detail: str) -> None:
+        """A fence that was durable is gone, as on bookies that break their word; precedes :meth:`crashed`."""
+        ...
+
     def crashed(self, clean: bool, detail: str) -> None:  # noqa: FBT001
         """The bookie stopped serving; ``clean`` if it shut down in order."""
         ...

@@ -54,6 +54,7 @@ class FencedStaysFenced(Family):
             Kind.FENCE_SET: self.on_fence,
             Kind.BK_STORE: self.on_store,
             Kind.BK_CRASH: self.on_crash,
+            Kind.FENCE_LOST: self.on_forgotten,
             Kind.BK_GC: self.on_gc,
             Kind.FENCE_RESP: self.on_fence_answer,
             Kind.REC_READ_RESP: self.on_read_answer,
@@ -75,6 +76,14 @@ class FencedStaysFenced(Family):
         if fence is not None:
             fence.memory_seq = -1
             fence.crashed = True
+
+    def on_forgotten(self, event: Event) -> None:
+        """The bookie has broken its word, and is not held to it any more; to a fence that is set later it is."""
+        fence = self._fences.get(event.actor)
+        if fence is not None:
+            fence.memory_seq = fence.durable_seq = -1
+        for deniers in self._absent.values():
+            deniers.pop(event.actor, None)
 
     def on_gc(self, event: Event) -> None:
         """The bookie may now say that it knows no such ledger."""

@@ -102,6 +102,7 @@ _ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
     Kind.BK_SYNC: ("entry",),
     Kind.BK_LAC: ("lac",),
     Kind.FENCE_SET: ("durable",),
+    Kind.FENCE_LOST: (),
     Kind.BK_CRASH: ("clean",),
     Kind.BK_LOSS: ("entry",),
     Kind.BK_LIMBO: ("verdict",),

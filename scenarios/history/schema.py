@@ -63,6 +63,7 @@ class Kind(StrEnum):
     BK_SYNC = "BK_SYNC"
     BK_LAC = "BK_LAC"
     FENCE_SET = "FENCE_SET"
+    FENCE_LOST = "FENCE_LOST"
     BK_CRASH = "BK_CRASH"
     BK_RESTART = "BK_RESTART"
     BK_LOSS = "BK_LOSS"
@@ -163,6 +164,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.BK_SYNC: ("entry",),
         Kind.BK_LAC: ("lac",),
         Kind.FENCE_SET: ("source", "durable"),
+        Kind.FENCE_LOST: ("detail",),
         # clean: whether the bookie shut down in order. detail: what was lost or restored, for people.
         Kind.BK_CRASH: ("clean", "detail"),
         Kind.BK_RESTART: ("incarnation", "detail"),

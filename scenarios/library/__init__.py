@@ -9,6 +9,7 @@ from scenarios.library.bookie_crash import BOOKIE_CRASH
 from scenarios.library.calm_writes import CALM_WRITES
 from scenarios.library.cancelled_callers import CANCELLED_CALLERS
 from scenarios.library.dead_writer import DEAD_WRITER
+from scenarios.library.forgotten_fence import FORGOTTEN_FENCE
 from scenarios.library.hasty_close import HASTY_CLOSE
 from scenarios.library.killed_at_decision import KILLED_AT_DECISION
 from scenarios.library.lost_fence import LOST_FENCE
@@ -37,6 +38,7 @@ _ALL: Final = (
     ALTERED_COPIES,
     HASTY_CLOSE,
     CANCELLED_CALLERS,
+    FORGOTTEN_FENCE,
 )
 
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({scenario.name: scenario for scenario in _ALL})

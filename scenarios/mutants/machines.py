@@ -10,6 +10,7 @@ from bkclient.metadata.model import Ensemble
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd
 from bkclient.protocol.quorum import QuorumSizes
+from bkclient.protocol.reconnect import ReconnectCheck
 from bkclient.protocol.recovery import RecoveryMachine
 from scenarios.mutants.base import Mutant, Replacement
 
@@ -18,6 +19,13 @@ __all__ = ["MACHINE_MUTANTS"]
 # ruff: noqa: SLF001 - a defect has no interface
 
 Function = Callable[..., Any]
+
+
+def _vouching_for_every_connection(make: Function) -> Function:
+    def mutated(self: ReconnectCheck, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options | {"verified": None})
+
+    return mutated
 
 
 def _always(value: object) -> Callable[[object], object]:
@@ -171,5 +179,11 @@ MACHINE_MUTANTS: Final = (
         summary="entries are acknowledged while a new ensemble that begins with them is being stored (issue 4651)",
         invariants=("StartIsLacPlusOne", "AckedReadable", "AckHasQuorum"),
         replaces=(Replacement(AddPipeline, "_complete_in_order", _completing_during_changes),),
+    ),
+    Mutant(
+        name="writer-trusts-new-connections",
+        summary="what a bookie stored counts although it may have been killed, and have forgotten its fence (issue 4843)",
+        invariants=("NoLacTruncation", "NoAckAfterEnd", "FencedStaysFenced"),
+        replaces=(Replacement(ReconnectCheck, "__init__", _vouching_for_every_connection),),
     ),
 )

@@ -98,13 +98,18 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """What a crash destroyed: entries of which no copy is left, in the order stored, and fences that were not durable."""
+    """What a crash destroyed: entries of which no copy is left, in the order stored, and fences that were not durable.
+
+    ``fences_forgotten`` were durable. A storage that keeps its promises has none.
+    """
 
     entries_lost: tuple[tuple[int, int], ...] = ()
     fences_lost: tuple[int, ...] = ()
+    fences_forgotten: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"lost {len(self.entries_lost)} entries and {len(self.fences_lost)} fences"
+        told = f"lost {len(self.entries_lost)} entries and {len(self.fences_lost)} fences"
+        return f"{told}, forgot {len(self.fences_forgotten)} fences" if self.fences_forgotten else told
 
 
 class LedgerStorage(Protocol):

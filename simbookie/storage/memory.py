@@ -109,6 +109,13 @@ class MemoryDisk:
         self._base = self._synced = self.position
         self._records.clear()
 
+    def drop_fence(self, ledger_id: int) -> None:
+        """Lose the fence of a ledger. Only while no storage has it open."""
+        synced = self._synced - self._base
+        is_kept = [record[:2] != (_Kind.FENCE, ledger_id) for record in self._records]
+        self._base += is_kept[:synced].count(False)
+        self._records = [record for record, kept in zip(self._records, is_kept, strict=True) if kept]
+
     def clean(self) -> None:
         """Drop the records of deleted ledgers from the synced part; nothing readable changes."""
         synced = self._synced - self._base

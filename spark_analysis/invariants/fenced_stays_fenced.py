@@ -2,15 +2,15 @@
 
 Three things are looked for. A writer whose application was told that the ledger is fenced, or that its own close succeeded,
 acknowledges nothing after that. A bookie that made a fence durable stores no ordinary add of that ledger after that, across
-restarts. After the ledger was closed nothing above its end is acknowledged; an acknowledgement up to the end may still
-arrive, because a slow writer learns late of what was long decided.
+restarts, unless the history says that it forgot the fence. After the ledger was closed nothing above its end is acknowledged;
+an acknowledgement up to the end may still arrive, because a slow writer learns late of what was long decided.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
@@ -39,16 +39,35 @@ def _turning_points(facts: Facts) -> DataFrame:
         is_kind(Kind.CLOSE_RESULT) & (sf.col("code") == OK)
     )
     is_fence = is_kind(Kind.FENCE_SET) & sf.col("durable")
+    is_forgotten = is_kind(Kind.FENCE_LOST)
     is_close = is_applied_write() & is_closed()
     return (
-        facts.rare_events.filter(is_told | is_fence | is_close)
+        facts.rare_events.filter(is_told | is_fence | is_forgotten | is_close)
         .groupBy(*LEDGER_KEY)
         .agg(
             sf.min(sf.when(is_told, sf.col("seq"))).alias("told"),
             sf.min(sf.when(is_close, sf.struct("seq", "last_entry"))).alias("close"),
             sf.collect_list(sf.when(is_fence, sf.struct(sf.col("actor").alias("bookie"), "seq"))).alias("fences"),
+            sf.collect_list(sf.when(is_forgotten, sf.struct(sf.col("actor").alias("bookie"), "seq"))).alias(
+                "forgotten"
+            ),
         )
     )
+
+
+def _is_behind_a_fence(copy: Column) -> Column:
+    """Whether the bookie of ``copy`` stored it after a fence that it had not forgotten by then."""
+
+    def holds(fence: Column) -> Column:
+        is_forgotten = sf.exists(
+            "forgotten",
+            lambda lost: (
+                (lost["bookie"] == copy["bookie"]) & (lost["seq"] > fence["seq"]) & (lost["seq"] < copy["ordinary_seq"])
+            ),
+        )
+        return (fence["bookie"] == copy["bookie"]) & (fence["seq"] < copy["ordinary_seq"]) & ~is_forgotten
+
+    return sf.exists("fences", holds)
 
 
 def _observe(facts: Facts) -> DataFrame:
@@ -74,12 +93,7 @@ def _observe(facts: Facts) -> DataFrame:
         entry,
         durable,
     )
-    intruding = sf.filter(
-        "copies",
-        lambda copy: sf.exists(
-            "fences", lambda fence: (fence["bookie"] == copy["bookie"]) & (fence["seq"] < copy["ordinary_seq"])
-        ),
-    )
+    intruding = sf.filter("copies", _is_behind_a_fence)
     with_stores = judged.withColumn("intruder", sf.get(intruding, sf.lit(0)))
     intruder = sf.col("intruder")
     fences = sf.filter("fences", lambda fence: fence["bookie"] == intruder["bookie"])
@@ -102,7 +116,7 @@ FENCED_STAYS_FENCED: Final = Invariant(
     statement="After a fence or a close, the old writer neither stores nor acknowledges anything more.",
     formula="A7, D1",
     check_class=CheckClass.JOINED,
-    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.APP_FAIL, Kind.CLOSE_RESULT, Kind.FENCE_SET),
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.APP_FAIL, Kind.CLOSE_RESULT, Kind.FENCE_SET, Kind.FENCE_LOST),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,
 )

@@ -214,6 +214,12 @@ class Story:
     def crash(self, bookie: str, *, clean: bool = False) -> int:
         return self.event(Kind.BK_CRASH, bookie, ledger=-1, clean=clean, detail="")
 
+    def forget_fence(self, bookie: str) -> int:
+        """The bookie is killed and forgets its fence."""
+        forgotten = self.event(Kind.FENCE_LOST, bookie, detail="")
+        self.crash(bookie)
+        return forgotten
+
     def fence_set(self, bookie: str, *, durable: bool = True, actor: str = "r0") -> int:
         return self.event(Kind.FENCE_SET, bookie, source=actor, durable=durable)
 

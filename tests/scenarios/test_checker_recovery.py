@@ -57,6 +57,26 @@ class TestFences:
         assert_holds(story, "D1")
 
     @pytest.mark.rule("D1")
+    @pytest.mark.parametrize("durable", [True, False])
+    def test_a_fence_that_was_forgotten_binds_nobody_until_it_is_set_again(self, *, durable: bool) -> None:
+        story = half_written()
+        story.fence_set("b1", durable=durable)
+        story.forget_fence("b1")
+        story.store(2, "b1")
+        assert_holds(story, "D1")
+        again = story.fence_set("b1", actor="r1")
+        stored = story.store(2, "b1", sync=False)
+        assert_broken(story, "D1", again, stored)
+
+    @pytest.mark.rule("D1")
+    def test_a_bookie_that_forgot_nothing_is_bound_by_its_fence(self) -> None:
+        story = half_written()
+        story.fence_set("b1")
+        story.forget_fence("b2")
+        story.store(2, "b1")
+        assert_broken(story, "D1")
+
+    @pytest.mark.rule("D1")
     def test_without_a_crash_it_holds_before_it_is_durable(self) -> None:
         story = half_written()
         story.fence_set("b1", durable=False)
@@ -147,6 +167,19 @@ class TestFences:
             story, "E5", decided, stored, says="after a recovery had ruled the entry out on its word"
         )
         assert violation.invariant == "NegativeStays"
+
+    @pytest.mark.rule("E5")
+    def test_a_bookie_that_forgot_its_fence_may_take_what_it_denied(self) -> None:
+        """It has broken its word already, and the history says so."""
+        story = half_written()
+        story.mark()
+        story.fence("b1", "b2", lac=1)
+        story.rule_out(2, "b1", "b2")
+        story.forget_fence("b1")
+        story.store(2, "b1")
+        assert_holds(story, "E5")
+        story.store(2, "b2")
+        assert_broken(story, "E5")
 
     @pytest.mark.rule("E5")
     def test_a_bookie_on_whose_word_nothing_was_decided_may_still_take_the_entry(self) -> None:

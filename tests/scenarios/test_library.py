@@ -33,6 +33,7 @@ FAMILY = (
     "altered-copies",
     "hasty-close",
     "cancelled-callers",
+    "forgotten-fence",
 )
 FENCED = int(Code.LEDGER_FENCED)
 
@@ -302,3 +303,23 @@ def test_a_run_that_never_meets_what_it_is_about_comes_to_no_verdict(monkeypatch
     result = run_scenario("vacuous", 0)
     assert result.verdict == "unknown"
     assert result.problem == "the run never met what it is about: recovery, unknown-answer"
+
+
+def test_forgotten_fence_has_writers_that_learn_of_the_takeover_from_the_metadata_alone() -> None:
+    """Not from a fenced bookie, nor by an ensemble change: all that they have is the read after the reconnection."""
+
+    def is_told_by_no_bookie(played: Played) -> bool:
+        first_failure = played.of(Kind.APP_FAIL, actor="writer", code=FENCED)[0].seq
+        return not any(e.seq < first_failure for e in played.of(Kind.ADD_RESP, actor="writer", code=FENCED))
+
+    def is_stored_beyond_the_end(played: Played) -> bool:
+        end = played.of(Kind.META_CAS, cause="close", outcome="ok")[0]
+        return any(e.seq > end.seq and not e.fields["recovery"] for e in played.of(Kind.BK_STORE))
+
+    seeds = seeds_of("forgotten-fence")
+    forgotten = [len(play("forgotten-fence", seed).of(Kind.FENCE_LOST)) for seed in seeds]
+    assert min(forgotten) >= 1
+    assert max(forgotten) >= 3
+    assert len(seeds_with("forgotten-fence", seeds, is_told_by_no_bookie)) == len(seeds)
+    assert len(seeds_with("forgotten-fence", seeds, is_stored_beyond_the_end)) == len(seeds)
+    assert len(seeds_with("forgotten-fence", seeds, lambda p: not p.of(Kind.META_CAS, cause="ensemble"))) == len(seeds)

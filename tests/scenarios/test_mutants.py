@@ -35,6 +35,7 @@ WHERE = {
     "ack-quorum-one-short": ("hasty-close", 4, {"AckHasQuorum": 4}),
     "acks-after-close": ("hasty-close", 1, {"NoAckAfterEnd": 1}),
     "writer-closes-at-last-pushed": ("hasty-close", 6, {"ClosedAtQuorum": 6}),
+    "writer-trusts-new-connections": ("forgotten-fence", 12, {"NoLacTruncation": 12}),
     "acks-during-ensemble-change": ("moving-reader", 3, {"StartIsLacPlusOne": 3}),
 }
 SEEDS = range(12)

@@ -190,6 +190,7 @@ def test_what_happens_inside_a_bookie(notes: Notes) -> None:
     bookie.limbo_changed(LEDGER, False)
     bookie.ledger_deleted(LEDGER)
     bookie.entry_lost(LEDGER, 5, "not synced")
+    bookie.fence_forgotten(LEDGER, "not replayed")
     bookie.crashed(False, "power")
     bookie.restarted(2, "replayed")
     stored = {"entry": 5, "content": fingerprint(b"five"), "recovery": True, "source": "writer", "lac": 3, "length": 44}
@@ -202,6 +203,7 @@ def test_what_happens_inside_a_bookie(notes: Notes) -> None:
         ("BK_LIMBO", "b0", LEDGER, {"verdict": "off"}),
         ("BK_GC", "b0", LEDGER, {}),
         ("BK_LOSS", "b0", LEDGER, {"entry": 5, "detail": "not synced"}),
+        ("FENCE_LOST", "b0", LEDGER, {"detail": "not replayed"}),
         ("BK_CRASH", "b0", -1, {"clean": False, "detail": "power"}),
         ("BK_RESTART", "b0", -1, {"incarnation": 2, "detail": "replayed"}),
     ]

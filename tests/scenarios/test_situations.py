@@ -112,6 +112,10 @@ CASES: dict[str, tuple[Telling, Telling | None]] = {
     ),
     "cancelled-append": (lambda s: s.cancel(1), None),
     "fenced-writer": (lambda s: s.answer(2, "b0", code=FENCED), lambda s: s.answer(2, "b0", code=TIMEOUT)),
+    "forgotten-fence": (
+        lambda s: (s.fence_set("b1"), s.forget_fence("b1")),
+        lambda s: (s.fence_set("b1"), s.crash("b1")),
+    ),
     "late-store": (lambda s: late(s, 2), lambda s: late(s, 1)),
 }
 

@@ -90,12 +90,13 @@ class Bench:
         observer: Any = None,
         disk: MemoryDisk | None = None,
         wall_clock: Callable[[], float] | None = None,
+        storage: MemoryStorage | None = None,
     ) -> None:
         self.disk = disk if disk is not None else MemoryDisk()
         storage_config = MemoryStorageConfig(
             journal=journal or JournalConfig(), capacity_bytes=capacity_bytes, ledger_bytes=0
         )
-        self.storage = MemoryStorage(storage_config, self.disk)
+        self.storage = storage or MemoryStorage(storage_config, self.disk)
         self.bookie = Bookie("b0", self.storage, config, observer, wall_clock=wall_clock)
         self.bookie.start()
 

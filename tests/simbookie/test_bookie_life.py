@@ -11,6 +11,7 @@ import pytest
 from bkclient.wire.messages import LongPoll, ReadLacRequest, ReadRequest, Response, Status, WriteFlags, WriteLacRequest
 from simbookie.bookie import Bookie, BookieState
 from simbookie.storage.base import CrashMode
+from simbookie.storage.forgetful import ForgetfulStorage
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorage
 
@@ -251,6 +252,22 @@ def test_an_observer_learns_what_a_crash_destroyed(kit: Any, virtually: Virtuall
             ("entry_lost", 1, 1, "not durable at the crash"),
             ("crashed", False, "power_loss: lost 1 entries and 1 fences"),
             ("restarted", 2, "1 ledgers restored"),
+        ]
+
+    virtually(story)
+
+
+def test_an_observer_learns_of_a_fence_that_was_forgotten(kit: Any, virtually: Virtually) -> None:
+    async def story() -> None:
+        notebook = kit.Notebook()
+        bench = kit.Bench(observer=notebook, storage=ForgetfulStorage())
+        bench.submit(kit.fencing_read(1))
+        await asyncio.sleep(1)
+        notebook.events.clear()
+        bench.bookie.crash(CrashMode.PROCESS)
+        assert notebook.events == [
+            ("fence_forgotten", 1, "neither replayed nor kept by a checkpoint"),
+            ("crashed", False, "process: lost 0 entries and 0 fences, forgot 1 fences"),
         ]
 
     virtually(story)

@@ -151,6 +151,31 @@ def stored_after_a_durable_fence(story: Story) -> None:
     story.store(2, "b1")
 
 
+@plant("FencedStaysFenced", "bookie b1 was fenced")
+def stored_after_a_fence_that_came_after_a_forgotten_one(story: Story) -> None:
+    story.fence_set("b1")
+    story.forget_fence("b1")
+    story.fence_set("b1", actor="r1")
+    story.send(2, "b1", lac=1)
+    story.store(2, "b1")
+
+
+@plant("FencedStaysFenced", "bookie b1 was fenced")
+def stored_after_another_bookie_forgot_its_fence(story: Story) -> None:
+    story.fence_set("b1")
+    story.forget_fence("b2")
+    story.send(2, "b1", lac=1)
+    story.store(2, "b1")
+
+
+@near_miss("FencedStaysFenced")
+def stored_after_the_fence_was_forgotten(story: Story) -> None:
+    story.fence_set("b1")
+    story.forget_fence("b1")
+    story.send(2, "b1", lac=1)
+    story.store(2, "b1")
+
+
 @plant("FencedStaysFenced", "the ledger was closed after entry 1", "NoLacTruncation")
 def acknowledged_above_the_end_after_the_close(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
