@@ -16,6 +16,8 @@ from importlib import import_module
 from threading import current_thread, main_thread
 from typing import Any, Final
 
+from bkclient import __version__
+
 __all__ = ["EXIT_USAGE", "missing_package", "run_program"]
 
 EXIT_USAGE: Final = 2
@@ -37,7 +39,13 @@ _DISTRIBUTIONS: Final = {
 
 
 def run_program(name: str, module: str, extra: str, run: str = "run") -> None:
-    """Load ``module`` and call its function ``run``; ``name`` is the program's, ``extra`` what installs what it needs."""
+    """Load ``module`` and call its function ``run``; ``name`` is the program's, ``extra`` what installs what it needs.
+
+    ``--version`` as the first argument is answered here, so that it is answered whatever is missing.
+    """
+    if sys.argv[1:2] == ["--version"]:
+        sys.stdout.write(f"{name} {__version__}\n")
+        return
     # Not where Ctrl-C is ignored, as in the background of a shell, nor in another thread than the main one.
     is_handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler and current_thread() is main_thread()
     if is_handled:

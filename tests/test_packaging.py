@@ -110,3 +110,10 @@ def test_every_requirement_of_the_project_is_pinned_within_its_range() -> None:
 
 def test_the_changelog_tells_of_this_version() -> None:
     assert re.search(rf"^## {re.escape(bkclient.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["bk", "bk-sim", "bk-chaos", "bk-verify"])
+def test_every_command_tells_the_version(command: str) -> None:
+    program = Path(sys.executable).parent / command
+    done = subprocess.run([program, "--version"], check=True, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{command} {bkclient.__version__}\n", "")

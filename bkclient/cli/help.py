@@ -44,7 +44,7 @@ _WRONG: Final = "wrong password"
 
 ROOT_HELP: Final = """Write, read and look after the ledgers of a BookKeeper cluster.
 
-Where the cluster is say --metadata, BK_METADATA_URI, or metadataServiceUri in a --config file.
+Where the cluster is say --metadata, BK_METADATA_URI, or metadataServiceUri in a --config file. bk --version prints the version.
 
 \b
 Examples:
