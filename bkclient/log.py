@@ -195,6 +195,12 @@ METADATA_SESSION_ABANDONED: Final = Event(
     logging.WARNING,
     "%(name)s did not confirm the end of the session within %(seconds)g s and was left; it ends the session itself later",
 )
+METADATA_REGISTRATION_IGNORED: Final = Event(
+    "metadata",
+    "registration_ignored",
+    logging.WARNING,
+    "%(name)s is registered as a bookie and is no bookie id; it is ignored",
+)
 METADATA_CONNECTED: Final = Event("metadata", "connected", logging.INFO, "connected to %(name)s")
 
 # Placement -----------------------------------------------------------------------------------------------------------

@@ -23,10 +23,16 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bkclient.errors import MetadataSerializationError
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
-from bkclient.metadata.paths import is_valid_bookie_id
+from bkclient.metadata.paths import is_valid_bookie_id, shortened
 from bkclient.wire.metadata_pb2 import LedgerMetadataFormat
 
-__all__ = ["FORMAT_VERSION_DEFAULT", "LEDGER_METADATA_BYTES_MAX", "decode_ledger_metadata", "encode_ledger_metadata"]
+__all__ = [
+    "ENSEMBLE_SIZE_MAX",
+    "FORMAT_VERSION_DEFAULT",
+    "LEDGER_METADATA_BYTES_MAX",
+    "decode_ledger_metadata",
+    "encode_ledger_metadata",
+]
 
 FORMAT_VERSION_DEFAULT: Final = 3
 
@@ -34,6 +40,10 @@ LEDGER_METADATA_BYTES_MAX: Final = 0xFFFFF - 4096
 """A ZooKeeper server cuts the connection on packets above ``jute.maxbuffer``, 1048575 bytes unless configured. A value
 near that size would look like a connection that is lost at every attempt, so it is refused before it is sent; 4096
 bytes are left for the path and the headers of the request."""
+
+ENSEMBLE_SIZE_MAX: Final = 1000
+"""Bookies of one ensemble. BookKeeper sets no limit, and ensembles have a handful of bookies; but every one of them is asked
+when a ledger is recovered, so a value that names tens of thousands would keep a client busy for minutes."""
 
 _HEADER: Final = re.compile(rb"BookieMetadataFormatVersion\t([0-9]{1,9})\n")
 _IN_RECOVERY_MARK: Final = -102
@@ -57,13 +67,13 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     """The stored form of ``metadata``, in the format version it carries (MD-1).
 
     :class:`~bkclient.errors.MetadataSerializationError` if that format cannot hold the value: an unknown version, a
-    bookie id that is not valid, numbers out of range, more than :data:`LEDGER_METADATA_BYTES_MAX` bytes, or, for
+    bookie id that is not valid, a bookie that is named twice by a fragment, more than :data:`ENSEMBLE_SIZE_MAX` bookies in
+    one, numbers out of range, more than :data:`LEDGER_METADATA_BYTES_MAX` bytes, or, for
     format 1, a password, custom metadata, a creation time or an ack quorum of its own. Formats 1 and 2 leave out the
     creator token, which only format 3 has (API-6).
     """
     try:
-        for fragment in metadata.fragments:
-            _check_fragment(fragment)
+        _check_fragments(metadata)
         payload = _encode_payload(metadata)
     except MalformedError as error:
         raise MetadataSerializationError(f"cannot encode metadata: {error}", ledger_id=metadata.ledger_id) from error
@@ -99,10 +109,16 @@ def decode_ledger_metadata(ledger_id: int, data: bytes) -> LedgerMetadata:
     raise MetadataSerializationError(f"metadata format {version} is unknown, 1 to 3 are known", ledger_id=ledger_id)
 
 
-def _check_fragment(fragment: Fragment) -> None:
-    for bookie_id in fragment.ensemble:
+def _check_fragments(metadata: LedgerMetadata) -> None:
+    size = metadata.ensemble_size
+    if size > ENSEMBLE_SIZE_MAX:
+        raise ValueError(f"an ensemble of {size} bookies, the limit is {ENSEMBLE_SIZE_MAX}")
+    for bookie_id in {bookie_id for fragment in metadata.fragments for bookie_id in fragment.ensemble}:
         if not is_valid_bookie_id(bookie_id):
-            raise ValueError(f"fragment {fragment.first_entry_id} names {bookie_id!r}, which is not a bookie id")
+            raise ValueError(f"a fragment names {shortened(bookie_id)}, which is not a bookie id")
+    for fragment in metadata.fragments:
+        if len(set(fragment.ensemble)) < size:
+            raise ValueError(f"fragment {fragment.first_entry_id} names a bookie twice")
 
 
 def _encode_payload(metadata: LedgerMetadata) -> bytes:
@@ -203,8 +219,7 @@ def _ordered(fragments: list[Fragment]) -> tuple[Fragment, ...]:
 
 
 def _checked(metadata: LedgerMetadata) -> LedgerMetadata:
-    for fragment in metadata.fragments:
-        _check_fragment(fragment)
+    _check_fragments(metadata)
     if not all(isinstance(key, str) for key in metadata.custom_metadata):
         # The binding hands out a string that is not UTF-8 as bytes instead of refusing it.
         raise ValueError("a key of the custom metadata is not UTF-8")

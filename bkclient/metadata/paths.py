@@ -21,6 +21,7 @@ from bkclient.errors import ArgumentError
 from bkclient.metadata.model import BookieId
 
 __all__ = [
+    "BOOKIE_ID_LENGTH_MAX",
     "LEDGER_ID_MAX",
     "SHORT_LEDGER_ID_LIMIT",
     "LedgerManager",
@@ -30,6 +31,7 @@ __all__ = [
     "ledger_path",
     "parse_ledger_path",
     "sequence_number",
+    "shortened",
     "under_replicated_ledger_path",
 ]
 
@@ -37,9 +39,13 @@ LEDGER_ID_MAX: Final = 2**63 - 1
 SHORT_LEDGER_ID_LIMIT: Final = 2**31 - 1
 """Short generated ids, and short paths of the default manager, stay below this."""
 
+BOOKIE_ID_LENGTH_MAX: Final = 512
+"""Characters of a bookie id. BookKeeper sets no limit; the longest name of a host has 253 characters."""
+
 _FLAT_LEDGER_ID_MAX: Final = 10**10 - 1
 _BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9.:;<=>?@\[\\\]^_-]+")
 _DIGITS_OF_PARTS: Final = {1: (10,), 3: (2, 4, 4), 5: (3, 4, 4, 4, 4)}
+_QUOTED_MAX: Final = 100
 _SEQUENCE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -140,20 +146,28 @@ def is_valid_bookie_id(bookie_id: object) -> bool:
 
     The characters are those BookKeeper's own pattern admits, including the range between ``:`` and ``_``;
     ``readonly``, in any case, is the name of a directory beside the bookies. The names ``.`` and ``..`` are refused
-    too: no path can hold them.
+    too: no path can hold them. An id has at most :data:`BOOKIE_ID_LENGTH_MAX` characters.
     """
     return (
         isinstance(bookie_id, str)
+        and len(bookie_id) <= BOOKIE_ID_LENGTH_MAX
         and _BOOKIE_ID.fullmatch(bookie_id) is not None
         and bookie_id.lower() != "readonly"
         and bookie_id not in {".", ".."}
     )
 
 
+def shortened(name: object) -> str:
+    """``name``, which may be anything and of any length, as a message quotes it."""
+    text = repr(name)
+    return text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}... ({len(text)} characters)"
+
+
 def check_bookie_id(bookie_id: str) -> BookieId:
     """``bookie_id`` itself; :class:`~bkclient.errors.ArgumentError` if it is not valid."""
     if not is_valid_bookie_id(bookie_id):
         raise ArgumentError(
-            f"{bookie_id!r} is not a valid bookie id: letters, digits and . - _ : are allowed, the word readonly is not"
+            f"{shortened(bookie_id)} is not a valid bookie id: letters, digits and . - _ : are allowed, at most "
+            f"{BOOKIE_ID_LENGTH_MAX} of them; the word readonly is not"
         )
     return bookie_id

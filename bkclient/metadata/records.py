@@ -21,7 +21,7 @@ from bkclient.errors import ArgumentError, MetadataSerializationError
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.codec import MalformedError
 from bkclient.metadata.model import BookieId
-from bkclient.metadata.paths import LedgerManager
+from bkclient.metadata.paths import LedgerManager, shortened
 from bkclient.wire.metadata_pb2 import BookieServiceInfoFormat, CookieFormat
 
 __all__ = [
@@ -80,6 +80,7 @@ def decode_layout(data: bytes) -> LedgerManager:
 
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _PORT_MAX: Final = 65535
+_HOST_LENGTH_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def decode_service_info(bookie_id: BookieId, data: bytes) -> BookieServiceInfo:
         message = BookieServiceInfoFormat()
         message.ParseFromString(data)
         endpoints = tuple(
-            Endpoint(_text(part.id), _text(part.host), _port(part.port), _text(part.protocol), *_lists(part))
+            Endpoint(_text(part.id), _host(part.host), _port(part.port), _text(part.protocol), *_lists(part))
             for part in message.endpoints
         )
         properties = {_text(key): _text(value) for key, value in message.properties.items()}
@@ -165,6 +166,12 @@ def decode_service_info(bookie_id: BookieId, data: bytes) -> BookieServiceInfo:
 
 def _lists(part: BookieServiceInfoFormat.Endpoint) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(_text(item) for item in part.auth), tuple(_text(item) for item in part.extensions)
+
+
+def _host(host: str) -> str:
+    if len(_text(host)) > _HOST_LENGTH_MAX or not host.isprintable():
+        raise ValueError(f"an endpoint at {shortened(host)}, which is no host")
+    return host
 
 
 def _port(number: int) -> int:

@@ -261,7 +261,11 @@ class BookieLink:
                 transport, stream = await handshake.complete(), lane.new_stream()
                 transport.set_protocol(stream)
                 stream.connection_made(transport)
-        except (OSError, BookKeeperError) as error:
+        except (
+            OSError,
+            UnicodeError,
+            BookKeeperError,
+        ) as error:  # UnicodeError: no name of a host, such as a label too long
             code = code_of(error, Code.BOOKIE_NOT_AVAILABLE)
             self._connect_failed(lane, error)
         except Exception as error:  # noqa: BLE001 - requests wait for this task, whatever the resolver raises

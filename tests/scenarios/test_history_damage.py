@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scenarios.history import Event, HistoryError, read_history
+from scenarios.history import Event, History, HistoryError, read_history
 from tests.scenarios.test_history import objects, rewrite, write_all_kinds
 
 
@@ -53,3 +54,13 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(
     assert [(event.seq, event.time_us, event.actor, event.ledger) for event in found] == [
         (event.seq, event.time_us, event.actor, event.ledger) for event in events
     ]
+
+
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    """Opening a named pipe waits for a writer, and a device may have no end."""
+    os.mkfifo(tmp_path / "pipe.bkh")
+    (tmp_path / "zero.bkh").symlink_to("/dev/zero")
+    (tmp_path / "folder.bkh").mkdir()
+    for name in ("pipe.bkh", "zero.bkh", "folder.bkh"):
+        with pytest.raises(HistoryError, match="no regular file"):
+            History(tmp_path / name)

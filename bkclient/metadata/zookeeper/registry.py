@@ -19,10 +19,11 @@ from typing import Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from bkclient import log
 from bkclient.errors import BookieNotAvailable, MetadataStoreError
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.model import BookieId
-from bkclient.metadata.paths import check_bookie_id
+from bkclient.metadata.paths import check_bookie_id, is_valid_bookie_id, shortened
 from bkclient.metadata.records import BookieServiceInfo, decode_service_info, encode_service_info
 from bkclient.metadata.zookeeper.session import ZooKeeperSession
 from bkclient.metadata.zookeeper.watches import REREAD_DELAY_S
@@ -31,6 +32,9 @@ __all__ = ["Bookies"]
 
 ADDRESSES_REMEMBERED_MAX: Final = 10_000
 """Last known addresses of bookies that are gone; beyond this the oldest are forgotten."""
+
+IGNORED_REMEMBERED_MAX: Final = 1000
+"""Invalid registrations that are logged, once each; further ones are ignored silently."""
 
 _READ_ONLY: Final = "readonly"
 _PATIENCE: Final = 1.25
@@ -54,6 +58,7 @@ class Bookies:
         self._session = session
         self.directories = (f"{root}/available", f"{root}/available/{_READ_ONLY}")
         self._own: dict[BookieId, _Announcement] = {}
+        self._ignored: set[str] = set()
         self._lock = asyncio.Lock()
         self._last_addresses: dict[BookieId, BookieAddress] = {}
         self._is_renewal_due = asyncio.Event()
@@ -116,9 +121,22 @@ class Bookies:
     async def _read_sets(self, *, watch: bool) -> BookieSets:
         # Both requests leave together, so that a bookie that changes kind is hardly ever missed in between.
         writable, read_only = await asyncio.gather(*[self._names(path, watch=watch) for path in self.directories])
+        read_only = self._valid(read_only)
+        away = set(read_only)
         return BookieSets(
-            tuple(name for name in writable if name != _READ_ONLY and name not in read_only), tuple(read_only)
+            tuple(name for name in self._valid(writable) if name not in away),
+            tuple(read_only),
         )
+
+    def _valid(self, names: list[str]) -> list[str]:
+        """Those of ``names`` that may name bookies. Nobody could store another one in a ledger's metadata."""
+        valid = [name for name in names if is_valid_bookie_id(name)]
+        if len(valid) < len(names):
+            for name in set(names).difference(valid, self._ignored, (_READ_ONLY,)):
+                if len(self._ignored) < IGNORED_REMEMBERED_MAX:
+                    self._ignored.add(name)
+                    log.METADATA_REGISTRATION_IGNORED(name=shortened(name))
+        return valid
 
     async def _names(self, directory: str, *, watch: bool) -> list[str]:
         while True:

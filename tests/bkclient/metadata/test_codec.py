@@ -6,12 +6,19 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import MetadataSerializationError
-from bkclient.metadata.codec import LEDGER_METADATA_BYTES_MAX, decode_ledger_metadata, encode_ledger_metadata
+from bkclient.metadata.codec import (
+    ENSEMBLE_SIZE_MAX,
+    LEDGER_METADATA_BYTES_MAX,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+)
 from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkclient.wire.metadata_pb2 import LedgerMetadataFormat
 
 BOOKIES = ("127.0.0.1:3181", "127.0.0.1:3182", "127.0.0.1:3183")
 OPEN = LedgerMetadata(7, 3, 2, 2, (Fragment(0, BOOKIES),), creator_token=42)
@@ -239,7 +246,7 @@ def ledgers(draw: st.DrawFn) -> LedgerMetadata:
     """Any metadata that format 3 can hold, some of it restricted to what the older formats can."""
     ensemble_size, write_quorum, ack_quorum = draw(sizes)
     starts = sorted({0, *draw(st.lists(st.integers(1, 2**62), max_size=3))})
-    ensemble = st.tuples(*[bookie_ids] * ensemble_size)
+    ensemble = st.lists(bookie_ids, min_size=ensemble_size, max_size=ensemble_size, unique=True).map(tuple)
     version = draw(st.integers(1, 3))
     has_password = version > 1 and draw(st.booleans())
     metadata = LedgerMetadata(
@@ -290,3 +297,59 @@ def test_damaged_metadata_raises_nothing_but_a_serialization_error(data: st.Data
 def test_no_text_raises_anything_but_a_serialization_error(text: str) -> None:
     decodes_or_is_refused(b"BookieMetadataFormatVersion\t1\n" + text.encode())
     decodes_or_is_refused(b"BookieMetadataFormatVersion\t2\n" + text.encode())
+
+
+class TestLimits:
+    """What no honest client stores, and what would cost whoever reads it."""
+
+    @pytest.mark.parametrize("version", [1, 2, 3])
+    def test_an_ensemble_may_be_large_and_not_larger(self, version: int) -> None:
+        for size in (ENSEMBLE_SIZE_MAX, ENSEMBLE_SIZE_MAX + 1, 20_000):
+            data = stored_by_a_stranger(version, tuple(f"b{number}:1" for number in range(size)))
+            if size <= ENSEMBLE_SIZE_MAX:
+                assert decode_ledger_metadata(5, data).ensemble_size == size
+                continue
+            with pytest.raises(
+                MetadataSerializationError, match=rf"ledger 5: .* ensemble of {size} bookies, the limit is 1000"
+            ):
+                decode_ledger_metadata(5, data)
+
+    @pytest.mark.parametrize("version", [1, 2, 3])
+    @pytest.mark.parametrize("ensemble", [("a:1", "a:1", "a:1"), ("a:1", "b:1", "a:1")])
+    def test_an_ensemble_names_a_bookie_once(self, version: int, ensemble: tuple[str, ...]) -> None:
+        with pytest.raises(MetadataSerializationError, match=r"ledger 5: .* names a bookie twice"):
+            decode_ledger_metadata(5, stored_by_a_stranger(version, ensemble))
+
+    @pytest.mark.parametrize("version", [1, 2, 3])
+    @pytest.mark.parametrize("name", ["x" * 3000, "evil;touch pwned/", "\x1b]0;pwn\x07", "", "readonly", ".."])
+    def test_a_bookie_has_an_id(self, version: int, name: str) -> None:
+        with pytest.raises(MetadataSerializationError, match="not a bookie id") as caught:
+            decode_ledger_metadata(5, stored_by_a_stranger(version, (name, "b:1", "c:1")))
+        assert len(str(caught.value)) < 500
+        assert str(caught.value).isprintable()
+
+    def test_nothing_is_encoded_that_would_be_refused(self) -> None:
+        for ensemble in (("a:1", "a:1"), tuple(f"b{number}:1" for number in range(ENSEMBLE_SIZE_MAX + 1))):
+            metadata = LedgerMetadata(5, len(ensemble), 1, 1, (Fragment(0, ensemble),))
+            with pytest.raises(MetadataSerializationError, match="cannot encode"):
+                encode_ledger_metadata(metadata)
+
+
+def stored_by_a_stranger(version: int, ensemble: tuple[str, ...]) -> bytes:
+    header = b"BookieMetadataFormatVersion\t%d\n" % version
+    if version == 1:
+        lines = ["2", str(len(ensemble)), "0", "\t".join(("0", *ensemble))]
+        return header + "\n".join(lines).encode() + b"\n"
+    message = LedgerMetadataFormat(
+        quorumSize=2, ensembleSize=len(ensemble), length=0, state="OPEN", digestType="CRC32C", password=b""
+    )
+    message.segment.add(ensembleMember=ensemble, firstEntryId=0)
+    if version == 2:
+        return header + text_format.MessageToString(message).encode()
+    body = message.SerializeToString()
+    length = bytearray()
+    rest = len(body)
+    while rest > 0x7F:
+        length.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return header + bytes((*length, rest)) + body

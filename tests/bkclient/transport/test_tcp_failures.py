@@ -187,6 +187,22 @@ async def test_a_bookie_that_cannot_be_resolved_is_not_available(error: Exceptio
     await transport.aclose()
 
 
+@pytest.mark.parametrize("host", ["a" * 3000, "a" * 70, "..", "a..b", "\udce4", "xn--\x80"])
+async def test_an_address_that_cannot_be_one_makes_a_bookie_unavailable_and_nothing_else(host: str) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+
+    async def resolve(bookie_id: str) -> BookieAddress:
+        return BookieAddress(host, 3181)
+
+    transport = TcpTransport(resolve, rng=random.Random(1))
+    outcomes = Outcomes(transport)
+    outcomes.submit(add(0))
+    assert await outcomes.wait() == [Code.BOOKIE_NOT_AVAILABLE]
+    await transport.aclose()
+    assert reported == []
+
+
 async def test_a_defect_of_the_resolver_is_reported_and_still_answers_the_requests() -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
