@@ -80,6 +80,10 @@ MaxFrameSize = Annotated[
     int, typer.Option(min=1024, help="Largest frame accepted, in bytes; 5253120 for Pulsar with its default settings.")
 ]
 ConnectionsMax = Annotated[int, typer.Option(min=1, help="Connections that one bookie serves at a time.")]
+ConnectionsPerSource = Annotated[
+    int | None,
+    typer.Option(min=1, help="Connections of one source address.  [default: half of all]", show_default=False),
+]
 PendingAddsMax = Annotated[int, typer.Option(min=1, help="Adds of one bookie waiting for its journal at a time.")]
 
 _BOOKIE_HELP = """Run one bookie and register it.
@@ -160,6 +164,7 @@ def bookie(
     capacity_mib: Capacity = 1024,
     max_frame_size: MaxFrameSize = 5_242_880,
     connections_max: ConnectionsMax = 10_000,
+    connections_per_source_max: ConnectionsPerSource = None,
     pending_adds_max: PendingAddsMax = 10_000,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
@@ -203,7 +208,10 @@ def bookie(
             ),
             bookie=BookieConfig(pending_adds_max=pending_adds_max),
             server=ServerConfig(
-                max_frame_size=max_frame_size, connections_max=connections_max, security=security.security()
+                max_frame_size=max_frame_size,
+                connections_max=connections_max,
+                connections_per_source_max=connections_per_source_max,
+                security=security.security(),
             ),
         )
 
@@ -290,6 +298,7 @@ def cluster(
     capacity_mib: Capacity = 1024,
     max_frame_size: MaxFrameSize = 5_242_880,
     connections_max: ConnectionsMax = 10_000,
+    connections_per_source_max: ConnectionsPerSource = None,
     pending_adds_max: PendingAddsMax = 10_000,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
@@ -324,6 +333,7 @@ def cluster(
             *("--pending-adds-max", str(pending_adds_max), "--garbage-interval-s", str(garbage_interval_s)),
             "--uvloop" if use_uvloop else "--no-uvloop",
             *security.arguments(),
+            *(("--connections-per-source-max", str(connections_per_source_max)) if connections_per_source_max else ()),
         ]
         cluster = partial(
             ProcessCluster,

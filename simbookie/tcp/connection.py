@@ -27,7 +27,7 @@ from typing import Final, Protocol, cast
 from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.errors import FrameTooLarge, WireError
-from bkclient.wire.messages import AddRequest, AuthMessage, Response, StartTlsResponse, Status
+from bkclient.wire.messages import AddRequest, AddResponse, AuthMessage, Response, StartTlsResponse, Status
 from bkclient.wire.server_connection import ServerConnection
 from simbookie.bookie import Bookie
 from simbookie.security import Guard, Verdict
@@ -95,6 +95,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         #: Whether the transport has said that it is full, and so will say when it is not.
         self._transport_tells = False
         self._is_closing = False
+        self._is_serving = False
         self._halts = 0
         self._is_reading = True
         #: Requests received but not carried out when the connection was halted; the first of them may be decoded.
@@ -188,6 +189,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._halts & _ANY or not self._may_serve():
             self._unserved = requests
             return
+        self._is_serving = True
+        try:
+            self._serve_slice(requests)
+        finally:
+            self._is_serving = False
+
+    def _serve_slice(self, requests: Iterator[ReceivedRequest]) -> None:
         bookie, respond, source = self._bookie, self._respond, self._source
         submit, room, begun_with = bookie.submit, bookie.room, self._slice_left
         left, looks_at = begun_with, max(begun_with - _ADDS_PER_LOOK, 0)
@@ -251,7 +259,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """Do a slice, as the turn has come; called by :class:`~simbookie.tcp.turns.Turns`."""
         self._begin_slice(_clock())
-        self._resume(_TURN | _ROOM)
+        if not self._send_kept_answers():
+            return
+        if self._is_closing:
+            self.close()
+        else:
+            self._resume(_TURN | _ROOM)
 
     def _halt(self, reason: int) -> None:
         self._halts |= reason
@@ -372,11 +385,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     # ------------------------------------------------------------------------------------------------------- answers
 
     def _respond(self, received: ReceivedRequest, response: Response) -> None:
-        if self._halts & _ANSWERS:
+        if self._kept_answers or self._halts & _ANSWERS:
             self._kept_answers.append((received, response))
             return
-        if self._transport is None:
+        if not self._is_serving and response.__class__ is not AddResponse:
+            # what was waited for has come, for many perhaps, and may be large: that is work for a turn of its own
+            if self._transport is not None:
+                self._kept_answers.append((received, response))
+                self._turns.wait(self, is_unfinished=False)
             return
+        self._answer(received, response)
+
+    def _answer(self, received: ReceivedRequest, response: Response) -> None:
         if received.protocol_version == 2 and response.status is Status.UNKNOWN_LEDGER_STATE:
             # Java clients cannot decode that number in version 2; any other error that denies nothing does
             response.status = Status.IO_ERROR
@@ -426,16 +446,21 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._drained()
 
     def _drained(self) -> None:
-        """The client takes answers again: send those that were kept first."""
+        """The client takes answers again."""
         self._halts &= ~_ANSWERS
-        while self._kept_answers and not self._halts & _ANSWERS:
-            self._respond(*self._kept_answers.popleft())
-        if self._halts & _ANSWERS or self._transport is None:
-            return
-        if self._is_closing:
-            self.close()
-        else:
+        if self._kept_answers or self._unserved is not None:
+            self._wait_for_turn()
+        elif not self._is_closing:
             self._resume(0)
+
+    def _send_kept_answers(self) -> bool:
+        """Send answers that were kept as long as there is time, and the client takes them; whether all were sent."""
+        while self._kept_answers and not self._halts & _ANSWERS:
+            if _clock() >= self._slice_ends_at:
+                self._wait_for_turn()
+                return False
+            self._answer(*self._kept_answers.popleft())
+        return not self._kept_answers
 
     # ----------------------------------------------------------------------------------------------------- deadlines
 

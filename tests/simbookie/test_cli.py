@@ -126,7 +126,7 @@ def test_a_cluster_has_every_option_of_its_bookies() -> None:
     assert set(options("bookie")) - OF_ONE_BOOKIE - set(options("cluster")) == set()
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", [*NUMBERS, "connections_per_source_max"])
 def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     given: list[Any] = []
 
@@ -135,7 +135,8 @@ def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("simbookie.cli._run_cluster", run_cluster)
     flag = options("cluster")[name].opts[0]
-    value = options("cluster")[name].default + 1
+    default = options("cluster")[name].default
+    value = 7 if default is None else default + 1
     assert invoke("cluster", flag, str(value)).exit_code == 0
     handed_on = given[0].keywords  # to ProcessCluster
     words = handed_on["options"]
