@@ -125,11 +125,15 @@ class Setting:
 
 
 def check_settings(config: Any, ordered: Iterable[tuple[str, str]] = ()) -> None:
-    """Raise :class:`~bkclient.errors.ArgumentError` unless every field may have its value; of ``ordered``, the lower first."""
+    """Raise :class:`~bkclient.errors.ArgumentError` unless every field may have its value; of ``ordered``, the lower first.
+
+    None is above and below everything.
+    """
     for field in dataclasses.fields(config):
         setting_of(field).check(field.name, getattr(config, field.name))
     for low, high in ordered:
-        if getattr(config, low) > getattr(config, high):
+        lower, upper = getattr(config, low), getattr(config, high)
+        if lower is not None and upper is not None and lower > upper:
             raise ArgumentError(f"{low} is above {high}")
 
 

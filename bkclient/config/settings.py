@@ -125,6 +125,8 @@ class ClientConfig:
     max_in_flight_bytes: int = whole(64 * _MIB, low=1)
     max_client_in_flight_entries: int = whole(20_000, low=1)
     max_client_in_flight_bytes: int = whole(256 * _MIB, low=1)
+    # What the others have stored is acknowledged; what a slow bookie owes an answer to is kept until it answers or times out.
+    max_unanswered_bytes: int | None = whole(None, low=1)
     throttle_per_s: float = number(0.0, key="throttle", low=0, off_below=0, off=0.0)
     # BookKeeper waits for ever by default; a write that cannot end is worth an error.
     add_quorum_timeout_s: float | None = number(
@@ -257,6 +259,8 @@ class ClientConfig:
 #: Pairs of which the first must not be above the second (the zones: PL-22).
 _ORDERED = (
     ("write_buffer_low_water_bytes", "write_buffer_high_water_bytes"),
+    ("max_in_flight_bytes", "max_unanswered_bytes"),
+    ("max_client_in_flight_bytes", "max_unanswered_bytes"),
     ("resend_first_s", "resend_max_s"),
     ("reconnect_backoff_initial_s", "reconnect_backoff_max_s"),
     ("min_zones_per_write_quorum", "desired_zones_per_write_quorum"),

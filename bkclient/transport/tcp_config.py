@@ -120,9 +120,8 @@ class TcpTransportConfig:
                 10 * config.max_in_flight_entries,
                 2 * config.max_client_in_flight_entries,
             ),
-            max_outstanding_bytes=max(
-                limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes, 2 * config.max_client_in_flight_bytes
-            ),
+            max_outstanding_bytes=config.max_unanswered_bytes
+            or max(limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes, 2 * config.max_client_in_flight_bytes),
             **settings,
         )
 

@@ -9,6 +9,7 @@ import pytest
 
 from bkclient import ClientConfig
 from bkclient.config.fields import setting_of
+from bkclient.errors import ArgumentError
 from bkclient.transport.tcp import TcpTransportConfig
 
 RENAMED = {
@@ -58,3 +59,17 @@ def test_a_connection_takes_more_than_all_writers_may_have_in_flight(config: Cli
     made = TcpTransportConfig.of_client(config)
     assert made.max_outstanding_requests > max(config.max_in_flight_entries, config.max_client_in_flight_entries)
     assert made.max_outstanding_bytes > max(config.max_in_flight_bytes, config.max_client_in_flight_bytes)
+
+
+def test_what_a_bookie_may_owe_can_be_bounded() -> None:
+    config = ClientConfig(max_client_in_flight_bytes=64 << 20, max_unanswered_bytes=100 << 20)
+    assert TcpTransportConfig.of_client(config).max_outstanding_bytes == 100 << 20
+    assert TcpTransportConfig.of_client(ClientConfig()).max_outstanding_bytes == 512 << 20
+
+
+@pytest.mark.parametrize("window", ["max_in_flight_bytes", "max_client_in_flight_bytes"])
+def test_a_bookie_may_owe_what_the_windows_hold(window: str) -> None:
+    windows = {"max_in_flight_bytes": 100, "max_client_in_flight_bytes": 100}
+    assert ClientConfig(**windows, max_unanswered_bytes=100).max_unanswered_bytes == 100  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=f"{window} is above max_unanswered_bytes"):
+        ClientConfig(**windows | {window: 101}, max_unanswered_bytes=100)  # type: ignore[arg-type]
