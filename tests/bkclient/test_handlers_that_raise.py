@@ -82,7 +82,7 @@ def recovery_fails(target: type, name: str, *, marked: LedgerState = LedgerState
         writer = await written(where, 2)
         plant(target, name)
         error = await ends(where.bk.open_ledger(writer.ledger_id, password=b"secret"))
-        assert error.ledger_id == writer.ledger_id
+        assert (error.ledger_id, error.message) == (writer.ledger_id, "a handler of the recovery raised PlantedError()")
         await turns()
         assert where.metadata(writer.ledger_id).state is marked
 

@@ -6,8 +6,13 @@ code that nobody has heard of neither ends a ledger, nor stores an entry, nor fe
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from typing import Any
+
 import pytest
 
+from bkclient import stats as names
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -20,10 +25,13 @@ from bkclient.errors import (
     error_for,
 )
 from bkclient.metadata.model import BookieId, LedgerState
-from bkclient.placement import BookieWatcher
+from bkclient.observability.memory import MemoryStats
+from bkclient.placement import BookieWatcher, LedgerShape
+from bkclient.recovery import recover_ledger
 from bkclient.refusal import Refusal
+from bkclient.wire.messages import AddRequest, ReadResponse, Status
 from bkclient.writing.writer import LedgerWriter
-from tests.bkclient.fakes import Town, town
+from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
 from tests.bkclient.outcomes import DENIALS, FAILURES, UNKNOWN, Kind, name_of, script, well_stored
 from tests.bkclient.reading.ledgers import written
 
@@ -243,6 +251,117 @@ async def test_with_equal_quorums_every_write_back_counts(code: int) -> None:
         writer, ensemble = await ledger(where, (3, 3, 3))
         script(where, Kind.WRITE_BACK, code, ensemble[1])
         await it_fails(where, writer, code if is_one_of(code, ENDS_A_WRITE_BACK) else Code.NOT_ENOUGH_BOOKIES)
+
+
+# Answers that are not what they pass for ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("REC-7")
+@pytest.mark.rule("R-3")
+async def test_another_entry_is_not_the_one_that_was_asked_for(health: list[tuple[BookieId, int]]) -> None:
+    async with town() as where:
+        writer, ensemble = await ledger(where)
+        for bookie_id in ensemble:
+            other = where.transport.bookies[bookie_id].entries[writer.ledger_id, 1]
+            answer = ReadResponse(Status.OK, writer.ledger_id, 2, other)
+            script(where, Kind.RECOVERY_READ, Code.OK, bookie_id, answer)
+        await it_fails(where, writer, Code.DIGEST_MATCH)
+        assert {code for _, code in health} == {Code.DIGEST_MATCH}
+
+
+@pytest.mark.rule("R-3")
+async def test_an_answer_without_a_body_is_no_entry() -> None:
+    async with town() as where:
+        writer, ensemble = await ledger(where)
+        script(where, Kind.RECOVERY_READ, Code.OK, ensemble, ReadResponse(Status.OK, writer.ledger_id, 2, None))
+        await it_fails(where, writer, Code.DIGEST_MATCH)
+
+
+# What is sent and told ---------------------------------------------------------------------------------------------
+
+
+async def crowded(where: Town) -> LedgerWriter:
+    """Entries 0 to 4, appended without waiting, so that none tells of a LAC and all are written back."""
+    writer = await writer_of(where)
+    for entry_id in range(5):
+        writer.append_nowait(b"%d" % entry_id)
+    await writer.flush()
+    await turns()
+    where.sent.clear()
+    return writer
+
+
+@pytest.mark.rule("W-11")
+async def test_a_write_back_is_encoded_once_for_all_its_bookies() -> None:
+    async with town() as where:
+        await it_ends_at(where, await crowded(where), 4)
+        adds = [request for _, request in where.sent if isinstance(request, AddRequest)]
+        assert [add.entry_id for add in adds] == [entry_id for entry_id in range(5) for _ in range(3)]
+        assert len({id(add) for add in adds}) == 5
+
+
+async def test_a_replacement_is_asked_for_with_the_shape_of_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[LedgerShape] = []
+    replace = BookieWatcher.replace
+
+    def note(self: BookieWatcher, shape: LedgerShape, *arguments: Any) -> BookieId | None:
+        asked.append(shape)
+        return replace(self, shape, *arguments)
+
+    monkeypatch.setattr(BookieWatcher, "replace", note)
+    async with town("abcd") as where:
+        writer, ensemble = await ledger(where)
+        script(where, Kind.WRITE_BACK, Code.TIMEOUT, ensemble[2])
+        await it_ends_at(where, writer, 2)
+        assert asked
+        assert all(shape == LedgerShape.of(where.metadata(writer.ledger_id)) for shape in asked)
+
+
+def test_log_and_statistics_tell_what_was_found_and_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bkclient.recovery")
+    ours = MemoryStats()
+
+    @in_virtual_time
+    async def play() -> None:
+        async with town(stats=ours) as where:
+            await asyncio.sleep(100)
+            writer = await crowded(where)
+            where.transport.hold("abc")
+            opening = asyncio.ensure_future(it_ends_at(where, writer, 4))
+            await asyncio.sleep(2)
+            where.transport.let_go("abc")
+            await opening
+
+            script(where, Kind.FENCE, Code.TIMEOUT, "abc")
+            second = await crowded(where)
+            with pytest.raises(RequestTimeout) as caught:
+                await where.bk.open_ledger(second.ledger_id, password=b"secret")
+
+            told = [(record.__dict__["event"], record.__dict__["ledger_id"]) for record in caplog.records]
+            assert told == [
+                ("recovery_started", writer.ledger_id),
+                ("recovery_finished", writer.ledger_id),
+                ("recovery_started", second.ledger_id),
+                ("recovery_failed", second.ledger_id),
+            ]
+            _, finished, _, failed = (record.__dict__ for record in caplog.records)
+            assert finished["entry_id"] == 4
+            assert finished["details"] == {"found": 5, "written": 5, "seconds": 2}
+            assert failed["code"] == Code.TIMEOUT
+            assert failed["details"] == {"reason": caught.value.message, "seconds": 0}
+
+    play()
+    assert ours.total_of(names.RECOVERY_READS) == 5
+    assert ours.total_of(names.RECOVERED_ENTRIES) == 5
+
+
+async def test_a_recovery_takes_its_keys_from_the_metadata_unless_it_is_given_others() -> None:
+    async with town() as where:
+        writer = await crowded(where)
+        core = where.bk._core
+        assert core is not None
+        closed = await recover_ledger(core, where.service.read(writer.ledger_id))
+        assert (closed.metadata.last_entry_id, closed.metadata.is_closed) == (4, True)
 
 
 # Metadata ----------------------------------------------------------------------------------------------------------

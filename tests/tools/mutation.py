@@ -72,13 +72,14 @@ PARTS: Final = {
         ),
     ),
     "wire": Part(
-        tuple(f"bkclient/wire/{name}.py" for name in ("connection", "framing", "server_connection")),
+        tuple(f"bkclient/wire/{name}.py" for name in ("connection", "framing", "outstanding", "server_connection")),
         (f"{_TESTS}/wire",),
     ),
     "transport": Part(("bkclient/transport/*.py",), (f"{_TESTS}/transport",)),
 }
 
 
+_HANGS_AFTER_S: Final = 15
 #: Tests over all codes repeat themselves for these, which no code of ours treats in a way of its own.
 _ALIKE: Final = (
     *(
@@ -122,7 +123,8 @@ def try_mutants(part: Part, names: Sequence[str], children: int) -> dict[str, st
     configuration._config = replace(
         usual,
         only_mutate=list(part.modules),
-        pytest_add_cli_args=[*usual.pytest_add_cli_args, "-k", _ENOUGH],
+        # A mutant that waits for ever uses no CPU time, by which mutmut would notice it.
+        pytest_add_cli_args=[*usual.pytest_add_cli_args, "-k", _ENOUGH, "--timeout", str(_HANGS_AFTER_S)],
         pytest_add_cli_args_test_selection=list(part.tests),
         also_copy=[*usual.also_copy, Path("docs")],  # some tests hold pages to the code
     )
