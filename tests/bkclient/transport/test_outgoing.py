@@ -157,13 +157,20 @@ async def test_what_waits_here_is_bounded_although_its_requests_have_timed_out(
     assert len(owner.failed) == 5
 
 
-async def test_large_entries_arrive_whole_at_a_bookie_that_reads_slowly() -> None:
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_large_entries_arrive_whole_at_a_bookie_that_reads_slowly(loop: str) -> None:
+    factory = pytest.importorskip("uvloop").new_event_loop if loop == "uvloop" else asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(large_entries_arrive())
+
+
+async def large_entries_arrive() -> None:
     async with running() as bookie, transport_to(bookie) as outcomes:
         bookie.deaf = True
         payloads = [bytes([number]) * (1_000_000 + number) for number in range(8)]
         for entry_id, payload in enumerate(payloads):
             outcomes.submit(add(entry_id, payload))
-        await until(lambda: len(bookie.connections) == 1)
+        await until(lambda: not outcomes.transport.is_writable("b"))
         bookie.connections[0].transport.resume_reading()
         assert await outcomes.wait(8) == [Code.OK] * 8
         for received, payload in zip(bookie.received, payloads, strict=True):

@@ -387,3 +387,24 @@ async def test_connections_and_handshakes_are_counted() -> None:
         assert counts.total_of(FAILED_TLS_HANDSHAKES, "bad") == counts.total_of(FAILED_CONNECTIONS, "bad") == 1
         await transport.aclose()
         assert counts.level_of(ACTIVE_TLS_CHANNELS, "good") == 0
+
+
+async def test_a_further_connection_over_version_2_is_secured_before_it_carries_requests() -> None:
+    counts = MemoryStats()
+
+    async def resolve(bookie_id: str) -> BookieAddress:
+        return server.address
+
+    security = client_security(SharedSecret(SECRET), **TRUSTING)
+    async with secured(offering(auth=SharedSecretBookie(SECRET))) as server:
+        config = TcpTransportConfig(protocol_version=2)
+        transport = TcpTransport(resolve, config, rng=random.Random(1), stats=counts, security=security)
+        outcomes = Outcomes(transport)
+        outcomes.submit(add(0))
+        await outcomes.wait(1)
+        outcomes.submit(ReadRequest(1, 0))
+        outcomes.submit(ReadRequest(1, 0, fence_key=KEY))
+        assert await outcomes.wait(3) == [Code.OK] * 3
+        assert counts.level_of(ACTIVE_TLS_CHANNELS, "b") == 2
+        await transport.aclose()
+        assert counts.level_of(ACTIVE_TLS_CHANNELS, "b") == 0
