@@ -15,7 +15,7 @@ from typing import Final
 from bkclient.arguments import check_flag, check_ledger_id, check_password, check_sizes, checked_digest_type
 from bkclient.config import ClientConfig
 from bkclient.core import ClientCore
-from bkclient.errors import ArgumentError, IllegalOperation, LedgerExists, NotEnoughBookies
+from bkclient.errors import ArgumentError, IllegalOperation, LedgerExists, NotEnoughBookies, WriteOnReadOnlyBookie
 from bkclient.metadata.model import DigestType, Ensemble, Fragment, LedgerMetadata, Versioned
 from bkclient.placement import LedgerShape
 
@@ -126,9 +126,11 @@ async def _choose_ensemble(core: ClientCore, wanted: NewLedger) -> Ensemble:
         if ensemble is not None:
             return ensemble
     registered = await core.metadata.bookies()
-    raise NotEnoughBookies(
-        f"an ensemble of {smallest} is wanted, the writable bookies are: {', '.join(registered.writable) or 'none'}"
-    )
+    why = f"an ensemble of {smallest} is wanted, the writable bookies are: {', '.join(registered.writable) or 'none'}"
+    if not registered.read_only:
+        raise NotEnoughBookies(why)
+    advice = WriteOnReadOnlyBookie.advice if len(registered.read_only) >= smallest else None
+    raise NotEnoughBookies(f"{why}; read-only are: {', '.join(registered.read_only)}", advice=advice)
 
 
 def _checked_custom_metadata(custom_metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:

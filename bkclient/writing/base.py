@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -18,6 +20,7 @@ from bkclient.reading.entry import Entry
 from bkclient.reading.reads import LedgerReads
 from bkclient.writing.explicit_lac import write_lac
 from bkclient.writing.force import force_ledger
+from bkclient.writing.shell import WriterShell
 from bkclient.writing.traced import shell_class
 
 __all__ = ["BaseWriter"]
@@ -60,7 +63,7 @@ class BaseWriter(LedgerReads):
         throttle = None if shell.admission is None else shell.admission.throttle
         super().__init__(core, _Known(shell.machine), shell.codec, throttle)
         shell.on_metadata_changed = self._polls.on_metadata
-        self._shell = shell
+        self._shell: WriterShell = shell
         self._machine = shell.machine
 
     @property
@@ -174,7 +177,7 @@ class BaseWriter(LedgerReads):
         """As :meth:`read_last_add_confirmed`."""
         return await self.read_last_add_confirmed()
 
-    # Closing -----------------------------------------------------------------------------------------------------
+    # The end -----------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Seal the ledger at the last confirmed entry; entries still in flight fail with ``LedgerClosed`` (W-51, W-52).
@@ -187,6 +190,20 @@ class BaseWriter(LedgerReads):
         (W-55), by an exception of its own; cancellation does not stop the closing.
         """
         await observed(self._core, names.CLOSE, self._shell.close(), self.ledger_id)
+
+    def __del__(self) -> None:
+        # Of the shell's loop, and perhaps in another thread: whichever one collects garbage.
+        shell: WriterShell | None = getattr(self, "_shell", None)
+        if shell is None or shell.is_let_go:
+            return
+        warnings.warn(
+            f"the writer of ledger {shell.ledger_id} was dropped without close(); the ledger stays open until it is recovered",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+        with suppress(RuntimeError):  # the loop is closed
+            shell.loop.call_soon_threadsafe(shell.on_dropped)
 
     async def __aenter__(self) -> Self:
         return self

@@ -24,6 +24,7 @@ from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
     Code,
+    LedgerClosed,
     LedgerTruncated,
     TooManyRequests,
 )
@@ -51,6 +52,8 @@ _FRAME_OVERHEAD_BYTES: Final = 192
 _LATE_FAILURE_S: Final = 1.0
 #: How often a writer whose failed bookies nobody could replace tries again.
 _DEGRADED_S: Final = 10.0
+#: How often to look whether a writer that was dropped still has entries under way.
+_DROPPED_S: Final = 1.0
 #: How often, in a quorum timeout, pending entries are looked at.
 _LOOKS_PER_TIMEOUT: Final = 8
 
@@ -99,9 +102,8 @@ class WriterShell:
         self._look_s = None if config.add_quorum_timeout_s is None else config.add_quorum_timeout_s / _LOOKS_PER_TIMEOUT
         #: Whether somebody looks after what is pending.
         self._is_watched = self._look_s is None
-        self._late_timer: asyncio.TimerHandle | None = None
-        self._look_timer: asyncio.TimerHandle | None = None
-        self._retry_timer: asyncio.TimerHandle | None = None
+        #: Those that were set last, by what they are for.
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_let_go = False
         interval_s = config.explicit_lac_interval_s
         self._lac_timer = LacTimer(core, self.codec, self.machine, interval_s) if interval_s > 0 else None
@@ -255,6 +257,30 @@ class WriterShell:
         if not self._is_let_go and not self.machine.is_writable:
             self._let_go()
 
+    @property
+    def is_let_go(self) -> bool:
+        """Whether the writer has ended, and nothing holds it any more but the application."""
+        return self._is_let_go
+
+    @ends_operation
+    def on_dropped(self) -> None:
+        """The application has let the writer go without closing it: what is under way ends, and then nothing is left of it.
+
+        The ledger stays open. What is above a gap fails, because nobody can fill that any more.
+        """
+        if self._is_let_go:
+            return
+        if self.machine.pending_count > len(self.gaps.above):
+            self._timers["drop"] = self.loop.call_later(_DROPPED_S, self.on_dropped)
+            return
+        failure = LedgerClosed(
+            "the writer was dropped without close(), so the gap below this entry cannot be filled",
+            ledger_id=self.ledger_id,
+        )
+        for add in self.machine.stop(failure):
+            self.fail_add(add, failure)
+        self._let_go()
+
     @ends_operation
     def _on_client_closed(self) -> None:
         self.machine.abandon(ClientClosed(ledger_id=self.ledger_id))
@@ -276,16 +302,15 @@ class WriterShell:
     # Timers ------------------------------------------------------------------------------------------------------
 
     def _stop_timers(self) -> None:
-        for timer in (self._late_timer, self._look_timer, self._retry_timer):
-            if timer is not None:
-                timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         if self._lac_timer is not None:
             self._lac_timer.stop()
 
     def _watch(self) -> None:
         assert self._look_s is not None, "without a timeout nobody looks"
         self._is_watched = True
-        self._look_timer = self.loop.call_later(self._look_s, self._look)
+        self._timers["look"] = self.loop.call_later(self._look_s, self._look)
 
     @ends_operation
     def _look(self) -> None:
@@ -297,10 +322,10 @@ class WriterShell:
 
     @ends_operation
     def _on_late_timer(self) -> None:
-        self._late_timer = None
+        del self._timers["late"]
         self.machine.act_on_late_failures()
         if self.machine.is_degraded:  # there was nobody to replace them yet
-            self._late_timer = self.loop.call_later(_DEGRADED_S, self._on_late_timer)
+            self._timers["late"] = self.loop.call_later(_DEGRADED_S, self._on_late_timer)
 
     # Ports of the machine ----------------------------------------------------------------------------------------
 
@@ -330,8 +355,8 @@ class WriterShell:
 
     def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:  # noqa: ARG002
         self.core.watcher.on_request_failed(bookie_id, code)
-        if self._late_timer is None and self.machine.is_writable and not self.core.is_closed:
-            self._late_timer = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
+        if "late" not in self._timers and self.machine.is_writable and not self.core.is_closed:
+            self._timers["late"] = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
 
     def on_ownership_read(self) -> None:
         """The metadata was read, or could not be, and the writer may have ended by it."""
@@ -406,7 +431,7 @@ class WriterShell:
 
     def retry_later(self, delay_s: float) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        self._retry_timer = self.loop.call_later(delay_s, self._on_retry)
+        self._timers["retry"] = self.loop.call_later(delay_s, self._on_retry)
 
     @ends_operation
     def _on_retry(self) -> None:

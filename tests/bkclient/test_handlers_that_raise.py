@@ -443,6 +443,7 @@ HARMLESS = {
     "repair.replicas.on_reply": "sets a future",
     "repair.worker._on_bookies": "sets an event",
     "writing.admission._complete": "sets a future",
+    "writing.shell.on_dropped": "stops the writer, which is what a handler that raised ends in",
 }
 
 

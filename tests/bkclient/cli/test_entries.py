@@ -219,6 +219,37 @@ def test_reading_what_no_bookie_holds_is_not_available_and_prints_what_came_befo
         assert bk("ledger", "info", "1").code == 0
 
 
+def test_appending_to_bookies_that_are_full_is_not_available_and_says_that_they_are_read_only() -> None:
+    with ThreadedCluster(3) as full:
+        bk = invoke_at(full)
+        bookies = [full.bookies.bookie(bookie_id) for bookie_id in full.bookies.bookie_ids]
+        for bookie in bookies:
+            bookie._read_only = True  # it has just become full, and is not registered as that yet
+
+        refused = bk("ledger", "append", "--create", stdin=b"one\ntwo\n")
+        assert refused.code == 3
+        assert "The bookie is read-only" in refused.stderr
+        assert "Retry once the bookie has space again" in refused.stderr
+        assert "Start more bookies" not in refused.stderr
+        many = bk("ledger", "append", "--create", "--json", stdin=b"line\n" * 10_000)
+        assert (many.code, many.json["error"]["type"]) == (3, "NotEnoughBookies")
+        assert "read-only" in many.json["error"]["message"]
+
+        async def register() -> None:
+            for bookie in bookies:
+                bookie._read_only = False
+                bookie.set_read_only(True)
+            while len((await full._store.bookies()).read_only) < len(bookies):  # noqa: ASYNC110 - bookies tell nobody
+                await asyncio.sleep(0.01)
+
+        full.run(register())
+        unmade = bk("ledger", "append", "--create", stdin=b"one\n")
+        assert unmade.code == 3
+        assert "read-only are: " in unmade.stderr
+        assert all(bookie_id in unmade.stderr for bookie_id in full.bookies.bookie_ids)
+        assert "Retry once the bookie has space again" in unmade.stderr
+
+
 # The same in one loop with a writer -----------------------------------------------------------------------------------
 
 
