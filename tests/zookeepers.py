@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -41,9 +41,11 @@ class AnyZooKeeper(Protocol):
 class EmbeddedInThread:
     """An embedded ZooKeeper in an event loop and thread of its own, which can stand still and can be stopped like a process."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(
+        self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop, **options: Any
+    ) -> None:
         self._options = options
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="embedded ZooKeeper", daemon=True)
         self._may_run = threading.Event()
         self._may_run.set()

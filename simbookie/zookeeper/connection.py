@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from simbookie.tcp.notices import Notices
 from simbookie.zookeeper.acl import Identity
@@ -89,10 +89,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See :class:`asyncio.Protocol`, as for the methods that follow."""
-        assert isinstance(transport, asyncio.Transport), "ZooKeeper is served over streams"
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by class
         if not self._host.admit(self):
-            transport.abort()
+            self._transport.abort()
             return
         peer = transport.get_extra_info("peername")
         self.identities = (Identity("ip", str(peer[0])),) if peer else ()

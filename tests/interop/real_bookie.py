@@ -18,8 +18,8 @@ from typing import Final, Self
 
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.opening import open_store
-from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
+from tests.zookeepers import AnyZooKeeper
 
 __all__ = ["RealBookie", "RealCluster"]
 
@@ -125,7 +125,7 @@ class RealCluster:
     @classmethod
     def on(
         cls,
-        zookeeper: ZooKeeperServer,
+        zookeeper: AnyZooKeeper,
         build: Build,
         directory: Path,
         settings: dict[str, str] | None = None,

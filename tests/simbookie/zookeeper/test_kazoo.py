@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 from kazoo.protocol.states import KazooState
 
-from tests.zookeepers import AnyZooKeeper
+from tests.zookeepers import AnyZooKeeper, EmbeddedInThread
 
 PATIENCE_S = 20
 
@@ -111,3 +111,13 @@ def test_a_client_comes_back_with_its_session_znodes_and_watches(clients: list[K
     other.create("/awaited", b"here")
     while heard.get(timeout=PATIENCE_S) != b"here":  # kazoo may read once more after it came back
         pass
+
+
+def test_it_serves_on_uvloop_too() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with EmbeddedInThread(uvloop.new_event_loop) as server, closing(KazooClient(server.address)) as client:
+        client.start(timeout=PATIENCE_S)
+        client.create("/a", b"x" * 900_000)
+        pending = [client.get_async("/a") for _ in range(50)]  # more than a client's system takes at once
+        assert {len(answer.get(timeout=PATIENCE_S)[0]) for answer in pending} == {900_000}
+        client.stop()
