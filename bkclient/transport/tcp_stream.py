@@ -17,7 +17,7 @@ from typing import Protocol, cast
 from bkclient.errors import Code, IllegalOperation
 from bkclient.refusal import Refusal
 from bkclient.transport.base import ReplyHandler
-from bkclient.transport.outgoing import CHUNK_BYTES, Outgoing
+from bkclient.transport.outgoing import Outgoing, chunk_bytes_for
 from bkclient.transport.security import UNANSWERED, refusal_in
 from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.tcp_config import TcpTransportConfig
@@ -162,6 +162,7 @@ class Stream(asyncio.BufferedProtocol):
         # uvloop has transports of its own, which are no subclasses of asyncio's
         self._transport = cast("asyncio.Transport", transport)
         config = self._config
+        self._outgoing.chunk_bytes = chunk_bytes_for(transport)
         self._transport.set_write_buffer_limits(
             config.write_buffer_high_water_bytes, config.write_buffer_low_water_bytes
         )
@@ -223,7 +224,8 @@ class Stream(asyncio.BufferedProtocol):
         if self._transport is None or self._is_detached:
             return
         # What is sent is outstanding, so as long as little is outstanding nothing has to be added up.
-        if self._is_paused or (self._load.bytes > CHUNK_BYTES and sum(map(len, buffers)) > CHUNK_BYTES):
+        most = self._outgoing.chunk_bytes
+        if self._is_paused or (self._load.bytes > most and sum(map(len, buffers)) > most):
             self._outgoing.add(buffers)
             self._send_on()
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import Code
-from bkclient.transport.outgoing import CHUNK_BYTES, Outgoing
+from bkclient.transport.outgoing import CHUNK_BYTES, LARGE_CHUNK_BYTES, Outgoing, chunk_bytes_for
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream, StreamOwner
 from bkclient.wire.connection import ClientConnection
@@ -51,6 +52,12 @@ def test_large_buffers_are_given_out_in_parts_of_themselves() -> None:
     outgoing.add([large])
     parts = [outgoing.take() for _ in range(3)]
     assert all(cast("memoryview", part).obj is large for (part,) in parts), "a part is no copy"
+
+
+def test_parts_are_small_where_the_event_loop_copies_what_it_keeps() -> None:
+    copies = sys.version_info < (3, 12)
+    assert chunk_bytes_for(asyncio.Transport()) == (CHUNK_BYTES if copies else LARGE_CHUNK_BYTES)
+    assert chunk_bytes_for(object()) == LARGE_CHUNK_BYTES
 
 
 class Slow:
@@ -112,6 +119,7 @@ class Owner:
 
 def slow_stream(monkeypatch: pytest.MonkeyPatch, *, pauses: bool, **config: Any) -> tuple[Stream, Slow, Owner]:
     monkeypatch.setattr("bkclient.transport.tcp_stream.apply_socket_options", lambda *_: None)
+    monkeypatch.setattr("bkclient.transport.tcp_stream.chunk_bytes_for", lambda _: CHUNK_BYTES)
     owner, transport = Owner(), Slow(pauses=pauses)
     settings = TcpTransportConfig(write_buffer_high_water_bytes=HIGH, write_buffer_low_water_bytes=LOW, **config)
     stream = Stream(cast("StreamOwner", owner), "b", ClientConnection(3), settings, is_tls=False)
