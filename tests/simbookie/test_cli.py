@@ -226,7 +226,8 @@ def test_a_cluster_without_java_has_an_embedded_zookeeper(tmp_path: Path) -> Non
 
 def test_a_java_that_is_missing_is_missed_only_where_it_was_asked_for(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "simbookie.cli", "cluster", "--zookeeper", "java"]
+    arguments = ("cluster", "--zookeeper", "java", "--zookeeper-port", free_port())
+    command = [sys.executable, "-m", "simbookie.cli", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ")
