@@ -165,10 +165,9 @@ class Bookie:
     def shutdown(self, on_stopped: Callable[[], None] | None = None) -> None:
         """Stop accepting requests, answer those that wait, save everything, then call ``on_stopped``."""
         assert self.state is BookieState.RUNNING, f"{self} is not running"
-        assert self._polls is not None
+        assert self._polls is not None and self._lists is not None
         self.state = BookieState.STOPPING
         self._accepts = False
-        assert self._lists is not None
         self._polls.finish_all()
         self._lists.finish_all()
         if self.state is not BookieState.STOPPING:
@@ -270,9 +269,8 @@ class Bookie:
         """Whether ``request`` would be refused as one too many, which a caller that can wait for room does not want."""
         if self.room > 0 or self._pending_adds == 0:
             return False
-        if isinstance(request, AddRequest):
-            return not request.high_priority
-        return isinstance(request, WriteLacRequest | ForceLedgerRequest)
+        is_ordinary_add = isinstance(request, AddRequest) and not request.high_priority
+        return is_ordinary_add or isinstance(request, WriteLacRequest | ForceLedgerRequest)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back once, when half of what may be pending is answered. Only while there is no room."""

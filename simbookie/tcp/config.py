@@ -27,7 +27,7 @@ class ServerConfig:
     slice_requests: int = 512
     slice_s: float = 0.005
     #: Time for the requests of all connections in one turn of the loop.
-    turn_s: float = 0.02
+    turn_s: float = 0.01
     #: From the connection to the end of its first request, and of TLS and authentication where these are demanded.
     handshake_timeout_s: float = 30.0
     #: From the first byte of a frame to its last.

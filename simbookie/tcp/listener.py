@@ -21,7 +21,7 @@ from simbookie.tcp.notices import Notices
 __all__ = ["KeepAlive", "Listener", "bound_socket"]
 
 _BACKLOG: Final = 1_024
-_ACCEPTS_PER_TURN: Final = 64
+_ACCEPTS_PER_TURN: Final = 16
 #: How long nothing is accepted after the system refused for want of something.
 _REST_S: Final = 1.0
 _WANTS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
