@@ -105,10 +105,10 @@ async def test_nothing_is_started_after_the_end_and_the_caller_is_told() -> None
 
 
 @in_virtual_time
-async def test_a_task_has_the_name_it_was_asked_for() -> None:
+async def test_tasks_have_names_that_say_what_they_do() -> None:
     async with anyio.create_task_group() as tasks:
         background = Background(tasks)
         background.start(anyio.sleep_forever, "a long sleep")
         await turns()
-        assert "a long sleep" in {task.get_name() for task in asyncio.all_tasks()}
+        assert {"a long sleep", "start of background tasks"} <= {task.get_name() for task in asyncio.all_tasks()}
         tasks.cancel_scope.cancel()
