@@ -374,6 +374,8 @@ class _Lane:
         end.send(RequestMessage(call.call_id, request))
 
     def _answered(self, message: ResponseMessage) -> None:
+        if self._end is None:
+            return  # given up meanwhile, with everything that was to come over it
         link = self._link
         key = v2.match_of(message.request) if link.config.protocol_version == 2 else None
         call: _Call | None
