@@ -39,7 +39,7 @@ NUMBERED = {
     "ERR": 4,
 }
 BEHAVIOURS = 267
-HAZARDS = 45
+HAZARDS = 46
 
 HERE = read_coverage()
 

@@ -145,7 +145,8 @@ class ClientConfig:
     resend_max_s: float = number(5.0, low=0.001)
     max_resends: int = whole(100, low=0)
     opportunistic_striping: bool = off(key="opportunisticStriping")
-    explicit_lac_interval_s: float = number(0.0, key="explicitLacInterval", factor=_MS, low=0, off_below=0, off=0.0)
+    # BookKeeper tells none by default, so that readers do not see the last entry of a writer that pauses.
+    explicit_lac_interval_s: float = number(0.1, key="explicitLacInterval", factor=_MS, low=0, off_below=0, off=0.0)
     enforce_min_fault_domains_for_write: bool = off(key="enforceMinNumFaultDomainsForWrite")
     # Reading. A speculative read that is due at 0 seconds is none.
     read_ahead_entries: int = whole(64, low=1)

@@ -2,7 +2,8 @@
 
 Readers learn the LAC from entries, and an entry tells the LAC of the moment it was sent. So the last entry of a writer
 that pauses stays invisible until it writes another one. Such a writer sends its LAC by itself, from a timer: not while
-entries carry it anyway, but at the second tick after the last of them at the latest (LAC-6).
+entries carry it anyway, but at the second tick after the last of them at the latest (LAC-6). Once it is told there is nothing
+left to tick for.
 
 It is best effort, helps readers only, and recovery never asks for it (LAC-9).
 """
@@ -85,6 +86,14 @@ class ExplicitLac:
         #: The highest LAC that readers can know.
         self._told = -1
         self._under_way: LacWrite | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no tick is needed before the writer appends or forces again: readers can know everything there is."""
+        writer = self._writer
+        if not writer.is_writable:
+            return True
+        return self._under_way is None and not writer.pending_count and writer.last_add_confirmed <= self._told
 
     def on_tick(self) -> None:
         """One interval is over (LAC-5)."""

@@ -92,6 +92,8 @@ class LedgerReader(LedgerReads):
     def tail(self, first_entry_id: int = 0, *, patience_s: float = 60.0) -> LedgerTail:
         """The entries from ``first_entry_id`` on, each once and in order, as they are confirmed, until the ledger is closed.
 
+        The last entry before a pause of the writer comes within two of its ``explicit_lac_interval_s``, 0.1 s each by default;
+        without explicit LACs, as from BookKeeper's own client by default, it comes with the next entry or at the close.
         Bookies that fail and ensembles that change are lived through; :meth:`~bkclient.reading.tail.LedgerTail.__anext__` raises
         the error of the bookies once nothing but failures came for ``patience_s`` seconds, and at once what repeating does
         not help against. After the ledger was deleted it raises :class:`~bkclient.errors.NoSuchLedger` where it would have

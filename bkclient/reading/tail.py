@@ -30,10 +30,13 @@ class LedgerTail:
         async for entry in reader.tail():
             ...
 
-    ends when the ledger is closed and read to its end. A call of ``anext`` that is cancelled, by a timeout for example, loses
-    nothing: the next call goes on where it was. One task at a time may use it. Leaving ``async with reader.tail() as tail:`` or
-    :meth:`aclose`, which any task may call, ends what it has under way: whoever waits for the next entry is told that there
-    is none.
+    ends when the ledger is closed and read to its end. Of a writer that pauses the last entry comes a tenth of a second late,
+    two at most, unless that writer's ``explicit_lac_interval_s`` says otherwise; of one that tells nothing, as BookKeeper's own
+    client by default, it comes with the next entry or at the close.
+
+    A call of ``anext`` that is cancelled, by a timeout for example, loses nothing: the next call goes on where it was. One task
+    at a time may use it. Leaving ``async with reader.tail() as tail:`` or :meth:`aclose`, which any task may call, ends what it
+    has under way: whoever waits for the next entry is told that there is none.
     """
 
     def __init__(

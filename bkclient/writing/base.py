@@ -143,6 +143,7 @@ class BaseWriter(LedgerReads):
         await measured(
             self._core.stats, names.FORCE, force_ledger(self._core, self._machine, self._shell.ownership.check)
         )
+        self._shell.watch_lac()
 
     async def write_explicit_lac(self) -> int:
         """Tell the bookies the last add confirmed now, so that tailing readers can see the last entries (LAC-5, LAC-9).

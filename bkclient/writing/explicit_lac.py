@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from bkclient import stats as names
 from bkclient.core import ClientCore
@@ -16,6 +17,9 @@ from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import Request, Response, WriteLacRequest
 
 __all__ = ["LacTimer", "write_lac"]
+
+#: The longest interval between two attempts while bookies do not take the LAC, unless a longer one is configured.
+_MAX_DELAY_S: Final = 10.0
 
 
 def _send(
@@ -69,30 +73,52 @@ async def write_lac(core: ClientCore, codec: EntryCodec, writer: AppendMachine) 
 
 
 class LacTimer:
-    """Tells the LAC of an idle writer every ``interval_s`` seconds (LAC-5), until the writer ends. Best effort."""
+    """Tells the LAC of a writer that pauses, between one and two intervals after its last entry (LAC-5). Best effort.
 
-    def __init__(self, core: ClientCore, codec: EntryCodec, writer: AppendMachine, interval_s: float) -> None:
+    It runs only while there is something to tell; :meth:`start` says that there may be, and ``on_idle`` is called when there is
+    nothing any more. While bookies do not take the LAC the intervals grow.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        codec: EntryCodec,
+        writer: AppendMachine,
+        interval_s: float,
+        on_idle: Callable[[], None],
+    ) -> None:
         self._core = core
         self._codec = codec
         self._writer = writer
-        self._interval_s = interval_s
+        self._interval_s = self._delay_s = interval_s
+        self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
         self._machine = ExplicitLac(writer, self)
         self._began_at = 0.0
-        self._timer = self._loop.call_later(interval_s, self._on_tick)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """The LAC may move; does nothing while the timer runs."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._delay_s, self._on_tick)
 
     def _on_tick(self) -> None:
+        self._timer = None
         if not self._writer.is_writable or self._core.is_closed:
             return
         try:
             self._machine.on_tick()
         except Exception as error:  # noqa: BLE001 - nobody waits, but the LAC of an idle writer is to be told all the same
             self._on_defect(defect(error, "the timer of the explicit LAC", ledger_id=self._codec.ledger_id))
-        self._timer = self._loop.call_later(self._interval_s, self._on_tick)
+        if self._machine.is_done:
+            self._on_idle()
+        else:
+            self.start()
 
     def stop(self) -> None:
         """No more ticks. Idempotent."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def send_write_lac(self, bookie_id: BookieId, last_add_confirmed: int) -> None:
         """Port of :class:`~bkclient.protocol.explicit_lac.ExplicitLac`."""
@@ -106,9 +132,17 @@ class LacTimer:
 
     def _on_defect(self, error: BookKeeperError) -> None:  # noqa: ARG002 - it was reported, and nobody waits for it
         self._machine.give_up()
+        self._wait_longer()
+
+    def _wait_longer(self) -> None:
+        self._delay_s = max(self._interval_s, min(2 * self._delay_s, _MAX_DELAY_S))
 
     def write_lac_finished(self, last_add_confirmed: int, error: BookKeeperError | None) -> None:  # noqa: ARG002
         """Port of :class:`~bkclient.protocol.explicit_lac.ExplicitLac`."""
+        if error is None:
+            self._delay_s = self._interval_s
+        else:
+            self._wait_longer()
         stats = self._core.stats
         if stats is not None:
             code = Code.OK if error is None else code_of(error)

@@ -100,13 +100,16 @@ class WriterShell:
         self._closed = asyncio.Event()
         self._close_error: BookKeeperError | None = None
         self._look_s = None if config.add_quorum_timeout_s is None else config.add_quorum_timeout_s / _LOOKS_PER_TIMEOUT
-        #: Whether somebody looks after what is pending.
+        #: Whether every timer runs that an append needs.
         self._is_watched = self._look_s is None
         #: Those that were set last, by what they are for.
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_let_go = False
         interval_s = config.explicit_lac_interval_s
-        self._lac_timer = LacTimer(core, self.codec, self.machine, interval_s) if interval_s > 0 else None
+        self._lac_timer: LacTimer | None = None
+        if interval_s > 0:
+            self._lac_timer = LacTimer(core, self.codec, self.machine, interval_s, self._on_lac_told)
+            self._is_watched = False
         self._forget = core.at_close(self._on_client_closed)
 
     # Appending ---------------------------------------------------------------------------------------------------
@@ -308,12 +311,22 @@ class WriterShell:
             self._lac_timer.stop()
 
     def _watch(self) -> None:
-        assert self._look_s is not None, "without a timeout nobody looks"
         self._is_watched = True
-        self._timers["look"] = self.loop.call_later(self._look_s, self._look)
+        if self._look_s is not None and "look" not in self._timers:
+            self._timers["look"] = self.loop.call_later(self._look_s, self._look)
+        self.watch_lac()
+
+    def watch_lac(self) -> None:
+        """The LAC may move, so that there may be something to tell."""
+        if self._lac_timer is not None and not self._is_let_go:
+            self._lac_timer.start()
+
+    def _on_lac_told(self) -> None:
+        self._is_watched = False
 
     @ends_operation
     def _look(self) -> None:
+        del self._timers["look"]
         self.machine.check_quorum_timeout(self.loop.time())
         self._let_go_if_ended()
         self._is_watched = False

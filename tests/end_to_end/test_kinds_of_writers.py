@@ -186,7 +186,7 @@ async def tail_that_knows(client: BookKeeper, ledger_id: int, last: int) -> Ledg
 @pytest.mark.behaviour("T-157")
 async def test_without_explicit_lacs_a_reader_stays_one_entry_behind(new_town: NewTown) -> None:
     async with new_town(3) as town:
-        client = await town.client()
+        client = await town.client(explicit_lac_interval_s=0)
         async with await client.create_ledger(write_quorum_size=3) as writer:
             for _ in range(10):
                 await writer.append(b"x")

@@ -14,7 +14,8 @@ from typing import Final
 
 import pytest
 
-from bkclient import BookKeeper
+from bkclient import BookKeeper, LedgerWriter
+from bkclient.errors import LedgerFenced
 from bkclient.metadata.model import DigestType
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.entry import EntryCodec
@@ -122,16 +123,31 @@ def test_a_fence_that_was_replayed_is_forgotten(bookies: Bookies) -> None:
     assert bookies.answer(add(21, 1)) == "EOK"
 
 
-async def test_a_writer_gets_an_acknowledgement_for_an_entry_after_the_end(
-    bookies: Bookies, new_client: ClientFactory
-) -> None:
-    """It has no chance to know: its bookies take the entry, and it has no reason to look at the metadata."""
-    python: BookKeeper = await new_client(bookies.cluster.metadata_uri)
+async def _idle_writer_of_a_ledger_taken_over(python: BookKeeper, bookies: Bookies) -> LedgerWriter:
+    """It has not written yet, its ledger is closed, and its bookies have forgotten that."""
+    await asyncio.sleep(AFTER_A_CHECKPOINT_S)  # entries of other ledgers would have the next checkpoint write the fence
     writer = await python.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
     taken_over = await python.open_ledger(writer.ledger_id)
     assert (taken_over.is_closed, taken_over.last_add_confirmed) == (True, -1)
-
     await asyncio.to_thread(bookies.kill_and_restart)
+    return writer
+
+
+async def test_a_writer_learns_of_the_takeover_from_the_metadata(bookies: Bookies, new_client: ClientFactory) -> None:
+    """It has connected to its bookies anew, so it looks at the metadata before it counts what they say."""
+    python: BookKeeper = await new_client(bookies.cluster.metadata_uri)
+    writer = await _idle_writer_of_a_ledger_taken_over(python, bookies)
+
+    with pytest.raises(LedgerFenced, match="closed it at entry -1"):
+        await writer.append(b"stored by every bookie, and not acknowledged")
+
+
+async def test_without_that_it_gets_an_acknowledgement_for_an_entry_after_the_end(
+    bookies: Bookies, new_client: ClientFactory
+) -> None:
+    """No bookie tells it: they take the entry, and it has no other reason to look at the metadata."""
+    python: BookKeeper = await new_client(bookies.cluster.metadata_uri, check_metadata_after_reconnect=False)
+    writer = await _idle_writer_of_a_ledger_taken_over(python, bookies)
 
     assert await writer.append(b"acknowledged") == 0
     assert (await python.open_ledger(writer.ledger_id)).last_add_confirmed == -1, "nobody will ever read it"

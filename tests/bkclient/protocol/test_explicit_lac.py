@@ -103,6 +103,33 @@ def test_a_writer_of_one_entry_per_interval_has_each_of_them_told() -> None:
     assert sent == ["0a", "1a", "2a"]
 
 
+@pytest.mark.rule("LAC-6")
+def test_no_tick_is_needed_once_readers_can_know_everything() -> None:
+    writer = written(1)
+    teller = Teller(writer)
+    steps = [teller.machine.is_done]
+    teller.tick()
+    steps.append(teller.machine.is_done)  # under way
+    teller.answer("a", 0, Code.TIMEOUT)
+    steps.append(teller.machine.is_done)  # failed
+    teller.tick()
+    teller.answer("a", 0)
+    steps.append(teller.machine.is_done)
+    writer.append()
+    steps.append(teller.machine.is_done)  # pending
+    writer.ok("1a")
+    steps.append(teller.machine.is_done)
+    writer.close()
+    steps.append(teller.machine.is_done)
+
+    assert steps == [False, False, False, True, False, False, True]
+
+
+@pytest.mark.rule("LAC-6")
+def test_a_writer_without_entries_needs_no_tick() -> None:
+    assert Teller(written(0)).machine.is_done
+
+
 @pytest.mark.rule("LAC-5")
 @pytest.mark.behaviour("T-160")
 def test_with_deferred_sync_what_was_forced_is_told() -> None:

@@ -54,7 +54,7 @@ async def test_an_idle_writer_tells_its_lac_by_the_second_interval_and_once() ->
 @pytest.mark.behaviour("T-157")
 @in_virtual_time
 async def test_without_an_interval_nothing_is_told_and_readers_lag_one_entry_behind() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with town(config=ClientConfig(explicit_lac_interval_s=0)) as where, await writer_of(where) as writer:
         for _ in range(5):
             await writer.append(b"x")
         await anyio.sleep(10)
@@ -167,3 +167,99 @@ async def test_telling_whose_caller_gave_up_ends_quietly() -> None:
         await turns()
         where.transport.let_go("abc", Code.WRITE)
         await turns()
+
+
+# By default ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("LAC-5")
+@in_virtual_time
+async def test_by_default_a_single_entry_is_told_a_tenth_of_a_second_later() -> None:
+    async with town() as where, await writer_of(where) as writer:
+        await writer.append(b"x")
+        await anyio.sleep(0.099)
+        assert told(where) == []
+        await anyio.sleep(0.002)
+
+        assert sorted(told(where)) == [("a", 0), ("b", 0), ("c", 0)]
+        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
+        assert reader.last_add_confirmed == 0
+
+
+@pytest.mark.rule("LAC-6")
+@in_virtual_time
+async def test_after_a_burst_the_last_entry_is_told_within_two_tenths_of_a_second_and_nothing_before() -> None:
+    async with town() as where, await writer_of(where) as writer:
+        for _ in range(100):
+            await writer.append(b"x")
+            await anyio.sleep(0.009)
+        assert told(where) == [], "entries carry the LAC of a writer that is busy"
+        await anyio.sleep(0.2)
+
+        assert sorted(told(where)) == [("a", 99), ("b", 99), ("c", 99)]
+
+
+@pytest.mark.rule("LAC-6")
+@in_virtual_time
+async def test_a_writer_with_nothing_to_tell_has_no_timer() -> None:
+    """A client may have thousands of ledgers open that nobody writes to."""
+    async with town(config=ClientConfig(add_quorum_timeout_s=None)) as where, await writer_of(where) as writer:
+        lac_timer = writer._shell._lac_timer
+        assert lac_timer is not None
+
+        def is_running() -> bool:
+            return lac_timer._timer is not None
+
+        assert not is_running(), "not before the first entry"
+        for number in range(3):
+            await writer.append(b"x")
+            assert is_running()
+            await anyio.sleep(10)
+            assert not is_running(), "told"
+            assert len(told(where)) == 3 * (number + 1)
+
+
+@pytest.mark.rule("LAC-9")
+@in_virtual_time
+async def test_bookies_that_do_not_take_it_are_asked_less_and_less_often() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        await writer.append(b"x")
+        for bookie in where.transport.bookies.values():
+            bookie.code = Code.TOO_MANY_REQUESTS
+        await anyio.sleep(100)
+        assert 3 * 10 <= len(told(where)) <= 3 * 20
+        for bookie in where.transport.bookies.values():
+            bookie.code = None
+        await anyio.sleep(20)
+        assert decoded(where, writer) == {0}
+        count = len(told(where))
+        await writer.append(b"x")
+        await anyio.sleep(0.2)
+
+        assert len(told(where)) == count + 3, "a success ends the waiting"
+
+
+@pytest.mark.rule("LAC-12")
+@in_virtual_time
+async def test_what_a_force_confirms_is_told_although_no_entry_follows() -> None:
+    async with town() as where:
+        writer = await where.bk.create_ledger(password=b"secret", write_quorum_size=3, deferred_sync=True)
+        await writer.append(b"x")
+        await anyio.sleep(10)
+        assert told(where) == []
+
+        await writer.force()
+        await anyio.sleep(0.2)
+
+        assert decoded(where, writer) == {0}
+
+
+@in_virtual_time
+async def test_no_timer_is_left_when_the_writer_has_ended() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        await writer.append(b"x")
+        await writer.close()
+        await anyio.sleep(10)
+        assert told(where) == []
