@@ -70,6 +70,21 @@ _TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        "CloseKeepsAcks",
+        "A close that succeeds leaves the ledger closed, with all that was acknowledged to its writer.",
+        {"A11": "who is told that its close succeeded has a closed ledger, not below what was acknowledged to it"},
+    ),
+    (
+        "FencedIsTold",
+        "A writer that a bookie called fenced confirms nothing more, and says that it is fenced.",
+        {"A12": "a writer whose add was refused as fenced confirms nothing more and fails with that"},
+    ),
+    (
+        "AddResolves",
+        "Every append ends with an acknowledgement or a failure, unless it was cancelled.",
+        {"L2": "no append is left without an outcome when its writer is closed or the run is over"},
+    ),
+    (
         "FragmentsWellFormed",
         "Every metadata write, refused or not, has legal fragments and follows legally from what was stored.",
         {
@@ -120,8 +135,16 @@ _TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ),
     (
         "NothingInvented",
-        "Recovery writes back only what the writer sent.",
-        {"B8": "what is written back in recovery was once sent by the writer"},
+        "Recovery writes back only what the writer sent, as it has read it.",
+        {
+            "B8": "what is written back in recovery was once sent by the writer",
+            "E10": "what a recovery writes back, it has read from a bookie",
+        },
+    ),
+    (
+        "LengthConsistent",
+        "Every length is the sum of the payloads up to there.",
+        {"B6": "the length of an entry, and of the closed ledger, is the sum of the payloads up to there"},
     ),
     (
         "RecoveryReads",
@@ -185,6 +208,11 @@ _TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "BookieLacMonotonic",
         "The last add confirmed of a running bookie never falls.",
         {"D5": "a running bookie's LAC of a ledger never falls"},
+    ),
+    (
+        "ReaderLacMonotonic",
+        "The last add confirmed of a reader never falls.",
+        {"F2": "the last add confirmed of one reader never falls"},
     ),
     (
         "ReadWithinLac",

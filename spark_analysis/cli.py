@@ -36,13 +36,13 @@ def _fail(message: str) -> NoReturn:
 def _list_invariants(*, as_json: bool) -> None:
     if as_json:
         shown = [
-            {"name": invariant.name, "statement": invariant.statement, "formula": invariant.formula}
+            {"name": invariant.name, "statement": invariant.statement, "clauses": list(invariant.clauses)}
             for invariant in INVARIANTS
         ]
         typer.echo(json.dumps({"invariants": shown}))
         return
     for invariant in INVARIANTS:
-        typer.echo(f"{invariant.name:<26} {invariant.formula:<14} {invariant.statement}")
+        typer.echo(f"{invariant.name:<22} {', '.join(invariant.clauses):<36} {invariant.statement}")
 
 
 def _print_verdict(verdict: Verdict) -> None:

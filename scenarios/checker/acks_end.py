@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
 from scenarios.checker.metadata import CLOSED
@@ -18,9 +19,11 @@ class NoAckAfterEnd(Family):
     A6: after APP_FAIL of ``e`` a writer incarnation acknowledges no entry from ``e`` on. A failed add, fenced or not,
     leaves a hole that only recovery may settle.
 
-    A7: after a client tried to close the ledger at ``l``, whatever came of it, it acknowledges nothing above ``l``.
+    A7: after a client tried to close the ledger at ``l``, whatever came of it, it acknowledges nothing above ``l``; and
+    after its application was told that the ledger is fenced or closed, it acknowledges nothing at all, since it tells
+    what it decided in the order in which it did.
 
-    Both hold however late an application hears of what its client confirmed before (it may have been paused in
+    All hold however late an application hears of what its client confirmed before (it may have been paused in
     between): the entries in question are above the point where the client itself gave up confirming.
     """
 
@@ -30,16 +33,29 @@ class NoAckAfterEnd(Family):
         super().__init__(facts, report)
         self._failed: dict[tuple[str, int], tuple[int, int]] = {}
         self._ends: dict[str, tuple[int, int]] = {}
+        self._told: dict[str, int] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """What applications are told, and closes."""
-        return {Kind.APP_ACK: self.on_ack, Kind.APP_FAIL: self.on_fail, Kind.META_CAS: self.on_cas}
+        return {
+            Kind.APP_ACK: self.on_ack,
+            Kind.APP_FAIL: self.on_fail,
+            Kind.CLOSE_RESULT: self.on_closed,
+            Kind.META_CAS: self.on_cas,
+        }
+
+    def on_closed(self, event: Event) -> None:
+        """The application knows that nothing more comes."""
+        if event.fields["code"] == codes.OK:
+            self._told.setdefault(event.actor, event.seq)
 
     def on_fail(self, event: Event) -> None:
         """Remember the lowest failed entry."""
         entry = event.fields["entry"]
         if entry < 0:
             return  # refused before it got a number
+        if event.fields["code"] == codes.FENCED:
+            self._told.setdefault(event.actor, event.seq)
         writer = (event.actor, event.fields["incarnation"])
         known = self._failed.get(writer)
         if known is None or entry < known[0]:
@@ -68,6 +84,17 @@ class NoAckAfterEnd(Family):
                         failed[1],
                         event.seq,
                     )
+        if self._told:
+            told = self._told.get(event.actor)
+            if told is not None:
+                self.checked["A7"] += 1
+                self.broken(
+                    "A7",
+                    f"entry {entry} was acknowledged to the application of {event.actor}, which had been told that its ledger "
+                    "has ended",
+                    told,
+                    event.seq,
+                )
         if self._ends:
             end = self._ends.get(event.actor)
             if end is not None:

@@ -18,8 +18,9 @@ class FragmentsWellFormed(Family):
 
     C4: the first fragment starts at entry 0, and each next one above the one before.
 
-    C5: every ensemble has E distinct bookies; and when a writer replaces bookies, those that stay keep their positions,
-    since the position decides who stores which entry.
+    C5: every ensemble has E distinct bookies; when a writer replaces bookies, those that stay keep their positions, since
+    the position decides who stores which entry; and a write that closes the ledger or begins a recovery leaves all
+    fragments but the last as they were, and that one where it starts.
 
     C10: E >= Qw >= Qa >= 1, for ever the same.
 
@@ -54,6 +55,10 @@ class FragmentsWellFormed(Family):
             expected = self.facts.metadata.versions.get(fields["expected_version"])
             if expected is not None and expected.fragments and written.fragments:
                 self._check_positions(expected, written)
+        elif written.cause in {"close", "recover"}:
+            expected = self.facts.metadata.versions.get(fields["expected_version"])
+            if expected is not None and expected.fragments and expected.state != CLOSED:
+                self._check_kept(expected, written)
         if written.state == CLOSED and written.fragments:
             self.checked["B9"] += 1
             first = written.fragments[-1][0]
@@ -100,6 +105,17 @@ class FragmentsWellFormed(Family):
                     f"{written.ensemble_size} distinct bookies",
                     written.seq,
                 )
+
+    def _check_kept(self, expected: Metadata, written: Metadata) -> None:
+        last = len(expected.fragments) - 1
+        kept, first = expected.fragments[:last], expected.fragments[last][0]
+        if written.fragments[:last] != kept or [start for start, _ in written.fragments[last : last + 1]] != [first]:
+            self.broken(
+                "C5",
+                f"{written.author} writes other fragments below entry {first}, where the last one starts ({written.cause})",
+                expected.seq,
+                written.seq,
+            )
 
     def _check_positions(self, expected: Metadata, written: Metadata) -> None:
         old, new = expected.fragments[-1][1], written.fragments[-1][1]

@@ -31,8 +31,8 @@ class MetadataLawful(Family):
     C6: an ensemble change starts right after the last confirmed entry: not at or below an acknowledged one, not above
     one that nobody can take for confirmed; and it leaves earlier fragments alone.
 
-    C7: while the ledger is in recovery, ensembles change only in the closing write, or in place by re-replication: what
-    a recovery replaced on the way holds nothing yet.
+    C7: with the write that begins a recovery, and while the ledger is in recovery, ensembles change only in the closing
+    write, or in place by re-replication: what a recovery replaced on the way holds nothing yet.
 
     E8: who closes a ledger without having created it closes a version that was IN_RECOVERY.
     """
@@ -71,12 +71,12 @@ class MetadataLawful(Family):
             return
         if stored.cause == "ensemble" and stored.fragments != previous.fragments:
             self._check_start(previous, stored)
-        if previous.state == IN_RECOVERY and stored.state == IN_RECOVERY and stored.cause != "rereplicate":
+        if stored.state == IN_RECOVERY and stored.cause != "rereplicate":
             self.checked["C7"] += 1
             if stored.fragments != previous.fragments:
                 self.broken(
                     "C7",
-                    f"{stored.author} stored other ensembles while the ledger was in recovery",
+                    f"{stored.author} stored other ensembles with the ledger in recovery",
                     previous.seq,
                     stored.seq,
                 )

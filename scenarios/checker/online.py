@@ -18,12 +18,14 @@ from scenarios.checker.ack_has_quorum import AckHasQuorum
 from scenarios.checker.acked_readable import AckedReadable
 from scenarios.checker.acks_end import NoAckAfterEnd
 from scenarios.checker.acks_in_order import AcksInOrder
+from scenarios.checker.add_resolves import AddResolves
 from scenarios.checker.base import Family, Handler
 from scenarios.checker.coverage_before_reads import CoverageBeforeReads
 from scenarios.checker.facts import LedgerFacts
 from scenarios.checker.fenced_stays_fenced import FencedStaysFenced
 from scenarios.checker.fragments_well_formed import FragmentsWellFormed
 from scenarios.checker.lac_honest import LacHonest
+from scenarios.checker.length_consistent import LengthConsistent
 from scenarios.checker.metadata_before_use import MetadataBeforeUse
 from scenarios.checker.metadata_lawful import MetadataLawful
 from scenarios.checker.negative_coverage import NegativeCoverage
@@ -31,10 +33,12 @@ from scenarios.checker.no_false_negative import NoFalseNegative
 from scenarios.checker.no_lac_truncation import NoLacTruncation
 from scenarios.checker.read_stability import ReadStability
 from scenarios.checker.read_within_lac import ReadWithinLac
+from scenarios.checker.reader_lac import ReaderLac
 from scenarios.checker.recoveries_agree import RecoveriesAgree
 from scenarios.checker.recovery_close import RecoveryClose
 from scenarios.checker.recovery_reads import RecoveryReads
 from scenarios.checker.replicas_agree import ReplicasAgree
+from scenarios.checker.told_at_end import ToldAtEnd
 from scenarios.clauses import CLAUSES, INVARIANTS
 from scenarios.history.schema import Event, Kind
 from scenarios.model import Violation
@@ -61,6 +65,10 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     ReadWithinLac,
     ReadStability,
     NoFalseNegative,
+    LengthConsistent,
+    ReaderLac,
+    AddResolves,
+    ToldAtEnd,
 )
 
 assert sorted(number for family in FAMILIES for number in family.clauses) == sorted(CLAUSES), (
@@ -84,8 +92,10 @@ _ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
     Kind.APP_ADD: ("incarnation", "entry"),
     Kind.APP_ACK: ("incarnation", "entry", "durable"),
     Kind.APP_FAIL: ("incarnation", "entry", "code"),
+    Kind.APP_CANCEL: ("incarnation", "entry"),
     Kind.OPEN_START: ("recovery",),
     Kind.OPEN_RESULT: ("recovery", "code"),
+    Kind.CLOSE_START: (),
     Kind.CLOSE_RESULT: ("code", "last_entry", "length"),
     Kind.READ_RESULT: ("entry", "code", "version"),
     Kind.LAC_ADV: ("lac",),
@@ -107,7 +117,11 @@ _ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
     Kind.BK_LOSS: ("entry",),
     Kind.BK_LIMBO: ("verdict",),
     Kind.BK_GC: (),
+    Kind.CLIENT_START: ("incarnation",),
     Kind.CLIENT_CRASH: ("incarnation",),
+    Kind.CLIENT_PAUSE: (),
+    Kind.CLIENT_RESUME: (),
+    Kind.RUN_END: ("completed",),
 }
 
 

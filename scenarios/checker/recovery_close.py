@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scenarios.checker.base import Family, Handler
-from scenarios.checker.facts import RecoveryRun
+from scenarios.checker.base import Family, Handler, Report
+from scenarios.checker.facts import LedgerFacts, RecoveryRun
 from scenarios.checker.metadata import CLOSED, Metadata
 from scenarios.history.schema import Event, Kind
 
@@ -22,15 +22,32 @@ class RecoveryClose(Family):
     E6: when a run closes at ``LE``, each entry from its first recovery read to ``LE`` was answered OK, to this run's
     recovery adds, by Qa bookies of its write set in the ensembles that the closing write stores.
 
-    The client that created the ledger is not judged: its close may be that of the writer, which ends at its own last
-    confirmed entry.
+    The client that created the ledger may recover it, too, beside a writer that it has not closed. Then a closing write may
+    be that of the writer, which ends at its own last confirmed entry; only one that cannot be, by where it ends, is
+    judged. After the writer's close has returned there is no such doubt.
     """
 
     clauses = ("E11", "E7", "E6")
 
+    def __init__(self, facts: LedgerFacts, report: Report) -> None:
+        super().__init__(facts, report)
+        self._closed: set[str] = set()
+
     def handlers(self) -> Mapping[Kind, Handler]:
         """Closing writes; the rest is kept by the facts."""
-        return {Kind.META_CAS: self.on_cas}
+        return {
+            Kind.META_CAS: self.on_cas,
+            Kind.CLOSE_START: self.on_close_start,
+            Kind.CLOSE_RESULT: self.on_close_result,
+        }
+
+    def on_close_start(self, event: Event) -> None:
+        """A writer is closing."""
+        self._closed.discard(event.actor)
+
+    def on_close_result(self, event: Event) -> None:
+        """A writer has closed, and writes nothing more."""
+        self._closed.add(event.actor)
 
     def on_cas(self, event: Event) -> None:
         """Judge a write that closes."""
@@ -39,7 +56,9 @@ class RecoveryClose(Family):
             return
         creator = self.facts.metadata.creator
         run = self.facts.run_of(event.actor)
-        if run is None or not creator or event.actor == creator:
+        if run is None or not creator:
+            return
+        if event.actor == creator and self._may_be_the_writers(event.actor, fields["last_entry"]):
             return
         self.checked["E11"] += 1
         if run.unknown_seq >= 0:
@@ -53,6 +72,14 @@ class RecoveryClose(Family):
         if fields["outcome"] == "ok" and stored is not None and stored.seq == event.seq:
             self._check_end(run, stored)
             self._check_rewritten(run, stored)
+
+    def _may_be_the_writers(self, actor: str, last_entry: int) -> bool:
+        """Whether a writer of ``actor`` may have closed it there: not below what it acknowledged, not above what is confirmed."""
+        if actor in self._closed:
+            return False
+        streams = [stream for (name, _), stream in self.facts.writers.items() if name == actor]
+        acked = max((entry for entry, ack in self.facts.acked.items() if ack.actor == actor), default=-1)
+        return acked <= last_entry <= max((stream.confirmed for stream in streams), default=-1)
 
     def _check_end(self, run: RecoveryRun, stored: Metadata) -> None:
         self.checked["E7"] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
 from scenarios.history.schema import Event, Kind
@@ -12,25 +13,34 @@ __all__ = ["ReplicasAgree"]
 
 
 class ReplicasAgree(Family):
-    """Every copy of an entry is the same (D9), and the writer's own (B8).
+    """Every copy of an entry is the same (D9), the writer's own (B8), and was read before it is written back (E10).
 
     D9: wherever entry ``e`` is sent or stored, by its writer or a recovery, its payload and the cumulative length in
     its header are the same. The LAC in the header may differ: a recovery sends its own.
 
     B8: a recovery writes back only what the writer sent.
 
-    D9 is sound for partial histories too; B8 needs the original.
+    E10: and only what a bookie answered to this very recovery.
+
+    D9 is sound for partial histories too; B8 and E10 need what came before.
     """
 
-    clauses = ("D9", "B8")
+    clauses = ("D9", "B8", "E10")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)
         self._entries: dict[int, tuple[int | None, int | None, int]] = {}
+        self._read: dict[tuple[str, int], dict[int, int]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Entries on their way, and where they arrive."""
-        return {Kind.ADD_SEND: self.on_send, Kind.BK_STORE: self.on_store}
+        return {Kind.ADD_SEND: self.on_send, Kind.BK_STORE: self.on_store, Kind.REC_READ_RESP: self.on_read}
+
+    def on_read(self, event: Event) -> None:
+        """A recovery has read an entry."""
+        fields = event.fields
+        if fields["code"] == codes.OK and fields["content"] is not None:
+            self._read.setdefault((event.actor, fields["entry"]), {})[fields["content"]] = event.seq
 
     def on_send(self, event: Event) -> None:
         """An entry leaves a client."""
@@ -43,7 +53,22 @@ class ReplicasAgree(Family):
                     f"{event.actor} wrote entry {fields['entry']} back, which no writer ever sent",
                     event.seq,
                 )
+            self._check_read(event)
         self._compare(event)
+
+    def _check_read(self, event: Event) -> None:
+        run, content = self.facts.run_of(event.actor), event.fields["content"]
+        if run is None or content is None:
+            return
+        self.checked["E10"] += 1
+        read = self._read.get((event.actor, event.fields["entry"]), {}).get(content, -1)
+        if read < run.seq:
+            self.broken(
+                "E10",
+                f"{event.actor} wrote entry {event.fields['entry']} back with a content that no bookie had told it",
+                run.seq,
+                event.seq,
+            )
 
     def on_store(self, event: Event) -> None:
         """An entry arrives at a bookie."""

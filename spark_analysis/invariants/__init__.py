@@ -5,39 +5,74 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from scenarios.clauses import INVARIANTS as NAMES
 from spark_analysis.invariants.ack_has_quorum import ACK_HAS_QUORUM
 from spark_analysis.invariants.acked_readable import ACKED_READABLE
 from spark_analysis.invariants.acks_in_order import ACKS_IN_ORDER
+from spark_analysis.invariants.add_resolves import ADD_RESOLVES
 from spark_analysis.invariants.base import CheckClass, Invariant, judge
+from spark_analysis.invariants.close_at_decision import CLOSE_AT_DECISION
+from spark_analysis.invariants.close_keeps_acks import CLOSE_KEEPS_ACKS
 from spark_analysis.invariants.closed_at_quorum import CLOSED_AT_QUORUM
-from spark_analysis.invariants.ensemble_change_above_acks import ENSEMBLE_CHANGE_ABOVE_ACKS
+from spark_analysis.invariants.closed_from_in_recovery import CLOSED_FROM_IN_RECOVERY
+from spark_analysis.invariants.coverage_before_reads import COVERAGE_BEFORE_READS
 from spark_analysis.invariants.fenced_stays_fenced import FENCED_STAYS_FENCED
 from spark_analysis.invariants.fragments_well_formed import FRAGMENTS_WELL_FORMED
 from spark_analysis.invariants.lac_honest import LAC_HONEST
+from spark_analysis.invariants.length_consistent import LENGTH_CONSISTENT
 from spark_analysis.invariants.negative_coverage import NEGATIVE_COVERAGE
+from spark_analysis.invariants.negative_stays import NEGATIVE_STAYS
+from spark_analysis.invariants.no_ack_after_end import NO_ACK_AFTER_END
 from spark_analysis.invariants.no_lac_truncation import NO_LAC_TRUNCATION
+from spark_analysis.invariants.nothing_invented import NOTHING_INVENTED
+from spark_analysis.invariants.positive_verified import POSITIVE_VERIFIED
+from spark_analysis.invariants.read_within_lac import READ_WITHIN_LAC
+from spark_analysis.invariants.reader_lac_monotonic import READER_LAC_MONOTONIC
 from spark_analysis.invariants.recoveries_agree import RECOVERIES_AGREE
+from spark_analysis.invariants.recovery_lac_frozen import RECOVERY_LAC_FROZEN
 from spark_analysis.invariants.recovery_reads import RECOVERY_READS
 from spark_analysis.invariants.replicas_agree import REPLICAS_AGREE
+from spark_analysis.invariants.rewrite_before_close import REWRITE_BEFORE_CLOSE
+from spark_analysis.invariants.start_is_lac_plus_one import START_IS_LAC_PLUS_ONE
+from spark_analysis.invariants.unknown_aborts import UNKNOWN_ABORTS
+from spark_analysis.invariants.visible_lac_bounded import VISIBLE_LAC_BOUNDED
 
 __all__ = ["INVARIANTS", "CheckClass", "Invariant", "judge", "select"]
 
-#: All invariants, the most important first.
-INVARIANTS: Final[tuple[Invariant, ...]] = (
-    NO_LAC_TRUNCATION,
+_ALL: Final[tuple[Invariant, ...]] = (
+    ACK_HAS_QUORUM,
     ACKED_READABLE,
-    RECOVERIES_AGREE,
-    LAC_HONEST,
+    ACKS_IN_ORDER,
+    ADD_RESOLVES,
+    CLOSE_AT_DECISION,
+    CLOSE_KEEPS_ACKS,
+    CLOSED_AT_QUORUM,
+    CLOSED_FROM_IN_RECOVERY,
+    COVERAGE_BEFORE_READS,
     FENCED_STAYS_FENCED,
     FRAGMENTS_WELL_FORMED,
-    ACKS_IN_ORDER,
-    ACK_HAS_QUORUM,
-    CLOSED_AT_QUORUM,
-    ENSEMBLE_CHANGE_ABOVE_ACKS,
-    REPLICAS_AGREE,
-    RECOVERY_READS,
+    LAC_HONEST,
+    LENGTH_CONSISTENT,
     NEGATIVE_COVERAGE,
+    NEGATIVE_STAYS,
+    NO_ACK_AFTER_END,
+    NO_LAC_TRUNCATION,
+    NOTHING_INVENTED,
+    POSITIVE_VERIFIED,
+    READ_WITHIN_LAC,
+    READER_LAC_MONOTONIC,
+    RECOVERIES_AGREE,
+    RECOVERY_LAC_FROZEN,
+    RECOVERY_READS,
+    REPLICAS_AGREE,
+    REWRITE_BEFORE_CLOSE,
+    START_IS_LAC_PLUS_ONE,
+    UNKNOWN_ABORTS,
+    VISIBLE_LAC_BOUNDED,
 )
+
+#: All invariants, the most important first, as in the table of both witnesses.
+INVARIANTS: Final[tuple[Invariant, ...]] = tuple(sorted(_ALL, key=lambda invariant: list(NAMES).index(invariant.name)))
 
 _BY_NAME: Final = {invariant.name.lower(): invariant for invariant in INVARIANTS}
 assert len(_BY_NAME) == len(INVARIANTS), "names are unique"

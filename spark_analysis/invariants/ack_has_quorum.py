@@ -1,12 +1,13 @@
-"""AckHasQuorum: an entry is acknowledged when Qa different bookies of its write set said that they have it, no sooner.
+"""AckHasQuorum: an entry is acknowledged when Qa different bookies of its write set said they have it.
 
-For each acknowledged entry: the good answers to ordinary adds of it that had come in before the acknowledgement, counted by
-bookie, and only those of bookies in the write set under the open metadata that was *stored* then. While a ledger is open only
-its writer changes where new entries go, so this is the writer's own view, unless it acts on a change before it is stored, which
-is the mistake to find; what a recovery stores later does not count against a writer that acknowledges late.
+For each acknowledged entry: the good answers to ordinary adds of it that had come in before the acknowledgement,
+counted by bookie, and only those of bookies in the write set under the open metadata that was *stored* then. While a
+ledger is open only its writer changes where new entries go, so this is the writer's own view, unless it acts on a
+change before it is stored, which is the mistake to find; what a recovery stores later does not count against a writer
+that acknowledges late.
 
-An answer from before an ensemble change counts if its bookie is in the write set after it, even if it left in between: that may
-miss something, never accuse.
+An answer from before an ensemble change counts if its bookie is in the write set after it, even if it left in
+between: that may miss something, never accuse.
 """
 
 from __future__ import annotations
@@ -63,8 +64,6 @@ def _observe(facts: Facts) -> DataFrame:
 
 ACK_HAS_QUORUM: Final = Invariant(
     name="AckHasQuorum",
-    statement="An entry is acknowledged only after Qa bookies of its stored write set confirmed it.",
-    formula="A2, C8",
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

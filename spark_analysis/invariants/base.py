@@ -1,13 +1,14 @@
 """What an invariant is, and how its judgement of a ledger is told.
 
-An invariant is a pure function from the facts of many histories to *observations*: rows of a ledger and what was found wrong
-there, which almost always is nothing. A ledger that occurs in them has the invariant's *premise*; one that does not is
-*unknown* to it. What is wrong is told from which event on, in words, and by the events that show it (see
-:func:`~spark_analysis.invariants.expressions.tell`). :func:`judge` makes of the observations of several invariants one
-*finding* per invariant and ledger: the earliest thing wrong, or that nothing is.
+An invariant is a pure function from the facts of many histories to *observations*: rows of a ledger and what was
+found wrong there, which almost always is nothing. A ledger that occurs in them has the invariant's *premise*; one
+that does not is *unknown* to it. What is wrong is told from which event on, in words, and by the events that show it
+(see :func:`~spark_analysis.invariants.expressions.tell`). :func:`judge` makes of the observations of several
+invariants one *finding* per invariant and ledger: the earliest thing wrong, or that nothing is.
 
-Invariants are written from the history alone and share no code with what they judge. They have to be sound: where a history
-leaves open whether a guarantee was broken, it holds. What each needs the recorder to have promised is in docs/history-format.md.
+Invariants are written from the history alone and share no code with what they judge. They have to be sound: where a
+history leaves open whether a guarantee was broken, it holds. What each needs the recorder to have promised is in
+docs/history-format.md.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from scenarios.clauses import INVARIANTS as CLAUSES_OF
+from scenarios.clauses import STATEMENTS
 from scenarios.history import Kind
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
@@ -41,17 +44,25 @@ class CheckClass(StrEnum):
 class Invariant:
     """A guarantee, and how to tell from a history whether it was kept.
 
-    ``statement`` is one sentence; ``formula`` names the rows of the protocol's list of invariants that it covers. ``kinds`` and
-    ``columns`` are what ``observe`` looks at, beyond ``history``, ``kind`` and ``ledger``, so that nothing else has to be read.
+    ``name`` is one of those in :mod:`scenarios.clauses`, which says what it states and of which clauses it consists. ``kinds``
+    and ``columns`` are what ``observe`` looks at, beyond ``history``, ``kind`` and ``ledger``, so that nothing else is read.
     """
 
     name: str
-    statement: str
-    formula: str
     check_class: CheckClass
     kinds: tuple[Kind, ...]
     columns: tuple[str, ...]
     observe: Callable[[Facts], DataFrame] = field(repr=False)
+
+    @property
+    def statement(self) -> str:
+        """The invariant in a sentence."""
+        return STATEMENTS[self.name]
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """The rows of the protocol's list of invariants that it covers."""
+        return CLAUSES_OF[self.name]
 
     def violations(self, events: DataFrame) -> DataFrame:
         """The broken ledgers in ``events``, in the columns of :data:`spark_analysis.schema.VIOLATION_SCHEMA`."""

@@ -1,7 +1,8 @@
 """ClosedAtQuorum: every entry of a closed ledger is on an ack quorum of its write set, acknowledged or not.
 
-What makes a closed ledger survive Qa - 1 losses. A bookie that lost a durable copy is excused. Judged at the end of the history,
-under the metadata stored then; deleted ledgers owe nothing, and where bookies recorded nothing of a ledger, nothing can be said.
+What makes a closed ledger survive Qa - 1 losses. A bookie that lost a durable copy is excused. Judged at the end of
+the history, under the metadata stored then; deleted ledgers owe nothing, and where bookies recorded nothing of a
+ledger, nothing can be said.
 """
 
 from __future__ import annotations
@@ -54,8 +55,6 @@ def _observe(facts: Facts) -> DataFrame:
 
 CLOSED_AT_QUORUM: Final = Invariant(
     name="ClosedAtQuorum",
-    statement="Every entry of a closed ledger is held by an ack quorum of its write set, losses aside.",
-    formula="B4",
     check_class=CheckClass.JOINED,
     kinds=REPLICATION_KINDS,
     columns=REPLICATION_COLUMNS,

@@ -8,6 +8,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 
 from spark_analysis.invariants import relations
+from spark_analysis.invariants import runs as recoveries
 from spark_analysis.invariants.replication import owed_entries
 
 __all__ = ["Facts"]
@@ -38,6 +39,16 @@ class Facts:
     def ledgers(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.ledgers`."""
         return self._keep(relations.ledgers(self.rare_events))
+
+    @cached_property
+    def run_events(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.runs.run_events`."""
+        return self._keep(recoveries.run_events(self.rare_events))
+
+    @cached_property
+    def runs(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.runs.runs`."""
+        return self._keep(recoveries.runs(self.run_events))
 
     @cached_property
     def owed_entries(self) -> DataFrame:

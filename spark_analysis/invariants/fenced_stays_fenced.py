@@ -1,9 +1,11 @@
-"""FencedStaysFenced: once a ledger was taken from its writer, nothing that the old writer sends counts any more.
+"""FencedStaysFenced: a fence holds for ever, and is what the bookie says it is.
 
-Three things are looked for. A writer whose application was told that the ledger is fenced, or that its own close succeeded,
-acknowledges nothing after that. A bookie that made a fence durable stores no ordinary add of that ledger after that, across
-restarts, unless the history says that it forgot the fence. After the ledger was closed nothing above its end is acknowledged;
-an acknowledgement up to the end may still arrive, because a slow writer learns late of what was long decided.
+A bookie that made a fence durable stores no ordinary add of that ledger after that, across restarts; one whose fence
+is in memory alone stores none until it crashes. A history may say that a bookie forgot a fence. Its fence is durable
+before it answers a fencing read with OK. And one that denies an entry to a recovery, by a read that fences or should
+have, is fenced, unless it collected the ledger before.
+
+A crash may come between a fence that was set and the event that says it is durable; then its answers prove nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from pyspark.sql import functions as sf
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import (
+    DENIALS,
     LEDGER_KEY,
     OK,
-    is_applied_write,
-    is_closed,
     is_kind,
+    is_true,
     join_small,
     observed,
     tell,
@@ -30,93 +32,130 @@ from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDG
 
 __all__ = ["FENCED_STAYS_FENCED"]
 
-_LEDGER_FENCED: Final = -101
 
-
-def _turning_points(facts: Facts) -> DataFrame:
-    """Per ledger: when its writer was ``told``, where and when it was closed (``close``), when each bookie was fenced."""
-    is_told = (is_kind(Kind.APP_FAIL) & (sf.col("code") == _LEDGER_FENCED)) | (
-        is_kind(Kind.CLOSE_RESULT) & (sf.col("code") == OK)
-    )
-    is_fence = is_kind(Kind.FENCE_SET) & sf.col("durable")
-    is_forgotten = is_kind(Kind.FENCE_LOST)
-    is_close = is_applied_write() & is_closed()
+def _fences(facts: Facts) -> DataFrame:
+    """Per ledger and bookie: ``fences`` (``seq``, ``durable``), when one was ``forgotten``, the ledger ``collected``."""
+    seq = sf.col("seq")
     return (
-        facts.rare_events.filter(is_told | is_fence | is_forgotten | is_close)
-        .groupBy(*LEDGER_KEY)
+        facts.rare_events.filter(is_kind(Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC))
+        .groupBy(*LEDGER_KEY, sf.col("actor").alias("bookie"))
         .agg(
-            sf.min(sf.when(is_told, sf.col("seq"))).alias("told"),
-            sf.min(sf.when(is_close, sf.struct("seq", "last_entry"))).alias("close"),
-            sf.collect_list(sf.when(is_fence, sf.struct(sf.col("actor").alias("bookie"), "seq"))).alias("fences"),
-            sf.collect_list(sf.when(is_forgotten, sf.struct(sf.col("actor").alias("bookie"), "seq"))).alias(
-                "forgotten"
+            sf.collect_list(sf.when(is_kind(Kind.FENCE_SET), sf.struct("seq", "durable"))).alias("fences"),
+            sf.collect_list(sf.when(is_kind(Kind.FENCE_LOST), seq)).alias("forgotten"),
+            sf.min(sf.when(is_kind(Kind.BK_GC), seq)).alias("collected"),
+        )
+        .transform(join_small, _crashes(facts), on=("history", "bookie"), how="left")
+        .withColumn("crashes", sf.coalesce("crashes", sf.array().cast("array<bigint>")))
+    )
+
+
+def _crashes(facts: Facts) -> DataFrame:
+    """Per history and bookie: ``crashes``, the events."""
+    return (
+        facts.rare_events.filter(is_kind(Kind.BK_CRASH))
+        .groupBy("history", sf.col("actor").alias("bookie"))
+        .agg(sf.collect_list("seq").alias("crashes"))
+    )
+
+
+def _has_between(seqs: Column, first: Column, end: Column) -> Column:
+    return sf.exists(seqs, lambda seq: (seq > first) & (seq < end))
+
+
+def _stores(facts: Facts) -> DataFrame:
+    """What fenced bookies stored for the old writer, as observations."""
+    fences = (
+        _fences(facts)
+        .groupBy(*LEDGER_KEY)
+        .agg(sf.collect_list(sf.struct("bookie", "fences", "forgotten", "crashes")).alias("bookies"))
+    )
+    judged = join_small(fences, facts.entries, on=LEDGER_KEY, how="left")
+
+    def fence_of(bookie: Column, store: Column) -> Column:
+        """The fences that held on the bookie when it stored."""
+        return sf.filter(
+            bookie["fences"],
+            lambda fence: (
+                (fence["seq"] < store)
+                & ~_has_between(bookie["forgotten"], fence["seq"], store)
+                & (fence["durable"] | ~_has_between(bookie["crashes"], fence["seq"], store))
             ),
         )
+
+    intruding = sf.filter(
+        "copies",
+        lambda copy: sf.exists(
+            "bookies",
+            lambda bookie: (bookie["bookie"] == copy["bookie"]) & (sf.size(fence_of(bookie, copy["ordinary_seq"])) > 0),
+        ),
     )
-
-
-def _is_behind_a_fence(copy: Column) -> Column:
-    """Whether the bookie of ``copy`` stored it after a fence that it had not forgotten by then."""
-
-    def holds(fence: Column) -> Column:
-        is_forgotten = sf.exists(
-            "forgotten",
-            lambda lost: (
-                (lost["bookie"] == copy["bookie"]) & (lost["seq"] > fence["seq"]) & (lost["seq"] < copy["ordinary_seq"])
-            ),
-        )
-        return (fence["bookie"] == copy["bookie"]) & (fence["seq"] < copy["ordinary_seq"]) & ~is_forgotten
-
-    return sf.exists("fences", holds)
-
-
-def _observe(facts: Facts) -> DataFrame:
-    judged = join_small(_turning_points(facts), facts.entries, on=LEDGER_KEY, how="left")
-    entry, ack, durable, told = sf.col("entry"), sf.col("ack_seq"), sf.col("durable_seq"), sf.col("told")
-    ack_after_end = tell(
-        ack > told,
-        ack,
-        [told, ack],
-        "the writer was told that it is out (event %d), and entry %d was acknowledged after that (event %d)",
-        told,
-        entry,
-        ack,
-    )
-    close = sf.col("close")
-    above_the_end = tell(
-        (durable > close["seq"]) & (entry > close["last_entry"]),
-        durable,
-        [close["seq"], durable],
-        "the ledger was closed after entry %d (event %d), and entry %d was acknowledged after that (event %d)",
-        close["last_entry"],
-        close["seq"],
-        entry,
-        durable,
-    )
-    intruding = sf.filter("copies", _is_behind_a_fence)
     with_stores = judged.withColumn("intruder", sf.get(intruding, sf.lit(0)))
     intruder = sf.col("intruder")
-    fences = sf.filter("fences", lambda fence: fence["bookie"] == intruder["bookie"])
-    fence_seq = sf.array_min(sf.transform(fences, lambda fence: fence["seq"]))
-    store_after_fence = tell(
+    of_intruder = sf.get(sf.filter("bookies", lambda bookie: bookie["bookie"] == intruder["bookie"]), sf.lit(0))
+    held = fence_of(of_intruder, intruder["ordinary_seq"])
+    fence_seq = sf.array_min(sf.transform(held, lambda fence: fence["seq"]))
+    finding = tell(
         intruder.isNotNull(),
         intruder["ordinary_seq"],
         [fence_seq, intruder["ordinary_seq"]],
         "bookie %s was fenced (event %d), and stored an ordinary add of entry %d after that (event %d)",
         intruder["bookie"],
         fence_seq,
-        entry,
+        sf.col("entry"),
         intruder["ordinary_seq"],
     )
-    return observed(with_stores, ack_after_end, above_the_end, store_after_fence)
+    return observed(with_stores, finding)
+
+
+def _answers(facts: Facts) -> DataFrame:
+    """What bookies said to recoveries about their fences, as observations."""
+    seq, code = sf.col("seq"), sf.col("code")
+    started = facts.runs.select(*LEDGER_KEY, "actor", "run", "first_read_entry")
+    answers = (
+        facts.run_events.filter(is_kind(Kind.FENCE_RESP, Kind.REC_READ_RESP) & sf.col("run").isNotNull())
+        .select(*LEDGER_KEY, "actor", "run", "kind", "seq", "bookie", "code", "fence", "entry")
+        .transform(join_small, started, on=(*LEDGER_KEY, "actor", "run"), how="inner")
+        .transform(join_small, _fences(facts), on=(*LEDGER_KEY, "bookie"), how="left")
+    )
+    is_fencing = is_kind(Kind.FENCE_RESP) | sf.col("fence")
+    was_set = is_true(sf.exists("fences", lambda fence: fence["seq"] < seq))
+    was_durable = is_true(sf.exists("fences", lambda fence: (fence["seq"] < seq) & fence["durable"]))
+    first_set = sf.array_min(sf.transform("fences", lambda fence: fence["seq"]))
+    has_crashed = is_true(_has_between(sf.col("crashes"), first_set, seq))
+    # The read that measures the last entry of a ledger without a tail is an ordinary one, below where recovery began.
+    is_deciding = is_fencing | (sf.col("entry") >= sf.col("first_read_entry"))
+    early = tell(
+        is_fencing & (code == OK) & ~was_durable & ~(was_set & has_crashed),
+        seq,
+        [seq],
+        "bookie %s answered a fencing read of %s (event %d) before its fence was durable",
+        sf.col("bookie"),
+        sf.col("actor"),
+        seq,
+    )
+    unfenced = tell(
+        is_deciding & code.isin(*DENIALS) & ~was_set & ~is_true(sf.col("collected") < seq),
+        seq,
+        [seq],
+        "bookie %s denied an entry to %s (event %d) without being fenced",
+        sf.col("bookie"),
+        sf.col("actor"),
+        seq,
+    )
+    return observed(answers, early, unfenced)
+
+
+def _observe(facts: Facts) -> DataFrame:
+    return _stores(facts).union(_answers(facts))
 
 
 FENCED_STAYS_FENCED: Final = Invariant(
     name="FencedStaysFenced",
-    statement="After a fence or a close, the old writer neither stores nor acknowledges anything more.",
-    formula="A7, D1",
     check_class=CheckClass.JOINED,
-    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.APP_FAIL, Kind.CLOSE_RESULT, Kind.FENCE_SET, Kind.FENCE_LOST),
-    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
+    kinds=(
+        *(*ENTRY_KINDS, *LEDGER_KINDS, Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC, Kind.BK_CRASH, Kind.FENCE_RESP),
+        *(Kind.REC_START, Kind.REC_READ_SEND, Kind.REC_READ_RESP, Kind.OPEN_START, Kind.OPEN_RESULT),
+    ),
+    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "fence", "first_entry", "bookies", "lac", "verdict"),
     observe=_observe,
 )

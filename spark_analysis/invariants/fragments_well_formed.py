@@ -1,15 +1,17 @@
 """FragmentsWellFormed: metadata only ever changes the way the protocol changes it.
 
-Every attempt to write metadata, refused or not, has to have the right shape: fragments from entry 0 on in ascending order,
-each with E distinct bookies, E >= Qw >= Qa >= 1, and a closed ledger's last fragment starting at most one entry above its end
-(an empty last fragment is legal). A client that tries otherwise is wrong even where the store saves it.
+Every attempt to write metadata, refused or not, has to have the right shape: fragments from entry 0 on in ascending
+order, each with E distinct bookies, E >= Qw >= Qa >= 1, and a closed ledger's last fragment starting at most one
+entry above its end (an empty last fragment is legal). A client that tries otherwise is wrong even where the store
+saves it.
 
-Writes that succeeded are also held against the version they replaced: versions count by one, the state only moves on, a change
-of state to IN_RECOVERY leaves the fragments alone, and no change touches any fragment but the last, whose first entry stays.
-Re-replication (cause ``rereplicate``) may replace bookies anywhere, but move no boundary. In an ensemble change bookies that
-stay keep their positions, since the position decides which entries a bookie has.
+Writes that succeeded are also held against the version they replaced: versions count by one, the state only moves on,
+a change of state to IN_RECOVERY leaves the fragments alone, and no change touches any fragment but the last, whose
+first entry stays. Re-replication (cause ``rereplicate``) may replace bookies anywhere, but move no boundary. In an
+ensemble change bookies that stay keep their positions, since the position decides which entries a bookie has.
 
-Two versions are compared where both are known; a gap left by a write of unknown outcome is passed over.
+A write that succeeds on a version which is not the highest stored is wrong wherever it stands. Two versions are
+compared where both are known; a gap left by a write of unknown outcome is passed over.
 """
 
 from __future__ import annotations
@@ -110,6 +112,9 @@ def _observe(facts: Facts) -> DataFrame:
     applied = sf.when(is_applied, sf.struct("version", "state", "fragments", "seq"))
     steps = attempts.withColumn("old", sf.last(applied, ignorenulls=True).over(earlier))
     old = sf.col("old")
+    before = Window.partitionBy(*LEDGER_KEY).orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
+    highest = sf.max(sf.when(is_applied, sf.col("version"))).over(before)
+    steps = steps.withColumn("highest", highest)
     problems = steps.withColumn("shape", _shape_problem()).withColumn("step", sf.when(is_applied, _step_problem(old)))
     misshapen = tell(
         sf.col("shape").isNotNull(),
@@ -131,13 +136,20 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("seq"),
         sf.col("step"),
     )
-    return observed(problems, misshapen, misstep)
+    overtaken = tell(
+        is_applied & (sf.col("cause") != "create") & (sf.col("highest") > sf.col("expected_version")),
+        sf.col("seq"),
+        [sf.col("seq")],
+        "two writes succeeded on version %d, the second one by event %d, when version %d was stored",
+        sf.col("expected_version"),
+        sf.col("seq"),
+        sf.col("highest"),
+    )
+    return observed(problems, misshapen, misstep, overtaken)
 
 
 FRAGMENTS_WELL_FORMED: Final = Invariant(
     name="FragmentsWellFormed",
-    statement="Every metadata write, refused or not, has legal fragments and follows legally from what was stored.",
-    formula="B9, C1, C2, C3, C4, C5, C7, C10",
     check_class=CheckClass.ONE_PASS,
     kinds=(Kind.META_CAS,),
     columns=LEDGER_COLUMNS,

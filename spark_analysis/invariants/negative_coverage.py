@@ -1,8 +1,8 @@
 """NegativeCoverage: recovery declares an entry absent only when no ack quorum can have it.
 
-That is when Qw - Qa + 1 different bookies of the entry's write set, in the last fragment stored when the recovery started,
-denied it outright. A timeout, an error or silence denies nothing. A denial that the same client got in an earlier recovery of
-the ledger counts as well: the read that brought it fenced the bookie for good.
+That is when Qw - Qa + 1 different bookies of the entry's write set, in the last fragment stored when the recovery
+started, denied it outright. A timeout, an error or silence denies nothing. A denial that the same client got in an
+earlier recovery of the ledger counts as well: the read that brought it fenced the bookie for good.
 """
 
 from __future__ import annotations
@@ -78,8 +78,6 @@ def _observe(facts: Facts) -> DataFrame:
 
 NEGATIVE_COVERAGE: Final = Invariant(
     name="NegativeCoverage",
-    statement="Recovery declares an entry absent only after Qw - Qa + 1 bookies of its write set denied it.",
-    formula="E3",
     check_class=CheckClass.JOINED,
     kinds=(Kind.REC_START, Kind.REC_READ_RESP, Kind.REC_DECIDE, *LEDGER_KINDS),
     columns=("actor", "entry", "bookie", "bookies", "code", "verdict", "first_entry", *LEDGER_COLUMNS),

@@ -1,8 +1,8 @@
 """NoLacTruncation: what was acknowledged stays in the ledger when it is closed.
 
-The headline guarantee. It is judged by the two events that matter alone, so a history with gaps can hide a violation but never
-invent one, and it makes no difference whether the acknowledgement or the close came first: a close below an acknowledged
-entry truncated it, and an acknowledgement above the end was a lie.
+The headline guarantee. It is judged by the two events that matter alone, so a history with gaps can hide a violation
+but never invent one, and it makes no difference whether the acknowledgement or the close came first: a close below an
+acknowledged entry truncated it, and an acknowledgement above the end was a lie.
 
 Where a ledger was seen closed more than once with different ends (RecoveriesAgree), the lowest end counts.
 """
@@ -40,8 +40,6 @@ def _observe(facts: Facts) -> DataFrame:
 
 NO_LAC_TRUNCATION: Final = Invariant(
     name="NoLacTruncation",
-    statement="No ledger is closed below an entry that was acknowledged to its writer.",
-    formula="A1",
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

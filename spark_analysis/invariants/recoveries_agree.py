@@ -1,9 +1,10 @@
 """RecoveriesAgree: a ledger has one end, decided once, and everybody is told the same.
 
-Everything that shows an end has to show the same last entry and the same length: the metadata write that closed the ledger,
-every later read of the metadata, and what writers and recovering clients told their applications. Besides, only one write may
-close the ledger, and no later write may open it again; re-replication of a closed ledger (cause ``rereplicate``) may change its
-ensembles, not its end. A recovery forced on a closed ledger would be reported: this history format has no mark for it.
+Everything that shows an end has to show the same last entry and the same length: the metadata write that closed the
+ledger, every later read of the metadata, and what writers and recovering clients told their applications. Besides,
+only one write may close the ledger, and no later write may open it again; re-replication of a closed ledger (cause
+``rereplicate``) may change its ensembles, not its end. A recovery forced on a closed ledger would be reported: this
+history format has no mark for it.
 """
 
 from __future__ import annotations
@@ -84,8 +85,6 @@ def _observe(facts: Facts) -> DataFrame:
 
 RECOVERIES_AGREE: Final = Invariant(
     name="RecoveriesAgree",
-    statement="A ledger is closed exactly once, and all who look see the same last entry and length.",
-    formula="B1, B2, B3",
     check_class=CheckClass.ONE_PASS,
     kinds=(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT),
     columns=("seq", "code", "cause", "outcome", "version", "state", "last_entry", "length"),

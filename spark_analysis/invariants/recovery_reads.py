@@ -1,8 +1,10 @@
-"""RecoveryReads: recovery asks for the entries of the last fragment only, and asks those who would have them.
+"""RecoveryReads: recovery begins right above what is confirmed, and asks the bookies that would have the entries.
 
-The last fragment is the one stored when the recovery started (REC_START). Entries of earlier fragments are final and none of its
-business; a bookie that the recovery itself brought in never had what it is asked for, and its denial would truncate the
-ledger. Where a client recovers a ledger more than once, a read may belong to any of its recoveries begun before.
+The last fragment is the one stored when the recovery started (REC_START). Entries of earlier fragments are final and
+none of its business; a bookie that the recovery itself brought in never had what it is asked for, and its denial
+would truncate the ledger. Where a client recovers a ledger more than once, a read may belong to any of its recoveries
+begun before. The first read of a recovery is not above the entry that follows the highest last add confirmed that a
+fenced bookie told it, or the first of the fragment.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from spark_analysis.invariants.expressions import (
 )
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
+from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KINDS
 
 __all__ = ["RECOVERY_READS", "recoveries"]
 
@@ -70,15 +73,26 @@ def _observe(facts: Facts) -> DataFrame:
         entry,
         seq,
     )
-    return observed(reads, too_low, misdirected)
+    first, start, lac = sf.col("first_read"), sf.col("first_entry"), sf.col("fence_lac")
+    highest = sf.greatest(sf.coalesce(lac, sf.lit(-1)), start - 1) + 1
+    too_high = tell(
+        first["entry"] > highest,
+        first["seq"],
+        [sf.col("run"), first["seq"]],
+        "recovery by %s began to read at entry %d (event %d), but nothing vouches for the entries from %d on",
+        sf.col("actor"),
+        first["entry"],
+        first["seq"],
+        highest,
+    )
+    began = observed(facts.runs.filter(first.isNotNull()), too_high)
+    return observed(reads, too_low, misdirected).union(began)
 
 
 RECOVERY_READS: Final = Invariant(
     name="RecoveryReads",
-    statement="Recovery reads entries of the last stored fragment only, from the bookies of their write sets.",
-    formula="E1, E2",
     check_class=CheckClass.JOINED,
-    kinds=(Kind.REC_START, Kind.REC_READ_SEND, *LEDGER_KINDS),
-    columns=("actor", "entry", "bookie", "first_entry", "bookies", *LEDGER_COLUMNS),
+    kinds=(*RUN_KINDS, *LEDGER_KINDS),
+    columns=(*RUN_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,
 )

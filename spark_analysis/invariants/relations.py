@@ -1,8 +1,8 @@
 """What the events tell of each entry and each ledger.
 
-:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events` are the
-events that are few in every history, to be looked at one by one. Reading all events is where the cost of a verification lies;
-what invariants do with what these relations leave is cheap.
+:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events` are
+the events that are few in every history, to be looked at one by one. Reading all events is where the cost of a
+verification lies; what invariants do with what these relations leave is cheap.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ LEDGER_COLUMNS: Final = (
 
 _COPY_KINDS: Final = (Kind.BK_STORE, Kind.BK_SYNC, Kind.BK_LOSS, Kind.ADD_RESP)
 ENTRY_KINDS: Final = (*_COPY_KINDS, Kind.ADD_SEND, Kind.APP_ACK, Kind.READ_RESULT)
-ENTRY_COLUMNS: Final = ("seq", "actor", "entry", "bookie", "code", "content", "recovery", "durable", "version")
+ENTRY_COLUMNS: Final = (
+    *("seq", "actor", "entry", "bookie", "code", "content", "length", "recovery", "durable", "version"),
+)
 
 _FREQUENT_KINDS: Final = (
     *ENTRY_KINDS,
@@ -102,17 +104,18 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
 
     * ``acks``, ``ack_seq``, ``durable_seq``: how often it was acknowledged, when first, and when first as durable; ``content``:
       what was acknowledged.
-    * ``entry_below``, ``entry_above``: the next entry below and above of which anything is known; ``ack_below``: when the former
-      was first acknowledged.
-    * ``confirmed_seq``: the event by which Qa bookies had stored it and every entry below; null if that never came.
+    * ``entry_below``, ``entry_above``: the next entry below and above of which anything is known; ``ack_below`` and
+      ``quorum_below``: when the former was first acknowledged, and had its quorum.
+    * ``quorum_seq``: the event by which Qa bookies had told a client that they stored it; null if that never came.
+    * ``confirmed_seq``: the event by which that was so of it and of every entry below, or an application was told so.
     * ``read_min``, ``read_max``: the least and the greatest content that reads delivered, from event ``read_first`` to
       ``read_last``.
     * ``denied_version``: the highest metadata version of a reader that was told there is no such entry, last at ``denied_seq``.
     * ``copies``, per ``bookie`` that stored, lost or acknowledged it: ``stored_seq`` and ``synced_seq``, when it was first stored
       and made durable; ``ordinary_seq``, when an ordinary add of it was last stored; ``seen_seq`` and ``lost_seq``, when it was
-      last stored or made durable, and last lost; ``answer_seq``, when a client first learned that an ordinary add succeeded;
-      ``content_min`` and ``content_max`` of all that was stored. What clients sent is there as the copy of the bookie null,
-      ``stored_seq`` being when it was first sent.
+      last stored or made durable, and last lost; ``answer_seq`` and ``heard_seq``, when a client first learned that an ordinary
+      add, and that any add of it succeeded; ``content_min`` to ``length_max`` of all that was stored. What clients sent is there
+      as the copy of the bookie null, ``stored_seq`` being when it was first sent.
     """
     seq, content, code = sf.col("seq"), sf.col("content"), sf.col("code")
     is_good_read = is_kind(Kind.READ_RESULT) & (code == OK)
@@ -120,7 +123,8 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
     is_ack = is_kind(Kind.APP_ACK)
     is_store = is_kind(Kind.BK_STORE)
     is_written = is_kind(Kind.BK_STORE, Kind.ADD_SEND)
-    is_answer = is_kind(Kind.ADD_RESP) & (code == OK) & ~sf.col("recovery")
+    is_heard = is_kind(Kind.ADD_RESP) & (code == OK)
+    is_answer = is_heard & ~sf.col("recovery")
     holder = sf.when(is_kind(Kind.ADD_RESP), sf.col("bookie")).when(is_kind(*_COPY_KINDS), sf.col("actor"))
     of_the_copy = {
         "stored_seq": sf.min(sf.when(is_written, seq)),
@@ -129,8 +133,11 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
         "seen_seq": sf.max(sf.when(is_kind(Kind.BK_STORE, Kind.BK_SYNC), seq)),
         "lost_seq": sf.max(sf.when(is_kind(Kind.BK_LOSS), seq)),
         "answer_seq": sf.min(sf.when(is_answer, seq)),
+        "heard_seq": sf.min(sf.when(is_heard, seq)),
         "content_min": sf.min(sf.when(is_written, content)),
         "content_max": sf.max(sf.when(is_written, content)),
+        "length_min": sf.min(sf.when(is_written, sf.col("length"))),
+        "length_max": sf.max(sf.when(is_written, sf.col("length"))),
     }
     of_the_entry = {
         "acks": sf.count_if(is_ack),
@@ -153,21 +160,24 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
         *(sf.max(name).alias(name) for name in of_the_entry),
         sf.collect_list(sf.struct("bookie", *of_the_copy)).alias("copies"),
     )
-    stored = sf.filter("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
-    stores = sf.array_sort(sf.transform(stored, lambda copy: copy["stored_seq"]))
+    heard = sf.filter("copies", lambda copy: copy["bookie"].isNotNull() & copy["heard_seq"].isNotNull())
+    answers = sf.array_sort(sf.transform(heard, lambda copy: copy["heard_seq"]))
     upwards = Window.partitionBy(*LEDGER_KEY).orderBy("entry")
     until_here = upwards.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    is_whole = sf.count("quorum_seq").over(until_here) == sf.col("entry") + 1
+    confirmed = sf.least("quorum_seq", "ack_seq")
+    is_whole = sf.count(confirmed).over(until_here) == sf.col("entry") + 1
     return (
         join_small(by_entry, ledgers.select(*LEDGER_KEY, "ack_quorum_size"), on=LEDGER_KEY, how="left")
-        .withColumn("quorum_seq", sf.get(stores, sf.col("ack_quorum_size").cast("int") - 1))
+        .withColumn("quorum_seq", sf.get(answers, sf.col("ack_quorum_size").cast("int") - 1))
         .select(
             *ENTRY_KEY,
             *of_the_entry,
             sf.lag("entry").over(upwards).alias("entry_below"),
             sf.lead("entry").over(upwards).alias("entry_above"),
             sf.lag("ack_seq").over(upwards).alias("ack_below"),
-            sf.when(is_whole, sf.max("quorum_seq").over(until_here)).alias("confirmed_seq"),
+            sf.lag("quorum_seq").over(upwards).alias("quorum_below"),
+            "quorum_seq",
+            sf.when(is_whole, sf.max(confirmed).over(until_here)).alias("confirmed_seq"),
             "copies",
         )
     )

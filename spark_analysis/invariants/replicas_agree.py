@@ -1,7 +1,8 @@
 """ReplicasAgree: an entry has one content, wherever it is sent and stored.
 
-Judged by the fingerprints of the payloads, over everything that is ever sent and stored under one id: the writer's adds, a
-recovery's rewrites, every bookie's copy. Headers may differ: a recovery rewrites an entry with its own last add confirmed.
+Judged by the fingerprints of the payloads and the lengths in the headers, over everything that is ever sent and
+stored under one id: the writer's adds, a recovery's rewrites, every bookie's copy. The last add confirmed in the
+header may differ: a recovery rewrites an entry with its own.
 """
 
 from __future__ import annotations
@@ -44,13 +45,26 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("greatest"),
         other_seq,
     )
-    return observed(contents, finding)
+    lengths = contents.withColumn(
+        "shortest", sf.array_min(sf.transform("written", lambda copy: copy["length_min"]))
+    ).withColumn("longest", sf.array_max(sf.transform("written", lambda copy: copy["length_max"])))
+    with_longest = sf.filter("written", lambda copy: copy["length_max"] == sf.col("longest"))
+    longest_seq = sf.array_min(sf.transform(with_longest, lambda copy: copy["stored_seq"]))
+    other_length = tell(
+        sf.col("shortest") != sf.col("longest"),
+        longest_seq,
+        [longest_seq],
+        "entry %d was sent or stored with length %d and with length %d (see event %d)",
+        sf.col("entry"),
+        sf.col("shortest"),
+        sf.col("longest"),
+        longest_seq,
+    )
+    return observed(lengths, finding, other_length)
 
 
 REPLICAS_AGREE: Final = Invariant(
     name="ReplicasAgree",
-    statement="All that is sent and stored as one entry has one content.",
-    formula="D9, E10",
     check_class=CheckClass.ONE_PASS,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

@@ -206,8 +206,9 @@ class TestMetadataLawful:
     @pytest.mark.rule("C2")
     def test_a_version_made_by_a_write_of_unknown_outcome_is_no_gap(self) -> None:
         story = created()
-        story.cas("ensemble", "writer", fragments=[(0, ("b0", "b1", "b3"))], outcome="unknown")
-        story.cas("recover", "r0", state="IN_RECOVERY", expected=1)
+        changed = [(0, ("b0", "b1", "b3"))]
+        story.cas("ensemble", "writer", fragments=changed, outcome="unknown")
+        story.cas("recover", "r0", state="IN_RECOVERY", fragments=changed, expected=1)
         assert_holds(story, "C2")
 
     @pytest.mark.rule("C2")
@@ -345,5 +346,7 @@ class TestMetadataBeforeUse:
         story = created()
         story.send(0, "b0")
         story.mark()
+        story.fence("b0", "b1")
+        story.find(0, "b0")
         story.send(0, "b4", actor="r0", recovery=True)
         assert_holds(story, "C8")

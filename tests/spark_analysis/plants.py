@@ -6,7 +6,13 @@ from typing import Final
 
 from scenarios.history import Kind
 from tests.scenarios.stories import Story
-from tests.spark_analysis import plants_of_entries, plants_of_ledgers  # noqa: F401  they plant when imported
+from tests.spark_analysis import (  # noqa: F401  they plant when imported
+    plants_of_applications,
+    plants_of_bookies,
+    plants_of_entries,
+    plants_of_ledgers,
+    plants_of_recoveries,
+)
 from tests.spark_analysis.planting import Plant, missed, open_ledger, planted
 
 __all__ = ["HONEST", "NEAR_MISSES", "PLANTS", "Plant", "honest_life"]

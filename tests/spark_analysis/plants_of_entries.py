@@ -14,7 +14,7 @@ def an_add_claims_itself_confirmed(story: Story) -> None:
     story.write(2, lac=2)
 
 
-@plant("LacHonest", "some entry up to it never was on 2 bookies")
+@plant("LacHonest", "some entry up to it never was confirmed by 2 bookies")
 def a_reader_advances_to_what_one_bookie_has(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.store(2, "b0")
@@ -27,15 +27,19 @@ def a_bookie_is_told_more_than_is_confirmed(story: Story) -> None:
 
 
 @plant("LacHonest", "entry 2 was called the last add confirmed")
-def a_fragment_starts_too_high(story: Story) -> None:
-    story.change(3, "b0", "b1", "b3")
-
-
-@near_miss("LacHonest")
-def confirmed_by_stores_alone_before_any_answer(story: Story) -> None:
+def stored_by_a_quorum_of_which_nobody_has_heard(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.store(2, "b0", "b2")
     story.event(Kind.BK_LAC, "b0", lac=2)
+
+
+@near_miss("LacHonest")
+def confirmed_by_answers_before_the_application_is_told(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0", "b2")
+    story.answer(2, "b0", "b2")
+    story.event(Kind.BK_LAC, "b0", lac=2)
+    story.ack(2)
 
 
 @near_miss("LacHonest")
@@ -43,7 +47,11 @@ def confirmed_on_replacements_that_recovery_alone_knows(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.store(2, "b0")
     story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
+    story.find(2, "b0")
     story.rewrite(2, "b4", "b5", lac=1)
+    story.event(Kind.BK_LAC, "b4", lac=2)
+    story.rule_out(3, "b0", "b1")
     story.close(2, "r0", fragments=[(0, ("b0", "b1", "b2")), (2, ("b0", "b4", "b5"))])
 
 
@@ -60,7 +68,10 @@ def _confirm(story: Story, *entries: int) -> None:
 
 @plant("AcksInOrder", "entry 3 was acknowledged (event ")
 def an_entry_is_passed_over(story: Story) -> None:
-    _confirm(story, 2, 3)
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0")
+    story.answer(2, "b0")
+    _confirm(story, 3)
     story.ack(3)
 
 
@@ -74,6 +85,13 @@ def two_entries_are_acknowledged_the_wrong_way_round(story: Story) -> None:
 @plant("AcksInOrder", "entry 1 was acknowledged 2 times")
 def an_entry_is_acknowledged_twice(story: Story) -> None:
     story.ack(1)
+
+
+@near_miss("AcksInOrder")
+def an_append_is_cancelled_when_its_entry_has_a_quorum(story: Story) -> None:
+    _confirm(story, 2, 3)
+    story.cancel(2)
+    story.ack(3)
 
 
 @near_miss("AcksInOrder")
@@ -96,12 +114,19 @@ def acknowledged_on_one_answer(story: Story) -> None:
     story.answer(2, "b2")
 
 
-@plant("AckHasQuorum", "on the word of 1 bookies of its write set instead of 2: [b1]", sizes="3/2/2", entries=0)
+@plant(
+    "AckHasQuorum",
+    "on the word of 1 bookies of its write set instead of 2: [b1]",
+    "AckedReplication",
+    "MetadataBeforeUse",
+    sizes="3/2/2",
+    entries=0,
+)
 def acknowledged_on_the_answer_of_a_bookie_outside_the_write_set(story: Story) -> None:
     story.write(0, "b1", "b2")
 
 
-@plant("AckHasQuorum", "instead of 2: [b0]", "EnsembleChangeAboveAcks")
+@plant("AckHasQuorum", "instead of 2: [b0]", "StartIsLacPlusOne", "AckedReplication", "MetadataBeforeUse")
 def acknowledged_on_bookies_that_are_not_stored_yet(story: Story) -> None:
     story.send(2, "b0", "b3", "b4", lac=1)
     story.store(2, "b0", "b3", "b4")
@@ -141,21 +166,23 @@ def an_answer_from_before_the_ensemble_change_counts(story: Story) -> None:
 # ClosedAtQuorum ------------------------------------------------------------------------------------------------------
 
 
-@plant("ClosedAtQuorum", "entry 2 is on 1 bookies of its write set, not 2", "LacHonest")
+@plant("ClosedAtQuorum", "entry 2 is on 1 bookies of its write set, not 2")
 def closed_with_an_entry_on_one_bookie(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.store(2, "b0")
-    story.close(2, "r0")
+    story.close(2)
 
 
-@plant("ClosedAtQuorum", "closed after entry 2 (event ", "LacHonest")
+@plant("ClosedAtQuorum", "closed after entry 2 (event ")
 def closed_after_an_entry_that_nobody_sent(story: Story) -> None:
-    story.close(2, "r0")
+    story.close(2)
 
 
-@plant("ClosedAtQuorum", "entry 0 is on 1 bookies of its write set, not 2, and bookies lost 0 copies")
+@plant(
+    "ClosedAtQuorum", "entry 0 is on 1 bookies of its write set, not 2, and bookies lost 0 copies", "AckedReplication"
+)
 def closed_on_bookies_of_which_one_has_the_entry(story: Story) -> None:
-    story.close(1, "r0", fragments=[(0, ("b0", "b3", "b4"))])
+    story.close(1, fragments=[(0, ("b0", "b3", "b4"))])
 
 
 @near_miss("ClosedAtQuorum")
@@ -168,24 +195,29 @@ def a_bookie_lost_a_durable_copy(story: Story) -> None:
 def an_entry_above_the_end_is_on_one_bookie(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.store(2, "b0")
-    story.close(1, "r0")
+    story.close(1)
 
 
-# EnsembleChangeAboveAcks ---------------------------------------------------------------------------------------------
+# StartIsLacPlusOne ---------------------------------------------------------------------------------------------------
 
 
-@plant("EnsembleChangeAboveAcks", "entry 1 was acknowledged (event ")
+@plant("StartIsLacPlusOne", "above entry 2")
+def a_fragment_starts_too_high(story: Story) -> None:
+    story.change(3, "b0", "b1", "b3")
+
+
+@plant("StartIsLacPlusOne", "entry 1 was acknowledged (event ")
 def an_acknowledged_entry_is_handed_to_others(story: Story) -> None:
     story.change(1, "b0", "b1", "b3")
 
 
-@near_miss("EnsembleChangeAboveAcks")
+@near_miss("StartIsLacPlusOne")
 def the_change_starts_right_above_the_acknowledgements(story: Story) -> None:
     story.change(2, "b0", "b1", "b3")
     story.write(2)
 
 
-@near_miss("EnsembleChangeAboveAcks")
+@near_miss("StartIsLacPlusOne")
 def the_change_was_refused(story: Story) -> None:
     story.change(1, "b0", "b1", "b3", outcome="conflict")
 
@@ -200,7 +232,15 @@ def a_bookie_stores_something_else(story: Story) -> None:
     story.store(2, "b2", content=66)
 
 
-@plant("ReplicasAgree", "with content 9999")
+@plant("ReplicasAgree", "length")
+def recovery_writes_back_with_another_length(story: Story) -> None:
+    story.mark()
+    story.fence("b0", "b1", lac=0)
+    story.find(1, "b0")
+    story.send(1, "b0", actor="r0", recovery=True, length=21)
+
+
+@plant("ReplicasAgree", "with content 9999", "NothingInvented")
 def recovery_writes_something_else_back(story: Story) -> None:
     story.mark()
     story.send(1, "b0", actor="r0", recovery=True, content=9999)
@@ -209,4 +249,6 @@ def recovery_writes_something_else_back(story: Story) -> None:
 @near_miss("ReplicasAgree")
 def recovery_rewrites_with_its_own_header(story: Story) -> None:
     story.mark()
+    story.fence("b0", "b1", lac=0)
+    story.find(1, "b0")
     story.rewrite(1, "b0", "b1", "b2", lac=0)

@@ -14,7 +14,7 @@ def closed_below_an_acknowledged_entry(story: Story) -> None:
     story.close(1)
 
 
-@plant("NoLacTruncation", "the ledger is closed after entry 1", "FencedStaysFenced", "AckHasQuorum")
+@plant("NoLacTruncation", "the ledger is closed after entry 1", "NoAckAfterEnd", "AckHasQuorum", "AckedReadable")
 def acknowledged_above_the_end(story: Story) -> None:
     story.close(1)
     story.ack(2)
@@ -42,16 +42,16 @@ def closed_below_an_acknowledgement_that_promised_no_durability(story: Story) ->
 
 @plant("AckedReadable", "no bookie of the write set of entry", "ClosedAtQuorum")
 def closed_on_bookies_that_have_nothing(story: Story) -> None:
-    story.close(1, "r0", fragments=[(0, ("b3", "b4", "b5"))])
+    story.close(1, fragments=[(0, ("b3", "b4", "b5"))])
 
 
-@plant("AckedReadable", "entry 1 was acknowledged (event ")
+@plant("AckedReadable", "entry 1 was acknowledged (event ", "NoFalseNegative")
 def denied_to_a_reader_of_the_closed_ledger(story: Story) -> None:
     story.close(1)
     story.read(1, code=DENIED)
 
 
-@plant("AckedReadable", "read with content 55")
+@plant("AckedReadable", "read with content 55", "ReadStability")
 def delivered_with_another_content(story: Story) -> None:
     story.close(1)
     story.read(1)
@@ -61,8 +61,10 @@ def delivered_with_another_content(story: Story) -> None:
 @near_miss("AckedReadable")
 def denied_to_a_reader_with_old_metadata(story: Story) -> None:
     version = story.version
-    story.close(1)
-    story.read(1, code=DENIED, version=version)
+    story.change(2, "b0", "b1", "b3")
+    story.write(2)
+    story.close(2)
+    story.read(2, "b2", code=DENIED, version=version)
 
 
 @near_miss("AckedReadable")
@@ -81,7 +83,7 @@ def denied_above_the_end(story: Story) -> None:
 @near_miss("AckedReadable")
 def lost_everywhere_after_the_ledger_was_deleted(story: Story) -> None:
     story.close(1)
-    story.cas("delete", "writer", state="CLOSED")
+    story.cas("delete", "writer", state="CLOSED", last_entry=1, length=20)
     for bookie in ("b0", "b1", "b2"):
         story.event(Kind.BK_GC, bookie)
 
@@ -134,13 +136,17 @@ def a_closed_ledger_is_replicated_again(story: Story) -> None:
     story.cas("rereplicate", "auditor", fragments=[(0, ("b0", "b1", "b3"))], last_entry=1, length=20)
 
 
+def _take_over(story: Story) -> None:
+    """Another client closes the ledger after entry 1."""
+    story.mark()
+    story.fence("b0", "b1", "b2", lac=0)
+    story.find(1, "b0")
+    story.rewrite(1, "b0", "b1", "b2", lac=0)
+    story.rule_out(2, "b0", "b1")
+    story.close(1, "r0")
+
+
 # FencedStaysFenced ---------------------------------------------------------------------------------------------------
-
-
-@plant("FencedStaysFenced", "the writer was told that it is out")
-def acknowledged_after_the_writer_was_told(story: Story) -> None:
-    story.fail(3)
-    story.write(2)
 
 
 @plant("FencedStaysFenced", "bookie b1 was fenced")
@@ -176,13 +182,20 @@ def stored_after_the_fence_was_forgotten(story: Story) -> None:
     story.store(2, "b1")
 
 
-@plant("FencedStaysFenced", "the ledger was closed after entry 1", "NoLacTruncation")
-def acknowledged_above_the_end_after_the_close(story: Story) -> None:
-    story.send(2, "b0", "b1", "b2", lac=1)
-    story.store(2, "b0", "b1", "b2")
-    story.answer(2, "b0", "b1", "b2")
-    story.close(1)
-    story.ack(2)
+@plant("FencedStaysFenced", "b1")
+def a_bookie_says_that_it_is_fenced_before_its_fence_is_durable(story: Story) -> None:
+    story.mark()
+    story.fence_set("b1", durable=False)
+    story.event(Kind.FENCE_RESP, "r0", bookie="b1", code=0, lac=1, entry=1)
+    story.fence_set("b1", durable=True)
+
+
+@plant("FencedStaysFenced", "b1")
+def a_bookie_denies_an_entry_to_a_recovery_without_being_fenced(story: Story) -> None:
+    story.mark()
+    story.fence("b0", "b2", lac=1)
+    story.ask(2, fence=False)
+    story.told(2, "b1", code=DENIED, fence=False)
 
 
 @near_miss("FencedStaysFenced")
@@ -194,19 +207,25 @@ def stored_after_a_fence_that_was_not_durable(story: Story) -> None:
 
 @near_miss("FencedStaysFenced")
 def a_recovery_add_is_stored_in_spite_of_the_fence(story: Story) -> None:
-    story.mark()
-    story.fence("b0", "b1", "b2", lac=0)
-    story.rewrite(1, "b0", "b1", "b2")
-    story.close(1, "r0")
+    _take_over(story)
 
 
-@near_miss("FencedStaysFenced", entries=1)
+@near_miss("NoAckAfterEnd", entries=1)
 def a_slow_writer_learns_after_the_close_what_was_decided(story: Story) -> None:
     story.send(1, "b0", "b1", "b2", lac=0)
     story.store(1, "b0", "b1", "b2")
-    story.close(1, "r0")
+    _take_over(story)
     story.answer(1, "b0", "b1", "b2")
     story.ack(1)
+
+
+@plant("NoAckAfterEnd", "entry 2", "NoLacTruncation")
+def acknowledged_above_the_end_after_the_close(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0", "b1", "b2")
+    story.answer(2, "b0", "b1", "b2")
+    story.close(1)
+    story.ack(2)
 
 
 # FragmentsWellFormed -------------------------------------------------------------------------------------------------
@@ -249,6 +268,12 @@ def recovery_stores_its_replacements_before_the_close(story: Story) -> None:
     story.cas("recover", "r0", state="IN_RECOVERY", fragments=[(0, ("b0", "b1", "b3"))])
 
 
+@plant("FragmentsWellFormed", "two writes")
+def two_writes_succeed_on_the_same_version(story: Story) -> None:
+    story.change(2, "b0", "b1", "b3")
+    story.cas("recover", "r0", state="IN_RECOVERY", fragments=[(0, story.bookies(3))], expected=0)
+
+
 @plant("FragmentsWellFormed", "the new version does not follow the expected one")
 def a_version_is_skipped(story: Story) -> None:
     story.close(1, version=story.version + 2)
@@ -285,18 +310,21 @@ def a_step_hidden_by_a_write_of_unknown_outcome(story: Story) -> None:
 def recovery_reads_an_earlier_fragment(story: Story) -> None:
     story.change(2, "b0", "b1", "b3")
     story.mark()
+    story.fence("b0", "b1", "b3", lac=0)
     story.ask(1, "b0")
 
 
 @plant("RecoveryReads", "recovery by r0 asked b3 for entry 2")
 def recovery_asks_its_own_replacement(story: Story) -> None:
     story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
     story.ask(2, "b0", "b1", "b3")
 
 
 @plant("RecoveryReads", "recovery by r0 asked b1 for entry 2", sizes="3/2/2")
 def recovery_asks_a_bookie_outside_the_write_set(story: Story) -> None:
     story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
     story.ask(2, "b2", "b0")
     story.ask(2, "b1")
 
@@ -305,6 +333,7 @@ def recovery_asks_a_bookie_outside_the_write_set(story: Story) -> None:
 def recovery_reads_the_first_entry_of_the_last_fragment(story: Story) -> None:
     story.change(2, "b0", "b1", "b3")
     story.mark()
+    story.fence("b0", "b1", "b3", lac=1)
     story.ask(2, "b0", "b1", "b3")
 
 
@@ -314,12 +343,14 @@ def recovery_reads_the_first_entry_of_the_last_fragment(story: Story) -> None:
 @plant("NegativeCoverage", "declared entry 2 absent (event ")
 def ruled_out_by_one_bookie(story: Story) -> None:
     story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
     story.rule_out(2, "b0")
 
 
 @plant("NegativeCoverage", "on the word of 1 bookies instead of 2: [b0]")
 def a_timeout_taken_for_a_denial(story: Story) -> None:
     story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
     story.ask(2)
     story.told(2, "b0", code=DENIED)
     story.told(2, "b1", code=TIMEOUT)
@@ -330,6 +361,7 @@ def a_timeout_taken_for_a_denial(story: Story) -> None:
 @plant("NegativeCoverage", "instead of 2: [b2]", "RecoveryReads", sizes="4/3/2")
 def a_bookie_outside_the_write_set_is_believed(story: Story) -> None:
     story.mark()
+    story.fence("b0", "b1", "b2", "b3", lac=1)
     story.ask(2, "b1", "b2")
     story.told(2, "b1", "b2", code=DENIED)
     story.decide(2, "negative", "b1", "b2")
@@ -338,6 +370,7 @@ def a_bookie_outside_the_write_set_is_believed(story: Story) -> None:
 @near_miss("NegativeCoverage")
 def ruled_out_by_just_enough_bookies(story: Story) -> None:
     story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
     story.ask(2)
     story.told(2, "b0", code=DENIED)
     story.told(2, "b1", code=TIMEOUT)
@@ -351,5 +384,6 @@ def found_on_the_only_bookie_that_has_it(story: Story) -> None:
     story.store(2, "b0")
     story.fail(2, FENCED)
     story.mark()
+    story.fence("b0", "b1", lac=1)
     story.told(2, "b1", code=DENIED)
     story.find(2, "b0")

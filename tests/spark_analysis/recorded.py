@@ -11,7 +11,7 @@ from scenarios.model import RunResult
 from scenarios.runner import run_scenario
 from tests.scenarios.stories import Story
 
-__all__ = ["HARMED", "HARMLESS", "SHIPPED", "bystander", "record", "record_runs", "truncated", "truncating"]
+__all__ = ["CAUGHT", "HARMED", "HARMLESS", "SHIPPED", "bystander", "record", "record_runs", "truncated", "truncating"]
 
 #: Scenario, seed and mutant of recorded runs. In these seeds the defects do harm, and not only break a rule of procedure that
 #: the online checker alone knows.
@@ -24,15 +24,45 @@ SHIPPED: Final = (
     ("calm-writes", 1, None),
     ("dead-writer", 1, None),
     ("zombie-writer", 1, None),
+    *(
+        (scenario, seed, None)
+        for scenario in ("lost-reads", "lost-write-backs", "killed-at-decision", "rival-recoveries", "racing-change")
+        for seed in (0, 1)
+    ),
+    *((scenario, 0, None) for scenario in ("moving-reader", "altered-copies", "hasty-close", "cancelled-callers")),
 )
 #: A defect that finds nothing to break.
 HARMLESS: Final = (("calm-writes", 1, "recovery-reads-do-not-fence"),)
 
 
+#: A run of every mutant in which its history gives it away; the one left out only makes a run never end.
+CAUGHT: Final = (
+    ("lost-fence", 13, "recovery-reads-do-not-fence"),
+    ("lost-reads", 13, "recovery-takes-silence-for-denial"),
+    ("lost-reads", 15, "recovery-takes-silence-for-fenced"),
+    ("lost-write-backs", 13, "write-back-takes-silence-for-stored"),
+    ("bookie-crash", 15, "writer-takes-silence-for-stored"),
+    ("cancelled-callers", 15, "cancelled-append-counts-as-stored"),
+    ("altered-copies", 13, "digests-are-not-verified"),
+    ("bookie-crash", 15, "recovery-starts-below-last-fragment"),
+    ("lost-reads", 13, "one-denial-decides"),
+    ("lost-write-backs", 13, "recovery-closes-before-write-back"),
+    ("dead-writer", 13, "recovery-closes-at-found-lac"),
+    ("racing-change", 15, "recovery-reads-from-replacements"),
+    ("lost-reads", 13, "undecided-entry-ends-ledger"),
+    ("dead-writer", 21, "recovery-lac-advances"),
+    ("hasty-close", 13, "ack-quorum-one-short"),
+    ("hasty-close", 13, "acks-after-close"),
+    ("hasty-close", 15, "writer-closes-at-last-pushed"),
+    ("moving-reader", 13, "acks-during-ensemble-change"),
+)
+
+
 def record_runs(folder: Path) -> list[RunResult]:
     """Record all these runs in ``folder``."""
     return [
-        run_scenario(name, seed, mutant=mutant, record=folder) for name, seed, mutant in (*HARMED, *SHIPPED, *HARMLESS)
+        run_scenario(name, seed, mutant=mutant, record=folder)
+        for name, seed, mutant in (*HARMED, *SHIPPED, *HARMLESS, *CAUGHT)
     ]
 
 

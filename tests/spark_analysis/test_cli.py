@@ -45,7 +45,7 @@ def test_the_list_is_json_where_that_is_asked_for() -> None:
     assert code == 0
     assert json.loads(out) == {
         "invariants": [
-            {"name": invariant.name, "statement": invariant.statement, "formula": invariant.formula}
+            {"name": invariant.name, "statement": invariant.statement, "clauses": list(invariant.clauses)}
             for invariant in INVARIANTS
         ]
     }

@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from scenarios.clauses import INVARIANTS as ALL_NAMES
 from scenarios.model import RunResult
 from spark_analysis.invariants import INVARIANTS
 from spark_analysis.jobs.verify import Verdict, WitnessedViolation
@@ -29,17 +30,40 @@ def case(plant: Plant) -> str:
     return f"{plant.invariant}-{plant.name}"
 
 
+def expected(plant: Plant) -> list[str]:
+    """What the online checker accuses it of, as far as Spark judges that."""
+    return sorted({plant.invariant, *plant.also} & set(NAMES))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_invariant_has_a_planted_violation_and_a_near_miss(name: str) -> None:
     assert any(plant.invariant == name for plant in PLANTS)
     assert any(plant.invariant == name for plant in NEAR_MISSES)
 
 
+def test_most_of_what_the_online_checker_judges_spark_judges_too() -> None:
+    """Under the same name and by the same clauses; the others need a state that changes in between, or say little of a client."""
+    only_online = {
+        "AckedReplication",
+        "BookieLacMonotonic",
+        "DurableBeforeAck",
+        "FencedIsTold",
+        "GcOnlyDead",
+        "LimboNeverDenies",
+        "MetadataBeforeUse",
+        "NoFalseNegative",
+        "ReadStability",
+        "SingleWriterOrder",
+    }
+    assert set(ALL_NAMES) - set(NAMES) == only_online
+    assert all(invariant.clauses == ALL_NAMES[invariant.name] for invariant in INVARIANTS)
+
+
 def test_every_story_has_a_history_of_its_own() -> None:
     assert len({plant.file for plant in (*PLANTS, *NEAR_MISSES)}) == len(PLANTS) + len(NEAR_MISSES)
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=case)
+@pytest.mark.parametrize("plant", [plant for plant in PLANTS if plant.invariant in NAMES], ids=case)
 def test_a_planted_violation_is_found_and_told(plant: Plant, accused: Found) -> None:
     violation = accused[plant.file][plant.invariant]
     assert violation.ledger == ACCUSED
@@ -52,9 +76,11 @@ def test_a_planted_violation_is_found_and_told(plant: Plant, accused: Found) -> 
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=case)
-def test_a_planted_violation_breaks_what_it_has_to_and_no_more(plant: Plant, accused: Found) -> None:
-    assert sorted(accused[plant.file]) == sorted({plant.invariant, *plant.also})
-    assert {violation.ledger for violation in accused[plant.file].values()} == {ACCUSED}
+def test_a_planted_violation_is_judged_as_by_the_online_checker(plant: Plant, accused: Found) -> None:
+    """Which tests/scenarios/test_corpus.py holds to the same names."""
+    found = accused.get(plant.file, {})
+    assert sorted(found) == expected(plant)
+    assert {violation.ledger for violation in found.values()} <= {ACCUSED}
 
 
 @pytest.mark.parametrize("plant", NEAR_MISSES, ids=case)
@@ -70,7 +96,7 @@ def test_an_honest_life_holds_for_all_invariants(accused: Found) -> None:
 def test_counts_are_those_of_the_histories(name: str, verdict: Verdict, accused: Found) -> None:
     """Ledgers that share their file with an accused one are judged for themselves."""
     (counted,) = [invariant for invariant in verdict.invariants if invariant.name == name]
-    planted = sum(name in {plant.invariant, *plant.also} for plant in PLANTS)
+    planted = sum(name in expected(plant) for plant in PLANTS)
     in_runs = sum(name in found for history, found in accused.items() if history.startswith("runs/"))
     assert (counted.violated, counted.violated_histories) == (planted + in_runs, planted + in_runs)
     assert counted.holds == counted.checked - counted.violated

@@ -1,0 +1,90 @@
+"""Lengths add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scenarios.checker.base import Family, Handler, Report
+from scenarios.checker.facts import LedgerFacts
+from scenarios.checker.metadata import CLOSED, Metadata
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["LengthConsistent"]
+
+
+class LengthConsistent(Family):
+    """The length in an entry's header, and that of the closed ledger, is the sum of the payloads up to there (B6).
+
+    Entries are judged when the writer's application has appended them and their ids are the writer's own. Where the
+    application gives the ids, an entry may be sent before those below it, whose sizes nobody knows then; its header is
+    not judged, nor is the length that a recovery takes from such a header.
+
+    The closing length is judged if every entry up to the end was seen on its way.
+    """
+
+    clauses = ("B6",)
+
+    def __init__(self, facts: LedgerFacts, report: Report) -> None:
+        super().__init__(facts, report)
+        #: Of each entry that a writer sent: size, length in its header, event.
+        self._sent: dict[int, tuple[int, int, int]] = {}
+        self._ids_given = False
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Entries on their way, appends, and closing writes."""
+        return {Kind.ADD_SEND: self.on_send, Kind.APP_ADD: self.on_add, Kind.META_CAS: self.on_cas}
+
+    def on_send(self, event: Event) -> None:
+        """Note what the entry says of itself."""
+        fields = event.fields
+        size, length = fields["size"], fields["length"]
+        if not fields["recovery"] and size is not None and length is not None:
+            self._sent.setdefault(fields["entry"], (size, length, event.seq))
+
+    def on_add(self, event: Event) -> None:
+        """The entry is the application's next one; what was sent of it stands before."""
+        if event.fields.get("given") is not False:
+            self._ids_given = True
+            return
+        entry = event.fields["entry"]
+        sent = self._sent.get(entry)
+        before = self._sent.get(entry - 1) if entry > 0 else (0, 0, -1)
+        if sent is None or before is None:
+            return
+        self.checked["B6"] += 1
+        if sent[1] != before[1] + sent[0]:
+            self.broken(
+                "B6",
+                f"{event.actor} sent entry {entry} of {sent[0]} bytes with length {sent[1]}, the entry before it had length "
+                f"{before[1]}",
+                *(seq for seq in (before[2], sent[2]) if seq >= 0),
+            )
+
+    def on_cas(self, event: Event) -> None:
+        """Judge the length that a ledger is closed with."""
+        stored = self.facts.metadata.current
+        if stored is None or stored.seq != event.seq or stored.state != CLOSED or stored.cause != "close":
+            return
+        if self._ids_given and stored.author != self.facts.metadata.creator:
+            return
+        self._check_end(stored)
+
+    def _check_end(self, stored: Metadata) -> None:
+        if stored.last_entry >= len(self._sent):
+            return  # some entry below the end was never seen
+        sizes = [self._sent.get(entry) for entry in range(stored.last_entry + 1)]
+        total = 0
+        for sent in sizes:
+            if sent is None:
+                return
+            total += sent[0]
+        self.checked["B6"] += 1
+        if stored.length != total:
+            last = sizes[-1] if sizes else None
+            self.broken(
+                "B6",
+                f"{stored.author} closed the ledger after entry {stored.last_entry} with length {stored.length}; its entries "
+                f"have {total} bytes",
+                *((last[2],) if last is not None else ()),
+                stored.seq,
+            )

@@ -1,0 +1,102 @@
+"""LengthConsistent: every length is the sum of the payloads up to there.
+
+Judged is the length in the header of each entry that an application appended under an id of the writer's own, and the
+length that a ledger is closed with, both where every entry up to there was seen on its way. Where the application
+gives the ids, an entry may be sent before those below it, whose sizes nobody knows then: its header is not judged,
+nor the length that a recovery takes from it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from scenarios.history import Kind
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.closing_runs import creators
+from spark_analysis.invariants.expressions import (
+    ENTRY_KEY,
+    LEDGER_KEY,
+    is_applied_write,
+    is_closed,
+    is_kind,
+    is_true,
+    join_small,
+    observed,
+    tell,
+)
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
+
+__all__ = ["LENGTH_CONSISTENT"]
+
+
+def _sums(facts: Facts) -> DataFrame:
+    """Per entry that a writer sent: its ``length``, the event (``sent``), and ``total``, the payloads up to it, if known."""
+    until_here = Window.partitionBy(*LEDGER_KEY).orderBy("entry").rowsBetween(Window.unboundedPreceding, 0)
+    first = sf.min(sf.struct("seq", "length", "size")).alias("first")
+    sent = facts.events.filter(is_kind(Kind.ADD_SEND) & ~sf.col("recovery")).groupBy(*ENTRY_KEY).agg(first)
+    is_whole = sf.count("first.size").over(until_here) == sf.col("entry") + 1
+    return sent.select(
+        *ENTRY_KEY,
+        sf.col("first.length").alias("length"),
+        sf.col("first.seq").alias("sent"),
+        sf.when(is_whole, sf.sum("first.size").over(until_here)).alias("total"),
+    )
+
+
+def _observe(facts: Facts) -> DataFrame:
+    sums = _sums(facts)
+    given = facts.events.filter(is_kind(Kind.APP_ADD)).groupBy(*ENTRY_KEY).agg(sf.max("given").alias("given"))
+    own = given.filter(~sf.col("given"))
+    entry, sent = sf.col("entry"), sf.col("sent")
+    of_entries = observed(
+        join_small(own, sums, on=ENTRY_KEY, how="inner"),
+        tell(
+            sf.col("length") != sf.col("total"),
+            sent,
+            [sent],
+            "entry %d was sent with length %d (event %d); the payloads up to it have %d bytes",
+            entry,
+            sf.col("length"),
+            sent,
+            sf.col("total"),
+        ),
+    )
+    with_given_ids = given.groupBy(*LEDGER_KEY).agg(sf.max("given").alias("given"))
+    seq, end = sf.col("seq"), sf.col("last_entry")
+    closes = (
+        facts.rare_events.filter(is_applied_write() & is_closed() & (sf.col("cause") == "close"))
+        .select(*LEDGER_KEY, "actor", "seq", "last_entry", sf.col("length").alias("closed_length"))
+        .transform(join_small, creators(facts), on=LEDGER_KEY, how="left")
+        .transform(join_small, with_given_ids, on=LEDGER_KEY, how="left")
+        .filter(~is_true(sf.col("given")) | (sf.col("actor") == sf.col("creator")))
+        .withColumn("entry", end)
+        .transform(join_small, sums, on=ENTRY_KEY, how="left")
+    )
+    total = sf.when(end < 0, sf.lit(0)).otherwise(sf.col("total"))
+    of_closes = observed(
+        closes,
+        tell(
+            sf.col("closed_length") != total,
+            seq,
+            [seq],
+            "the ledger was closed after entry %d with length %d (event %d); its entries have %d bytes",
+            end,
+            sf.col("closed_length"),
+            seq,
+            total,
+        ),
+    )
+    return of_entries.union(of_closes)
+
+
+LENGTH_CONSISTENT: Final = Invariant(
+    name="LengthConsistent",
+    check_class=CheckClass.JOINED,
+    kinds=(Kind.ADD_SEND, Kind.APP_ADD, *LEDGER_KINDS),
+    columns=("actor", "entry", "length", "size", "recovery", "given", *LEDGER_COLUMNS),
+    observe=_observe,
+)

@@ -1,0 +1,77 @@
+"""NegativeStays: what recovery ruled out stays absent from the bookies whose word it took.
+
+Given that fences hold, this fails only where a bookie denied an entry without being fenced, or lost its fence before
+it was durable.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from scenarios.history import Kind
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_kind, is_true, join_small, observed, tell
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
+
+__all__ = ["NEGATIVE_STAYS"]
+
+
+def _observe(facts: Facts) -> DataFrame:
+    forgotten = (
+        facts.rare_events.filter(is_kind(Kind.FENCE_LOST))
+        .groupBy(*LEDGER_KEY)
+        .agg(sf.collect_list(sf.struct("actor", "seq")).alias("forgotten"))
+    )
+    decided = (
+        facts.rare_events.filter(is_kind(Kind.REC_DECIDE, Kind.FENCE_LOST) & (sf.col("verdict") == "negative"))
+        .select(*ENTRY_KEY, "seq", "actor", sf.split("bookies", ",").alias("deniers"))
+        .transform(join_small, facts.entries, on=ENTRY_KEY, how="left")
+        .transform(join_small, forgotten, on=LEDGER_KEY, how="left")
+    )
+
+    def has_forgotten(copy: Column) -> Column:
+        """Whether the bookie broke its word before it stored: it is not held to it any more."""
+        return is_true(
+            sf.exists(
+                "forgotten",
+                lambda lost: (
+                    (lost["actor"] == copy["bookie"])
+                    & (lost["seq"] > sf.col("seq"))
+                    & (lost["seq"] < copy["ordinary_seq"])
+                ),
+            )
+        )
+
+    storing = sf.filter(
+        "copies",
+        lambda copy: (
+            sf.array_contains("deniers", copy["bookie"]) & (copy["ordinary_seq"] > sf.col("seq")) & ~has_forgotten(copy)
+        ),
+    )
+    judged = decided.withColumn("copy", sf.get(storing, sf.lit(0)))
+    copy = sf.col("copy")
+    finding = tell(
+        copy.isNotNull(),
+        copy["ordinary_seq"],
+        [sf.col("seq"), copy["ordinary_seq"]],
+        "recovery by %s ruled entry %d out on the word of %s among others (event %d), which stored it after that (event %d)",
+        sf.col("actor"),
+        sf.col("entry"),
+        copy["bookie"],
+        sf.col("seq"),
+        copy["ordinary_seq"],
+    )
+    return observed(judged, finding)
+
+
+NEGATIVE_STAYS: Final = Invariant(
+    name="NegativeStays",
+    check_class=CheckClass.JOINED,
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_LOST),
+    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "verdict", "bookies"),
+    observe=_observe,
+)

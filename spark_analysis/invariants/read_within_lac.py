@@ -1,0 +1,45 @@
+"""ReadWithinLac: no entry is returned above the last add confirmed of its reader.
+
+That is the one it had when the read began; whether that was right, LacHonest judges.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from scenarios.history import Kind
+from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.expressions import LEDGER_KEY, OK, is_kind, observed, tell
+from spark_analysis.invariants.facts import Facts
+
+__all__ = ["READ_WITHIN_LAC"]
+
+
+def _observe(facts: Facts) -> DataFrame:
+    reads = facts.events.filter(is_kind(Kind.READ_RESULT) & (sf.col("code") == OK)).select(
+        *LEDGER_KEY, "actor", "seq", "entry", "lac"
+    )
+    entry, lac, seq = sf.col("entry"), sf.col("lac"), sf.col("seq")
+    finding = tell(
+        entry > lac,
+        seq,
+        [seq],
+        "%s read entry %d (event %d) when its last add confirmed was %d",
+        sf.col("actor"),
+        entry,
+        seq,
+        lac,
+    )
+    return observed(reads, finding)
+
+
+READ_WITHIN_LAC: Final = Invariant(
+    name="ReadWithinLac",
+    check_class=CheckClass.ONE_PASS,
+    kinds=(Kind.READ_RESULT,),
+    columns=("seq", "actor", "entry", "code", "lac"),
+    observe=_observe,
+)

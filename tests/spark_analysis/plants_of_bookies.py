@@ -1,0 +1,139 @@
+"""What breaks, or nearly breaks, the invariants about where copies are and what bookies say of them."""
+
+from __future__ import annotations
+
+from scenarios.history import Kind
+from tests.scenarios.stories import DENIED, NO_LEDGER, TIMEOUT, Story
+from tests.spark_analysis.planting import near_miss, plant
+
+# AckedReplication ----------------------------------------------------------------------------------------------------
+
+
+@plant("AckedReplication", "entry 1")
+def a_bookie_is_replaced_by_one_without_the_entries(story: Story) -> None:
+    story.cas("rereplicate", "auditor", fragments=[(0, ("b0", "b3", "b4"))])
+
+
+@near_miss("AckedReplication")
+def a_bookie_that_lost_its_copies_is_replaced_by_one_without_them(story: Story) -> None:
+    story.lose(0, "b1")
+    story.lose(1, "b1")
+    story.cas("rereplicate", "auditor", fragments=[(0, ("b0", "b3", "b2"))])
+
+
+# DurableBeforeAck ----------------------------------------------------------------------------------------------------
+
+
+@plant("DurableBeforeAck", "entry 2")
+def acknowledged_before_it_is_on_disk(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0", "b1", sync=False)
+    story.answer(2, "b0", "b1")
+    story.ack(2)
+
+
+@near_miss("DurableBeforeAck")
+def on_the_disks_of_just_an_ack_quorum(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0", "b1")
+    story.store(2, "b2", sync=False)
+    story.answer(2, "b0", "b1", "b2")
+    story.ack(2)
+
+
+# MetadataBeforeUse ---------------------------------------------------------------------------------------------------
+
+
+@plant("MetadataBeforeUse", "b3")
+def sent_to_a_bookie_that_is_not_stored_yet(story: Story) -> None:
+    story.send(2, "b0", "b1", "b3", lac=1)
+    story.change(2, "b0", "b1", "b3")
+
+
+@near_miss("MetadataBeforeUse")
+def sent_to_a_bookie_that_was_replaced_meanwhile(story: Story) -> None:
+    story.change(2, "b0", "b1", "b3")
+    story.send(2, "b0", "b1", "b2", lac=1)
+
+
+# BookieLacMonotonic --------------------------------------------------------------------------------------------------
+
+
+@plant("BookieLacMonotonic", "b0")
+def the_lac_of_a_running_bookie_falls(story: Story) -> None:
+    story.event(Kind.BK_LAC, "b0", lac=1)
+    story.event(Kind.BK_LAC, "b0", lac=0)
+
+
+@near_miss("BookieLacMonotonic")
+def the_lac_of_a_bookie_is_lower_after_a_crash(story: Story) -> None:
+    story.event(Kind.BK_LAC, "b0", lac=1)
+    story.crash("b0")
+    story.event(Kind.BK_LAC, "b0", lac=0)
+
+
+# NoFalseNegative -----------------------------------------------------------------------------------------------------
+
+
+@plant("NoFalseNegative", "b0")
+def a_bookie_denies_what_it_has(story: Story) -> None:
+    story.event(Kind.READ_SEND, "reader", entry=1, bookie="b0")
+    story.event(Kind.READ_RESP, "reader", entry=1, bookie="b0", code=DENIED, lac=-1)
+
+
+@near_miss("NoFalseNegative")
+def a_bookie_denies_what_it_lost(story: Story) -> None:
+    story.lose(1, "b0")
+    story.event(Kind.READ_SEND, "reader", entry=1, bookie="b0")
+    story.event(Kind.READ_RESP, "reader", entry=1, bookie="b0", code=NO_LEDGER, lac=-1)
+
+
+# LimboNeverDenies ----------------------------------------------------------------------------------------------------
+
+
+@plant("LimboNeverDenies", "b0")
+def a_bookie_in_limbo_denies_an_entry(story: Story) -> None:
+    story.event(Kind.BK_LIMBO, "b0", verdict="on")
+    story.event(Kind.READ_SEND, "reader", entry=2, bookie="b0")
+    story.event(Kind.READ_RESP, "reader", entry=2, bookie="b0", code=DENIED, lac=-1)
+
+
+@near_miss("LimboNeverDenies")
+def a_bookie_out_of_limbo_denies_an_entry(story: Story) -> None:
+    story.event(Kind.BK_LIMBO, "b0", verdict="on")
+    story.event(Kind.BK_LIMBO, "b0", verdict="off")
+    story.event(Kind.READ_SEND, "reader", entry=2, bookie="b0")
+    story.event(Kind.READ_RESP, "reader", entry=2, bookie="b0", code=DENIED, lac=-1)
+
+
+# GcOnlyDead ----------------------------------------------------------------------------------------------------------
+
+
+@plant("GcOnlyDead", "b0")
+def a_bookie_drops_a_ledger_that_needs_it(story: Story) -> None:
+    story.event(Kind.BK_GC, "b0")
+
+
+@near_miss("GcOnlyDead")
+def a_bookie_drops_a_ledger_that_has_left_it(story: Story) -> None:
+    story.store(0, "b3", source="auditor")
+    story.store(1, "b3", source="auditor")
+    story.cas("rereplicate", "auditor", fragments=[(0, ("b3", "b1", "b2"))])
+    story.event(Kind.BK_GC, "b0")
+
+
+# ReadStability -------------------------------------------------------------------------------------------------------
+
+
+@plant("ReadStability", "entry 2")
+def read_and_then_left_out_of_the_ledger(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0")
+    story.read(2, "b0", lac=2)
+    story.close(1)
+
+
+@near_miss("ReadStability")
+def read_and_later_not_to_be_had(story: Story) -> None:
+    story.read(1)
+    story.read(1, code=TIMEOUT)
