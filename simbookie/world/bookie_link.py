@@ -327,6 +327,7 @@ class _Lane:
         if end is not None:
             end.close()
         held, self._held = self._held, []
+        self._unanswered.clear()  # an answer that comes after the news of the break settles nothing
         return [*self._link.take_calls(self), *held]
 
     # Connecting and breaking.
