@@ -49,7 +49,7 @@ class Race:
             killed_after=rng.randint(0, entries // 4),
             position=rng.randrange(5),
             change_is_second=rng.random() < 0.5,
-            lag_s=rng.choice((0.0, 0.002, 0.02, 0.5)),
+            lag_s=rng.choice((0.0, 0.0, 0.001)),
         )
 
 
@@ -102,10 +102,14 @@ def _kill(stage: Stage, members: Sequence[str], position: int) -> None:
 
 
 def _with_a_spare(seed: int) -> Conditions:
-    """Somebody has to be there to change to."""
+    """Somebody has to be there to change to, and no weather changes the ensemble before."""
     drawn = draw_varied_conditions(seed)
+    network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
     client = replace(drawn.client, delay_ensemble_change=False)
-    return replace(drawn, bookies=max(drawn.bookies, drawn.ensemble_size + 1), client=client)
+    metadata = replace(drawn.metadata, conflict_probability=0.0, unknown_probability=0.0)
+    return replace(
+        drawn, metadata=metadata, bookies=max(drawn.bookies, drawn.ensemble_size + 1), client=client, network=network
+    )
 
 
 RACING_CHANGE = Scenario(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from bkclient.metadata.model import LedgerState
 from scenarios.conditions import draw_varied_conditions
 from scenarios.history import Event, Kind
 from scenarios.library.parts import (
@@ -25,6 +26,7 @@ from scenarios.library.parts import (
 )
 from scenarios.model import Scenario
 from scenarios.stage import Stage
+from simbookie.world.metadata_service import MetadataCall
 
 __all__ = ["RIVAL_RECOVERIES"]
 
@@ -48,13 +50,14 @@ class Rivals:
 
     @classmethod
     def draw(cls, rng: Random) -> Rivals:
-        """Any."""
+        """Any, but that the first gets to where it is to be stopped."""
+        stop = rng.choice(_STOPS)
         return cls(
             tail=Tail.draw(rng),
-            stop=rng.choice(_STOPS),
+            stop=stop,
             go=rng.choice(_GOES),
             dies=rng.random() < 0.15,
-            loses_reads=(rng.random() < 0.3, rng.random() < 0.3),
+            loses_reads=(rng.random() < 0.3 and stop != Kind.ADD_SEND, rng.random() < 0.3),
             loses_write_backs=(rng.random() < 0.2, rng.random() < 0.2),
         )
 
@@ -72,17 +75,31 @@ async def play(stage: Stage) -> None:
             stage.drop(name, pick_bookies(rng, members), is_recovery_read)
         if plan.loses_write_backs[index]:
             stage.drop(name, pick_bookies(rng, members), is_write_back, answers=True)
+    # Until both are at it, neither closes, however little there is to recover.
+    held = stage.hold_metadata(_is_close_by_the_first)
+    stage.on_event(_of(_SECOND, Kind.REC_START), held.release)
     first = stage.client(_FIRST, recovering(ledger, attempts=1))
-    stage.on_event(_of(_FIRST, plan.stop), first.pause)
-    await stage.until(_of(_FIRST, plan.stop), ended=first)
+    stage.on_event(_is_stop(plan.stop), first.pause)
+    await stage.until(_is_stop(plan.stop), ended=first)
     stage.on_event(_of(_SECOND, plan.go), first.crash if plan.dies else first.resume)
     second = stage.client(_SECOND, recovering(ledger, attempts=1))
     await second.ended()
     first.resume()
+    held.release()
     await first.ended()
     stage.disarm()
     await stage.settle(ledger)
     await reader.ended()
+
+
+def _is_close_by_the_first(call: MetadataCall) -> bool:
+    return call.host == _FIRST and call.metadata is not None and call.metadata.state is LedgerState.CLOSED
+
+
+def _is_stop(kind: Kind) -> Callable[[Event], bool]:
+    """The event to stop the first at, or the end of its reading if that comes first."""
+    is_it, is_over = _of(_FIRST, kind), _of(_FIRST, Kind.REC_DECIDE)
+    return lambda event: is_it(event) or (is_over(event) and event.fields["verdict"] == "negative")
 
 
 def _of(name: str, kind: Kind) -> Callable[[Event], bool]:
