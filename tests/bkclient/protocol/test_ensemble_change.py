@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.errors import Code, UnexpectedCondition
+from bkclient.errors import Code, NotEnoughBookies, UnexpectedCondition
 from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.protocol.ensemble import replace_failed
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
@@ -352,3 +352,12 @@ def test_whoever_replaced_a_bookie_acknowledgements_at_its_position_are_void() -
 
     writer.ok("0e")
     assert writer.acked == [0]
+
+
+@pytest.mark.rule("W-31")
+def test_a_shortage_of_which_no_failure_is_known_has_no_cause() -> None:
+    with pytest.raises(
+        NotEnoughBookies, match="no writable bookie is left to replace b in the ensemble a, b"
+    ) as caught:
+        replace_failed(LEDGER_ID, tuple("ab"), {1: "b"}, lambda *_: None)
+    assert caught.value.__cause__ is None
