@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from bkclient.metadata.base import BookieAddress
+from simbookie.standstill import stop
 
 __all__ = ["BookieProcess", "BookieStartError", "ProcessCluster"]
 
@@ -165,21 +166,21 @@ class BookieProcess:
 
     def pause(self) -> None:
         """Let it stand still (SIGSTOP): its connections stay up and nothing is answered."""
-        self._signal(signal.SIGSTOP)
+        stop(self._running())
 
     def resume(self) -> None:
         """Let it run on after a pause (SIGCONT)."""
-        self._signal(signal.SIGCONT)
+        self._running().send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Kill it if it runs, and start it at its old address, with nothing in it."""
         self.kill()
         self.start()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or not self.is_running:
             raise RuntimeError(f"{self.name} is not running")
-        self._process.send_signal(number)
+        return self._process
 
     def _release(self) -> None:
         process, self._process = self._process, None

@@ -420,6 +420,16 @@ class MemoryStorage:
         if self.disk is not None:
             self.disk.alter(ledger_id, entry_id, entries[entry_id])
 
+    def lose(self, ledger_id: int, entry_id: int) -> None:
+        """Lose a stored entry, as with a damaged index; what is on the disk comes back with a restart."""
+        ledger = self._ledgers[ledger_id]
+        self._used -= len(ledger.entries.pop(entry_id))
+        kept, ledger.entries = ledger.entries, {}
+        ledger.runs, ledger.last_entry_id = EntryRuns(), LAST_ENTRY
+        for number in sorted(kept):
+            self._used -= len(kept[number])
+            self._put(ledger, number, kept[number])
+
     def entry_ids(self, ledger_id: int) -> list[int]:
         """The ids of the stored entries, ascending."""
         return sorted(self._ledgers[ledger_id].entries)

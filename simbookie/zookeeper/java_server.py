@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from simbookie.java import JavaRuntime, find_java
+from simbookie.standstill import stop
 
 __all__ = [
     "HOST",
@@ -163,11 +164,11 @@ class ZooKeeperServer:
 
     def pause(self) -> None:
         """Let the process stand still: connections stay up, and nothing is answered until :meth:`resume`."""
-        self._signal(signal.SIGSTOP)
+        stop(self._started())
 
     def resume(self) -> None:
         """Let a paused process run on."""
-        self._signal(signal.SIGCONT)
+        self._started().send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Stop, and remove a temporary data directory. Idempotent."""
@@ -251,10 +252,10 @@ class ZooKeeperServer:
         ]  # frames of Java's stack help nobody here
         return "".join(f"\n    {line}" for line in lines[-_LOG_LINES_SHOWN:]) or " It printed nothing."
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise RuntimeError("the server was not started")
-        self._process.send_signal(number)
+        return self._process
 
 
 def port_is_taken(port: int) -> bool:

@@ -61,7 +61,9 @@ class LivingTown:
             self.world, self.host, TcpTransportConfig(protocol_version=config.get("wire_protocol_version", 3))
         )
         rng = self.world.rng(f"client {next(self._clients)}")
-        async with BookKeeper(store, transport, config=ClientConfig(**config), rng=rng, stats=stats) as client:
+        async with BookKeeper(
+            store, transport, config=ClientConfig(**{"explicit_lac_interval_s": 0, **config}), rng=rng, stats=stats
+        ) as client:
             yield client
         await store.aclose()
 

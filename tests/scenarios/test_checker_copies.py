@@ -215,6 +215,8 @@ class TestReplicasAgree:
     def test_writing_back_what_was_sent_is_right(self) -> None:
         story = written()
         story.mark()
+        story.fence("b0", "b1", lac=1)
+        story.find(2, "b1")
         story.rewrite(2, "b0", lac=1)
         assert_holds(story, "B8")
 

@@ -400,6 +400,7 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
 ) -> None:
     config = ClientConfig(
         wire_protocol_version=version,
+        explicit_lac_interval_s=0,
         read_ahead_entries=2,
         speculative_read_first_s=0.1,
         backpressure_wait_s=0.01 if hindrance == "busy" else None,

@@ -66,9 +66,9 @@ class Run:
                 for _ in range(rounds):
                     await anyio.sleep(self.rng.uniform(1, 15))
                     await self._lose_one(bk, with_recovery=with_recovery)
-            for ledger_id in self.acknowledged:
-                await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
             if with_recovery:
+                for ledger_id in self.acknowledged:
+                    await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
                 await self._heal(bk)
             await self._judge(bk)
         self.replaced = len(village.told(EventKind.REPLACED))
@@ -122,7 +122,11 @@ class Run:
 
     async def _judge(self, bk: BookKeeper) -> None:
         for ledger_id, acknowledged in self.acknowledged.items():
-            reader = await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
+            try:
+                reader = await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
+            except BookKeeperError:  # too few bookies have it for a recovery
+                self.unsound.append(ledger_id)
+                continue
             try:
                 payloads = [entry.payload async for entry in reader]
             except BookKeeperError:

@@ -100,7 +100,7 @@ class Village:
 
     def forget(self, name: str, ledger_id: int, entry_id: int) -> None:
         """Lose one copy."""
-        del self.storage(name)._ledgers[ledger_id].entries[entry_id]
+        self.storage(name).lose(ledger_id, entry_id)
 
     def rot(self, name: str, ledger_id: int, entry_id: int, body: bytes | None = None) -> None:
         """Let one copy rot: flip a bit, or put something else in its place."""
@@ -124,7 +124,8 @@ class Village:
     ) -> AsyncIterator[BookKeeper]:
         store = SimulatedMetadataStore(self.world, host)
         transport = self.transports[host.name] = SentTransport(SimulatedTransport(self.world, host))
-        settings = ClientConfig(**({"placement_policy": "random"} | config))
+        usual: dict[str, Any] = {"placement_policy": "random", "explicit_lac_interval_s": 0}
+        settings = ClientConfig(**(usual | config))
         rng = self.world.rng(f"{host.name}#{host.incarnation}")
         async with BookKeeper(store, transport, config=settings, rng=rng, placement=placement) as client:
             yield client

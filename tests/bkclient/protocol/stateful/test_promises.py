@@ -165,7 +165,7 @@ BREAKS = {
     "answers_are_counted_instead_of_bookies": LOSS,
     "entries_are_confirmed_out_of_order": "order L2",
     "entries_in_flight_are_confirmed_after_the_close": "order fence L2",
-    "the_writer_closes_at_what_it_pushed": "length stable",
+    "the_writer_closes_at_what_it_pushed": "length stable A1",
     "changes_ignore_that_the_ledger_was_taken_over": LOSS,
     "entries_are_not_sent_again_after_a_change": "L2",
     "written_back_entries_carry_an_advancing_lac": "LAC",
