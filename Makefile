@@ -17,7 +17,7 @@ demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies 
 	$(BIN)/python -m examples.demo $(if $(INPUT),--input $(INPUT))
 
 test: $(INSTALLED)  ## run the tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(INSTALLED)  ## lint, types, import contracts
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bkclient.errors import Code
@@ -71,7 +71,8 @@ class _Call:
     request: Request
     reply_to: ReplyHandler
     lane: _Lane
-    key: bytes | None
+    #: What its answer is matched by over version 2.
+    key: bytes | None = field(repr=False)
 
 
 class BookieLink:

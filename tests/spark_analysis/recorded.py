@@ -55,6 +55,7 @@ CAUGHT: Final = (
     ("hasty-close", 13, "acks-after-close"),
     ("hasty-close", 15, "writer-closes-at-last-pushed"),
     ("moving-reader", 13, "acks-during-ensemble-change"),
+    ("forgotten-fence", 13, "writer-trusts-new-connections"),
 )
 
 

@@ -15,6 +15,7 @@ from spark_analysis.jobs import verify as verifying
 from spark_analysis.jobs.verify import verify
 from spark_analysis.source import event_rows, find_histories
 from tests.spark_analysis.plants import honest_life
+from tests.spark_analysis.plants_of_applications import closed, end
 from tests.spark_analysis.recorded import bystander, record, truncating
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -57,7 +58,10 @@ def test_nonsense_in_a_history_is_judged_somehow_and_the_others_as_ever(spark: S
         for turn in range(6):
             record(tmp_path / f"{field}-{turn}.bkh", events=twisted(field, turn))
     record(tmp_path / "empty.bkh")
-    record(tmp_path / "good.bkh", honest_life(), bystander())
+    ended = honest_life()
+    closed(ended, 3)
+    end(ended)
+    record(tmp_path / "good.bkh", ended, bystander())
     record(tmp_path / "bad.bkh", truncating(1))
     verdict = verify(spark, tmp_path, max_witnesses=10_000)
     assert verdict.histories == 6 * len(FIELDS) + 3
