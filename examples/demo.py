@@ -1,7 +1,7 @@
 """The product at work, on real parts: what ``make demo`` shows.
 
 1. A takeover over real ZooKeeper, TCP and processes (:mod:`examples.takeover`).
-2. Two hundred seeds of every fault scenario in the simulator, every history recorded.
+2. Seventy seeds of every fault scenario in the simulator, every history recorded.
 3. Spark's verdict on all of them.
 4. A planted defect, caught by the simulator's own checker and by Spark, with its counterexample.
 
@@ -33,7 +33,7 @@ from spark_analysis.jobs.verify import Verdict, verify
 from spark_analysis.report import verdict_table
 from spark_analysis.session import open_session
 
-SEEDS = 200
+SEEDS = 70
 MUTANT = "recovery-reads-do-not-fence"
 MUTANT_SCENARIO = "lost-fence"
 MUTANT_INVARIANT = "NoLacTruncation"
