@@ -23,11 +23,15 @@ def error_because_of(
     """The error ``code``, which came about because ``bookies`` failed, each by its code in ``codes``.
 
     The message says by what each of them failed. The most telling of these failures is the cause; if all are, the advice
-    is theirs.
+    is theirs. A bookie that was fenced makes it LEDGER_FENCED: the ledger is another client's, whatever else is missing (W-17).
     """
     failures = [error_for(codes[b], ledger_id=ledger_id, bookie_id=b) for b in sorted(set(bookies)) if b in codes]
     if not failures:
         return error_for(code, why, ledger_id=ledger_id)
+    fenced = [failure for failure in failures if failure.code == Code.LEDGER_FENCED]
+    if fenced:
+        why = f"another client has taken over the ledger; {why}"
+        return error_for(Code.LEDGER_FENCED, why, ledger_id=ledger_id, bookie_id=fenced[0].bookie_id)
     by_code = {failure.code: failure for failure in reversed(failures)}
     telling = [by_code[of] for of in _TELLING if of in by_code]
     advice = None

@@ -198,6 +198,20 @@ def test_a_fenced_answer_after_the_quorum_ends_the_writer_at_the_next_append() -
 
 
 @pytest.mark.rule("W-16")
+@pytest.mark.rule("W-17")
+def test_a_fenced_answer_after_the_quorum_is_what_ends_a_writer_that_has_no_other_bookie() -> None:
+    writer = Writer((3, 3, 2), "abc")
+    writer.append()
+    writer.ok("0a 0b")
+    writer.answer("0c", Code.LEDGER_FENCED)
+
+    writer.append()
+    writer.metadata_arrives()
+
+    assert writer.failed == [(1, Code.LEDGER_FENCED)]
+
+
+@pytest.mark.rule("W-16")
 def test_failures_reported_to_a_writer_that_has_ended_are_ignored() -> None:
     writer = Writer((3, 3, 2), "abc", spares="d")
     writer.append()
