@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from bkclient.arguments import check_flag, check_ledger_id, check_password, check_sizes, checked_digest_type
 from bkclient.config import ClientConfig
 from bkclient.core import ClientCore
 from bkclient.errors import ArgumentError, IllegalOperation, LedgerExists, NotEnoughBookies, WriteOnReadOnlyBookie
+from bkclient.frozen import FrozenDict
 from bkclient.metadata.model import DigestType, Ensemble, Fragment, LedgerMetadata, Versioned
 from bkclient.placement import LedgerShape
 
@@ -76,7 +76,7 @@ class NewLedger:
             digest_type=self.digest_type if has_secrets else None,
             password=self.password,
             has_password=has_secrets,
-            custom_metadata=self.custom_metadata or MappingProxyType({}),
+            custom_metadata=self.custom_metadata or {},
             format_version=config.ledger_metadata_version,
             ctime_ms=ctime_ms,
         )
@@ -140,4 +140,4 @@ def _checked_custom_metadata(custom_metadata: Mapping[str, bytes] | None) -> Map
     for key, value in custom.items():
         if not isinstance(key, str) or not isinstance(value, bytes):  # type: ignore[redundant-expr]
             raise ArgumentError(f"custom metadata maps str to bytes, not {key!r} to {value!r}")
-    return MappingProxyType(custom)
+    return FrozenDict(custom)

@@ -14,7 +14,6 @@ short of acknowledged entries.
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
 from typing import Final
 
 from google.protobuf import text_format
@@ -183,7 +182,7 @@ def _from_message(ledger_id: int, version: int, message: LedgerMetadataFormat) -
             digest_type=_digest_type(message),
             password=message.password,
             has_password=message.HasField("password"),
-            custom_metadata=MappingProxyType({entry.key: entry.value for entry in message.customMetadata}),
+            custom_metadata={entry.key: entry.value for entry in message.customMetadata},
             format_version=version,
             ctime_ms=message.ctime if message.HasField("ctime") else None,
             creator_token=message.cToken,

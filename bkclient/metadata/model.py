@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Final, Self
+
+from bkclient.frozen import FrozenDict
 
 __all__ = ["BookieId", "DigestType", "Ensemble", "Fragment", "LedgerMetadata", "LedgerState", "Versioned"]
 
@@ -50,7 +51,8 @@ class LedgerMetadata:
     ascending order of their first entry id, the first one starting at 0. ``ctime_ms`` is the creation time only where
     it is part of the stored value. ``unknown_fields`` are fields of a newer writer, as encoded, kept so that a rewrite
     does not lose them (H-15). Construction checks the shape (API-4) and raises ``ValueError``: wrong shapes are
-    defects of the program, never of its input.
+    defects of the program, never of its input. ``custom_metadata`` is copied into a dict that cannot be changed, so metadata
+    can be hashed, pickled, copied and passed to ``dataclasses.asdict``.
     """
 
     ledger_id: int
@@ -64,13 +66,15 @@ class LedgerMetadata:
     digest_type: DigestType | None = DigestType.CRC32C
     password: bytes = field(default=b"", repr=False)
     has_password: bool = True
-    custom_metadata: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    custom_metadata: Mapping[str, bytes] = field(default_factory=FrozenDict)
     format_version: int = 3
     ctime_ms: int | None = None
     creator_token: int = 0
     unknown_fields: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
+        if type(self.custom_metadata) is not FrozenDict:
+            object.__setattr__(self, "custom_metadata", FrozenDict(self.custom_metadata))
         if not self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1:
             raise ValueError(
                 f"ledger {self.ledger_id}: sizes must satisfy ensemble {self.ensemble_size} >= write quorum "

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from google.protobuf import text_format
 
 from bkclient.errors import ArgumentError, MetadataSerializationError
+from bkclient.frozen import FrozenDict
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.codec import MalformedError
 from bkclient.metadata.model import BookieId
@@ -100,7 +100,10 @@ class BookieServiceInfo:
     """What a bookie announces about itself."""
 
     endpoints: tuple[Endpoint, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    properties: Mapping[str, str] = field(default_factory=FrozenDict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "properties", FrozenDict(self.properties))
 
     @classmethod
     def of_address(cls, address: BookieAddress) -> BookieServiceInfo:
@@ -159,7 +162,7 @@ def decode_service_info(bookie_id: BookieId, data: bytes) -> BookieServiceInfo:
             for part in message.endpoints
         )
         properties = {_text(key): _text(value) for key, value in message.properties.items()}
-        return BookieServiceInfo(endpoints, MappingProxyType(properties))
+        return BookieServiceInfo(endpoints, FrozenDict(properties))
     except MalformedError as error:
         raise MetadataSerializationError(f"malformed registration: {error}", bookie_id=bookie_id) from error
 
