@@ -27,12 +27,13 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
 from simbookie.storage.base import CrashMode
 from simbookie.world.errors import UnhandledErrors, WorldClosed, WorldError
-from simbookie.world.links import NetworkConfig
+from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.loop import LoopLimits, VirtualTimeLoop
 from simbookie.world.metadata_service import METADATA_HOST, MetadataConfig, SimulatedMetadataService
 from simbookie.world.network import Network
 from simbookie.world.process import Process, ProcessState
 from simbookie.world.rng import split
+from simbookie.world.tcp import Tcp
 
 __all__ = ["Host", "World"]
 
@@ -53,12 +54,14 @@ class World:
         network: NetworkConfig | None = None,
         metadata: MetadataConfig | None = None,
         limits: LoopLimits | None = None,
+        tcp: TcpConfig | None = None,
     ) -> None:
         self.seed = seed
         self.loop = VirtualTimeLoop(limits)
         self.network = Network(self.loop, seed, network)
         self.metadata = SimulatedMetadataService(self.loop, seed, metadata)
         self.hosts: dict[str, Host] = {}
+        self.tcp = self.loop.tcp = Tcp(self.network, self.hosts, seed, tcp)
         self._context = Context()
         self._tasks: dict[asyncio.Task[Any], Process] = {}
         self._ends: dict[Process, asyncio.Future[None]] = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from simbookie.world.rng import split
 
-__all__ = ["Link", "NetworkConfig", "NetworkCounters"]
+__all__ = ["Link", "NetworkConfig", "NetworkCounters", "TcpConfig", "TcpCounters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,44 @@ class NetworkCounters:
     connected: int = 0
     refused: int = 0
     broken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TcpConfig:
+    """The shape of streams. Sizes in bytes, times in seconds."""
+
+    #: The largest segment.
+    segment_bytes: int = 1_448
+    #: How likely a segment is cut in two, at any byte.
+    cut_probability: float = 0.0
+    #: What each way between two hosts carries in a second.
+    bandwidth: float = math.inf
+    #: What a kernel takes from a process before it is sent, and what it keeps for a process that does not read.
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = 131_072
+    #: After what time a lost segment is sent again; twice as much if it is lost once more, and so on.
+    retransmit_s: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in ("segment_bytes", "send_buffer_bytes", "receive_buffer_bytes", "bandwidth", "retransmit_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"tcp: {name} must be above 0, is {getattr(self, name)}")
+        if not 0 <= self.cut_probability <= 1:
+            raise ValueError(f"tcp: cut_probability must be from 0 to 1, is {self.cut_probability}")
+
+
+@dataclass(slots=True)
+class TcpCounters:
+    """What became of the streams of a run."""
+
+    #: Connections established, refused, and reset while in use.
+    connected: int = 0
+    refused: int = 0
+    reset: int = 0
+    #: Segments that left, those sent again for chance or blocked links, and the bytes that were delivered.
+    segments: int = 0
+    retransmitted: int = 0
+    bytes_delivered: int = 0
 
 
 class Link:

@@ -11,7 +11,8 @@ beyond asyncio's own contract:
   of killed processes are dropped, those of paused ones deferred.
 * **An end.** When nothing can happen any more the run fails with :class:`~simbookie.world.errors.Deadlock`; limits on callbacks
   and on virtual time end runs that would go on for ever. A callback that raises ends the run.
-* **Isolation.** Sockets, threads, signals, subprocesses and executors are refused.
+* **Isolation.** Real sockets, threads, signals, subprocesses and executors are refused. Connections lead through the TCP of the
+  world that the loop belongs to (:mod:`simbookie.world.streams`); a loop without a world has none.
 
 A killed process must not run its ``finally`` blocks, but Python runs them when it destroys a suspended coroutine. So everything
 that a killed process left behind is kept until :meth:`VirtualTimeLoop.close`, when the run is over. There it is unwound, with
@@ -33,8 +34,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
+from simbookie.world import streams
 from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer
 from simbookie.world.determinism import deterministic_anyio, forget_task
 from simbookie.world.errors import (
@@ -47,6 +49,9 @@ from simbookie.world.errors import (
 )
 from simbookie.world.process import Process, ProcessState, current_process
 from simbookie.world.teardown import dead_silence, unwind
+
+if TYPE_CHECKING:
+    from simbookie.world.tcp import Tcp
 
 __all__ = ["LoopLimits", "VirtualTimeLoop"]
 
@@ -87,6 +92,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.set_debug(False)  # the environment must not decide how a run goes
         self.limits = limits if limits is not None else LoopLimits()
+        #: What connections lead through; set by the world.
+        self.tcp: Tcp | None = None
         #: Callbacks executed so far.
         self.steps = 0
         #: What tasks raised that nobody ever looked at: ``(whose and which, what)``.
@@ -298,6 +305,64 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         elif isinstance(future, NumberedTask):
             self.unretrieved.append((f"{_owner(future.process)}: {future.get_name()}", error))
 
+    # --------------------------------------------------------------------------------------------------- connections
+
+    async def create_connection(
+        self,
+        protocol_factory: streams.ProtocolFactory,
+        host: str | None = None,
+        port: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Connect to a host of the world; options other than ``None`` and ``False`` are refused."""
+        tcp = self._tcp("create_connection", **options)
+        if host is None or port is None:
+            raise ValueError("a host and a port are needed")
+        return await streams.create_connection(self, tcp, protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]  # of the many overloads, what a world can serve
+        self,
+        protocol_factory: streams.ProtocolFactory,
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        backlog: int = 100,
+        reuse_address: bool | None = None,  # noqa: ARG002  no address is ever kept for a while
+        start_serving: bool = True,
+        **options: Any,
+    ) -> Any:
+        """Listen on the host that the caller runs on; other options than these are refused unless ``None`` or ``False``."""
+        tcp = self._tcp("create_server", **options)
+        server = streams.create_server(self, tcp, protocol_factory, host, port, backlog)
+        if start_serving:
+            server.serve()
+        return server
+
+    async def connect_accepted_socket(
+        self, protocol_factory: streams.ProtocolFactory, sock: Any, **options: Any
+    ) -> Any:
+        """Make a transport of what a listening socket of the world accepted."""
+        self._tcp("connect_accepted_socket", **options)
+        return await streams.connect_accepted(self, protocol_factory, sock)
+
+    def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
+        """Call ``callback`` as long as a listening socket of the world has connections to accept."""
+        self._tcp("add_reader")
+        streams.watch(self, fd, lambda: callback(*args))
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Watch a listening socket no more."""
+        self._tcp("remove_reader")
+        return streams.unwatch(fd)
+
+    def _tcp(self, call: str, **options: Any) -> Tcp:
+        if self.tcp is None:
+            raise RealWorldRefused(f"loop.{call}")
+        for name, value in options.items():
+            if value not in (None, False):
+                raise WorldError(f"loop.{call}: {name} is not to be had in a simulated world")
+        return self.tcp
+
     # ---------------------------------------------------------------------------------------------- async generators
 
     def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
@@ -370,12 +435,10 @@ def _refuse(name: str) -> Any:
 
 
 for _name in (
-    *("add_reader", "add_signal_handler", "add_writer", "call_soon_threadsafe", "connect_accepted_socket"),
-    *("connect_read_pipe", "connect_write_pipe", "create_connection", "create_datagram_endpoint", "create_server"),
-    *("create_unix_connection", "create_unix_server", "getaddrinfo", "getnameinfo", "remove_reader"),
+    *("add_signal_handler", "add_writer", "call_soon_threadsafe", "connect_read_pipe", "connect_write_pipe"),
+    *("create_datagram_endpoint", "create_unix_connection", "create_unix_server", "getaddrinfo", "getnameinfo"),
     *("remove_signal_handler", "remove_writer", "run_in_executor", "sendfile", "set_default_executor"),
     *("set_task_factory", "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom"),
-    *("sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto", "start_tls", "subprocess_exec"),
-    "subprocess_shell",
+    *("sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto", "subprocess_exec", "subprocess_shell"),
 ):
     setattr(VirtualTimeLoop, _name, _refuse(_name))

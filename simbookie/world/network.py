@@ -17,6 +17,7 @@ A message takes four random numbers from its link, whatever becomes of it. So ad
 later messages of a link by nothing, and those of other links never.
 
 Not modelled: bandwidth, congestion, partial messages, and the retransmission of lost data, only that of connection attempts.
+Streams of bytes over the same links have all of these but congestion; :mod:`simbookie.world.tcp` is a *layer* of the network.
 """
 
 from __future__ import annotations
@@ -24,20 +25,36 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Match
 from simbookie.world.links import Link, NetworkConfig, NetworkCounters
 from simbookie.world.loop import VirtualTimeLoop
 from simbookie.world.process import Process
 
-__all__ = ["Accept", "ConnectionEnd", "Network"]
+__all__ = ["Accept", "ConnectionEnd", "Layer", "Network"]
 
 #: When an attempt to connect is repeated: after this time, then after twice as much, and so on.
 _CONNECT_RETRY_S: Final = 1.0
 
 Accept = Callable[["ConnectionEnd"], None]
 _Parcel = tuple[Link, "ConnectionEnd", object]
+
+
+class Layer(Protocol):
+    """Connections of another kind over the same links, which share the fate of hosts: TCP's."""
+
+    def process_killed(self, process: Process, *, power_loss: bool) -> None:
+        """``process`` was killed, or its machine lost its power."""
+        ...
+
+    def power_on(self, host: str) -> None:
+        """The machine has power again."""
+        ...
+
+    def reset_connections(self, host: str, other: str) -> int:
+        """Break all connections between two hosts; returns how many there were."""
+        ...
 
 
 class ConnectionEnd:
@@ -158,6 +175,8 @@ class Network:
         self._seed = seed
         #: That of no process: what the network does is done by the world.
         self.context = Context()
+        #: What else has connections here.
+        self.layers: list[Layer] = []
         self._links: dict[tuple[str, str], Link] = {}
         self._listeners: dict[str, tuple[Process, Accept]] = {}
         self._powered_off: dict[str, None] = {}
@@ -225,7 +244,7 @@ class Network:
 
         Returns how many there were.
         """
-        broken = 0
+        broken = sum(layer.reset_connections(host, other) for layer in self.layers)
         for process, ends in list(self._ends.items()):
             for end in list(ends) if process.host_name == host else ():
                 peer = end.peer
@@ -297,10 +316,18 @@ class Network:
             end.is_closed = True
             if end.peer is not None and not power_loss:
                 self.signal(self.link(process.host_name, end.peer_name), self._break, end.peer)
+        for layer in self.layers:
+            layer.process_killed(process, power_loss=power_loss)
 
     def power_on(self, host: str) -> None:
         """Let the machine answer again. Idempotent."""
         self._powered_off.pop(host, None)
+        for layer in self.layers:
+            layer.power_on(host)
+
+    def is_powered(self, host: str) -> bool:
+        """Whether the machine has power."""
+        return host not in self._powered_off
 
     def _break(self, end: ConnectionEnd) -> None:
         """The news that a connection is dead arrive at ``end``."""
