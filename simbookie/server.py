@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -33,7 +34,7 @@ from simbookie.tcp.deadlines import Deadlines
 from simbookie.tcp.listener import Listener, bound_socket
 from simbookie.tcp.notices import Notices
 from simbookie.tcp.registration import Registration
-from simbookie.tcp.turns import Turns
+from simbookie.tcp.turns import REAL_CLOCK, Clock, Turns
 
 __all__ = ["BookieServer", "ServerConfig"]
 
@@ -42,6 +43,9 @@ _log: Final = logging.getLogger(__name__)
 
 class BookieServer:
     """Serves ``bookie`` on ``host:port``; port 0 lets the system choose one, which is kept across restarts.
+
+    ``sock`` listens already; without one ``bind`` makes it when the server starts. ``clock`` is that of deadlines and of shares
+    of the loop's time.
 
     With ``registry`` the bookie is announced there under its id, at ``advertised_host`` (default: ``host``). The server
     starts and stops the bookie; it can be started again after :meth:`aclose` or :meth:`kill`.
@@ -59,6 +63,8 @@ class BookieServer:
         advertised_host: str | None = None,
         config: ServerConfig | None = None,
         sock: socket.socket | None = None,
+        bind: Callable[[str, int], socket.socket] = bound_socket,
+        clock: Clock = REAL_CLOCK,
     ) -> None:
         self.bookie = bookie
         self.host = host
@@ -71,6 +77,8 @@ class BookieServer:
             self._registration = Registration(bookie, registry, lambda: self.address, timeout_s)
         self._advertised_host = advertised_host if advertised_host is not None else host
         self._socket = sock
+        self._bind = bind
+        self._clock = clock
         self._listener: Listener | None = None
         self._deadlines: Deadlines | None = None
         self._connections: dict[ClientConnection, None] = {}
@@ -103,7 +111,7 @@ class BookieServer:
         try:
             await started.wait()
             sock, self._socket = self._socket, None
-            self._listen(sock if sock is not None else bound_socket(self.host, self.port))
+            self._listen(sock if sock is not None else self._bind(self.host, self.port))
             if self._registration is not None:
                 await self._registration.begin()
         except BaseException:
@@ -117,8 +125,8 @@ class BookieServer:
                 "bookie %s serves %d connections at a time, not %d: this process may not open more files",
                 *(self.bookie.bookie_id, connections_max, config.connections_max),
             )
-        self.turns = Turns(config.turn_s)
-        self._deadlines = Deadlines(config, lambda: list(self._connections))
+        self.turns = Turns(config.turn_s, self._clock)
+        self._deadlines = Deadlines(config, lambda: list(self._connections), self._clock)
         admission = Admission(connections_max, config.connections_per_source_max)
         self._listener = Listener(sock, admission, self.notices, config, partial(ClientConnection, self))
         self.port = self._listener.port

@@ -18,7 +18,6 @@ import asyncio
 import itertools
 import logging
 import ssl
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -53,8 +52,6 @@ _ADDS_PER_LOOK: Final = 16
 #: How often the transport is asked again whether answers have gone, where it does not tell.
 _DRAIN_POLL_S: Final = 0.01
 
-_clock: Final = time.monotonic  # uvloop's time() stands still within a turn
-
 
 class ConnectionOwner(Protocol):
     """What connections need of their server."""
@@ -82,6 +79,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._on_gone: Callable[[], None] | None = on_gone
         self._bookie = server.bookie
         self._turns = server.turns
+        self._clock = server.turns.clock
         self._wire = ServerConnection(server.config.max_frame_size)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -108,7 +106,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._guard: Guard | None = None
         self._starting_tls: asyncio.Task[None] | None = None
         # What deadlines look at, from time to time: whether requests came, and since when nothing moves.
-        self._opened_at = _clock()
+        self._opened_at = self._clock()
         self._is_established = False
         self._has_served = False
         self._frame_seen_at: float | None = None
@@ -220,7 +218,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 break
             if left <= looks_at or request.__class__ is not AddRequest:
                 looks_at = max(left - _ADDS_PER_LOOK, 0)
-                if left <= 0 or _clock() >= self._slice_ends_at:
+                if left <= 0 or self._clock() >= self._slice_ends_at:
                     left = 0
                     self._unserved = requests
                     self._wait_for_turn()
@@ -233,7 +231,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Whether a slice may begin or go on in this turn; otherwise the connection waits for its turn."""
         turns = self._turns
         if self._turn != turns.current:
-            now = _clock()
+            now = self._clock()
             if not turns.has_time(now):
                 self._wait_for_turn()
                 return False
@@ -258,7 +256,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Do a slice, as the turn has come; called by :class:`~simbookie.tcp.turns.Turns`."""
-        self._begin_slice(_clock())
+        self._begin_slice(self._clock())
         if not self._send_kept_answers():
             return
         if self._is_closing:
@@ -456,7 +454,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _send_kept_answers(self) -> bool:
         """Send answers that were kept as long as there is time, and the client takes them; whether all were sent."""
         while self._kept_answers and not self._halts & _ANSWERS:
-            if _clock() >= self._slice_ends_at:
+            if self._clock() >= self._slice_ends_at:
                 self._wait_for_turn()
                 return False
             self._answer(*self._kept_answers.popleft())

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["Turns"]
+__all__ = ["REAL_CLOCK", "Clock", "Turns"]
 
-_clock: Final = time.monotonic  # uvloop's time() stands still within a turn
+Clock = Callable[[], float]
+
+REAL_CLOCK: Final[Clock] = time.monotonic
+"""The clock of what is shared: it goes on during a turn, at which uvloop's time() stands still. A world has another one."""
 
 
 class Served(Protocol):
@@ -31,7 +35,8 @@ class Served(Protocol):
 class Turns:
     """The turns of one server's connections; ``turn_s`` seconds for all of them in one turn of the loop."""
 
-    def __init__(self, turn_s: float) -> None:
+    def __init__(self, turn_s: float, clock: Clock = REAL_CLOCK) -> None:
+        self.clock = clock
         self._loop = asyncio.get_running_loop()
         self._turn_s = turn_s
         self._ends_at = 0.0
@@ -55,7 +60,7 @@ class Turns:
     def wait(self, served: Served, *, is_unfinished: bool) -> None:
         """Serve ``served`` in a later turn; ``is_unfinished`` if it had a slice in this one."""
         if not self.current:
-            self._begin(_clock())
+            self._begin(self.clock())
         (self._unfinished if is_unfinished else self._arrived)[served] = None
 
     def leave(self, served: Served) -> None:
@@ -73,7 +78,7 @@ class Turns:
         self.current = 0
         if not self.waiting:
             return
-        now = _clock()
+        now = self.clock()
         self._begin(now)
         self._serve(self._arrived, self._ends_at)
         self._serve(self._unfinished, now + self._turn_s / 2)
@@ -86,5 +91,5 @@ class Turns:
             served = next(iter(waiting))
             del waiting[served]
             served.go_on()
-            if _clock() >= until:
+            if self.clock() >= until:
                 return

@@ -3,11 +3,14 @@
 The same :class:`simbookie.bookie.Bookie` that a TCP server serves. Its host gives it a process, a listener on the network and a
 registration in the metadata service, and takes them away again: a crash loses what the storage had not made safe and leaves the
 registration behind until its session times out; a restart replays the storage and registers anew once the old session has ended.
+
+It is served either as objects, or over streams by :class:`simbookie.server.BookieServer`, the server that serves real clients.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, cast
 
 from bkclient.errors import BookKeeperError, ClientClosed
 from bkclient.metadata.base import BookieAddress
@@ -15,6 +18,7 @@ from bkclient.wire.messages import Response
 from simbookie.bookie import Bookie, BookieState
 from simbookie.config import BookieConfig
 from simbookie.observer import BookieObserver
+from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import CrashMode, LedgerStorage
 from simbookie.storage.memory import MemoryDisk, MemoryStorage
 from simbookie.world.calls import RequestMessage, ResponseMessage
@@ -23,17 +27,22 @@ from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import OpenSession, SimulatedMetadataStore
 from simbookie.world.network import ConnectionEnd
 
+if TYPE_CHECKING:
+    import socket
+
 __all__ = ["BookieHost"]
 
-#: The port in the registrations; nobody connects to it.
+#: Where bookies listen that are served over streams.
 _PORT = 3181
+_BACKLOG = 1_024
 
 
 class BookieHost(Host):
     """A host with a bookie of the same name, started with the world and again by :meth:`restart`.
 
     ``storage`` outlives crashes and is the bookie's for ever; without one, entries are kept in memory over a disk of their own.
-    ``open_session`` is what :class:`~simbookie.world.metadata.SimulatedMetadataStore` takes.
+    ``open_session`` is what :class:`~simbookie.world.metadata.SimulatedMetadataStore` takes. With ``server`` the bookie is served
+    over streams, with these limits; otherwise its requests are objects (:class:`~simbookie.world.transport.SimulatedTransport`).
     """
 
     def __init__(
@@ -45,12 +54,16 @@ class BookieHost(Host):
         config: BookieConfig | None = None,
         observer: BookieObserver | None = None,
         open_session: OpenSession | None = None,
+        server: ServerConfig | None = None,
     ) -> None:
         super().__init__(world, name)
         if storage is None:
             storage = MemoryStorage(disk=MemoryDisk())
         self.bookie = Bookie(name, storage, config, observer)
         self.store: SimulatedMetadataStore | None = None
+        #: What serves it over streams, if anything does, in its present life.
+        self.server: BookieServer | None = None
+        self._server_config = server
         self._open_session = open_session
         self._registered = asyncio.Event()
         self._registration_changed = asyncio.Event()
@@ -71,7 +84,7 @@ class BookieHost(Host):
         if not self.is_alive:
             return
         super().crash(mode)
-        self.store = None
+        self.store = self.server = None
         self._registered.clear()
         if self.bookie.state not in (BookieState.NEW, BookieState.STOPPED):
             self.bookie.crash(mode)
@@ -89,9 +102,12 @@ class BookieHost(Host):
         self.crash()
 
     async def _stop(self, store: SimulatedMetadataStore) -> None:
-        stopped = asyncio.Event()
-        self.bookie.shutdown(stopped.set)
-        await stopped.wait()
+        if self.server is not None:
+            await self.server.aclose()
+        else:
+            stopped = asyncio.Event()
+            self.bookie.shutdown(stopped.set)
+            await stopped.wait()
         await store.aclose()
 
     def _boot(self) -> None:
@@ -99,11 +115,38 @@ class BookieHost(Host):
         self.world.loop.call_soon(self._start, context=self.process.context())
 
     def _start(self) -> None:
-        self.bookie.start(self._serve)
+        if self._server_config is None:
+            self.bookie.start(self._serve_objects)
+        else:
+            self.world.loop.create_task(
+                self._serve_streams(self._server_config),
+                name=f"server of {self.name}",
+                context=self.process.context(),
+            )
 
-    def _serve(self) -> None:
+    def _serve_objects(self) -> None:
+        self.world.network.listen(self.process, self._accept)
+        self._register()
+
+    async def _serve_streams(self, config: ServerConfig) -> None:
+        world = self.world
+
+        def bind(_host: str, port: int) -> socket.socket:
+            return cast("socket.socket", world.tcp.listen(self.process, port, _BACKLOG))  # has what servers ask of one
+
+        self.server = BookieServer(
+            self.bookie,
+            self.name,
+            _PORT,
+            config=config,
+            bind=bind,
+            clock=world.loop.time,
+        )
+        await self.server.start()
+        self._register()
+
+    def _register(self) -> None:
         world, process = self.world, self.process
-        world.network.listen(process, self._accept)
         self.store = SimulatedMetadataStore(world, self, self._open_session)
         world.loop.create_task(
             self._keep_registered(self.store), name=f"registration of {self.name}", context=process.context()

@@ -18,10 +18,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("simbookie.tcp.turns._clock", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 class Connection:
@@ -40,7 +38,7 @@ class Connection:
 
 
 async def test_a_turn_has_so_much_time_and_the_next_one_as_much_again(clock: Clock) -> None:
-    turns = Turns(0.02)
+    turns = Turns(0.02, clock)
     assert turns.has_time(clock.now)
     first = turns.current
     clock.now += 0.019
@@ -54,7 +52,7 @@ async def test_a_turn_has_so_much_time_and_the_next_one_as_much_again(clock: Clo
 
 
 async def test_those_with_more_to_do_take_turns(clock: Clock) -> None:
-    turns, log = Turns(0.02), list[str]()
+    turns, log = Turns(0.02, clock), list[str]()
     for name in "abc":
         turns.wait(Connection(name, turns, clock, log, 3, 0.001), is_unfinished=True)
     for _ in range(4):
@@ -64,7 +62,7 @@ async def test_those_with_more_to_do_take_turns(clock: Clock) -> None:
 
 
 async def test_those_with_more_to_do_get_half_a_turn_and_at_least_one_slice(clock: Clock) -> None:
-    turns, log = Turns(0.02), list[str]()
+    turns, log = Turns(0.02, clock), list[str]()
     for name in "abc":
         turns.wait(Connection(name, turns, clock, log, 2, 0.008), is_unfinished=True)
     await asyncio.sleep(0)
@@ -76,7 +74,7 @@ async def test_those_with_more_to_do_get_half_a_turn_and_at_least_one_slice(cloc
 
 @pytest.mark.parametrize("greedy", [1, 1000])
 async def test_one_that_has_not_been_served_yet_comes_before_all_that_want_more(clock: Clock, greedy: int) -> None:
-    turns, log = Turns(0.02), list[str]()
+    turns, log = Turns(0.02, clock), list[str]()
     for number in range(greedy):
         turns.wait(Connection(f"greedy-{number}", turns, clock, log, 50, 0.005), is_unfinished=True)
     await asyncio.sleep(0)
@@ -88,7 +86,7 @@ async def test_one_that_has_not_been_served_yet_comes_before_all_that_want_more(
 
 
 async def test_newcomers_do_not_starve_those_with_more_to_do(clock: Clock) -> None:
-    turns, log = Turns(0.02), list[str]()
+    turns, log = Turns(0.02, clock), list[str]()
     turns.wait(Connection("old", turns, clock, log, 10, 0.005), is_unfinished=True)
     for _ in range(10):
         turns.wait(Connection("new", turns, clock, log, 1, 0.03), is_unfinished=False)
@@ -97,7 +95,7 @@ async def test_newcomers_do_not_starve_those_with_more_to_do(clock: Clock) -> No
 
 
 async def test_one_that_leaves_is_not_served(clock: Clock) -> None:
-    turns, log = Turns(0.02), list[str]()
+    turns, log = Turns(0.02, clock), list[str]()
     gone = Connection("gone", turns, clock, log, 1, 0)
     for is_unfinished in (True, False):
         turns.wait(gone, is_unfinished=is_unfinished)
