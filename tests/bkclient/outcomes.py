@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+
+import pytest
 
 from bkclient.errors import BookKeeperError, Code, UnexpectedCondition, error_for
 from bkclient.metadata.model import LedgerMetadata
@@ -23,7 +26,20 @@ from bkclient.wire.messages import (
 )
 from tests.bkclient.fakes import Answer, FakeBookie, Town
 
-__all__ = ["DENIALS", "FAILURES", "REFUSED", "UNKNOWN", "Kind", "Script", "name_of", "script", "told", "well_stored"]
+__all__ = [
+    "DENIALS",
+    "FAILURES",
+    "REFUSED",
+    "UNKNOWN",
+    "Kind",
+    "Script",
+    "fails",
+    "is_answer",
+    "name_of",
+    "script",
+    "told",
+    "well_stored",
+]
 
 UNKNOWN = -4711
 """A number that no version of BookKeeper knows."""
@@ -112,6 +128,24 @@ def script(where: Town, kind: Kind, code: int | None, bookies: Iterable[str], re
 def told(code: int) -> type[BookKeeperError]:
     """The error that tells a caller of ``code``."""
     return UnexpectedCondition if code == UNKNOWN else type(error_for(code))
+
+
+def is_answer(code: int, codes: Container[int]) -> bool:
+    """Whether a bookie answered one of ``codes``; a refused connection is not an answer, whatever its number."""
+    return code in codes and not isinstance(code, Refusal)
+
+
+async def fails(call: Awaitable[object], code: int) -> BookKeeperError:
+    """The error tells of ``code``, and of a refused connection why."""
+    with pytest.raises(BookKeeperError) as caught:
+        async with asyncio.timeout(60):
+            await call
+    assert type(caught.value) is told(code)
+    if code == UNKNOWN:
+        assert str(UNKNOWN) in caught.value.message
+    if isinstance(code, Refusal):
+        assert code.reason in caught.value.message
+    return caught.value
 
 
 def well_stored(where: Town, metadata: LedgerMetadata) -> bool:

@@ -28,11 +28,10 @@ from bkclient.metadata.model import BookieId, LedgerState
 from bkclient.observability.memory import MemoryStats
 from bkclient.placement import BookieWatcher, LedgerShape
 from bkclient.recovery import recover_ledger
-from bkclient.refusal import Refusal
 from bkclient.wire.messages import AddRequest, ReadResponse, Status
 from bkclient.writing.writer import LedgerWriter
 from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
-from tests.bkclient.outcomes import DENIALS, FAILURES, UNKNOWN, Kind, name_of, script, well_stored
+from tests.bkclient.outcomes import DENIALS, FAILURES, UNKNOWN, Kind, is_answer, name_of, script, well_stored
 from tests.bkclient.reading.ledgers import written
 
 ENDS_AT_ONCE = [Code.CLIENT_CLOSED, Code.UNAUTHORIZED]
@@ -40,19 +39,6 @@ ENDS_AT_ONCE = [Code.CLIENT_CLOSED, Code.UNAUTHORIZED]
 ENDS_A_WRITE_BACK = [Code.CLIENT_CLOSED, Code.ILLEGAL_OPERATION, Code.LEDGER_FENCED, Code.UNAUTHORIZED]
 
 SILENCES = [code for code in FAILURES if code not in DENIALS]
-
-
-def is_one_of(code: int, codes: list[Code]) -> bool:
-    """A refused connection is not an answer, whatever its number."""
-    return code in codes and not isinstance(code, Refusal)
-
-
-@pytest.fixture
-def health(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BookieId, int]]:
-    """What placement is told of requests that failed."""
-    noted: list[tuple[BookieId, int]] = []
-    monkeypatch.setattr(BookieWatcher, "on_request_failed", lambda _, bookie_id, code: noted.append((bookie_id, code)))
-    return noted
 
 
 async def ledger(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> tuple[LedgerWriter, tuple[BookieId, ...]]:
@@ -97,7 +83,7 @@ async def test_one_bookie_need_not_be_fenced_unless_it_says_that_nobody_may(
     async with town() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.FENCE, code, ensemble[0])
-        if is_one_of(code, ENDS_AT_ONCE):
+        if is_answer(code, ENDS_AT_ONCE):
             assert (await it_fails(where, writer, code)).bookie_id == ensemble[0]
         else:
             await it_ends_at(where, writer, 2)
@@ -150,7 +136,7 @@ async def test_one_outcome_of_a_read_neither_denies_an_entry_nor_holds_up_the_en
         writer, ensemble = await ledger(where)
         first = ensemble[2]  # of the write set of entry 2
         script(where, Kind.RECOVERY_READ, code, first)
-        if is_one_of(code, [Code.CLIENT_CLOSED]):
+        if is_answer(code, [Code.CLIENT_CLOSED]):
             await it_fails(where, writer, code)
         else:
             await it_ends_at(where, writer, 2)
@@ -174,7 +160,7 @@ async def test_only_denials_end_a_ledger(code: int, missing: int) -> None:
 
 @pytest.mark.rule("REC-18")
 @pytest.mark.rule("REC-20")
-@pytest.mark.parametrize("code", [code for code in SILENCES if not is_one_of(code, [Code.CLIENT_CLOSED])], ids=name_of)
+@pytest.mark.parametrize("code", [code for code in SILENCES if not is_answer(code, [Code.CLIENT_CLOSED])], ids=name_of)
 async def test_one_denial_and_two_silences_deny_nothing(code: int) -> None:
     async with town() as where:
         writer, ensemble = await ledger(where)
@@ -184,7 +170,7 @@ async def test_one_denial_and_two_silences_deny_nothing(code: int) -> None:
 
 
 @pytest.mark.rule("REC-21")
-@pytest.mark.parametrize("code", [code for code in FAILURES if not is_one_of(code, [Code.CLIENT_CLOSED])], ids=name_of)
+@pytest.mark.parametrize("code", [code for code in FAILURES if not is_answer(code, [Code.CLIENT_CLOSED])], ids=name_of)
 async def test_with_equal_quorums_one_denial_ends_a_ledger_and_one_silence_does_not(code: int) -> None:
     async with town() as where:
         writer, ensemble = await ledger(where, (3, 3, 3))
@@ -193,7 +179,7 @@ async def test_with_equal_quorums_one_denial_ends_a_ledger_and_one_silence_does_
 
 
 @pytest.mark.rule("REC-14")
-@pytest.mark.parametrize("code", [code for code in FAILURES if not is_one_of(code, [Code.CLIENT_CLOSED])], ids=name_of)
+@pytest.mark.parametrize("code", [code for code in FAILURES if not is_answer(code, [Code.CLIENT_CLOSED])], ids=name_of)
 async def test_a_length_that_one_bookie_tells_is_taken_and_else_that_beside_the_lac(
     code: int, health: list[tuple[BookieId, int]]
 ) -> None:
@@ -224,7 +210,7 @@ async def test_one_write_back_may_fail_unless_the_answer_is_about_the_ledger(
     async with town(bookies) as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.WRITE_BACK, code, ensemble[2])  # the first of the write set of entry 2
-        if is_one_of(code, ENDS_A_WRITE_BACK):
+        if is_answer(code, ENDS_A_WRITE_BACK):
             await it_fails(where, writer, code)
         else:
             await it_ends_at(where, writer, 2)
@@ -241,7 +227,7 @@ async def test_a_write_back_that_failed_is_not_taken_for_stored(code: int) -> No
     async with town() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.WRITE_BACK, code, ensemble[:2])
-        await it_fails(where, writer, code if is_one_of(code, ENDS_A_WRITE_BACK) else Code.NOT_ENOUGH_BOOKIES)
+        await it_fails(where, writer, code if is_answer(code, ENDS_A_WRITE_BACK) else Code.NOT_ENOUGH_BOOKIES)
 
 
 @pytest.mark.rule("REC-25")
@@ -250,7 +236,7 @@ async def test_with_equal_quorums_every_write_back_counts(code: int) -> None:
     async with town() as where:
         writer, ensemble = await ledger(where, (3, 3, 3))
         script(where, Kind.WRITE_BACK, code, ensemble[1])
-        await it_fails(where, writer, code if is_one_of(code, ENDS_A_WRITE_BACK) else Code.NOT_ENOUGH_BOOKIES)
+        await it_fails(where, writer, code if is_answer(code, ENDS_A_WRITE_BACK) else Code.NOT_ENOUGH_BOOKIES)
 
 
 # Answers that are not what they pass for ---------------------------------------------------------------------------

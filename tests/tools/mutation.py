@@ -1,23 +1,30 @@
-"""Mutation testing of the shells, the wire's connections and the transports, a part at a time.
+"""Mutation testing: changes the code in every small way that mutmut knows, and tells which changes no test notices.
 
-A part is some modules and the tests that are about them. The configuration in ``pyproject.toml`` is that of ``make mutation``;
-mutmut has room for one, so this program puts the parts in its place. Every run begins with an empty copy (``mutants/``), and
-writes what survived to ``build/mutation/PART.txt``.
+It goes by parts: some modules, and the tests that are about them. A run begins with an empty copy (``mutants/``), makes the
+mutants there, tries them in one pytest session (:mod:`tests.tools.mutation_session`), and writes what survived, as differences,
+to ``build/mutation/PART.txt``, and which test killed each of the others to ``build/mutation/PART-killed.txt``.
 
-Run as ``make mutation-shells`` (all parts, hours) or ``make mutation-shells PART=recovery``.
+Run as ``make mutation`` (all parts) or ``make mutation PART="wire transport"``.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
+
+from tests.tools.mutation_session import PROFILE, MutantSession, Outcome
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "build" / "mutation"
@@ -34,6 +41,17 @@ class Part:
 _TESTS: Final = "tests/bkclient"
 
 PARTS: Final = {
+    "protocol": Part(
+        ("bkclient/protocol/*.py",),
+        (
+            f"{_TESTS}/protocol",
+            # searches are for what no single test says, and take hours here
+            f"--ignore={_TESTS}/protocol/stateful",
+            f"--ignore={_TESTS}/protocol/test_interleavings.py",
+            f"--ignore={_TESTS}/protocol/test_interleavings_modes.py",
+            f"--ignore={_TESTS}/protocol/test_recovery_repeats.py",
+        ),
+    ),
     "recovery": Part(
         ("bkclient/recovery.py",),
         (
@@ -73,69 +91,78 @@ PARTS: Final = {
     ),
     "wire": Part(
         tuple(f"bkclient/wire/{name}.py" for name in ("connection", "framing", "outstanding", "server_connection")),
-        (f"{_TESTS}/wire",),
+        tuple(
+            f"{_TESTS}/wire/test_{name}.py"
+            for name in ("answers_and_requests", "connection", "framing", "server_connection")
+        ),
     ),
     "transport": Part(("bkclient/transport/*.py",), (f"{_TESTS}/transport",)),
 }
 
 
-_HANGS_AFTER_S: Final = 15
+_FEW_CHILDREN: Final = 4
+_KILLED_MIN_PERCENT: Final = 90
 #: Tests over all codes repeat themselves for these, which no code of ours treats in a way of its own.
-_ALIKE: Final = (
-    *(
-        "QUORUM",
-        "NO_BOOKIE_AVAILABLE",
+_ALIKE: Final = frozenset(
+    {
+        "DATA_UNKNOWN",
         "DIGEST_NOT_INITIALIZED",
-        "LEDGER_RECOVERY",
+        "DUPLICATE_ENTRY_ID",
         "INCORRECT_PARAMETER",
         "INTERRUPTED",
-    ),
-    *(
-        "PROTOCOL_VERSION",
-        "METADATA_DRIVER",
-        "LEDGER_EXISTS",
-        "DUPLICATE_ENTRY_ID",
-        "UNCLOSED_FRAGMENT",
         "LEDGER_CLOSED",
-    ),
-    *(
+        "LEDGER_EXISTS",
         "LEDGER_ID_OVERFLOW",
+        "LEDGER_RECOVERY",
+        "METADATA_DRIVER",
         "METADATA_SERIALIZATION",
-        "REPLICATION",
-        "WRITE_ON_READ_ONLY",
-        "TOO_MANY",
         "METADATA_STORE",
-    ),
-    *("NO_SUCH_LEDGER_ON", "DATA_UNKNOWN", "refused-SECURITY", "refused-BOOKIE", "UNEXPECTED_CONDITION", "NOT_ENOUGH"),
+        "NOT_ENOUGH_BOOKIES",
+        "NO_BOOKIE_AVAILABLE",
+        "NO_SUCH_LEDGER_ON_BOOKIE",
+        "PROTOCOL_VERSION",
+        "QUORUM",
+        "REPLICATION",
+        "TOO_MANY_REQUESTS",
+        "UNCLOSED_FRAGMENT",
+        "UNEXPECTED_CONDITION",
+        "WRITE_ON_READ_ONLY_BOOKIE",
+        "refused-BOOKIE_NOT_AVAILABLE",
+        "refused-SECURITY",
+    }
 )
-_ENOUGH: Final = f"not ({' or '.join(_ALIKE)})"
 
 
-def try_mutants(part: Part, names: Sequence[str], children: int) -> dict[str, str]:
-    """Make and try the mutants of a part, or those of ``names`` only; what became of each."""
+def make_mutants(part: Part) -> dict[str, str]:
+    """Make a copy of this repository with the mutants of a part in ``mutants/``; by name, the function that each changes."""
     # mutmut is an extra of its own, and looks at the directory it is imported in.
     mutmut: Any = import_module("mutmut.__main__")
     configuration: Any = import_module("mutmut.configuration")
     data: Any = import_module("mutmut.mutation.data")
-    stats: Any = import_module("mutmut.stats")
 
     usual = configuration.config()
     configuration._config = replace(
         usual,
         only_mutate=list(part.modules),
-        # A mutant that waits for ever uses no CPU time, by which mutmut would notice it.
-        pytest_add_cli_args=[*usual.pytest_add_cli_args, "-k", _ENOUGH, "--timeout", str(_HANGS_AFTER_S)],
-        pytest_add_cli_args_test_selection=list(part.tests),
-        also_copy=[*usual.also_copy, Path("docs")],  # some tests hold pages to the code
+        track_dependencies=False,
+        # fixtures are simbookie's, and some tests hold pages to the code
+        also_copy=[*usual.also_copy, Path("simbookie"), Path("docs")],
     )
     mutate_handlers()
-    mutmut._run(list(names), children)
-    outcomes: dict[str, str] = {}
+    mutmut.copy_src_dir()
+    with redirect_stdout(None):
+        mutmut.copy_also_copy_files()
+    mutmut.setup_source_paths()
+    mutmut.create_mutants(1)
+    unused = [pattern for pattern in part.modules if not list(Path().glob(pattern))]
+    if unused:
+        raise SystemExit(f"no module is called {', '.join(unused)}")
+    mutants: dict[str, str] = {}
     for path in mutmut.walk_mutatable_files():
         found = data.SourceFileMutationData(path=path)
         found.load()
-        outcomes |= {name: stats.status_by_exit_code[code] for name, code in found.exit_code_by_key.items()}
-    return outcomes
+        mutants |= {name: mutmut.mangled_name_from_mutant_name(name) for name in found.exit_code_by_key}
+    return mutants
 
 
 def mutate_handlers() -> None:
@@ -152,38 +179,77 @@ def mutate_handlers() -> None:
     visitor._skip_node_and_children = skip
 
 
-def report(name: str, outcomes: dict[str, str]) -> str:
-    """A line of figures, and what survived."""
-    counts = Counter(outcomes.values())
-    tried = sum(count for outcome, count in counts.items() if outcome != "not checked")
-    killed = counts["killed"] + counts["timeout"]
-    lines = [f"{name}: {tried} mutants, {killed} killed ({100 * killed / max(1, tried):.1f} %): {dict(counts)}"]
-    lines += [f"{outcome}: {mutant}" for mutant, outcome in outcomes.items() if outcome not in _NOTICED]
+def try_mutants(part: Part, mutants: dict[str, str], children: int, tests_max: int | None) -> dict[str, Outcome]:
+    """What becomes of ``mutants``, which :func:`make_mutants` has made."""
+    session = MutantSession(mutants, children, skip=_ALIKE, tests_max=tests_max, progress=_say)
+    arguments = [
+        *("--rootdir=.", "--tb=no", "-q", "--capture=no", "-p", "no:cacheprovider", "-o", "timeout=0"),
+        *(f"--hypothesis-profile={PROFILE}", *part.tests),
+    ]
+    with chdir(ROOT / "mutants"):
+        pytest.main(arguments, plugins=[session])
+    if len(session.outcomes) < len(mutants):
+        raise SystemExit("the mutants were not tried; what pytest says above tells why")
+    return session.outcomes
+
+
+def killed_percent(outcomes: dict[str, Outcome]) -> float:
+    """Of 100 mutants, how many were noticed."""
+    return 100 * sum(outcome.what in _NOTICED for outcome in outcomes.values()) / max(1, len(outcomes))
+
+
+def report(name: str, outcomes: dict[str, Outcome]) -> str:
+    """A line of figures, then what survived."""
+    counts = Counter(outcome.what for outcome in outcomes.values())
+    killed, score = counts["killed"] + counts["timeout"], killed_percent(outcomes)
+    lines = [f"{name}: {len(outcomes)} mutants, {killed} killed ({score:.1f} %): {dict(counts)}"]
+    difference: Any = import_module("mutmut.mutation.diff_apply").get_diff_for_mutant
+    for mutant, outcome in outcomes.items():
+        if outcome.what not in _NOTICED:
+            lines += [f"{outcome.what}: {mutant}", *difference(mutant).split("\n")[2:]]
     return "\n".join(lines)
 
 
-_NOTICED: Final = ("killed", "timeout", "not checked")
+_NOTICED: Final = ("killed", "timeout")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try one part."""
+    """Try one part; 1 if less than nine in ten of its mutants were killed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("names", nargs="*", help="mutants to try; all by default")
-    parser.add_argument("--children", type=int, default=2, help="processes that try mutants")
+    parser.add_argument("names", nargs="*", help="patterns of mutants to try; all by default")
+    parser.add_argument("--children", type=int, default=_FEW_CHILDREN, help="processes that try mutants")
+    parser.add_argument("--survivors", action="store_true", help="try those again that the last run did not kill")
+    parser.add_argument("--most", type=int, help="of the tests that reach a mutant, how many to try; for a first look")
     parser.add_argument("--tests", nargs="+", help="tests to notice, instead of those of the part")
-    parser.add_argument("--keep", action="store_true", help="go on with the copy of the last run")
     chosen = parser.parse_args(arguments)
-    if not chosen.keep:
-        shutil.rmtree(ROOT / "mutants", ignore_errors=True)
+    shutil.rmtree(ROOT / "mutants", ignore_errors=True)
     part = PARTS[chosen.part]
     if chosen.tests:
         part = replace(part, tests=tuple(chosen.tests))
-    text = report(chosen.part, try_mutants(part, chosen.names, chosen.children))
+    written = RESULTS / f"{chosen.part}.txt"
+    mutants = make_mutants(part)
+    if chosen.survivors:
+        last = set(re.findall(r"^(?:survived|no tests): (\S+)$", written.read_text(), re.MULTILINE))
+        mutants = {name: function for name, function in mutants.items() if name in last}
+    if chosen.names:
+        patterns: list[str] = chosen.names
+        mutants = {
+            name: function for name, function in mutants.items() if any(fnmatch(name, each) for each in patterns)
+        }
+    outcomes = try_mutants(part, mutants, chosen.children, chosen.most)
+    text = report(chosen.part, outcomes)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{chosen.part}.txt").write_text(f"{text}\n")
-    print(text)  # noqa: T201 - that is what it is for
-    return 0
+    (RESULTS / f"{chosen.part}-killed.txt").write_text(
+        "".join(f"{mutant} {outcome.by}\n" for mutant, outcome in outcomes.items() if outcome.by)
+    )
+    written.write_text(f"{text}\n")
+    _say(text)
+    return int(killed_percent(outcomes) < _KILLED_MIN_PERCENT)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - that is what it is for
 
 
 if __name__ == "__main__":

@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-
 import pytest
 
 from bkclient.config import ClientConfig
-from bkclient.errors import BookKeeperError, ClientClosed, Code, NoSuchEntry
+from bkclient.errors import ClientClosed, Code, NoSuchEntry
 from bkclient.metadata.model import BookieId
-from bkclient.placement import BookieWatcher
 from bkclient.reading.reader import LedgerReader
-from bkclient.refusal import Refusal
 from bkclient.wire.messages import ReadResponse, Status
 from tests.bkclient.fakes import town, turns
-from tests.bkclient.outcomes import DENIALS, FAILURES, UNKNOWN, Kind, name_of, script, told
+from tests.bkclient.outcomes import DENIALS, FAILURES, Kind, fails, is_answer, name_of, script, told
 from tests.bkclient.reading.ledgers import reader_of, tail_of, written
 
 V2, V3 = ClientConfig(wire_protocol_version=2), ClientConfig(wire_protocol_version=3)
 #: One replica after the other, and no order that depends on earlier reads.
 IN_ORDER = ClientConfig(speculative_read_first_s=0, reorder_reads=False)
+ENDS_AT_ONCE = [Code.UNAUTHORIZED, Code.CLIENT_CLOSED]
 SPECIFIC = [code for code in FAILURES if code not in DENIALS and code != Code.BOOKIE_NOT_AVAILABLE]
-
-
-def is_answer(code: int, *codes: Code) -> bool:
-    """A refused connection is not an answer, whatever its number."""
-    return code in codes and not isinstance(code, Refusal)
-
-
-@pytest.fixture
-def health(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BookieId, int]]:
-    """What placement is told of requests that failed."""
-    noted: list[tuple[BookieId, int]] = []
-    monkeypatch.setattr(BookieWatcher, "on_request_failed", lambda _, bookie_id, code: noted.append((bookie_id, code)))
-    return noted
-
-
-async def fails(call: Awaitable[object], code: int) -> BookKeeperError:
-    """The error tells of ``code``, and of a refused connection why."""
-    with pytest.raises(BookKeeperError) as caught:
-        async with asyncio.timeout(30):
-            await call
-    assert type(caught.value) is told(code)
-    if code == UNKNOWN:
-        assert str(UNKNOWN) in caught.value.message
-    if isinstance(code, Refusal):
-        assert code.reason in caught.value.message
-    return caught.value
 
 
 def replicas_of(reader: LedgerReader, entry_id: int) -> list[BookieId]:
@@ -197,7 +167,7 @@ async def test_one_bookie_may_fail_to_tell_the_lac_and_two_may_not(
         await writer.append(b"1")
         await turns()
         ensemble = reader.metadata.last_fragment.ensemble
-        ends_at_once = is_answer(code, Code.UNAUTHORIZED, Code.CLIENT_CLOSED)
+        ends_at_once = is_answer(code, ENDS_AT_ONCE)
         script(where, lac_kind(config), code, ensemble[:1])
         if ends_at_once:
             await fails(reader.read_last_add_confirmed(), code)
@@ -242,7 +212,7 @@ async def test_any_bookie_may_tell_of_progress_and_all_must_fail_for_an_error(co
         await turns()
         ensemble = reader.metadata.last_fragment.ensemble
         script(where, Kind.LAST_ENTRY, code, ensemble[:2])
-        if is_answer(code, Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+        if is_answer(code, ENDS_AT_ONCE):
             await fails(reader.try_read_last_add_confirmed(), code)
         else:
             assert await reader.try_read_last_add_confirmed() == 1
@@ -270,7 +240,7 @@ async def test_a_poll_that_every_bookie_fails_tells_why(
         assert (error.ledger_id, error.entry_id) == (reader.ledger_id, 2)
         assert error.bookie_id in set("abc")
         assert "long poll" in error.message
-        ends_at_once = is_answer(code, Code.UNAUTHORIZED, Code.CLIENT_CLOSED)
+        ends_at_once = is_answer(code, ENDS_AT_ONCE)
         asked = 3 if parallel or not ends_at_once else 1
         if code != Code.CLIENT_CLOSED and not (parallel and code in DENIALS):
             assert len([told_code for _, told_code in health if told_code == code]) == asked
@@ -293,7 +263,7 @@ async def test_a_poll_goes_on_to_the_bookie_that_knows(code: int) -> None:
         script(where, Kind.POLL, code, "abc")
         script(where, Kind.POLL, Code.OK, knows, ReadResponse(Status.OK, reader.ledger_id, 2, body, 2))
         poll = reader.read_last_add_confirmed_and_entry(2, 10.0)
-        if is_answer(code, Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
+        if is_answer(code, ENDS_AT_ONCE):
             await fails(poll, code)
             return
         result = await poll

@@ -262,15 +262,20 @@ def test_over_version_2_a_key_has_one_request_until_its_answer_has_come(first: R
     at_bookie = send(connection, first, "first", deadline=1.0)
     with pytest.raises(KeyInUse) as taken:
         connection.send(second, "second")
-    assert taken.value.key == v2.match_of(second)
+    key = v2.match_of(second)
+    assert taken.value.key == key
+    assert key.hex() in str(taken.value)
     assert (connection.outstanding_requests, connection.outstanding.given_up) == (1, 0)
+    assert not connection.outstanding.is_given_up(key)
     assert [token for _, token in connection.expire(1.0)] == ["first"]
     with pytest.raises(KeyInUse):
         connection.send(second, "second")
     assert (connection.outstanding_requests, connection.outstanding.given_up) == (0, 1)
+    assert connection.outstanding.is_given_up(key)
     late = answer_to(at_bookie, Status.NO_ENTRY)
     assert list(connection.receive(late)) == []
     assert (connection.unmatched_answers, connection.outstanding.given_up) == (1, 0)
+    assert not connection.outstanding.is_given_up(key)
     again = send(connection, second, "second")
     assert [token for token, _ in tokens(connection.receive(answer_to(again)))] == ["second"]
     assert (connection.outstanding_requests, connection.outstanding_bytes) == (0, 0)
@@ -358,8 +363,9 @@ def test_a_request_over_the_frame_limit_is_refused_here_and_nothing_is_outstandi
     size = sum(map(len, connection.send(add(0, b"x" * 1000), "fits")))
     exact = add(1, b"x" * (1000 + 2000 - size))
     connection.send(exact, "fits exactly")
-    with pytest.raises(FrameTooLarge):
+    with pytest.raises(FrameTooLarge) as refused:
         connection.send(add(2, exact.payload + b"x"), "too large")
+    assert (refused.value.size, refused.value.limit) == (2001, 2000)
     assert connection.outstanding_requests == 2
 
 

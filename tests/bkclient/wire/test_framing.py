@@ -174,6 +174,44 @@ def test_memory_is_64_kib_or_one_larger_frame_and_is_given_back() -> None:
     assert buffer.capacity == 64 * KIB
 
 
+def test_a_buffer_that_frames_fill_to_its_end_doubles_up_to_64_kib() -> None:
+    buffer = FrameBuffer()
+    capacities = []
+    for _ in range(7):
+        free = buffer.get_buffer()
+        free[:] = frame(bytes(len(free) - 4))
+        buffer.commit(len(free))
+        assert [len(content) for content in buffer.frames()] == [len(free) - 4]
+        capacities.append(buffer.capacity)
+    assert capacities == [4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, 64 * KIB, 64 * KIB]
+
+
+def test_a_frame_that_ends_with_the_buffer_stays_where_it_is() -> None:
+    buffer = FrameBuffer()
+    assert list(buffer.feed(frame(b"before") + frame(bytes(4 * KIB - 14))[:100])) == [b"before"]
+    assert len(buffer.get_buffer()) == 4 * KIB - 10 - 100
+
+
+def test_a_frame_as_large_as_the_buffer_is_received_in_it_and_a_larger_one_in_parts() -> None:
+    for size, capacity in [(64 * KIB, 64 * KIB), (64 * KIB + 1, 64 * KIB + 1 - 4)]:
+        buffer = FrameBuffer()
+        assert list(buffer.feed(frame(bytes(64 * KIB - 4)))) == [bytes(64 * KIB - 4)]
+        assert buffer.capacity == 64 * KIB
+        large = frame(bytes(size - 4))
+        assert list(buffer.feed(frame(b"before") + large[: 64 * KIB - 10])) == [b"before"]
+        buffer.get_buffer()
+        assert buffer.capacity == capacity
+        assert list(buffer.feed(large[64 * KIB - 10 :])) == [bytes(size - 4)]
+        assert buffer.capacity == 64 * KIB
+
+
+def test_the_smallest_buffer_is_not_made_anew_to_be_released() -> None:
+    buffer = FrameBuffer()
+    before = buffer.get_buffer()
+    buffer.release()
+    assert buffer.get_buffer().obj is before.obj
+
+
 def test_bytes_are_moved_a_constant_number_of_times_however_small_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = 0
     original = FrameBuffer._replace

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 import pytest
 
-from bkclient.errors import BookKeeperError, Code, LedgerFenced, NotEnoughBookies
+from bkclient.errors import Code, LedgerFenced, NotEnoughBookies
 from bkclient.metadata.model import BookieId, LedgerState
-from bkclient.placement import BookieWatcher
 from bkclient.refusal import Refusal
 from bkclient.writing.base import BaseWriter
 from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, turns, writer_of
-from tests.bkclient.outcomes import FAILURES, UNKNOWN, Kind, name_of, script, told, well_stored
+from tests.bkclient.outcomes import FAILURES, Kind, fails, is_answer, name_of, script, well_stored
 from tests.bkclient.reading.ledgers import written
 
 ENDS_THE_WRITER = [Code.CLIENT_CLOSED, Code.ILLEGAL_OPERATION, Code.LEDGER_FENCED, Code.UNAUTHORIZED]
 LEAVES_THE_LEDGER_OPEN = Code.CLIENT_CLOSED
-
-
-def is_fatal(code: int) -> bool:
-    """A refused connection is not an answer, whatever its number."""
-    return code in ENDS_THE_WRITER and not isinstance(code, Refusal)
-
-
-@pytest.fixture
-def health(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BookieId, int]]:
-    """What placement is told of requests that failed."""
-    noted: list[tuple[BookieId, int]] = []
-    monkeypatch.setattr(BookieWatcher, "on_request_failed", lambda _, bookie_id, code: noted.append((bookie_id, code)))
-    return noted
-
-
-async def fails(call: Awaitable[object], code: int) -> BookKeeperError:
-    with pytest.raises(BookKeeperError) as caught:
-        async with asyncio.timeout(60):
-            await call
-    assert type(caught.value) is told(code)
-    if code == UNKNOWN:
-        assert str(UNKNOWN) in caught.value.message
-    return caught.value
 
 
 def told_by(error: BaseException | None) -> str:
@@ -64,7 +39,7 @@ def test_a_bookie_that_fails_an_add_is_replaced_unless_the_answer_is_about_the_l
             ensemble = writer.metadata.last_fragment.ensemble
             script(where, Kind.ADD, code, ensemble[1])  # the first of the write set of entry 1
             adds = [writer.append_nowait(b"1"), writer.append_nowait(b"2")]
-            if is_fatal(code):
+            if is_answer(code, ENDS_THE_WRITER):
                 for entry_id, add in enumerate(adds, start=1):
                     error = await fails(add, code)
                     assert (error.ledger_id, error.entry_id, error.bookie_id) == (
@@ -83,7 +58,7 @@ def test_a_bookie_that_fails_an_add_is_replaced_unless_the_answer_is_about_the_l
                 assert ensemble[1] not in writer.metadata.last_fragment.ensemble
                 await writer.close()
             metadata = where.metadata(writer.ledger_id)
-            assert metadata.last_entry_id == (0 if is_fatal(code) else 2)
+            assert metadata.last_entry_id == (0 if is_answer(code, ENDS_THE_WRITER) else 2)
             assert well_stored(where, metadata)
 
     play()
@@ -107,7 +82,7 @@ def test_an_add_that_failed_is_not_taken_for_stored(code: int, *, given: bool) -
                 writer = plain = await writer_of(where)
                 script(where, Kind.ADD, code, writer.metadata.last_fragment.ensemble[:2])
                 add = plain.append_nowait(b"0")
-            if is_fatal(code):
+            if is_answer(code, ENDS_THE_WRITER):
                 await fails(add, code)
             else:
                 with pytest.raises(NotEnoughBookies) as caught:
@@ -139,7 +114,7 @@ def test_a_failure_after_the_ack_quorum_fails_no_entry_and_the_bookie_is_replace
 
 
 @pytest.mark.rule("W-41")
-@pytest.mark.parametrize("code", [code for code in FAILURES if is_fatal(code)], ids=name_of)
+@pytest.mark.parametrize("code", [code for code in FAILURES if is_answer(code, ENDS_THE_WRITER)], ids=name_of)
 async def test_flush_tells_what_the_first_entry_that_failed_was_told(code: int) -> None:
     async with town() as where:
         writer = await written(where, 1)
