@@ -44,8 +44,8 @@ from benchmarks.measuring import (
     runner,
 )
 from bkclient import ClientConfig
+from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
-from bkclient.metadata.model import DigestType
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest

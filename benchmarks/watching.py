@@ -23,7 +23,7 @@ from bkclient.errors import Code
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.observability.memory import MemoryStats
-from bkclient.tracer import Tracer
+from bkclient.observability.tracer import Tracer
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.measured import MeasuredTransport
 from bkclient.wire.messages import Request

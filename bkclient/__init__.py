@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bkclient import errors as errors
-    from bkclient.client import BookKeeper as BookKeeper
+    from bkclient._client.client import BookKeeper as BookKeeper
+    from bkclient._client.connect import connect as connect
+    from bkclient._client.reading.entry import Entries as Entries
+    from bkclient._client.reading.entry import Entry as Entry
+    from bkclient._client.reading.entry import EntryResult as EntryResult
+    from bkclient._client.reading.entry import LastConfirmedAndEntry as LastConfirmedAndEntry
+    from bkclient._client.reading.reader import LedgerReader as LedgerReader
+    from bkclient._client.reading.tail import LedgerTail as LedgerTail
+    from bkclient._client.writing.advanced import AdvancedLedgerWriter as AdvancedLedgerWriter
+    from bkclient._client.writing.writer import LedgerWriter as LedgerWriter
     from bkclient.config import ClientConfig as ClientConfig
-    from bkclient.connecting import connect as connect
     from bkclient.errors import BookKeeperError as BookKeeperError
-    from bkclient.metadata.model import DigestType as DigestType
-    from bkclient.metadata.model import Fragment as Fragment
-    from bkclient.metadata.model import LedgerMetadata as LedgerMetadata
-    from bkclient.metadata.model import LedgerState as LedgerState
-    from bkclient.reading.entry import Entries as Entries
-    from bkclient.reading.entry import Entry as Entry
-    from bkclient.reading.entry import EntryResult as EntryResult
-    from bkclient.reading.entry import LastConfirmedAndEntry as LastConfirmedAndEntry
-    from bkclient.reading.reader import LedgerReader as LedgerReader
-    from bkclient.reading.tail import LedgerTail as LedgerTail
-    from bkclient.writing.advanced import AdvancedLedgerWriter as AdvancedLedgerWriter
-    from bkclient.writing.writer import LedgerWriter as LedgerWriter
+    from bkclient.ledger import DigestType as DigestType
+    from bkclient.ledger import Fragment as Fragment
+    from bkclient.ledger import LedgerMetadata as LedgerMetadata
+    from bkclient.ledger import LedgerState as LedgerState
 
 __version__ = "0.1.0"
 
@@ -52,22 +52,22 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AdvancedLedgerWriter": "bkclient.writing.advanced",
-    "BookKeeper": "bkclient.client",
+    "AdvancedLedgerWriter": "bkclient._client.writing.advanced",
+    "BookKeeper": "bkclient._client.client",
     "BookKeeperError": "bkclient.errors",
     "ClientConfig": "bkclient.config",
-    "DigestType": "bkclient.metadata.model",
-    "Entries": "bkclient.reading.entry",
-    "Entry": "bkclient.reading.entry",
-    "EntryResult": "bkclient.reading.entry",
-    "Fragment": "bkclient.metadata.model",
-    "LastConfirmedAndEntry": "bkclient.reading.entry",
-    "LedgerMetadata": "bkclient.metadata.model",
-    "LedgerReader": "bkclient.reading.reader",
-    "LedgerState": "bkclient.metadata.model",
-    "LedgerTail": "bkclient.reading.tail",
-    "LedgerWriter": "bkclient.writing.writer",
-    "connect": "bkclient.connecting",
+    "DigestType": "bkclient.ledger",
+    "Entries": "bkclient._client.reading.entry",
+    "Entry": "bkclient._client.reading.entry",
+    "EntryResult": "bkclient._client.reading.entry",
+    "Fragment": "bkclient.ledger",
+    "LastConfirmedAndEntry": "bkclient._client.reading.entry",
+    "LedgerMetadata": "bkclient.ledger",
+    "LedgerReader": "bkclient._client.reading.reader",
+    "LedgerState": "bkclient.ledger",
+    "LedgerTail": "bkclient._client.reading.tail",
+    "LedgerWriter": "bkclient._client.writing.writer",
+    "connect": "bkclient._client.connect",
 }
 """Where the names above are defined, for those who import them; type checkers read the imports at the top."""
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from bkclient.codes import Code
-from bkclient.refusal import Refusal
+from bkclient._codes import Code
+from bkclient._refusal import Refusal
 
 __all__ = [
     "ArgumentError",
@@ -55,6 +55,7 @@ __all__ = [
     "QuorumFailed",
     "QuorumTimeout",
     "ReadFailed",
+    "Refusal",
     "ReplicationFailed",
     "RequestTimeout",
     "SecurityError",

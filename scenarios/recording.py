@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, code_of
-from bkclient.metadata.model import DigestType, LedgerMetadata, Versioned
+from bkclient.ledger import DigestType, LedgerMetadata, Versioned
 from bkclient.protocol.recovery import Verdict
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
@@ -150,7 +150,7 @@ class RecordingTransport(WrappingTransport):
 
 
 class RecoveryRecorder:
-    """Records what the recoveries of one client concluded (a :class:`bkclient.observer.RecoveryObserver`)."""
+    """Records what the recoveries of one client concluded; implements its ``RecoveryObserver``."""
 
     def __init__(self, recorder: Recorder, actor: str) -> None:
         self._recorder = recorder

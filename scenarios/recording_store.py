@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict
+from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener, MetadataStore
-from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
 from scenarios.history import Kind
 from scenarios.recording import Recorder, metadata_fields
 

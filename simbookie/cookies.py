@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bkclient.ledger import BookieId
 from bkclient.metadata.base import MetadataStore
-from bkclient.metadata.model import BookieId
 from bkclient.metadata.records import Cookie, encode_cookie
 from bkclient.metadata.tree import tree_of
 

@@ -28,14 +28,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from bkclient.auth import (
+from bkclient.security.auth import (
     NONCE_SIZE,
     AuthenticationError,
     SharedSecret,
     proof_of_bookie,
     proof_of_client,
 )
-from bkclient.tls import load_identity, load_trust
+from bkclient.security.tls import load_identity, load_trust
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import (
     AddRequest,
@@ -67,7 +67,7 @@ class BookieAuthSession(Protocol):
         ...
 
     def respond(self, payload: bytes) -> bytes:
-        """The answer to a message; :class:`~bkclient.auth.AuthenticationError` to refuse the client."""
+        """The answer to a message; :class:`~bkclient.security.auth.AuthenticationError` to refuse the client."""
         ...
 
 
@@ -202,7 +202,7 @@ class Guard:
 
 
 class SharedSecretBookie:
-    """The bookie's side of :class:`bkclient.auth.SharedSecret`."""
+    """The bookie's side of :class:`bkclient.security.auth.SharedSecret`."""
 
     plugin_name: Final = SharedSecret.plugin_name
 

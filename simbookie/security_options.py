@@ -42,7 +42,8 @@ RequireCertificate = Annotated[
 AuthSecret = Annotated[
     Path | None,
     _file(
-        "--auth-secret", "File with a secret of 16 bytes at least that clients must know (bkclient.auth.SharedSecret)."
+        "--auth-secret",
+        "File with a secret of 16 bytes at least that clients must know (bkclient.security.auth.SharedSecret).",
     ),
 ]
 

@@ -74,7 +74,7 @@ def test_a_missing_package_is_one_sentence_with_the_line_that_installs_it(script
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_defect() -> None:
-    ended = started("bk", WITHOUT.format(package="bkclient.client"), "--help")
+    ended = started("bk", WITHOUT.format(package="bkclient._client.client"), "--help")
 
     assert ended.returncode == 1
     assert "ModuleNotFoundError" in ended.stderr

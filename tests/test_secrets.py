@@ -21,9 +21,9 @@ import pytest
 import bkclient
 import simbookie
 from bkclient import ClientConfig, DigestType
-from bkclient.auth import SharedSecret
 from bkclient.errors import LedgerFenced, UnauthorizedAccess
 from bkclient.metadata.opening import open_store
+from bkclient.security.auth import SharedSecret
 from bkclient.wire.digest import mac_key, master_key
 from simbookie.cluster import LocalCluster
 from tests.zookeepers import AnyZooKeeper

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bkclient import ClientConfig
-from bkclient.tls import client_context
-from bkclient.transport.security import Security
+from bkclient.security.tls import client_context
+from bkclient.transport.handshake import Security
 from simbookie.security import BookieSecurity, server_context
 
 __all__ = ["MUTUAL", "TRUSTING", "client_security", "offering", "pem"]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from bkclient import BookKeeper
 from bkclient.cli import ledger_data, repair
 from bkclient.cli.help import CREATE_HELP, DELETE_HELP, INFO_HELP, LEDGER_HELP, LIST_HELP, RECOVER_HELP
 from bkclient.cli.options import (
@@ -32,9 +33,8 @@ from bkclient.cli.options import (
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.running import EXIT_NO, Ending, run_with_client
 from bkclient.cli.settings import connection_for, password_from
-from bkclient.client import BookKeeper
 from bkclient.errors import NoSuchLedger
-from bkclient.metadata.model import LedgerMetadata, LedgerState
+from bkclient.ledger import LedgerMetadata, LedgerState
 
 __all__ = ["add_to", "metadata_as_json"]
 

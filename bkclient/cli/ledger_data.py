@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bkclient import BookKeeper, LedgerReader, LedgerWriter
 from bkclient.cli.help import APPEND_HELP, READ_HELP, TAIL_HELP
 from bkclient.cli.options import (
     AckQuorum,
@@ -32,11 +33,8 @@ from bkclient.cli.records import Framing, OutputFormat, Splitter, formatter, spl
 from bkclient.cli.running import EXIT_INTERRUPTED, run_with_client
 from bkclient.cli.settings import connection_for, pairs, password_from
 from bkclient.cli.streams import ByteSink, ByteSource
-from bkclient.client import BookKeeper
 from bkclient.config.keys import DIGEST_TYPES
 from bkclient.errors import ArgumentError, BookKeeperError, NoSuchEntry
-from bkclient.reading.reader import LedgerReader
-from bkclient.writing.writer import LedgerWriter
 
 __all__ = ["add_to", "append_from", "copy_entries", "follow", "new_ledger"]
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Final, Protocol
 
+from bkclient import Entry
 from bkclient.errors import ArgumentError
-from bkclient.reading.entry import Entry
 
 __all__ = ["Framing", "OutputFormat", "Splitter", "formatter", "splitter"]
 

@@ -22,13 +22,13 @@ from typing import Any, Final, NoReturn, TextIO
 
 import typer
 
+from bkclient import BookKeeper
 from bkclient.cli.settings import Connection
 from bkclient.cli.text import terminal_safe
-from bkclient.client import BookKeeper
-from bkclient.codes import Code
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
+    Code,
     DigestMismatch,
     DuplicateEntryId,
     IllegalOperation,

@@ -15,7 +15,7 @@ from pathlib import Path
 import typer
 
 import bkclient
-from bkclient.client import BookKeeper
+from bkclient import BookKeeper
 from bkclient.config import ClientConfig
 from bkclient.config.fields import setting_of
 from bkclient.config.properties import parse_properties

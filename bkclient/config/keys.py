@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bkclient.config.fields import Setting, nearest
 from bkclient.errors import ArgumentError
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 
 __all__ = [
     "ALIASES",

@@ -29,7 +29,7 @@ from bkclient.config.fields import (
 from bkclient.config.keys import DIGEST_TYPES, PLACEMENT_POLICIES, TLS_FACTORIES, settings_from
 from bkclient.config.properties import parse_properties
 from bkclient.errors import ArgumentError
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 
 __all__ = ["ClientConfig"]
 
@@ -110,7 +110,7 @@ class ClientConfig:
     receive_buffer_bytes: int | None = whole(None, key="clientReceiveBufferSize", low=1024, high=2**30, off_below=1)
     write_buffer_low_water_bytes: int = whole(384 * _KIB, key="clientWriteBufferLowWaterMark", low=0)
     write_buffer_high_water_bytes: int = whole(512 * _KIB, key="clientWriteBufferHighWaterMark", low=1)
-    # Security. Host names are verified here, other than in BookKeeper: see bkclient.tls.
+    # Security. Host names are verified here, other than in BookKeeper: see bkclient.security.tls.
     tls: bool = off(key="tlsProviderFactoryClass", words=TLS_FACTORIES)
     tls_trust_file: str | None = text(None, key="tlsTrustStore")
     tls_verify_hostname: bool = on(key="tlsHostnameVerificationEnabled")

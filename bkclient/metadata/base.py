@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
+from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 
 __all__ = [
     "BookieAddress",

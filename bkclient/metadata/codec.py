@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bkclient.errors import MetadataSerializationError
-from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkclient.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.metadata.paths import is_valid_bookie_id, shortened
 from bkclient.wire.metadata_pb2 import LedgerMetadataFormat
 

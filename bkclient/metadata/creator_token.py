@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bkclient.metadata.model import LedgerMetadata
+from bkclient.ledger import LedgerMetadata
 
 __all__ = ["carries_creator_token", "is_created_by", "with_creator_token"]
 

@@ -36,12 +36,12 @@ from bkclient.errors import (
     MetadataVersionConflict,
     NoSuchLedger,
 )
+from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.creator_token import is_created_by, with_creator_token
 from bkclient.metadata.listeners import Listener
 from bkclient.metadata.memory_tree import MemoryTree, MemoryTreeSession
-from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.paths import LEDGER_ID_MAX, check_bookie_id, check_ledger_id
 
 __all__ = ["MemoryMetadataService", "MemoryMetadataStore"]

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 
 from bkclient.errors import ArgumentError
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 
 __all__ = [
     "BOOKIE_ID_LENGTH_MAX",

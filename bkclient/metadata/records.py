@@ -18,9 +18,9 @@ from google.protobuf import text_format
 
 from bkclient.errors import ArgumentError, MetadataSerializationError
 from bkclient.frozen import FrozenDict
+from bkclient.ledger import BookieId
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.codec import MalformedError
-from bkclient.metadata.model import BookieId
 from bkclient.metadata.paths import LedgerManager, shortened
 from bkclient.wire.metadata_pb2 import BookieServiceInfoFormat, CookieFormat
 

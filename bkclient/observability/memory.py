@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bkclient.errors import Code
 from bkclient.observability.latencies import Latencies
-from bkclient.stats import METRICS, Kind, Metric
+from bkclient.observability.stats import METRICS, Kind, Metric
 
 __all__ = ["OTHER_BOOKIES", "MemoryStats", "Operations"]
 
@@ -41,7 +41,7 @@ class _Count:
 
 
 class MemoryStats:
-    """A :class:`~bkclient.stats.ClientStats` and :class:`~bkclient.stats.BookieStats` that remembers numbers.
+    """Remembers numbers; it implements both interfaces of :mod:`bkclient.observability.stats`.
 
     May be shared by several clients, whose numbers then add up. ``clock``, in seconds, is that of the running event loop
     unless another is given. At most ``max_bookies`` bookies are kept apart, in the order in which they appear; what is
@@ -59,31 +59,31 @@ class MemoryStats:
     # What a client calls -----------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """See :class:`~bkclient.stats.ClientStats`."""
+        """See :class:`~bkclient.observability.stats.ClientStats`."""
         return self._clock()
 
     def operation(self, name: str, seconds: float, code: int) -> None:
-        """See :class:`~bkclient.stats.ClientStats`."""
+        """See :class:`~bkclient.observability.stats.ClientStats`."""
         self._operation((name, None), seconds, code)
 
     def event(self, name: str, amount: int = 1) -> None:
-        """See :class:`~bkclient.stats.ClientStats`."""
+        """See :class:`~bkclient.observability.stats.ClientStats`."""
         self._event((name, None), amount)
 
     def level(self, name: str, change: int) -> None:
-        """See :class:`~bkclient.stats.ClientStats`."""
+        """See :class:`~bkclient.observability.stats.ClientStats`."""
         self._levels[name, None] = self._levels.get((name, None), 0) + change
 
     def request(self, bookie_id: str, name: str, seconds: float, code: int) -> None:
-        """See :class:`~bkclient.stats.BookieStats`."""
+        """See :class:`~bkclient.observability.stats.BookieStats`."""
         self._operation((name, self._known(bookie_id)), seconds, code)
 
     def bookie_event(self, bookie_id: str, name: str, amount: int = 1) -> None:
-        """See :class:`~bkclient.stats.BookieStats`."""
+        """See :class:`~bkclient.observability.stats.BookieStats`."""
         self._event((name, self._known(bookie_id)), amount)
 
     def bookie_level(self, bookie_id: str, name: str, change: int) -> None:
-        """See :class:`~bkclient.stats.BookieStats`."""
+        """See :class:`~bkclient.observability.stats.BookieStats`."""
         key = (name, self._known(bookie_id))
         self._levels[key] = self._levels.get(key, 0) + change
 

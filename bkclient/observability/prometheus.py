@@ -37,7 +37,7 @@ except ModuleNotFoundError as error:
 
 from bkclient.observability.latencies import Latencies
 from bkclient.observability.memory import MemoryStats
-from bkclient.stats import METRICS, Kind, Metric
+from bkclient.observability.stats import METRICS, Kind, Metric
 
 __all__ = ["FAILED_OPERATIONS", "FAILED_REQUESTS", "PrometheusStats"]
 
@@ -50,7 +50,7 @@ _UNITS: Final = {Kind.OPERATION: ", in milliseconds"}
 
 
 class PrometheusStats(MemoryStats):
-    """A :class:`~bkclient.stats.ClientStats` that a Prometheus registry collects.
+    """A :class:`~bkclient.observability.stats.ClientStats` that a Prometheus registry collects.
 
     One object serves all clients of a process, whose numbers add up as they do in Java. It registers itself with
     ``registry``, the library's default one unless another, or None, is given; a second object in the same registry is refused

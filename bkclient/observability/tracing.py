@@ -42,8 +42,8 @@ except ModuleNotFoundError as error:
         "bkclient.observability.tracing needs opentelemetry-api: install bkclient[opentelemetry]", name=error.name
     ) from error
 
-from bkclient import stats
 from bkclient.errors import BookKeeperError, Code, code_of
+from bkclient.observability import stats
 
 __all__ = ["SPAN_NAMES", "OpenTelemetryTracer"]
 
@@ -59,7 +59,7 @@ SPAN_NAMES: Final = {
 
 
 class OpenTelemetryTracer:
-    """A :class:`~bkclient.tracer.Tracer`. Spans go to ``provider``, the process's own unless one is given.
+    """A :class:`~bkclient.observability.tracer.Tracer`. Spans go to ``provider``, the process's own unless one is given.
 
     With ``appends`` every append is a span: some 40 microseconds each, much more than the append itself takes. For searching a
     defect, not for production.
@@ -71,12 +71,12 @@ class OpenTelemetryTracer:
 
     @property
     def wants_appends(self) -> bool:
-        """See :class:`~bkclient.tracer.Tracer`."""
+        """See :class:`~bkclient.observability.tracer.Tracer`."""
         return self._appends
 
     @contextmanager
     def operation(self, name: str, ledger_id: int | None = None) -> Iterator[_Span]:
-        """See :class:`~bkclient.tracer.Tracer`."""
+        """See :class:`~bkclient.observability.tracer.Tracer`."""
         with self._tracer.start_as_current_span(
             SPAN_NAMES.get(name, name),
             kind=trace.SpanKind.CLIENT,
@@ -94,7 +94,7 @@ class OpenTelemetryTracer:
             span.end_with(None)
 
     def append(self, ledger_id: int, entry_id: int) -> Callable[[BaseException | None], None]:
-        """See :class:`~bkclient.tracer.Tracer`."""
+        """See :class:`~bkclient.observability.tracer.Tracer`."""
         inner = self._tracer.start_span(
             SPAN_NAMES[stats.ADD],
             kind=trace.SpanKind.CLIENT,
@@ -115,7 +115,7 @@ class _Span:
         self._span = span
 
     def set_ledger(self, ledger_id: int) -> None:
-        """See :class:`~bkclient.tracer.Span`."""
+        """See :class:`~bkclient.observability.tracer.Span`."""
         self._span.set_attribute("bookkeeper.ledger_id", ledger_id)
 
     def end_with(self, error: BaseException | None) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
+from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
 
 __all__ = [
     "Adherence",

@@ -17,6 +17,7 @@ from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, BookKeeperError
 from bkclient.metadata.base import BookieRegistry
 from bkclient.metadata.tree import HasNodeTree
+from bkclient.observability.stats import QUARANTINED, ClientStats
 from bkclient.placement.base import Features, PlacementPolicy, no_features
 from bkclient.placement.disk_info import DiskInfo
 from bkclient.placement.factory import locations_from_config, policy_from_config
@@ -24,7 +25,6 @@ from bkclient.placement.locations import NetworkLocations, ResolvingLocations
 from bkclient.placement.quarantine import Quarantine
 from bkclient.placement.watcher import BookieWatcher
 from bkclient.placement.weights import BookieWeights
-from bkclient.stats import QUARANTINED, ClientStats
 from bkclient.transport.base import BookieTransport
 
 __all__ = ["HEALTH_CHECK_DISABLED", "RESOLVE_RETRY_S", "ClientPlacement"]

@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 
 from bkclient.errors import Code
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.placement.weights import BookieWeights
 from bkclient.transport.base import BookieTransport
 from bkclient.wire.messages import BookieInfoRequest, BookieInfoResponse, Request, Response, Status

@@ -19,7 +19,7 @@ from typing import Final
 
 import anyio
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.placement.locations import LocationListeners, is_location
 
 __all__ = ["ScriptLocations"]

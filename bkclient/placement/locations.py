@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 from bkclient.errors import ArgumentError
+from bkclient.ledger import BookieId
 from bkclient.metadata.base import Cancel
-from bkclient.metadata.model import BookieId
 
 __all__ = [
     "DEFAULT_RACK",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from bkclient.errors import ArgumentError, NotEnoughBookies, UnexpectedCondition
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.placement.base import BookieHealth, LedgerShape, PlacementPolicy, RepairingPolicy
 
 __all__ = ["ask_for_ensemble", "ask_for_order", "ask_for_repair", "ask_for_replacement", "name_of"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from bkclient import log
 from bkclient.errors import Code
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
+from bkclient.observability import log
 
 __all__ = ["BOOKIES_COUNTED_MAX", "Quarantine"]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement.base import Adherence, BookieHealth, LedgerShape
 from bkclient.placement.locations import DEFAULT_RACK, NetworkLocations
 from bkclient.placement.racks import RackChooser, groups_in, keeps, spans

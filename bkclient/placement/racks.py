@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations, islice
 from typing import Final
 
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.placement.base import LedgerShape
 from bkclient.placement.search import NOWHERE, Admits, Slots, any_kin, fill, hand_out, windows_of
 from bkclient.placement.topology import Topology

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement.base import LedgerShape, PlacementDefaults
 from bkclient.placement.weights import BookieWeights, draw
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.placement.base import BookieHealth
 from bkclient.placement.topology import Topology
 

@@ -17,8 +17,8 @@ from itertools import chain
 from typing import Final
 
 from bkclient.errors import ArgumentError
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement.base import Adherence, BookieHealth, Features, LedgerShape, no_features
 from bkclient.placement.locations import DEFAULT_REGION_AND_RACK, NetworkLocations, region_of
 from bkclient.placement.rack_aware import RackAwarePlacement

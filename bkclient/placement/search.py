@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 
 __all__ = ["NOWHERE", "STEPS_MAX", "Admits", "Kin", "Preference", "Slots", "any_kin", "fill", "hand_out", "windows_of"]
 

@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from bkclient.ledger import BookieId
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId
 from bkclient.placement.locations import NetworkLocations, is_location
 
 __all__ = ["Topology"]

@@ -15,9 +15,10 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
-from bkclient import log
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.observability import log
+from bkclient.observability.stats import NOT_ADHERING, ClientStats
 from bkclient.placement.base import (
     Adherence,
     BookieHealth,
@@ -35,7 +36,6 @@ from bkclient.placement.offers import (
 )
 from bkclient.placement.quarantine import Quarantine
 from bkclient.placement.weights import BookieWeights
-from bkclient.stats import NOT_ADHERING, ClientStats
 
 __all__ = ["BookieWatcher"]
 

@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 
 __all__ = ["BookieWeights", "capped_weights", "draw"]
 

@@ -11,8 +11,8 @@ import random
 from collections.abc import Collection, Iterator
 
 from bkclient.errors import ArgumentError
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId, Ensemble
 from bkclient.placement.base import Adherence, LedgerShape, PlacementDefaults
 from bkclient.placement.locations import NetworkLocations, region_of
 from bkclient.placement.racks import groups_in, keeps

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Any
 
 from bkclient.errors import ArgumentError, BookKeeperError, Code, LedgerTruncated, error_for
-from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append_options import MAX_ENTRY_ID, AppendOptions
 from bkclient.protocol.append_ports import AppendPorts
 from bkclient.protocol.changing import ChangingPipeline, WriterState

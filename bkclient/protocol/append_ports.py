@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bkclient.errors import BookKeeperError, LedgerTruncated
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.update import MetadataUpdate
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from bkclient.errors import Code, DigestMismatch
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.protocol.memory import Remembered
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.wire.entry import DecodedEntry

@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final
 
 from bkclient.errors import BookKeeperError, Code, LedgerTruncated, error_for
-from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.append_ports import AppendPorts
 from bkclient.protocol.ensemble import BookieMemory, error_because_of, replace_failed

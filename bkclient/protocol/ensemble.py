@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from bkclient.errors import BookKeeperError, Code, error_for
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 
 __all__ = ["BookieMemory", "ReplaceBookie", "error_because_of", "replace_failed"]
 

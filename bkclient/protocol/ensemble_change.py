@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState
+from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bkclient.errors import BookKeeperError, Code, error_for
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.quorum import QuorumSizes
 

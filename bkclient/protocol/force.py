@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bkclient.errors import BookKeeperError, Code, error_for
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.append import AppendMachine
 
 __all__ = ["ForceMachine", "ForcePorts"]

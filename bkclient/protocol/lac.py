@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from bkclient.errors import Code
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.errors import Code, Refusal
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
 from bkclient.protocol.read import outranks
-from bkclient.refusal import Refusal
 
 __all__ = ["LacOutcome", "LacProgress", "LacRead"]
 

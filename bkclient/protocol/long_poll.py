@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from bkclient.errors import Code
-from bkclient.metadata.model import BookieId
+from bkclient.errors import Code, Refusal
+from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 from bkclient.protocol.read import outranks
-from bkclient.refusal import Refusal
 
 __all__ = ["LongPollRead", "PollOutcome"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 
 __all__ = ["Remembered"]
 

@@ -21,10 +21,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from bkclient.errors import Code
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.errors import Code, Refusal
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
-from bkclient.refusal import Refusal
 
 __all__ = ["AddPipeline", "PendingAdd"]
 

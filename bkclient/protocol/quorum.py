@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from bkclient.errors import ArgumentError, Code
-from bkclient.metadata.model import LedgerMetadata
+from bkclient.ledger import LedgerMetadata
 
 __all__ = ["EXPLICIT_NEGATIVES", "CoverageSet", "QuorumSizes"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bkclient.errors import Code
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 
 __all__ = ["EntryRead", "ReadOutcome", "Speculation", "outranks"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
 

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from bkclient.errors import BookKeeperError, Code, error_for
-from bkclient.metadata.model import BookieId, LedgerState, Versioned
+from bkclient.ledger import BookieId, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
 

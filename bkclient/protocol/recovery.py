@@ -33,7 +33,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from bkclient.errors import BookKeeperError, Code, NotEnoughBookies, error_for
-from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.ensemble import replace_failed
 from bkclient.protocol.lac import LacOutcome, LacRead
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 
 __all__ = ["StickyIndex"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bkclient.errors import BookKeeperError, Code, error_for
-from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.ledger import LedgerMetadata, Versioned
 
 __all__ = ["LocalMetadata", "MetadataUpdate", "ReadMetadata", "WriteMetadata"]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from bkclient.arguments import (
+from bkclient._client.arguments import (
     check_callable,
     check_count,
     check_duration,
@@ -17,18 +17,18 @@ from bkclient.arguments import (
     check_ledger_id,
     checked_settings,
 )
-from bkclient.client import BookKeeper
-from bkclient.core import ClientCore
+from bkclient._client.client import BookKeeper
+from bkclient._client.core import ClientCore
+from bkclient._client.open import read_metadata
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, IllegalOperation, NoSuchLedger
-from bkclient.metadata.election import AuditorElection
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.metadata.paths import check_bookie_id
 from bkclient.metadata.tree import tree_of
-from bkclient.metadata.underreplication import UnderReplication
-from bkclient.open import read_metadata
 from bkclient.repair.bookie_recovery import BookieRecovery, BookieRecoveryReport
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.election import AuditorElection
+from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import stores_entries
 from bkclient.repair.ledger import open_or_view

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bkclient.errors import BookKeeperError, MetadataSerializationError, NoSuchLedger
+from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.metadata.base import MetadataStore
-from bkclient.metadata.model import BookieId, LedgerMetadata
-from bkclient.metadata.underreplication import UnderReplication
 from bkclient.repair.concurrency import for_each
+from bkclient.repair.coordination.underreplication import UnderReplication
 
 __all__ = ["AuditReport", "audit_bookies"]
 

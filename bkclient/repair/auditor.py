@@ -15,16 +15,16 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from bkclient.core import ClientCore
+from bkclient._client.core import ClientCore
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.election import AuditorElection
-from bkclient.metadata.underreplication import CheckKind, UnderReplication
 from bkclient.repair.audit import audit_bookies
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.cluster_checks import ClusterChecks
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.election import AuditorElection
+from bkclient.repair.coordination.underreplication import CheckKind, UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.lost_bookies import LostBookies
 from bkclient.repair.patience import FailureCount, farewell, until_enabled, wait_for_news

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 
-from bkclient.core import ClientCore
+from bkclient._client.core import ClientCore
+from bkclient._client.open import read_metadata
 from bkclient.errors import BookKeeperError, ClientClosed, LedgerRecoveryFailed, NoSuchLedger, NotEnoughBookies
-from bkclient.metadata.model import BookieId, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.tree import tree_of
-from bkclient.open import read_metadata
 from bkclient.repair.concurrency import for_each
 from bkclient.repair.ledger import OpenedLedger, open_as_administrator, view_of
 from bkclient.repair.progress import OnProgress, Progress, Step

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from bkclient.core import ClientCore
+from bkclient._client.core import ClientCore
 from bkclient.errors import ClientClosed, Code
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.repair.findings import FragmentFindings, FragmentReport, LedgerReport, is_never_written

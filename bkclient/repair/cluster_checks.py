@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from bkclient.core import ClientCore
+from bkclient._client.core import ClientCore
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataStoreError, NoSuchLedger
-from bkclient.metadata.model import LedgerMetadata
-from bkclient.metadata.underreplication import UnderReplication
+from bkclient.ledger import LedgerMetadata
 from bkclient.placement.base import Adherence
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import for_each
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.fragments import fragments_of, shape_of
 from bkclient.repair.ledger import open_or_view

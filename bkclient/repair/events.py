@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from bkclient import log
+from bkclient.observability import log
 
 __all__ = ["EventKind", "OnRepairEvent", "RepairEvent", "logged", "no_event"]
 

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from bkclient.errors import Code
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.repair.fragments import LedgerFragment
 from bkclient.wire.entry import DecodedEntry

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from bkclient._client.reading.lac import least_lac
 from bkclient.errors import ReplicationFailed
-from bkclient.metadata.model import BookieId, Ensemble, Fragment, LedgerMetadata, Versioned
+from bkclient.ledger import BookieId, Ensemble, Fragment, LedgerMetadata, Versioned
 from bkclient.placement.base import LedgerShape
 from bkclient.protocol.ensemble import ReplaceBookie
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
-from bkclient.reading.lac import least_lac
 from bkclient.repair.ranges import first_stored
 
 __all__ = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bkclient.core import ClientCore, entry_codec_for
+from bkclient._client.core import ClientCore, entry_codec_for
+from bkclient._client.open import read_metadata
+from bkclient._client.reading.lac import least_lac, read_last_add_confirmed
+from bkclient._client.recover import recover_ledger
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataStoreError, NoSuchLedger
-from bkclient.metadata.model import LedgerMetadata, Versioned
-from bkclient.open import read_metadata
-from bkclient.reading.lac import least_lac, read_last_add_confirmed
-from bkclient.recovery import recover_ledger
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.repair.fragments import LedgerFragment, fragments_of
 from bkclient.wire.entry import EntryCodec
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 
 __all__ = ["LostBookies"]
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataDriverError, MetadataStoreError
-from bkclient.metadata.underreplication import UnderReplication
+from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 
 __all__ = ["FailureCount", "farewell", "lock_release_delay_s", "until_enabled", "wait_for_news"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from bkclient.core import ClientCore
-from bkclient.defects import defect
+from bkclient._client.core import ClientCore
+from bkclient._client.defects import defect
 from bkclient.errors import BookKeeperError, Code, DigestMismatch, ReplicationFailed, error_for
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.wire.entry import DecodedEntry, EntryCodec
 from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response

@@ -14,9 +14,9 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-from bkclient.core import ClientCore
+from bkclient._client.core import ClientCore
 from bkclient.errors import BookKeeperError, ClientClosed, Code, error_for
-from bkclient.metadata.model import BookieId, LedgerMetadata
+from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.repair.fragments import LedgerFragment, fragments_of
 from bkclient.wire.availability import EntryAvailability, decode_availability

@@ -15,9 +15,10 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from bkclient.core import ClientCore
+from bkclient._client.core import ClientCore
+from bkclient._client.updates import drive_update
 from bkclient.errors import BookKeeperError, ClientClosed, NotEnoughBookies, ReplicationFailed, UnclosedFragment
-from bkclient.metadata.model import BookieId, Versioned
+from bkclient.ledger import BookieId, Versioned
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.fragments import LedgerFragment, choose_replacements, replacement_update, shape_of
@@ -25,7 +26,6 @@ from bkclient.repair.ledger import OpenedLedger
 from bkclient.repair.ranges import stored_at_any
 from bkclient.repair.rate import ByteRate
 from bkclient.repair.reads import read_any_copy, write_copies
-from bkclient.updates import drive_update
 
 __all__ = ["CopyWindow", "FragmentReplicator", "ReplicatedFragment", "UnreadableEntry"]
 

@@ -11,18 +11,18 @@ from random import Random
 
 import anyio
 
-from bkclient.client import BookKeeper
+from bkclient._client.client import BookKeeper
+from bkclient._client.connect import connect
 from bkclient.config import ClientConfig
-from bkclient.connecting import connect
 from bkclient.errors import MetadataStoreError
-from bkclient.metadata.election import AuditorElection
 from bkclient.metadata.tree import tree_of
-from bkclient.metadata.underreplication import UnderReplication
 from bkclient.repair.admin import core_of
 from bkclient.repair.auditor import Auditor
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.election import AuditorElection
+from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent, logged, no_event
 from bkclient.repair.patience import FailureCount
 from bkclient.repair.replicator import FragmentReplicator

@@ -23,7 +23,7 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from bkclient.core import ClientCore
+from bkclient._client.core import ClientCore
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -31,13 +31,13 @@ from bkclient.errors import (
     NoSuchLedger,
     NotEnoughBookies,
 )
+from bkclient.ledger import BookieId
 from bkclient.metadata.base import BookieSets
-from bkclient.metadata.model import BookieId
-from bkclient.metadata.underreplication import LedgerLock, UnderReplication
 from bkclient.placement.base import Adherence
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.underreplication import LedgerLock, UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import LedgerFragment, shape_of

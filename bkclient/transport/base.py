@@ -28,7 +28,7 @@ class BookieTransport(Protocol):
 
     * for every submitted request the handler is called **exactly once**, with ``TIMEOUT`` when the bookie does not answer
       in time, ``BOOKIE_NOT_AVAILABLE`` when it cannot be reached or the connection is lost, a
-      :class:`~bkclient.refusal.Refusal` when it could be but must not be used, ``CLIENT_CLOSED`` after :meth:`aclose`;
+      :class:`~bkclient.errors.Refusal` when it could be but must not be used, ``CLIENT_CLOSED`` after :meth:`aclose`;
     * the handler is **never called from within** :meth:`submit`, so a machine is never re-entered;
     * a request that timed out may still reach the bookie later; its late answer is dropped here;
     * an answer comes over a connection that is counted in :attr:`connections`, and when a process at the other end has

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from bkclient.errors import Code
-from bkclient.stats import OUTSTANDING_ADDS, OUTSTANDING_READS, REQUESTS, BookieStats
+from bkclient.observability.stats import OUTSTANDING_ADDS, OUTSTANDING_READS, REQUESTS, BookieStats
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import Operation, Request, Response

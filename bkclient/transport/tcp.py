@@ -24,11 +24,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bkclient.errors import Code
-from bkclient.log import Throttle
 from bkclient.metadata.base import BookieAddress
-from bkclient.stats import BookieStats
+from bkclient.observability.log import Throttle
+from bkclient.observability.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
-from bkclient.transport.security import Security
+from bkclient.transport.handshake import Security
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_link import BookieLink, LinkContext
 from bkclient.transport.tcp_stream import deliver
@@ -61,7 +61,7 @@ class TcpTransport:
     the attempts of many clients to reach a bookie that comes back. ``stats`` hear of connections; what requests take is
     measured by :class:`~bkclient.transport.measured.MeasuredTransport` around any transport. With ``security`` every connection
     has to be secured before it carries a request; one that cannot be fails requests with a
-    :class:`~bkclient.refusal.Refusal` and is backed off from.
+    :class:`~bkclient.errors.Refusal` and is backed off from.
 
     Belongs to the event loop in which it is first used. A handler that raises is reported to the loop's exception handler
     and disturbs nothing else.

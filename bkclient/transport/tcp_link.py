@@ -2,7 +2,7 @@
 
 A :class:`BookieLink` lives as long as the transport. Its connections are lanes, of which there is one unless protocol version 2
 needs more (:mod:`bkclient.transport.lanes`). A lane is *connecting* first: one task resolves, connects, and secures the
-connection if that is asked for (:mod:`bkclient.transport.security`); requests wait, and fail together if it fails (W-47).
+connection if that is asked for (:mod:`bkclient.transport.handshake`); requests wait, and fail together if it fails (W-47).
 Then it is *connected*: a :class:`~bkclient.transport.tcp_stream.Stream` sends requests and receives answers. When that ends,
 for whatever reason, all that was outstanding on it fails. The next request for which there is no lane begins another one,
 unless the link is backing off: then requests fail at once.
@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from bkclient import log
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.metadata.base import BookieAddress
-from bkclient.stats import (
+from bkclient.observability import log
+from bkclient.observability.stats import (
     ACTIVE_CHANNELS,
     ACTIVE_TLS_CHANNELS,
     CONNECT,
@@ -32,8 +32,8 @@ from bkclient.stats import (
     BookieStats,
 )
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.handshake import Handshake, Security, refusal_in
 from bkclient.transport.lanes import Lanes
-from bkclient.transport.security import Handshake, Security, refusal_in
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream, deliver, reason_of
 from bkclient.wire import v2

@@ -14,11 +14,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from bkclient.errors import Code, IllegalOperation
-from bkclient.refusal import Refusal
+from bkclient.errors import Code, IllegalOperation, Refusal
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.handshake import UNANSWERED, refusal_in
 from bkclient.transport.outgoing import Outgoing, chunk_bytes_for
-from bkclient.transport.security import UNANSWERED, refusal_in
 from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import ClientConnection

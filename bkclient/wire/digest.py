@@ -19,7 +19,7 @@ from typing import Final
 
 from google_crc32c import extend as _extend_crc32c
 
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 
 __all__ = ["DIGEST_SIZES", "KEY_SIZE", "DigestFunction", "digest_function", "mac_key", "master_key"]
 

@@ -24,7 +24,7 @@ import struct
 from typing import Final, NamedTuple
 
 from bkclient.errors import DigestMismatch
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire.digest import DIGEST_SIZES, digest_function, master_key
 
 __all__ = ["ENTRY_HEADER_SIZE", "LAC_HEADER_SIZE", "DecodedEntry", "EntryCodec"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from scenarios.conditions import Conditions, draw_varied_conditions
 from scenarios.history import Event, Kind
 from scenarios.library.parts import recovering

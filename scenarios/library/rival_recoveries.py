@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from scenarios.conditions import draw_varied_conditions
 from scenarios.history import Event, Kind
 from scenarios.library.parts import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import bkclient.protocol.recovery
-from bkclient.metadata.model import Ensemble
+from bkclient.ledger import Ensemble
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.pipeline import AddPipeline, PendingAdd
 from bkclient.protocol.quorum import QuorumSizes

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from bkclient._client.writing.shell import WriterShell
 from bkclient.errors import Code, DigestMismatch
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.entry import DecodedEntry, EntryCodec
 from bkclient.wire.messages import AddRequest, ReadRequest, Request, Response
-from bkclient.writing.shell import WriterShell
 from scenarios.mutants.base import Mutant, Replacement
 
 __all__ = ["SHELL_MUTANTS"]

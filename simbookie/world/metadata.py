@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataOutcomeUnknown, MetadataStoreError
+from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.base import (
     BookieAddress,
     BookieListener,
@@ -34,7 +35,6 @@ from bkclient.metadata.base import (
     MetadataStore,
 )
 from bkclient.metadata.creator_token import with_creator_token
-from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.paths import check_ledger_id
 from simbookie.world.faults import Delay
 from simbookie.world.hosts import Host, World

@@ -14,9 +14,9 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from bkclient.errors import BookKeeperError
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.metadata.model import LedgerMetadata, Versioned
 from simbookie.world.faults import Delay, Interception
 from simbookie.world.loop import VirtualTimeLoop
 from simbookie.world.rng import split

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from bkclient.metadata.model import BookieId
+from bkclient.ledger import BookieId
 from bkclient.placement import BookieWatcher
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)

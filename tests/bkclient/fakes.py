@@ -16,16 +16,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ParamSpec
 
-from bkclient.client import BookKeeper
+from bkclient._client.client import BookKeeper
+from bkclient._client.core import Features
+from bkclient._client.writing.advanced import AdvancedLedgerWriter
+from bkclient._client.writing.writer import LedgerWriter
 from bkclient.config import ClientConfig
-from bkclient.core import Features
 from bkclient.errors import BookKeeperError, Code
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
-from bkclient.metadata.model import LedgerMetadata, Versioned
-from bkclient.observer import RecoveryObserver
+from bkclient.observability.recovery_observer import RecoveryObserver
+from bkclient.observability.stats import ClientStats
 from bkclient.placement import PlacementPolicy
-from bkclient.stats import ClientStats
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.availability import encode_availability
 from bkclient.wire.messages import (
@@ -45,8 +47,6 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from bkclient.writing.advanced import AdvancedLedgerWriter
-from bkclient.writing.writer import LedgerWriter
 from simbookie.world.loop import VirtualTimeLoop
 
 Answer = tuple[int, Response | None]

@@ -12,7 +12,14 @@ __all__ = ["handlers"]
 
 _ROOT = Path(bkclient.__file__).parent
 #: Where operations live that somebody waits for.
-_SHELLS = ("core.py", "recovery.py", "writing/*.py", "reading/*.py", "repair/*.py", "placement/disk_info.py")
+_SHELLS = (
+    "_client/core.py",
+    "_client/recover.py",
+    "_client/writing/*.py",
+    "_client/reading/*.py",
+    "repair/*.py",
+    "placement/disk_info.py",
+)
 #: Who calls handlers: any function or method of these names.
 _TAKERS = frozenset(
     {
@@ -30,13 +37,13 @@ _TAKERS = frozenset(
 
 
 def handlers() -> set[str]:
-    """Their names: the module within the package, and the name of the function."""
+    """Their names: the module within the package, or within its private part, and the name of the function."""
     found = set[str]()
     for pattern in _SHELLS:
         for path in sorted(_ROOT.glob(pattern)):
             tree = ast.parse(path.read_text())
             functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-            module = path.relative_to(_ROOT).with_suffix("").as_posix().replace("/", ".")
+            module = path.relative_to(_ROOT).with_suffix("").as_posix().replace("/", ".").removeprefix("_client.")
             found |= {f"{module}.{name}" for name in _named(tree) if name in functions}
     return found
 

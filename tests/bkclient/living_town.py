@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter
-from bkclient.stats import ClientStats
+from bkclient.observability.stats import ClientStats
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import ReadRequest, Request
 from simbookie.world.bookie_host import BookieHost

@@ -9,10 +9,9 @@ from enum import Enum
 
 import pytest
 
-from bkclient.errors import BookKeeperError, Code, UnexpectedCondition, error_for
-from bkclient.metadata.model import LedgerMetadata
+from bkclient.errors import BookKeeperError, Code, Refusal, UnexpectedCondition, error_for
+from bkclient.ledger import LedgerMetadata
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
-from bkclient.refusal import Refusal
 from bkclient.wire.messages import (
     LAST_ENTRY,
     AddRequest,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from bkclient._client.writing.failures import fresh
 from bkclient.errors import (
     BookKeeperError,
     Code,
@@ -16,12 +17,11 @@ from bkclient.errors import (
     RequestTimeout,
     UnexpectedCondition,
 )
-from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
 from bkclient.repair.concurrency import for_each
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.v3 import decode_request
-from bkclient.writing.failures import fresh
 from tests.bkclient.fakes import town, writer_of
 from tests.bkclient.protocol.harness import Writer, ledger
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkclient._client.reading.entry import Entry, EntryResult, LastConfirmedAndEntry
 from bkclient.frozen import FrozenDict
-from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import DigestType, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.records import BookieServiceInfo, Endpoint
-from bkclient.reading.entry import Entry, EntryResult, LastConfirmedAndEntry
 
 METADATA = LedgerMetadata(7, 1, 1, 1, (Fragment(0, ("a",)),), custom_metadata={"owner": b"me"}, password=b"x")
 ENTRY = Entry(7, 0, b"x", 1, -1)

@@ -10,9 +10,9 @@ import pytest
 
 from bkclient import BookKeeper, LedgerState, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, LedgerFenced, NotEnoughBookies, UnauthorizedAccess
+from bkclient.ledger import DigestType, Fragment
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.metadata.model import DigestType, Fragment
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.wire.digest import master_key
 from bkclient.wire.entry import EntryCodec

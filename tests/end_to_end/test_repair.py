@@ -11,9 +11,9 @@ import pytest
 
 import bkclient
 from bkclient import BookKeeper, ClientConfig
+from bkclient._client.writing.writer import LedgerWriter
 from bkclient.repair import RepairAdmin, RepairConfig, run_auto_recovery
 from bkclient.repair.events import EventKind, RepairEvent
-from bkclient.writing.writer import LedgerWriter
 from tests.end_to_end.town import NewTown, Town
 
 NOW_MS = 1_700_000_000_000

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bkclient.auth import SharedSecret
 from bkclient.errors import (
     BookKeeperError,
     LedgerFenced,
@@ -18,6 +17,7 @@ from bkclient.errors import (
     SecurityError,
     UnauthorizedAccess,
 )
+from bkclient.security.auth import SharedSecret
 from simbookie.security import BookieSecurity, SharedSecretBookie
 from simbookie.server import ServerConfig
 from tests.end_to_end.town import NewTown

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bkclient import BookKeeper, ClientConfig
+from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import Code, UnauthorizedAccess
 from bkclient.protocol.append import AppendMachine
 from bkclient.repair.admin import RepairAdmin
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import AddRequest, Request
-from bkclient.writing.writer import LedgerWriter
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import bkclient
 from bkclient import BookKeeper, ClientConfig
-from bkclient.auth import AuthProvider
 from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.security.auth import AuthProvider
 from simbookie.cluster import LocalCluster
 from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig

@@ -8,7 +8,7 @@ import pytest
 
 from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError, LedgerClosed, LedgerFenced, NoSuchLedger
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from tests.interop.conftest import Note
 from tests.interop.java_peer import JavaError, JavaPeer, pattern, sha256_of
 from tests.interop.test_python_client import payloads_of, written

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE

@@ -16,7 +16,7 @@ import pytest
 
 from bkclient import BookKeeper, LedgerWriter
 from bkclient.errors import LedgerFenced
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, Request

@@ -10,7 +10,7 @@ import pytest
 
 from bkclient import BookKeeper, LedgerReader
 from bkclient.errors import LedgerClosed, LedgerFenced, NoSuchLedger, ReadFailed, UnauthorizedAccess
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from tests.interop.java_peer import pattern
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

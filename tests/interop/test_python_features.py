@@ -10,7 +10,7 @@ import pytest
 
 from bkclient import BookKeeper
 from bkclient.errors import IllegalOperation, LedgerExists, NoSuchEntry, RequestTimeout
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from tests.interop.builds import Build
 from tests.interop.conftest import PATIENT, ClientFactory, Note, PeerFactory
 from tests.interop.java_peer import JavaPeer, pattern

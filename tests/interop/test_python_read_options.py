@@ -14,9 +14,9 @@ import pytest
 import bkclient
 from bkclient import BookKeeper, ClientConfig
 from bkclient.errors import ArgumentError, DigestMismatch, UnauthorizedAccess
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.observability.memory import MemoryStats
-from bkclient.stats import OUTSTANDING_READS, REQUESTS, SPECULATIVE_READS
+from bkclient.observability.stats import OUTSTANDING_READS, REQUESTS, SPECULATIVE_READS
 from tests.interop.conftest import PATIENT, ClientFactory
 from tests.interop.java_peer import JavaPeer, pattern
 from tests.interop.real_bookie import RealCluster

@@ -13,9 +13,9 @@ import pytest
 
 import bkclient
 from bkclient import BookKeeper, ClientConfig, errors
-from bkclient.auth import AuthProvider, SharedSecret
 from bkclient.errors import BookKeeperError, SecurityError, UnauthorizedAccess
 from bkclient.metadata.opening import open_store
+from bkclient.security.auth import AuthProvider, SharedSecret
 from simbookie.cluster import LocalCluster
 from simbookie.security import BookieSecurity, SharedSecretBookie
 from simbookie.server import ServerConfig

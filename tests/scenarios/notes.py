@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bkclient import DigestType, LedgerMetadata
-from bkclient.metadata.model import Fragment
+from bkclient.ledger import Fragment
 from bkclient.wire.entry import EntryCodec
 from scenarios.history import Event, HistoryWriter
 from scenarios.recording import Recorder

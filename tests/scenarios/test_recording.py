@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bkclient.errors import BookKeeperError, Code, LedgerClosed, MetadataVersionConflict, NoSuchLedger, ReadFailed
-from bkclient.metadata.model import Versioned
+from bkclient.ledger import Versioned
 from bkclient.protocol.recovery import Verdict
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import (

@@ -11,9 +11,9 @@ import pytest
 
 from bkclient import LedgerMetadata
 from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict
+from bkclient.ledger import LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
-from bkclient.metadata.model import LedgerState, Versioned
 from scenarios.recording import metadata_fields
 from scenarios.recording_store import AppliedStore, LearnedStore
 from tests.scenarios.notes import LEDGER, METADATA, Notes

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bkclient.metadata.model import Ensemble
+from bkclient.ledger import Ensemble
 from bkclient.placement import LedgerShape, RandomPlacement
 from scenarios.determinism import check_determinism
 from scenarios.history import Kind

@@ -19,8 +19,8 @@ import typer
 from typer.testing import CliRunner
 
 from bkclient import ClientConfig, connect
-from bkclient.auth import SharedSecret
 from bkclient.errors import UnauthorizedAccess
+from bkclient.security.auth import SharedSecret
 from simbookie.cli import app
 from tests.tls import MUTUAL, pem
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bkclient.errors import MetadataStoreError
+from bkclient.ledger import Fragment, LedgerMetadata, Versioned
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
-from bkclient.metadata.model import Fragment, LedgerMetadata, Versioned
 from bkclient.wire.messages import Status
 from simbookie.garbage import GarbageCollector
 

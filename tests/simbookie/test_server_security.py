@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bkclient.auth import AuthSession, SharedSecret
 from bkclient.config import ClientConfig
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.tls import client_context
+from bkclient.security.auth import AuthSession, SharedSecret
+from bkclient.security.tls import client_context
 from bkclient.wire import v3
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.framing import frame

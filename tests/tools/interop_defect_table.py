@@ -179,7 +179,7 @@ _QUORUMS: Final = (
 _FEATURES: Final = (
     Defect(
         "long polls ask for what comes after the entry that is waited for",
-        "bkclient/reading/polls.py",
+        "bkclient/_client/reading/polls.py",
         "LongPoll(self._entry_id - 1, left_ms, piggyback=True)",
         "LongPoll(self._entry_id, left_ms, piggyback=True)",
         _one("test_python_features", "test_a_long_poll_returns_with_the_entry", "v3", "one-by-one"),
@@ -342,7 +342,7 @@ _NAMES: Final = (
 _SECURITY: Final = (
     Defect(
         "the host in a bookie's certificate is not looked at",
-        "bkclient/tls.py",
+        "bkclient/security/tls.py",
         "context.check_hostname = config.tls_verify_hostname",
         "context.check_hostname = False",
         _one("test_security", "test_what_is_missing_is_told_to_the_application", "v3", "other-host"),
@@ -350,7 +350,7 @@ _SECURITY: Final = (
     ),
     Defect(
         "TLS is configured and never started",
-        "bkclient/transport/security.py",
+        "bkclient/transport/handshake.py",
         "                if security.tls is not None:\n",
         "                if security.tls is self:\n",
         _one("test_security", "test_python_speaks_tls_with_real_bookies", "v3"),
@@ -358,7 +358,7 @@ _SECURITY: Final = (
     ),
     Defect(
         "requests before authentication",
-        "bkclient/transport/security.py",
+        "bkclient/transport/handshake.py",
         "                if security.auth is not None:\n",
         "                if security.auth is self:\n",
         _one("test_security", "test_python_authenticates_with_real_bookies", "v2"),
@@ -464,7 +464,7 @@ _BOOKIES: Final = (
 _REPAIR: Final = (
     Defect(
         "marks that name their bookies in one line",
-        "bkclient/metadata/underreplication_formats.py",
+        "bkclient/repair/coordination/formats.py",
         "UnderreplicatedLedgerFormat(replica=missing)",
         'UnderreplicatedLedgerFormat(replica=[",".join(missing)])',
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),
@@ -472,7 +472,7 @@ _REPAIR: Final = (
     ),
     Defect(
         "locks named with a zero too many",
-        "bkclient/metadata/underreplication.py",
+        "bkclient/repair/coordination/underreplication.py",
         'return f"{_LOCKS}/urL{',
         'return f"{_LOCKS}/urL0{',
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),
@@ -480,7 +480,7 @@ _REPAIR: Final = (
     ),
     Defect(
         "locks that outlive their holder",
-        "bkclient/metadata/underreplication.py",
+        "bkclient/repair/coordination/underreplication.py",
         "encode_holder(self._name), is_ephemeral=True)",
         "encode_holder(self._name), is_ephemeral=False)",
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),
@@ -496,7 +496,7 @@ _REPAIR: Final = (
     ),
     Defect(
         "candidates for auditor numbered under another name",
-        "bkclient/metadata/election.py",
+        "bkclient/repair/coordination/election.py",
         '_PREFIX: Final = "V_"',
         '_PREFIX: Final = "vote-"',
         _one("test_repair", "test_both_auto_recoveries_work_on_one_cluster", "java-audits"),
@@ -531,7 +531,7 @@ _ADMINISTRATION: Final = (
     ),
     Defect(
         "the delay of audits kept in a node of another name",
-        "bkclient/metadata/underreplication.py",
+        "bkclient/repair/coordination/underreplication.py",
         '_DELAY: Final = f"{_BASE}/lostBookieRecoveryDelay"',
         '_DELAY: Final = f"{_BASE}/lostbookierecoverydelay"',
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),

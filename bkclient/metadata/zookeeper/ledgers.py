@@ -16,9 +16,9 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 from kazoo.protocol.states import ZnodeStat
 
 from bkclient.errors import LedgerExists, MetadataStoreError, MetadataVersionConflict, NoSuchLedger
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.creator_token import carries_creator_token, is_created_by, with_creator_token
-from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.metadata.paths import LedgerManager, is_digits, ledger_path, parse_ledger_path
 from bkclient.metadata.zookeeper.session import ZooKeeperSession
 

@@ -19,14 +19,14 @@ from typing import Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from bkclient import log
 from bkclient.errors import BookieNotAvailable, MetadataStoreError
+from bkclient.ledger import BookieId
 from bkclient.metadata.base import BookieAddress, BookieSets
-from bkclient.metadata.model import BookieId
 from bkclient.metadata.paths import check_bookie_id, is_valid_bookie_id, shortened
 from bkclient.metadata.records import BookieServiceInfo, decode_service_info, encode_service_info
 from bkclient.metadata.zookeeper.session import ZooKeeperSession
 from bkclient.metadata.zookeeper.watches import REREAD_DELAY_S
+from bkclient.observability import log
 
 __all__ = ["Bookies"]
 

@@ -44,11 +44,11 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
-from bkclient import log
 from bkclient.errors import ClientClosed, MetadataOutcomeUnknown, MetadataStoreError
 from bkclient.metadata.zookeeper.attempts import REFUSAL_PATIENCE_S, Attempts
 from bkclient.metadata.zookeeper.handler import SessionHandler
 from bkclient.metadata.zookeeper.library_log import LibraryLog
+from bkclient.observability import log
 
 __all__ = ["CLOSE_TIMEOUT_S", "Operation", "ZooKeeperSession"]
 

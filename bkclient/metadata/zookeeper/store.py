@@ -7,8 +7,8 @@ from random import Random
 from types import TracebackType
 from typing import Final, Self
 
+from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener
-from bkclient.metadata.model import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.paths import LedgerManager
 from bkclient.metadata.uri import ZooKeeperUri
 from bkclient.metadata.zookeeper.cluster import initialise_cluster, open_cluster

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import MetadataSerializationError
+from bkclient.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.metadata.codec import (
     ENSEMBLE_SIZE_MAX,
     LEDGER_METADATA_BYTES_MAX,
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
-from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.wire.metadata_pb2 import LedgerMetadataFormat
 
 BOOKIES = ("127.0.0.1:3181", "127.0.0.1:3182", "127.0.0.1:3183")

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bkclient.errors import ArgumentError
+from bkclient.ledger import DigestType, LedgerMetadata, LedgerState
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
-from bkclient.metadata.model import DigestType, LedgerMetadata, LedgerState
 from bkclient.metadata.paths import (
     LedgerManager,
     ledger_path,
@@ -26,7 +26,7 @@ from bkclient.metadata.records import (
     encode_layout,
     encode_service_info,
 )
-from bkclient.metadata.underreplication_formats import (
+from bkclient.repair.coordination.formats import (
     check_layout,
     decode_check_time,
     decode_delay,
@@ -38,7 +38,7 @@ from bkclient.metadata.underreplication_formats import (
     encode_mark,
     encode_vote,
 )
-from bkclient.metadata.underreplication_formats import encode_layout as encode_layout_of_marks
+from bkclient.repair.coordination.formats import encode_layout as encode_layout_of_marks
 from tests.bkclient.metadata.golden_files import (
     INSTANCE_ID,
     MACHINE,

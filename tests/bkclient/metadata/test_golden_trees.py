@@ -14,15 +14,15 @@ from kazoo.security import make_acl
 
 import bkclient
 from bkclient import ClientConfig
+from bkclient.ledger import DigestType, LedgerMetadata
 from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
-from bkclient.metadata.election import AuditorElection
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.metadata.model import DigestType, LedgerMetadata
 from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LedgerManager, parse_ledger_path
 from bkclient.metadata.tree import tree_of
-from bkclient.metadata.underreplication import CheckKind, UnderReplication
+from bkclient.repair.coordination.election import AuditorElection
+from bkclient.repair.coordination.underreplication import CheckKind, UnderReplication
 from simbookie.cluster import LocalCluster
 from simbookie.cookies import NOWHERE, leave_cookie
 from tests.bkclient.metadata.golden_files import (

@@ -11,9 +11,9 @@ import pytest
 
 import bkclient.metadata.memory as under_test
 from bkclient.errors import ClientClosed, LedgerIdOverflow, MetadataSerializationError, MetadataStoreError
+from bkclient.ledger import Fragment, LedgerMetadata
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
-from bkclient.metadata.model import Fragment, LedgerMetadata
 from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LEDGER_ID_MAX
 

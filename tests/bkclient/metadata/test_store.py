@@ -20,8 +20,8 @@ from bkclient.errors import (
     MetadataVersionConflict,
     NoSuchLedger,
 )
+from bkclient.ledger import DigestType, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets, MetadataStore
-from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.paths import LEDGER_ID_MAX
 
 OpenSession = Callable[[], Awaitable[MetadataStore]]

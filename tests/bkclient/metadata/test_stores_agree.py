@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from bkclient.errors import BookKeeperError
+from bkclient.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.metadata.model import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.metadata.opening import open_store
 from tests.zookeepers import AnyZooKeeper
 

@@ -22,8 +22,8 @@ from bkclient.errors import (
     MetadataStoreError,
     NoSuchLedger,
 )
+from bkclient.ledger import Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
-from bkclient.metadata.model import Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.opening import open_store
 from bkclient.metadata.uri import ZooKeeperUri
 from bkclient.metadata.zookeeper import ZooKeeperMetadataStore, connect_zookeeper

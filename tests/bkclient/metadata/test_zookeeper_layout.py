@@ -18,9 +18,9 @@ from bkclient.errors import (
     MetadataSerializationError,
     MetadataStoreError,
 )
+from bkclient.ledger import Fragment, LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.codec import encode_ledger_metadata
-from bkclient.metadata.model import Fragment, LedgerMetadata, Versioned
 from bkclient.metadata.paths import LedgerManager
 from bkclient.metadata.records import BookieServiceInfo, Endpoint, encode_layout, encode_service_info
 from bkclient.metadata.uri import parse_metadata_uri

@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from bkclient import BookKeeper, stats
+from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError, Code, LedgerFenced, NoSuchLedger
+from bkclient.observability import stats
 from bkclient.observability.memory import MemoryStats
 from tests.bkclient.fakes import FakeStore, Town, town, turns, writer_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import bkclient
-from bkclient import log
 from bkclient.errors import BookKeeperError, Code, LedgerFenced
-from bkclient.log import EVENTS, Event
+from bkclient.observability import log
+from bkclient.observability.log import EVENTS, Event
 from tests.bkclient.fakes import town, turns, writer_of
 
 PACKAGE = Path(bkclient.__file__).parent

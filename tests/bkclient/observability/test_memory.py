@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from bkclient import stats
 from bkclient.errors import Code
+from bkclient.observability import stats
 from bkclient.observability.latencies import BOUNDS_MS, Latencies
 from bkclient.observability.memory import OTHER_BOOKIES, MemoryStats
-from bkclient.stats import METRICS, BookieStats, ClientStats, Kind
+from bkclient.observability.stats import METRICS, BookieStats, ClientStats, Kind
 
 
 def test_it_is_both_kinds_of_statistics() -> None:

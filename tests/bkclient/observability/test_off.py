@@ -28,7 +28,12 @@ from tests.bkclient.transport.scripted_bookie import running
 
 PACKAGE = Path(bkclient.__file__).parent
 #: Modules that are only for clients that are watched.
-OPTIONAL = ("observability/", "transport/measured.py", "writing/measured.py", "writing/traced.py", "tracer.py")
+OPTIONAL = (
+    *(f"observability/{name}.py" for name in ("latencies", "memory", "prometheus", "stats", "tracer", "tracing")),
+    "transport/measured.py",
+    "_client/writing/measured.py",
+    "_client/writing/traced.py",
+)
 _NAMES = itertools.count(1)
 
 
@@ -76,7 +81,7 @@ async def test_a_client_that_nobody_watches_calls_nothing_that_watches() -> None
     async with town("a") as where:
         with calls() as counted:
             await live(where.bk)
-    assert counted["writing/shell.py"] > 20  # the hook sees what is there
+    assert counted["_client/writing/shell.py"] > 20  # the hook sees what is there
     assert optional(counted) == {}
 
 
@@ -86,7 +91,11 @@ async def test_the_same_client_with_statistics_calls_them() -> None:
         async with BookKeeper(store, where.transport, rng=Random(2), stats=MemoryStats()) as bk:
             with calls() as counted:
                 await live(bk)
-    assert set(optional(counted)) == {"observability/memory.py", "observability/latencies.py", "writing/measured.py"}
+    assert set(optional(counted)) == {
+        "observability/memory.py",
+        "observability/latencies.py",
+        "_client/writing/measured.py",
+    }
 
 
 async def test_over_tcp_neither_connections_nor_requests_are_measured() -> None:
@@ -113,8 +122,8 @@ async def test_entries_do_not_reach_the_log_whatever_its_level(caplog: pytest.Lo
                 await writer.append(b"x")
             for entry_id in range(20):
                 await writer.read(entry_id)
-    assert counted["log.py"] == counted["logging"] == 0
-    assert counted["writing/shell.py"] > 20
+    assert counted["observability/log.py"] == counted["logging"] == 0
+    assert counted["_client/writing/shell.py"] > 20
 
 
 @pytest.mark.parametrize("entries", [10, 200])

@@ -15,10 +15,10 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from bkclient import stats
 from bkclient.errors import Code
+from bkclient.observability import stats
 from bkclient.observability.prometheus import FAILED_OPERATIONS, FAILED_REQUESTS, PrometheusStats
-from bkclient.stats import METRICS, Kind
+from bkclient.observability.stats import METRICS, Kind
 
 #: As Java's client has them: BookKeeperClientStats and PerChannelBookieClient at version 4.18.
 JAVAS_NAMES = {

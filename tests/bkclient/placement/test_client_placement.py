@@ -24,6 +24,7 @@ from bkclient.errors import (
 )
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
+from bkclient.observability.stats import FAULT_DOMAINS_MISSED
 from bkclient.placement import (
     FixedLocations,
     LedgerShape,
@@ -35,7 +36,6 @@ from bkclient.placement import (
     ZoneAwarePlacement,
 )
 from bkclient.placement.client_side import RESOLVE_RETRY_S, ClientPlacement
-from bkclient.stats import FAULT_DOMAINS_MISSED
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, in_virtual_time, payloads_of, town, turns, writer_of
 from tests.bkclient.placement.test_watcher import Events, Scripted
 

@@ -12,10 +12,10 @@ import pytest
 from bkclient import ClientConfig
 from bkclient.errors import Code
 from bkclient.metadata.memory import MemoryMetadataStore
+from bkclient.observability.stats import QUARANTINED
 from bkclient.placement import quarantine as module
 from bkclient.placement.client_side import HEALTH_CHECK_DISABLED
 from bkclient.placement.quarantine import Quarantine
-from bkclient.stats import QUARANTINED
 from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
 from tests.bkclient.placement.test_watcher import Events
 

@@ -11,6 +11,7 @@ import pytest
 
 from bkclient.errors import ArgumentError, NotEnoughBookies, UnexpectedCondition
 from bkclient.metadata.base import BookieSets
+from bkclient.observability.stats import NOT_ADHERING
 from bkclient.placement import (
     Adherence,
     BookieWatcher,
@@ -22,7 +23,6 @@ from bkclient.placement import (
     RegionAwarePlacement,
 )
 from bkclient.placement.quarantine import Quarantine
-from bkclient.stats import NOT_ADHERING
 from tests.bkclient.placement.cluster import NONE, sets, told
 from tests.bkclient.placement.test_read_order import Health
 

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
-from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata, LedgerState
+from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState
 from bkclient.protocol.append import WriterState
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.recovery import Verdict

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bkclient.errors import BookKeeperError, Code, LedgerTruncated, NoSuchLedger
-from bkclient.metadata.model import BookieId, DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.pipeline import PendingAdd

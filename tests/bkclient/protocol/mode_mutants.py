@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bkclient.errors import BookKeeperError
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
 from bkclient.protocol.pipeline import PendingAdd

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bkclient.errors import BookKeeperError, Code, DuplicateEntryId
-from bkclient.metadata.model import BookieId, LedgerMetadata
+from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
 from tests.bkclient.protocol.guarantees import Guarantees, Violation

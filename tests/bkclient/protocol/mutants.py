@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
-from bkclient.metadata.model import BookieId, Ensemble, LedgerMetadata
+from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
 from bkclient.protocol import lac, read, recovery
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.ensemble_change import EnsembleChange

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import Code
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from tests.bkclient.protocol.harness import LEDGER_ID, Store, Writer, ledger
 
 FATAL = [Code.ILLEGAL_OPERATION, Code.LEDGER_FENCED, Code.UNAUTHORIZED]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import ArgumentError, Code, DuplicateEntryId, IllegalOperation
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from bkclient.protocol.append_options import MAX_ENTRY_ID
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 

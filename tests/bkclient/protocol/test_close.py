@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bkclient.errors import ClientClosed, Code, MetadataStoreError, UnexpectedCondition
-from bkclient.metadata.model import Fragment, LedgerState
+from bkclient.ledger import Fragment, LedgerState
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import Code, NotEnoughBookies, UnexpectedCondition
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.ensemble import replace_failed
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 

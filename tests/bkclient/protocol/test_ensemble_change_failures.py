@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.errors import Code, UnauthorizedAccess
-from bkclient.metadata.model import LedgerState
-from bkclient.refusal import Refusal
+from bkclient.errors import Code, Refusal, UnauthorizedAccess
+from bkclient.ledger import LedgerState
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 
 # Several failures ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bkclient.errors import Code, MetadataStoreError
-from bkclient.metadata.model import Fragment, LedgerMetadata, LedgerState
+from bkclient.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.bkclient.protocol.harness import Writer
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import ArgumentError, Code
-from bkclient.metadata.model import LedgerMetadata
+from bkclient.ledger import LedgerMetadata
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
 from tests.bkclient.protocol.harness import ledger
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bkclient.errors import BookKeeperError, ClientClosed, Code, MetadataStoreError, NoSuchLedger
-from bkclient.metadata.model import LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.force import ForceMachine
 from bkclient.protocol.reconnect import ReconnectCheck
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer, cues

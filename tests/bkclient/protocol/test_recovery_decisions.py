@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import Code, DataUnknown, DigestMismatch, MetadataStoreError, code_of
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from bkclient.protocol.recovery import Verdict, starting_lac
 from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, end_of, ledger, reading
 

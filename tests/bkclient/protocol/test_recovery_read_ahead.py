@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bkclient.errors import Code
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read_ahead import ReadAhead
 from bkclient.protocol.recovery import Verdict

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from bkclient.errors import MetadataStoreError
-from bkclient.metadata.model import LedgerMetadata
+from bkclient.ledger import LedgerMetadata
 from bkclient.protocol.recovery import RecoveryPhase
 from tests.bkclient.protocol.stateful.play import Play
 from tests.bkclient.protocol.world import Configuration, RecoveryClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import Code, NotEnoughBookies, UnexpectedCondition
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from bkclient.protocol.recovery import Verdict
 from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, end_of, reading
 

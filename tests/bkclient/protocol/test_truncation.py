@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import Code, LedgerTruncated, MetadataStoreError
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from tests.bkclient.protocol.harness import LEDGER_ID, Writer
 from tests.bkclient.protocol.test_append_deferred_sync import Force
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bkclient.errors import Code, IllegalOperation, MetadataStoreError, NoSuchLedger
-from bkclient.metadata.model import LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate, ReadMetadata, WriteMetadata
 from tests.bkclient.protocol.harness import LEDGER_ID, Store, ledger
 

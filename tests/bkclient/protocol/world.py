@@ -20,7 +20,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from bkclient.errors import BookKeeperError, Code, LedgerTruncated
-from bkclient.metadata.model import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.pipeline import PendingAdd

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeVar
 
-from bkclient.client import BookKeeper
+from bkclient._client.client import BookKeeper
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.memory_tree import MemoryTreeSession
-from bkclient.metadata.model import LedgerMetadata, Versioned
 from bkclient.metadata.tree import TreeNode
-from bkclient.metadata.underreplication import UnderReplication
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.fragments import fragments_of
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from bkclient import BookKeeper, DigestType, Fragment, LedgerMetadata, LedgerState
+from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -27,7 +28,6 @@ from bkclient.repair.fragments import stores_entries
 from bkclient.repair.ledger import administrative_codec
 from bkclient.repair.progress import Progress, Step
 from bkclient.repair.reads import write_copies
-from bkclient.writing.writer import LedgerWriter
 from tests.bkclient.repair.village import SESSION_S, Village, played
 
 

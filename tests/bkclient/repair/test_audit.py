@@ -10,8 +10,8 @@ from bkclient import Fragment, LedgerMetadata
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.metadata.tree import tree_of
-from bkclient.metadata.underreplication import UnderReplication
 from bkclient.repair.audit import AuditReport, audit_bookies
+from bkclient.repair.coordination.underreplication import UnderReplication
 
 pytestmark = pytest.mark.rule("AR-17")
 

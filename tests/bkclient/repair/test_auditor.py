@@ -8,14 +8,14 @@ import anyio
 import pytest
 
 from bkclient import BookKeeper
-from bkclient.metadata.model import DigestType
-from bkclient.metadata.underreplication import CheckKind
+from bkclient._client.writing.writer import LedgerWriter
+from bkclient.ledger import DigestType
 from bkclient.placement import LedgerShape, RandomPlacement
 from bkclient.placement.base import Adherence
 from bkclient.repair.admin import RepairAdmin
+from bkclient.repair.coordination.underreplication import CheckKind
 from bkclient.repair.events import EventKind
 from bkclient.wire.entry import EntryCodec
-from bkclient.writing.writer import LedgerWriter
 from simbookie.world.metadata_service import MetadataFault
 from tests.bkclient.repair.village import EPOCH_MS, SESSION_S, Village, played
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bkclient.metadata.model import LedgerState
+from bkclient.ledger import LedgerState
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind, RepairEvent

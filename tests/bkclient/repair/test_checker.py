@@ -7,7 +7,7 @@ import pytest
 
 from bkclient import BookKeeper
 from bkclient.errors import Code, UnauthorizedAccess
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.findings import Flaw, LedgerReport

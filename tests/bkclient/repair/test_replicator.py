@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from bkclient import BookKeeper, Fragment, LedgerMetadata
+from bkclient._client.reading.lac import least_lac
 from bkclient.errors import Code, NotEnoughBookies, ReplicationFailed, UnclosedFragment
-from bkclient.metadata.model import Versioned
+from bkclient.ledger import Versioned
 from bkclient.protocol.ensemble import ReplaceBookie
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate, WriteMetadata
-from bkclient.reading.lac import least_lac
 from bkclient.repair.admin import core_of
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.fragments import choose_replacements, fragments_of, replacement_update

@@ -9,13 +9,13 @@ import anyio
 import pytest
 
 from bkclient import BookKeeper, LedgerState
+from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import ClientClosed, LedgerClosed, LedgerFenced, MetadataStoreError
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind
 from bkclient.repair.patience import FailureCount, lock_release_delay_s
 from bkclient.repair.service import AutoRecovery
 from bkclient.wire.messages import AddRequest
-from bkclient.writing.writer import LedgerWriter
 from simbookie.world.calls import RequestMessage
 from simbookie.world.faults import Fate
 from simbookie.world.metadata_service import MetadataFault

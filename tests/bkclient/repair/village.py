@@ -14,19 +14,19 @@ from typing import Any
 import anyio
 
 from bkclient import BookKeeper, ClientConfig, DigestType
+from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import MetadataStoreError
-from bkclient.metadata.model import LedgerMetadata
-from bkclient.metadata.underreplication import UnderReplication
+from bkclient.ledger import LedgerMetadata
 from bkclient.placement import PlacementPolicy
 from bkclient.repair.admin import RepairAdmin, core_of
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.service import AutoRecovery
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import Request
-from bkclient.writing.writer import LedgerWriter
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient import stats
 from bkclient.errors import Code
+from bkclient.observability import stats
 from bkclient.observability.memory import MemoryStats
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.measured import MeasuredTransport

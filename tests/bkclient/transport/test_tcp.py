@@ -12,8 +12,8 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from bkclient.errors import ArgumentError, Code
+from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
-from bkclient.metadata.model import DigestType
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.transport.tcp_link import _Lane

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from bkclient.errors import Code
+from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
-from bkclient.metadata.model import DigestType
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest, BookieInfoRequest, ReadRequest

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bkclient.errors import Code
-from bkclient.stats import ACTIVE_CHANNELS
+from bkclient.observability.stats import ACTIVE_CHANNELS
 from bkclient.transport.tcp import TcpTransport
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import ReadRequest, ReadResponse, Status

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bkclient.log import Throttle
 from bkclient.metadata.base import BookieAddress
+from bkclient.observability.log import Throttle
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient.transport.scripted_bookie import BookieConnection, keep_silent, running, until

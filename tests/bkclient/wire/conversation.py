@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire import v2, v3
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import (

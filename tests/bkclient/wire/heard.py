@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire.digest import KEY_SIZE, master_key
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
 from bkclient.wire.messages import AddRequest, WriteLacRequest

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.envelope import ReceivedRequest

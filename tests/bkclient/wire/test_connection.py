@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import IllegalOperation
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire import v2
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.entry import EntryCodec

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire.digest import DIGEST_SIZES, KEY_SIZE, digest_function, mac_key, master_key
 
 #: Passwords, master keys, and keys of HMAC digests.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient.errors import DigestMismatch
-from bkclient.metadata.model import DigestType
+from bkclient.ledger import DigestType
 from bkclient.wire.entry import ENTRY_HEADER_SIZE, DecodedEntry, EntryCodec
 
 ID = st.integers(0, 2**63 - 1)

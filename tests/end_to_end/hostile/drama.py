@@ -16,8 +16,8 @@ from typing import Final
 
 from bkclient import BookKeeper, ClientConfig
 from bkclient.errors import BookKeeperError
+from bkclient.ledger import DigestType, Ensemble
 from bkclient.metadata.base import BookieAddress, MetadataStore
-from bkclient.metadata.model import DigestType, Ensemble
 from bkclient.placement import LedgerShape, RandomPlacement
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from tests.end_to_end.hostile.proxy import Fault, HostileProxy, Mischief

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from bkclient.ledger import DigestType
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.metadata.model import DigestType
 from simbookie.cluster import LocalCluster
 from tests.end_to_end.hostile.drama import StoreFactory, play
 from tests.end_to_end.hostile.proxy import Fault, Mischief

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bkclient.auth import SharedSecret
+from bkclient.security.auth import SharedSecret
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, frame
 from bkclient.wire.messages import (

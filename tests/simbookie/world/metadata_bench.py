@@ -8,8 +8,8 @@ from typing import Any
 from bkclient.errors import (
     BookKeeperError,
 )
+from bkclient.ledger import Fragment, LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress
-from bkclient.metadata.model import Fragment, LedgerMetadata, Versioned
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import (

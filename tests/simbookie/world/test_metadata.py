@@ -12,8 +12,8 @@ from bkclient.errors import (
     MetadataVersionConflict,
     NoSuchLedger,
 )
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieSets, MetadataStore
-from bkclient.metadata.model import LedgerMetadata, Versioned
 from simbookie.world.faults import Delay
 from simbookie.world.metadata_service import (
     MetadataCall,

@@ -9,9 +9,9 @@ from bkclient.errors import (
     MetadataOutcomeUnknown,
     MetadataStoreError,
 )
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieSets, MetadataStore
 from bkclient.metadata.memory import MemoryMetadataStore
-from bkclient.metadata.model import LedgerMetadata, Versioned
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import MetadataFault
 from tests.simbookie.world.metadata_bench import ADDRESS, LEDGER, MOVED, Bench, cut, outcome

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from bkclient.metadata.model import LedgerMetadata, Versioned
+from bkclient.ledger import LedgerMetadata, Versioned
 from tests.bkclient.protocol.world import Message, World
 
 __all__ = ["EVERY_ORDER", "EVERY_ORDER_AT_BOOKIES", "Explored", "SearchTooLarge", "explore", "fingerprint"]

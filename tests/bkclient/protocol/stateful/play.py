@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from bkclient.errors import Code
-from bkclient.metadata.model import BookieId, Fragment, LedgerMetadata
+from bkclient.ledger import BookieId, Fragment, LedgerMetadata
 from bkclient.protocol.lac import LacOutcome, LacRead
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome

@@ -19,7 +19,7 @@ import org.apache.bookkeeper.proto.BookieConnectionPeer;
 import org.apache.bookkeeper.proto.ClientConnectionPeer;
 
 /**
- * The plug-in of {@code bkclient.auth.SharedSecret} for both sides of Apache BookKeeper. The configuration key {@code peerSharedSecret}
+ * The plug-in of {@code bkclient.security.auth.SharedSecret} for both sides of Apache BookKeeper. The configuration key {@code peerSharedSecret}
  * holds the secret; with {@code peerAuthAfterTls} the client waits for TLS before it speaks, which BookKeeper's client does not demand.
  */
 public final class SharedSecret {

@@ -1,0 +1,318 @@
+"""The client: creating, opening, deleting and looking up ledgers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from bkclient._client.arguments import check_flag, check_ledger_id, checked_config
+from bkclient._client.background import Background
+from bkclient._client.core import ClientCore, Features
+from bkclient._client.create import CreatedLedger, NewLedger, create_ledger
+from bkclient._client.hosted import Hosted
+from bkclient._client.measure import observed
+from bkclient._client.open import Credentials, open_ledger, read_metadata
+from bkclient._client.plugin_guards import guarded_features, guarded_observer, guarded_stats, guarded_tracer
+from bkclient._client.reading.reader import LedgerReader
+from bkclient._client.watch import watch_metadata
+from bkclient._client.writing.advanced import AdvancedLedgerWriter
+from bkclient._client.writing.writer import LedgerWriter
+from bkclient.config import ClientConfig
+from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError, UnexpectedCondition
+from bkclient.ledger import DigestType, LedgerMetadata
+from bkclient.metadata.base import BookieSets, MetadataStore
+from bkclient.observability import stats as names
+from bkclient.observability.recovery_observer import RecoveryObserver
+from bkclient.observability.stats import ClientStats
+from bkclient.observability.tracer import Tracer
+from bkclient.placement import NetworkLocations, PlacementPolicy
+from bkclient.placement.client_side import ClientPlacement
+from bkclient.transport.base import BookieTransport
+
+__all__ = ["BookKeeper"]
+
+
+class BookKeeper:
+    """A BookKeeper client over any metadata store and bookie transport; :func:`bkclient.connect` makes one for real bookies.
+
+    Use it as an async context manager: its background work lives exactly as long as the block. That work has a task of its own,
+    so the block may be left by another task than the one that entered it, as fixtures and lifespan hooks do; leaving waits until
+    all has ended, also when it is cancelled. ``rng`` drives placement and back-off; hand in a seeded one for runs that can be
+    repeated. The client takes over ``transport`` and closes it on leaving: requests still under way end with
+    :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed stay open (API-19). ``metadata`` stays with whoever
+    made it. ``wall_clock``, seconds since 1970, is needed only if the configuration has new ledgers stamped with their creation
+    time.
+
+    Statistics, tracer, observer and features that raise are logged and change nothing else.
+
+    Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a
+    policy of the application; ``docs/placement.md`` explains both.
+
+    Wrong arguments raise :class:`~bkclient.errors.ArgumentError` before anything else is looked at, even on a closed client
+    (API-2). Every call may be cancelled; what that leaves behind, if anything, is said where it is not obvious.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        transport: BookieTransport,
+        *,
+        config: ClientConfig | None = None,
+        rng: random.Random | None = None,
+        placement: PlacementPolicy | None = None,
+        locations: NetworkLocations | None = None,
+        observer: RecoveryObserver | None = None,
+        features: Features | None = None,
+        stats: ClientStats | None = None,
+        tracer: Tracer | None = None,
+        wall_clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._transport = transport
+        self._config = checked_config(config)
+        self._rng = rng or random.Random()  # noqa: S311 - placement needs no secrecy
+        self._observer = guarded_observer(observer)
+        self._features = guarded_features(features)
+        self._stats = guarded_stats(stats)
+        self._tracer = guarded_tracer(tracer)
+        self._placement = ClientPlacement(
+            self._config, self._rng, policy=placement, locations=locations, features=self._features, stats=self._stats
+        )
+        self._now_ms = None
+        if self._config.store_creation_time:
+            if wall_clock is None:
+                raise ArgumentError("store_creation_time is on, so the client needs a wall_clock")
+            self._now_ms = _milliseconds(wall_clock)
+        self._life = Hosted(self._live, "background work of a BookKeeper client")
+        self._core: ClientCore | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._life.is_used:
+            raise ArgumentError("a client can be entered once; make another one")
+        self._core = await self._life.enter()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._core is not None, "entered before left"
+        self._core.close()
+        await self._life.leave()
+        failure = self._life.failure
+        if failure is None:
+            return
+        if exc is None:
+            raise UnexpectedCondition("the background work of the client failed") from failure
+        exc.add_note(f"the background work of the client failed too: {failure!r}")
+
+    @asynccontextmanager
+    async def _live(self, tasks: TaskGroup) -> AsyncIterator[ClientCore]:
+        core = ClientCore(
+            config=self._config,
+            metadata=self._metadata,
+            transport=self._transport,
+            watcher=self._placement.watcher,
+            observer=self._observer,
+            background=Background(tasks),
+            rng=self._rng,
+            features=self._features,
+            stats=self._stats,
+            tracer=self._tracer,
+        )
+        try:
+            # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
+            await self._placement.start(self._metadata, self._transport, tasks)
+            end_watch = self._metadata.watch_bookies(self._placement.watcher.update)
+            try:
+                yield core
+            finally:
+                end_watch()
+        finally:
+            core.close()
+            with anyio.CancelScope(shield=True):
+                await self._transport.aclose()
+
+    def _open_core(self) -> ClientCore:
+        if self._core is None:
+            raise ArgumentError("use the client inside its 'async with' block")
+        if self._core.is_closed:
+            raise ClientClosed from self._life.failure
+        return self._core
+
+    # Ledgers -----------------------------------------------------------------------------------------------------
+
+    async def create_ledger(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum_size: int = 2,
+        ack_quorum_size: int = 2,
+        password: bytes = b"",
+        digest_type: DigestType = DigestType.CRC32C,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        deferred_sync: bool = False,
+        ledger_id: int | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger and return its writer.
+
+        Each entry goes to ``write_quorum_size`` of the ``ensemble_size`` bookies and is acknowledged once
+        ``ack_quorum_size`` of them stored it. Whoever opens the ledger needs the ``password``, which may be empty (H-35). With
+        ``deferred_sync`` bookies acknowledge before entries are durable, and :meth:`LedgerWriter.force` makes them so. The
+        ``ledger_id`` is generated unless one is chosen.
+
+        Raises :class:`~bkclient.errors.ArgumentError` unless ensemble >= write quorum >= ack quorum >= 1 (API-3),
+        :class:`~bkclient.errors.NotEnoughBookies` before anything is written (API-5),
+        :class:`~bkclient.errors.LedgerExists` for a chosen id that is taken. A cancelled call may leave an empty ledger.
+        """
+        wanted = NewLedger(
+            ensemble_size=ensemble_size,
+            write_quorum_size=write_quorum_size,
+            ack_quorum_size=ack_quorum_size,
+            password=password,
+            digest_type=digest_type,
+            custom_metadata=custom_metadata,
+            deferred_sync=deferred_sync,
+            ledger_id=ledger_id,
+        )
+        created = await self._create(wanted)
+        return LedgerWriter(self._open_core(), created, deferred_sync=deferred_sync)
+
+    async def create_advanced_ledger(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum_size: int = 2,
+        ack_quorum_size: int = 2,
+        password: bytes = b"",
+        digest_type: DigestType = DigestType.CRC32C,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        deferred_sync: bool = False,
+        ledger_id: int | None = None,
+    ) -> AdvancedLedgerWriter:
+        """Create a ledger whose entry ids the application chooses; arguments and errors as :meth:`create_ledger`."""
+        wanted = NewLedger(
+            ensemble_size=ensemble_size,
+            write_quorum_size=write_quorum_size,
+            ack_quorum_size=ack_quorum_size,
+            password=password,
+            digest_type=digest_type,
+            custom_metadata=custom_metadata,
+            deferred_sync=deferred_sync,
+            ledger_id=ledger_id,
+        )
+        created = await self._create(wanted)
+        return AdvancedLedgerWriter(self._open_core(), created, deferred_sync=deferred_sync)
+
+    async def _create(self, wanted: NewLedger) -> CreatedLedger:
+        core = self._open_core()
+        return await observed(core, names.CREATE, create_ledger(core, wanted, self._now_ms))
+
+    async def open_ledger(
+        self,
+        ledger_id: int,
+        *,
+        password: bytes = b"",
+        digest_type: DigestType | None = None,
+        recover: bool = True,
+        keep_metadata_updated: bool = False,
+    ) -> LedgerReader:
+        """Open a ledger for reading.
+
+        With ``recover`` a ledger that is not closed is fenced, recovered and closed first: its writer can add nothing any
+        more, and the reader sees the final end. Without, nothing is changed and the reader follows the living ledger.
+        A reader of a closed ledger that lives long enough to see bookies decommissioned needs ``keep_metadata_updated``
+        (NR-9). The digest type is that of the metadata, unless the configuration switches autodetection off.
+
+        Raises :class:`~bkclient.errors.NoSuchLedger` for an unknown id; :class:`~bkclient.errors.UnauthorizedAccess` for a wrong
+        password and, without autodetection, :class:`~bkclient.errors.DigestMismatch` for a wrong digest type, before any
+        bookie is contacted (API-7); :class:`~bkclient.errors.LedgerRecoveryFailed` or
+        :class:`~bkclient.errors.RequestTimeout` when recovery could not decide; repeat it once more bookies answer.
+        """
+        check_ledger_id(ledger_id)
+        credentials = Credentials(password, digest_type)
+        check_flag("recover", recover)
+        check_flag("keep_metadata_updated", keep_metadata_updated)
+        credentials.check_against_config(self._config)
+        core = self._open_core()
+        opening = open_ledger(
+            core, ledger_id, credentials, recover=recover, keep_metadata_updated=keep_metadata_updated
+        )
+        return await observed(core, names.OPEN, opening, ledger_id)
+
+    async def open_ledger_as_administrator(
+        self, ledger_id: int, *, recover: bool = True, keep_metadata_updated: bool = False
+    ) -> LedgerReader:
+        """Open a ledger with the password and digest type that its metadata holds, whatever they are (API-8).
+
+        For tools that repair and inspect: who can read the metadata can read the passwords in it. Raises as
+        :meth:`open_ledger`, less what is about credentials.
+        """
+        check_ledger_id(ledger_id)
+        check_flag("recover", recover)
+        check_flag("keep_metadata_updated", keep_metadata_updated)
+        core = self._open_core()
+        opening = open_ledger(core, ledger_id, None, recover=recover, keep_metadata_updated=keep_metadata_updated)
+        return await observed(core, names.OPEN, opening, ledger_id)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """Delete a ledger; bookies drop its entries later. Succeeds if there is none (DEL-1, DEL-2).
+
+        Neither the password nor the state of the ledger is looked at (DEL-3). Raises
+        :class:`~bkclient.errors.ArgumentError` for a negative id (API-9).
+        """
+        check_ledger_id(ledger_id, may_be_negative=False)
+        core = self._open_core()
+        await observed(core, names.DELETE, core.metadata.delete_ledger(ledger_id), ledger_id)
+
+    # Metadata ----------------------------------------------------------------------------------------------------
+
+    async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        """What the metadata store holds about a ledger; :class:`~bkclient.errors.NoSuchLedger` if nothing."""
+        check_ledger_id(ledger_id)
+        return (await read_metadata(self._open_core(), ledger_id)).metadata
+
+    async def is_closed(self, ledger_id: int) -> bool:
+        """Whether the ledger's end is final (T-37); :class:`~bkclient.errors.NoSuchLedger` if there is none."""
+        return (await self.ledger_metadata(ledger_id)).is_closed
+
+    def watch_metadata(self, ledger_id: int) -> AsyncIterator[LedgerMetadata]:
+        """The ledger's metadata as it is now and after every change: ensembles that change, recovery, the close.
+
+        ::
+
+            async for metadata in bk.watch_metadata(ledger_id):
+                if metadata.is_closed:
+                    break
+
+        Changes in quick succession are reported once, by the last. Ends when the ledger is deleted; raises
+        :class:`~bkclient.errors.NoSuchLedger` if there is none, :class:`~bkclient.errors.ClientClosed` when the client is
+        closed.
+        """
+        check_ledger_id(ledger_id)
+        return watch_metadata(self._open_core(), ledger_id)
+
+    def list_ledgers(self) -> AsyncIterator[int]:
+        """All ledger ids. Not a snapshot: what is created or deleted meanwhile may or may not appear (DEL-6)."""
+        return self._open_core().metadata.list_ledgers()
+
+    async def bookies(self) -> BookieSets:
+        """The bookies registered now."""
+        return await self._open_core().metadata.bookies()
+
+    async def is_metadata_available(self) -> bool:
+        """Whether the metadata service answers now; asks it, and waits no longer than any operation does."""
+        try:
+            await self._open_core().metadata.bookies()
+        except (MetadataStoreError, MetadataDriverError):
+            return False
+        return True
+
+
+def _milliseconds(wall_clock: Callable[[], float]) -> Callable[[], int]:
+    return lambda: int(wall_clock() * 1000)

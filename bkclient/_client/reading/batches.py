@@ -1,0 +1,172 @@
+"""Reading several entries with one call: in one request where protocol and bookies allow it, one by one where not.
+
+Native batches exist in protocol version 2 only, and only an unstriped ledger has consecutive entries on one bookie (R-25).
+Everywhere else the same call reads entry by entry, with the same limits and the same meaning (H-22): at least the first
+entry, then as many as fit, up to the first one that cannot be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bkclient._client.defects import defect, ends_operation
+from bkclient._client.reading.entry import Entries, Entry
+from bkclient._client.reading.entry_reads import EntryReads
+from bkclient._client.reading.window import ReadWindow
+from bkclient.errors import BookieNotAvailable, BookKeeperError, ClientClosed, Code, error_for
+from bkclient.ledger import BookieId
+from bkclient.observability.stats import READ, SPECULATIVE_READS
+from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD, BatchRead
+from bkclient.protocol.read import ReadOutcome
+from bkclient.wire.entry import DecodedEntry
+from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, Request, Response
+
+__all__ = ["read_batch"]
+
+
+async def read_batch(room: EntryReads, first_entry_id: int, max_count: int | None, max_bytes: int) -> Entries:
+    """At least the entry ``first_entry_id``, and those after it as far as ``max_count`` and ``max_bytes`` allow (R-28).
+
+    ``max_bytes`` counts what a batch answer would take on the wire: headers, digests and lengths besides the payloads; 0, and
+    more than a frame, is as much as a frame takes (R-27).
+    """
+    config = room.core.config
+    max_bytes = min(max_bytes or config.max_frame_size_bytes, config.max_frame_size_bytes)
+    metadata = room.view.metadata
+    is_striped = metadata.ensemble_size != metadata.write_quorum_size
+    if config.batch_read and config.wire_protocol_version == 2 and not is_striped:
+        room.check_open()
+        replicas = room.replicas(first_entry_id)
+        usable = room.core.memory.batches.usable(replicas, room.loop.time())
+        try:
+            if usable:
+                await room.begin(first_entry_id)
+                return Entries(await _BatchCall(room, usable, first_entry_id, max_count, max_bytes).run())
+        except BookieNotAvailable:
+            pass  # R-32: that is also what a bookie without batches looks like
+        except BookKeeperError:
+            if len(usable) == len(replicas):
+                raise
+    return Entries(await _read_singly(room, first_entry_id, max_count, max_bytes))
+
+
+async def _read_singly(room: EntryReads, first_entry_id: int, max_count: int | None, max_bytes: int) -> list[Entry]:
+    last_entry_id = 2**63 - 1 if max_count is None else first_entry_id + max_count - 1
+    window = ReadWindow(room, await room.begin(first_entry_id), first_entry_id, limit=1)
+    ahead = room.core.config.read_ahead_entries
+    entries: list[Entry] = []
+    used, largest = BATCH_OVERHEAD, 0
+    try:
+        while len(entries) < last_entry_id - first_entry_id + 1:
+            try:
+                entry = await window.take(last_entry_id)
+            except ClientClosed:
+                raise
+            except BookKeeperError:
+                if not entries:
+                    raise
+                break
+            size = BATCH_ENTRY_OVERHEAD + room.codec.overhead + entry.size
+            used += size
+            if entries and used > max_bytes:
+                break
+            entries.append(entry)
+            largest = max(largest, size)
+            # No more is asked for than was found before, nor than fits if what follows is like it: the end may be near.
+            window.limit = max(1, min(ahead, len(entries), (max_bytes - used) // largest))
+    finally:
+        window.clear()
+    return entries
+
+
+class _BatchCall:
+    """One native batch: replicas, late answers and errors as for a single read (R-31)."""
+
+    def __init__(
+        self,
+        room: EntryReads,
+        replicas: tuple[BookieId, ...],
+        first_entry_id: int,
+        max_count: int | None,
+        max_bytes: int,
+    ) -> None:
+        self._room = room
+        self._machine = BatchRead(first_entry_id, max_count, replicas)
+        self._request = BatchReadRequest(room.codec.ledger_id, first_entry_id, max_count or 0, max_bytes)
+        self._timer: asyncio.TimerHandle | None = None
+        self._future: asyncio.Future[None] = room.loop.create_future()
+
+    async def run(self) -> list[Entry]:
+        room, machine = self._room, self._machine
+        began = 0.0 if room.stats is None else room.stats.now()
+        try:
+            self._send(prepaid=1)
+            delay_s = room.speculation.first_s
+            if delay_s > 0:
+                self._timer = room.loop.call_later(delay_s, self._on_late, delay_s)
+            await self._future
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        if room.stats is not None:
+            room.stats.operation(READ, room.stats.now() - began, machine.code)
+        if machine.outcome is not ReadOutcome.FOUND:
+            raise error_for(
+                machine.code,
+                ledger_id=self._request.ledger_id,
+                entry_id=machine.entry_id,
+                bookie_id=machine.code_from,
+            )
+        if machine.tried > 1:
+            room.on_found(machine)
+        return [Entry.of(decoded) for decoded in machine.entries]
+
+    def _send(self, prepaid: int = 0) -> None:
+        room = self._room
+        bookies = self._machine.to_ask()
+        if room.throttle is not None and len(bookies) > prepaid:
+            room.throttle.take(len(bookies) - prepaid)
+        for bookie_id in bookies:
+            room.submit(bookie_id, self._request, self._on_reply)
+
+    @ends_operation
+    def _on_late(self, delay_s: float) -> None:
+        self._timer = None
+        if self._machine.on_late():
+            room = self._room
+            if room.stats is not None:
+                room.stats.event(SPECULATIVE_READS)
+            self._send()
+            delay_s = room.speculation.after(delay_s)
+            self._timer = room.loop.call_later(delay_s, self._on_late, delay_s)
+
+    @ends_operation
+    def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+        room, machine = self._room, self._machine
+        entries: tuple[DecodedEntry, ...] = ()
+        if code == Code.OK:
+            assert isinstance(response, BatchReadResponse), "a batch read is answered by a batch"
+            entries = machine.verified(response.bodies, room.codec.decode)
+            if not entries:
+                code = Code.DIGEST_MATCH
+        if entries:
+            outcome = machine.on_entries(bookie_id, entries)
+        else:
+            room.on_request_failed(bookie_id, machine.entry_id, code)
+            room.core.memory.batches.on_batch_failed(bookie_id, code, room.loop.time())
+            outcome = machine.on_reply(bookie_id, code)
+        if self._future.done():
+            return
+        if outcome is ReadOutcome.WAITING:
+            self._send()
+        else:
+            for decoded in machine.entries:
+                room.view.on_entry_read(decoded.entry_id, decoded.length, -1)
+            self._future.set_result(None)
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised; see :func:`~bkclient._client.defects.ends_operation`."""
+        request = self._request
+        failure = defect(error, "a batch read", ledger_id=request.ledger_id, entry_id=request.entry_id)
+        if not self._future.done():
+            self._future.set_exception(failure)

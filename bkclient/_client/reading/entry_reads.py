@@ -1,0 +1,360 @@
+"""Reading entries from their replicas: whom to ask, what to do when an answer is late, what to learn from it.
+
+:class:`EntryReads` is the reading room of one handle. Each entry is one :class:`~bkclient.protocol.read.EntryRead` and one
+future; there is no task, no lock and no timer per entry. Entries that wait for their first answer stand in one queue with
+one timer at its head, because all of them become late after the same delay; only an entry that was late once has a timer of
+its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+import anyio
+
+from bkclient._client.core import ClientCore
+from bkclient._client.defects import defect, ends_operation
+from bkclient._client.health import ReadHealth
+from bkclient._client.rate_limit import Throttle
+from bkclient._client.reading.entry import Entry
+from bkclient.errors import ClientClosed, Code, DigestMismatch, UnexpectedCondition, error_for
+from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
+from bkclient.observability.stats import DIGEST_MISMATCHES, READ, READS_REORDERED, SPECULATIVE_READS
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
+from bkclient.protocol.read import EntryRead, ReadOutcome, Speculation
+from bkclient.protocol.sticky import StickyIndex
+from bkclient.wire.entry import EntryCodec
+from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response
+
+__all__ = ["EntryReads", "LedgerView", "Operation"]
+
+#: What a bookie answers that has nothing to do with being slow or away: it does not have the entry as it should.
+_FAILED_TO_DELIVER: Final = EXPLICIT_NEGATIVES | {Code.DIGEST_MATCH, Code.READ, Code.DATA_UNKNOWN}
+#: How often to look whether a connection takes requests again (W-7).
+_FIRST_LOOK_S: Final = 0.001
+_LAST_LOOK_S: Final = 0.005
+
+
+class LedgerView(Protocol):
+    """What reads need to know of the ledger, and whom they tell what they learn of it. Calls must not call back."""
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as known now."""
+        ...
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """How far confirmed reads may go."""
+        ...
+
+    def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
+        """An entry was read: the length in its header (H-18), and the LAC its bookie told in passing, -1 if none (LAC-3)."""
+        ...
+
+    def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
+        """Bookies were asked, and know of this LAC."""
+        ...
+
+
+class Operation:
+    """What the entries of one read have in common. ``fails_fast``: no request goes to a connection that takes no more (R-6)."""
+
+    __slots__ = ("answering", "answers", "fails_fast", "parallel")
+
+    def __init__(self, *, parallel: bool = False, fails_fast: bool = False) -> None:
+        self.parallel = parallel
+        self.fails_fast = fails_fast
+        #: How many good answers have come, and for each bookie the number of its last one.
+        self.answers = 0
+        self.answering: dict[BookieId, int] = {}
+
+
+class EntryReads:
+    """Reads entries of one ledger. ``throttle`` limits the requests of the handle, its adds included (R-2)."""
+
+    def __init__(self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: Throttle | None) -> None:
+        config = core.config
+        self.core = core
+        self.view = view
+        self.codec = codec
+        self.throttle = throttle
+        self.submit = core.transport.submit
+        self.loop = asyncio.get_running_loop()
+        self.health = ReadHealth(core.memory, core.transport, config, self.loop.time)
+        self.stats = core.stats
+        #: Single reads tell which bookies live without knowing batches; only protocol version 2 has batches.
+        self.batches = core.memory.batches if config.wire_protocol_version == 2 else None
+        self.speculation = Speculation(
+            config.speculative_read_first_s, config.speculative_read_max_s, config.speculative_read_backoff
+        )
+        metadata = view.metadata
+        size = metadata.ensemble_size
+        self._is_unstriped = size == metadata.write_quorum_size
+        self._sticky: StickyIndex | None = None
+        if config.sticky_reads and self._is_unstriped:
+            self._sticky = StickyIndex(size, core.rng.randrange(size))
+        self._reorders = config.reorder_reads
+        self._backpressure_wait_s = config.backpressure_wait_s
+        #: Whether an operation may have to wait before it begins.
+        self.may_wait = throttle is not None or config.backpressure_wait_s is not None
+        self._sizes = QuorumSizes.of(metadata)
+        self._ensemble: Ensemble = ()
+        self._write_sets: dict[int, tuple[BookieId, ...]] = {}
+        self._watcher = core.watcher
+        self._remembers_order = config.reorder_reads and core.watcher.has_steady_read_order
+        #: By first position, up to how many changes of registry and health a write set was found to need no other order.
+        self._as_striped: dict[int, int] = {}
+        #: Calls without an answer and when they are late, in this order; who needs not be told any more leaves.
+        self.waiting: dict[_EntryCall, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Before reading ----------------------------------------------------------------------------------------------
+
+    async def begin(self, entry_id: int, *, parallel: bool = False) -> Operation:
+        """Begin an operation with ``entry_id``, once its bookies take requests (R-6) and the rate allows one (R-2)."""
+        self.check_open()
+        operation = Operation(parallel=parallel)
+        if self._backpressure_wait_s is not None:
+            operation.fails_fast = not await self._wait_for_connections(entry_id, self._backpressure_wait_s)
+        if self.throttle is not None:
+            await self.throttle.acquire()
+        return operation
+
+    async def _wait_for_connections(self, entry_id: int, patience_s: float) -> bool:
+        """Wait until one bookie of the entry takes requests, which is all a read needs; False if none does in time."""
+        metadata, is_writable = self.view.metadata, self.core.transport.is_writable
+        ensemble = metadata.ensemble_at(entry_id)
+        replicas = [ensemble[position] for position in self._sizes.write_set(entry_id)]
+        deadline, pause_s = self.loop.time() + patience_s, _FIRST_LOOK_S
+        while not any(map(is_writable, replicas)):
+            left_s = deadline - self.loop.time()
+            if left_s <= 0:
+                return False
+            await anyio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LAST_LOOK_S)
+        return True
+
+    def check_open(self) -> None:
+        """Raise :class:`~bkclient.errors.ClientClosed` if the client is closed (R-5)."""
+        if self.core.is_closed:
+            raise ClientClosed(ledger_id=self.codec.ledger_id)
+
+    # Whom to ask -------------------------------------------------------------------------------------------------
+
+    def replicas(self, entry_id: int) -> tuple[BookieId, ...]:
+        """Those who store the entry, in the order in which to ask them (R-7, RO-1)."""
+        metadata = self.view.metadata
+        fragments = metadata.fragments
+        ensemble = fragments[0].ensemble if len(fragments) == 1 else metadata.ensemble_at(entry_id)
+        if self._sticky is not None:
+            return self.reordered(self._sticky.rotate(ensemble), entry_id)
+        if ensemble is not self._ensemble:
+            self._ensemble = ensemble
+            self._write_sets = {}
+            self._as_striped = {}
+        first = entry_id % len(ensemble)
+        write_set = self._write_sets.get(first)
+        if write_set is None:
+            write_set = tuple(ensemble[position] for position in self._sizes.write_set(entry_id))
+            self._write_sets[first] = write_set
+        if not self._remembers_order:
+            return self.reordered(write_set, entry_id)
+        # The policy is asked again only if its answer may be another one. None of these numbers shrinks.
+        changes = self.health.changes + self._watcher.changes
+        if self._as_striped.get(first) == changes:
+            return write_set
+        order = self.reordered(write_set, entry_id)
+        if order == write_set and self.health.is_clean:
+            self._as_striped[first] = changes
+        return order
+
+    def reordered(self, bookies: tuple[BookieId, ...], entry_id: int) -> tuple[BookieId, ...]:
+        """``bookies`` as the placement policy would ask them, if that is wanted; it neither adds nor leaves out any.
+
+        Raises :class:`~bkclient.errors.UnexpectedCondition` for a policy that does, or fails.
+        """
+        if not self._reorders:
+            return bookies
+        try:
+            order = self.core.watcher.read_order(bookies, self.health)
+        except UnexpectedCondition as error:
+            raise UnexpectedCondition(error.message, ledger_id=self.codec.ledger_id, entry_id=entry_id) from error
+        if order != bookies and self.stats is not None:
+            self.stats.event(READS_REORDERED)
+        return order
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def start(self, entry_id: int, operation: Operation) -> asyncio.Future[Entry]:
+        """Read one entry; no task is made. The future fails with the most telling error of the replicas (R-13).
+
+        Cancelling it asks no further replica.
+        """
+        self.check_open()
+        call = _EntryCall(self, entry_id, operation)
+        call.ask()
+        return call.future
+
+    def await_answer(self, call: _EntryCall) -> None:
+        """Have ``call`` told when its first answer is late."""
+        delay_s = self.speculation.first_s
+        if delay_s > 0:
+            self.waiting[call] = self.loop.time() + delay_s
+            if self._timer is None:
+                self._timer = self.loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        now = self.loop.time()
+        self._timer = None
+        for call, due in list(self.waiting.items()):
+            if due > now:
+                self._timer = self.loop.call_at(due, self._on_timer)
+                return
+            del self.waiting[call]
+            call.late(self.speculation.first_s)
+
+    def stop(self) -> None:
+        """Nobody is told of late answers any more; reads under way end with what their replicas say."""
+        self.waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What is learned ---------------------------------------------------------------------------------------------
+
+    def on_request_failed(self, bookie_id: BookieId, entry_id: int, code: int) -> None:
+        """A bookie did not deliver an entry."""
+        if code == Code.CLIENT_CLOSED:
+            return
+        self.core.watcher.on_request_failed(bookie_id, code)
+        if self._sticky is not None:
+            self._sticky.on_failed(self.view.metadata.ensemble_at(entry_id), bookie_id)
+        if code in _FAILED_TO_DELIVER:
+            self.health.on_failed(bookie_id, entry_id)
+            if code == Code.DIGEST_MATCH and self.stats is not None:
+                self.stats.event(DIGEST_MISMATCHES)
+
+    def on_found(self, read: EntryRead) -> None:
+        """An entry was found after more than one replica was asked (RO-6)."""
+        for bookie_id in read.overtaken:
+            self.health.on_overtaken(bookie_id)
+            if self._sticky is not None:
+                self._sticky.on_failed(self.view.metadata.ensemble_at(read.entry_id), bookie_id)
+
+
+class _EntryCall:
+    """One entry on its way. Compared by identity."""
+
+    __slots__ = ("_began", "_machine", "_operation", "_request", "_room", "_seen", "_timer", "future")
+
+    def __init__(self, room: EntryReads, entry_id: int, operation: Operation) -> None:
+        self._room = room
+        self._operation = operation
+        self._machine = EntryRead(entry_id, room.replicas(entry_id), parallel=operation.parallel)
+        self._request = ReadRequest(room.codec.ledger_id, entry_id)
+        self._seen = operation.answers
+        self._timer: asyncio.TimerHandle | None = None
+        self._began = 0.0 if room.stats is None else room.stats.now()
+        self.future: asyncio.Future[Entry] = room.loop.create_future()
+
+    def ask(self) -> None:
+        """Send the first request, or all of them; who begins has the permit for one."""
+        self._send(prepaid=1)
+        if not self._operation.parallel:
+            self._room.await_answer(self)
+
+    def _send(self, prepaid: int = 0) -> None:
+        room = self._room
+        bookies = self._machine.to_ask()
+        if room.throttle is not None and len(bookies) > prepaid:
+            room.throttle.take(len(bookies) - prepaid)
+        for bookie_id in bookies:
+            if self._operation.fails_fast and not room.core.transport.is_writable(bookie_id):
+                room.loop.call_soon(self._on_reply, bookie_id, self._request, Code.TOO_MANY_REQUESTS, None)
+            else:
+                room.submit(bookie_id, self._request, self._on_reply)
+
+    @ends_operation
+    def late(self, delay_s: float) -> None:
+        """No answer for ``delay_s`` seconds: ask another replica unless one of those asked answers others (R-11)."""
+        self._timer = None
+        room, operation = self._room, self._operation
+        answering = [b for b, number in operation.answering.items() if number > self._seen]
+        if self.future.done() or not self._machine.on_late(answering):
+            return
+        if room.stats is not None:
+            room.stats.event(SPECULATIVE_READS)
+        self._send()
+        delay_s = room.speculation.after(delay_s)
+        self._timer = room.loop.call_later(delay_s, self.late, delay_s)
+
+    def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+        try:
+            room, machine = self._room, self._machine
+            entry: Entry | None = None
+            if code == Code.OK:
+                assert isinstance(response, ReadResponse), "a read is answered by a read response"
+                try:
+                    entry = self._decode(response)
+                except DigestMismatch:
+                    code = Code.DIGEST_MATCH
+                else:
+                    operation = self._operation
+                    operation.answers += 1
+                    operation.answering[bookie_id] = operation.answers
+                    if room.batches is not None and room.batches.has_suspects:
+                        room.batches.on_single_read(bookie_id, room.loop.time())
+            if code != Code.OK:
+                room.on_request_failed(bookie_id, machine.entry_id, code)
+            outcome = machine.on_reply(bookie_id, code)
+            if self.future.done():
+                self._stop_waiting()
+            elif outcome is ReadOutcome.WAITING:
+                self._send()
+            else:
+                self._finish(entry)
+        except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every entry
+            self.on_defect(error)
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised; see :func:`~bkclient._client.defects.ends_operation`."""
+        request = self._request
+        failure = defect(error, "a read", ledger_id=request.ledger_id, entry_id=request.entry_id)
+        self._stop_waiting()
+        if not self.future.done():
+            self.future.set_exception(failure)
+
+    def _finish(self, entry: Entry | None) -> None:
+        self._stop_waiting()
+        room, machine = self._room, self._machine
+        if entry is not None:
+            if machine.tried > 1 and not self._operation.parallel:
+                room.on_found(machine)
+            self.future.set_result(entry)
+        else:
+            self.future.set_exception(
+                error_for(
+                    machine.code,
+                    ledger_id=self._request.ledger_id,
+                    entry_id=machine.entry_id,
+                    bookie_id=machine.code_from,
+                )
+            )
+        if room.stats is not None:
+            room.stats.operation(READ, room.stats.now() - self._began, machine.code)
+
+    def _stop_waiting(self) -> None:
+        self._room.waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _decode(self, response: ReadResponse) -> Entry:
+        room, entry_id = self._room, self._machine.entry_id
+        decoded = room.codec.decode(response.body or b"", entry_id)
+        max_lac = response.max_lac
+        room.view.on_entry_read(entry_id, decoded.length, -1 if max_lac is None else max_lac)
+        ledger_id, _, lac, length, payload = decoded
+        return Entry(ledger_id, entry_id, payload, length, lac)

@@ -1,0 +1,269 @@
+"""The reads that every handle of a ledger offers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import anyio
+
+from bkclient._client.arguments import LARGEST_ID, check_duration, check_flag
+from bkclient._client.core import ClientCore
+from bkclient._client.rate_limit import Throttle
+from bkclient._client.reading.batches import read_batch
+from bkclient._client.reading.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
+from bkclient._client.reading.entry_reads import EntryReads, LedgerView, Operation
+from bkclient._client.reading.lac import read_last_add_confirmed, try_read_last_add_confirmed
+from bkclient._client.reading.polls import Polls
+from bkclient._client.reading.window import ReadWindow
+from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, ReadFailed
+from bkclient.wire.entry import EntryCodec
+
+__all__ = ["LedgerReads"]
+
+#: A bookie keeps a long poll in memory, so there has to be an end; whoever wants to wait longer polls again.
+_LONGEST_POLL_S: Final = 3600.0
+#: Between two looks at the LAC where the protocol has no long polls.
+_FIRST_LOOK_S: Final = 0.01
+_LAST_LOOK_S: Final = 0.5
+
+
+class LedgerReads:
+    """Reads of one ledger.
+
+    *Confirmed* reads go up to :attr:`last_add_confirmed`, as the handle knows it when they are called; what they return is
+    acknowledged and stays (NR-6). *Unconfirmed* reads go wherever they are asked to: they may return entries that were
+    never acknowledged, and that a recovery may later drop (R-20).
+
+    Entries are read from one replica after the other: from the next one if one fails, or if it is late and answers nothing else
+    either (R-11). ``parallel`` asks all replicas at once, for the fastest answer at the price of the others (R-18).
+
+    The owner of the ledger's metadata makes this object, with its ``view`` of them, and tells ``_polls`` when they changed.
+    ``throttle`` is shared with whatever else the handle sends.
+    """
+
+    def __init__(self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: Throttle | None = None) -> None:
+        self._core = core
+        self._view = view
+        self._codec = codec
+        self._room = EntryReads(core, view, codec, throttle)
+        self._polls = Polls(self._room)
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger's id."""
+        return self._codec.ledger_id
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The highest entry id that confirmed reads may read; -1 for none. Never decreases while the ledger is whole."""
+        return self._view.last_add_confirmed
+
+    # Single entries and ranges -----------------------------------------------------------------------------------
+
+    async def read(self, entry_id: int, *, parallel: bool = False) -> Entry:
+        """One confirmed entry.
+
+        Raises :class:`~bkclient.errors.ReadFailed` for an id above :attr:`last_add_confirmed`, even if the ledger has grown
+        beyond it meanwhile (R-19, H-16): :meth:`read_last_add_confirmed` refreshes it.
+        :class:`~bkclient.errors.NoSuchEntry` when every replica denies it, else the most telling error of its replicas
+        (R-13).
+        """
+        self._check_range(entry_id, entry_id)
+        return await self._read(entry_id, parallel=parallel)
+
+    async def read_unconfirmed(self, entry_id: int, *, parallel: bool = False) -> Entry:
+        """One entry, confirmed or not.
+
+        :class:`~bkclient.errors.NoSuchEntry` if there is none, or :class:`~bkclient.errors.NoSuchLedgerOnBookie` if the bookie
+        asked last has nothing of the ledger at all, as of one nobody has written to (R-13).
+        """
+        self._check_range(entry_id, entry_id, is_confirmed=False)
+        return await self._read(entry_id, parallel=parallel)
+
+    async def _read(self, entry_id: int, *, parallel: bool) -> Entry:
+        check_flag("parallel", parallel)
+        room = self._room
+        operation = await room.begin(entry_id, parallel=parallel) if room.may_wait else Operation(parallel=parallel)
+        return await room.start(entry_id, operation)
+
+    def read_range(self, first: int, last: int, *, parallel: bool = False) -> AsyncIterator[Entry]:
+        """The entries ``first`` to ``last``, both inclusive, in order, read ahead as far as the configuration allows.
+
+        Raises as :meth:`read`, at the first entry that cannot be read (R-1); arguments are checked before anything is sent.
+        """
+        self._check_range(first, last)
+        check_flag("parallel", parallel)
+        return self._iterate(first, last, parallel=parallel)
+
+    def read_range_unconfirmed(self, first: int, last: int, *, parallel: bool = False) -> AsyncIterator[Entry]:
+        """As :meth:`read_range`, confirmed or not."""
+        self._check_range(first, last, is_confirmed=False)
+        check_flag("parallel", parallel)
+        return self._iterate(first, last, parallel=parallel)
+
+    async def read_entries(self, first: int, last: int, *, parallel: bool = False) -> Entries:
+        """The entries ``first`` to ``last``, both inclusive, or none: the first that cannot be read fails all of it (R-1).
+
+        All of them are held in memory; :meth:`read_range` holds a window.
+        """
+        return Entries([entry async for entry in self.read_range(first, last, parallel=parallel)])
+
+    async def read_entries_unconfirmed(self, first: int, last: int, *, parallel: bool = False) -> Entries:
+        """As :meth:`read_entries`, confirmed or not."""
+        return Entries([entry async for entry in self.read_range_unconfirmed(first, last, parallel=parallel)])
+
+    async def _iterate(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[Entry]:
+        room = self._room
+        operation = await room.begin(first, parallel=parallel)
+        window = ReadWindow(room, operation, first, room.core.config.read_ahead_entries)
+        try:
+            futures = window.fill(last)
+            least = len(futures) // 2
+            for _ in range(first, last + 1):
+                # What is there is taken first: requests that leave together cost less than one by one.
+                if len(futures) <= least or not futures[0].done():
+                    window.fill(last)
+                yield window.on_taken(await futures.popleft()) if futures else await window.take(last)
+        finally:
+            window.clear()
+
+    def read_results(self, first: int, last: int, *, parallel: bool = False) -> AsyncIterator[EntryResult]:
+        """What becomes of each of the entries ``first`` to ``last``, in order: one that cannot be read hides no other.
+
+        For tools that examine damaged ledgers. Raises :class:`~bkclient.errors.ClientClosed` only.
+        """
+        self._check_range(first, last)
+        check_flag("parallel", parallel)
+        return self._iterate_results(first, last, parallel=parallel)
+
+    async def _iterate_results(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[EntryResult]:
+        room = self._room
+        window = ReadWindow(
+            room, await room.begin(first, parallel=parallel), first, room.core.config.read_ahead_entries
+        )
+        try:
+            for entry_id in range(first, last + 1):
+                try:
+                    result = EntryResult(entry_id, await window.take(last), None)
+                except ClientClosed:
+                    raise
+                except BookKeeperError as error:
+                    window.skip()
+                    result = EntryResult(entry_id, None, error)
+                yield result
+        finally:
+            window.clear()
+
+    async def read_batch(self, start: int, max_count: int = 0, max_bytes: int = 0) -> Entries:
+        """The confirmed entries from ``start`` on, at least one: up to ``max_count`` entries and ``max_bytes`` bytes.
+
+        0 is as many as fit, for either: into a frame, and up to :attr:`last_add_confirmed`, beyond which nothing is
+        returned (R-29). Fewer than asked for is normal; go on after the last one. ``max_bytes`` counts headers and digests
+        as well.
+
+        One request where the protocol (version 2) and the bookies know batches and the ledger is not striped; else entry by
+        entry (H-22). Raises as :meth:`read`, for the first entry.
+        """
+        self._check_batch(start, max_count, max_bytes)
+        self._check_range(start, start)
+        confirmed = self._view.last_add_confirmed - start + 1
+        return await read_batch(self._room, start, min(max_count or confirmed, confirmed), max_bytes)
+
+    async def read_batch_unconfirmed(self, start: int, max_count: int = 0, max_bytes: int = 0) -> Entries:
+        """As :meth:`read_batch`, confirmed or not; ends before the first entry that is missing."""
+        self._check_batch(start, max_count, max_bytes)
+        self._check_range(start, start, is_confirmed=False)
+        return await read_batch(self._room, start, max_count or None, max_bytes)
+
+    # The last add confirmed --------------------------------------------------------------------------------------
+
+    async def read_last_add_confirmed(self) -> int:
+        """Ask the ensemble how far the ledger is confirmed and advance to it (R-34); a closed ledger answers locally.
+
+        Returns :attr:`last_add_confirmed`, which an answer behind it does not take back (H-17). Raises
+        :class:`~bkclient.errors.RequestTimeout` and other errors of the bookies when too few of them answer.
+        """
+        self._room.check_open()
+        view = self._view
+        if not view.metadata.is_closed:
+            view.on_last_add_confirmed(await read_last_add_confirmed(self._core, view.metadata, self._codec))
+        return view.last_add_confirmed
+
+    async def try_read_last_add_confirmed(self) -> int:
+        """Ask the ensemble for progress and return at the first sign of it, or when all have answered without (R-38).
+
+        Faster than :meth:`read_last_add_confirmed` and needs one bookie only; the answer may be behind what others know.
+        """
+        self._room.check_open()
+        view = self._view
+        if not view.metadata.is_closed:
+            known, tell = view.last_add_confirmed, view.on_last_add_confirmed
+            tell(await try_read_last_add_confirmed(self._core, view.metadata, self._codec, known, tell))
+        return view.last_add_confirmed
+
+    async def read_last_add_confirmed_and_entry(
+        self, entry_id: int, timeout_s: float, *, parallel: bool = False
+    ) -> LastConfirmedAndEntry:
+        """Wait up to ``timeout_s`` seconds for ``entry_id`` to be confirmed (R-39).
+
+        Returns at once if it is, or if the ledger is closed; else when bookies tell of it, with the entry if the one that
+        tells has it; when the ledger is closed; or without news, which is no error (R-45). The bookies do the waiting, one
+        after the other or all at once if ``parallel``; over protocol version 2, which has no long polls, the LAC is asked
+        for again and again.
+        """
+        self._check_range(entry_id, entry_id, is_confirmed=False)
+        check_flag("parallel", parallel)
+        check_duration("timeout_s", timeout_s, _LONGEST_POLL_S)
+        self._room.check_open()
+        if entry_id <= self._view.last_add_confirmed:
+            entry = await self._read(entry_id, parallel=parallel)
+            return LastConfirmedAndEntry(self._view.last_add_confirmed, entry)
+        if self._view.metadata.is_closed:
+            return LastConfirmedAndEntry(self._view.last_add_confirmed, None)
+        if self._core.config.wire_protocol_version == 2:
+            return await self._look_for(entry_id, timeout_s)
+        poll = self._polls.start(entry_id, timeout_s, parallel=parallel)
+        try:
+            return await poll.future
+        finally:
+            self._polls.end(poll)
+
+    async def _look_for(self, entry_id: int, timeout_s: float) -> LastConfirmedAndEntry:
+        loop = self._room.loop
+        deadline, pause_s = loop.time() + timeout_s, _FIRST_LOOK_S
+        while True:
+            lac = await self.read_last_add_confirmed()
+            if entry_id <= lac:
+                return LastConfirmedAndEntry(lac, await self._read(entry_id, parallel=False))
+            left_s = deadline - loop.time()
+            if left_s <= 0 or self._view.metadata.is_closed:
+                return LastConfirmedAndEntry(lac, None)
+            await anyio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LAST_LOOK_S)
+
+    # Arguments ---------------------------------------------------------------------------------------------------
+
+    def _check_range(self, first: int, last: int, *, is_confirmed: bool = True) -> None:
+        for value in (first, last):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ArgumentError(f"an entry id is an int, not {type(value).__name__}", ledger_id=self.ledger_id)
+        if first < 0 or first > last:
+            raise ArgumentError(f"entries {first} to {last} are no range", ledger_id=self.ledger_id)
+        if is_confirmed and last > self._view.last_add_confirmed:
+            raise ReadFailed(
+                f"the last add confirmed known here is {self._view.last_add_confirmed}",
+                ledger_id=self.ledger_id,
+                entry_id=last,
+            )
+        if last > LARGEST_ID:
+            raise ArgumentError(f"entry ids end at {LARGEST_ID}, {last} is beyond", ledger_id=self.ledger_id)
+
+    def _check_batch(self, start: int, max_count: int, max_bytes: int) -> None:
+        for name, value in (("start", start), ("max_count", max_count), ("max_bytes", max_bytes)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ArgumentError(f"{name} is an int, not {type(value).__name__}", ledger_id=self.ledger_id)
+            if value < 0:
+                raise ArgumentError(f"{name} is not negative, {value} is", ledger_id=self.ledger_id)
+            if name != "start" and value >= 2**31:
+                raise ArgumentError(f"{name} is below 2**31, {value} is not", ledger_id=self.ledger_id)

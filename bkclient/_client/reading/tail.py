@@ -1,0 +1,209 @@
+"""Following a ledger that is being written, entry by entry, until it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Final, Self
+
+from bkclient._client.reading.entry import Entry, LastConfirmedAndEntry
+from bkclient._client.reading.entry_reads import EntryReads
+from bkclient._client.reading.followed import FollowedLedger
+from bkclient._client.reading.lac import start_lac_read
+from bkclient._client.reading.polls import Poll, Polls, note_outcome
+from bkclient._client.reading.window import ReadWindow
+from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchLedger, UnexpectedCondition
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
+from bkclient.protocol.tail import TailRead, TailStep
+
+__all__ = ["LedgerTail"]
+
+#: How long bookies are asked to wait. The metadata tell of a closed ledger and of a new ensemble before that.
+_POLL_S: Final = 10.0
+
+
+class LedgerTail:
+    """The entries of a ledger, each once and in order, as they are confirmed; from :meth:`bkclient.LedgerReader.tail`.
+
+    ::
+
+        async for entry in reader.tail():
+            ...
+
+    ends when the ledger is closed and read to its end. Of a writer that pauses the last entry comes a tenth of a second late,
+    two at most, unless that writer's ``explicit_lac_interval_s`` says otherwise; of one that tells nothing, as BookKeeper's own
+    client by default, it comes with the next entry or at the close.
+
+    A call of ``anext`` that is cancelled, by a timeout for example, loses nothing: the next call goes on where it was. One task
+    at a time may use it. Leaving ``async with reader.tail() as tail:`` or :meth:`aclose`, which any task may call, ends what it
+    has under way: whoever waits for the next entry is told that there is none.
+    """
+
+    def __init__(
+        self, ledger: FollowedLedger, room: EntryReads, polls: Polls, first_entry_id: int, patience_s: float
+    ) -> None:
+        self._ledger = ledger
+        self._room = room
+        self._polls = polls
+        self._plan = TailRead(first_entry_id, patience_s)
+        self._window: ReadWindow | None = None
+        self._poll: Poll | None = None
+        self._poll_began = 0.0
+        self._lac_read: asyncio.Future[int] | None = None
+        self._is_running = False
+        self._closed: asyncio.Future[None] = self._room.loop.create_future()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Entry:
+        if self._is_running:
+            raise IllegalOperation("another task waits for the next entry", ledger_id=self._room.codec.ledger_id)
+        self._is_running = True
+        try:
+            entry = await self._next()
+        finally:
+            self._is_running = False
+        if entry is None:
+            self._drop()
+            raise StopAsyncIteration
+        return entry
+
+    async def _next(self) -> Entry | None:
+        plan, view = self._plan, self._room.view
+        while not self._closed.done():
+            step = plan.step(view.last_add_confirmed, is_closed=view.metadata.is_closed)
+            if step is TailStep.END:
+                return None
+            if step is TailStep.LOST:
+                raise self._lost()
+            try:
+                entry = await (self._read() if step is TailStep.READ else self._wait())
+            except BookKeeperError as error:
+                self._drop()
+                if self._closed.done():
+                    return None
+                pause_s = self._pause_after(error, step)
+                if pause_s is None:
+                    raise
+                await self._pause(pause_s)
+            else:
+                if entry is not None:
+                    plan.on_entry()
+                    return entry
+        return None
+
+    def _pause_after(self, error: BookKeeperError, step: TailStep) -> float | None:
+        if self._ledger.is_deleted or not (error.retriable or error.code in EXPLICIT_NEGATIVES):
+            return None
+        if step is TailStep.WAIT and error.code in EXPLICIT_NEGATIVES:
+            return self._plan.on_nothing()  # bookies do not know a ledger without entries
+        pause_s = self._plan.on_failed(self._room.loop.time())
+        return None if pause_s is None else pause_s * self._room.core.rng.uniform(0.5, 1.0)
+
+    def _lost(self) -> UnexpectedCondition:
+        last_entry_id = self._room.view.last_add_confirmed
+        return UnexpectedCondition(
+            f"the ledger was closed at entry {last_entry_id}, although entries beyond it were confirmed and delivered",
+            ledger_id=self._room.codec.ledger_id,
+            entry_id=self._plan.next_entry_id - 1,
+        )
+
+    async def _read(self) -> Entry | None:
+        """The next entry, which is confirmed; None if the tail was closed meanwhile."""
+        room, next_entry_id = self._room, self._plan.next_entry_id
+        if self._window is None:
+            operation = await room.begin(next_entry_id)
+            if self._closed.done():
+                return None
+            self._window = ReadWindow(room, operation, next_entry_id, room.core.config.read_ahead_entries)
+        return await self._window.take(room.view.last_add_confirmed)
+
+    async def _wait(self) -> Entry | None:
+        """Wait for the next entry to be confirmed; it may come along."""
+        room, ledger, entry_id = self._room, self._ledger, self._plan.next_entry_id
+        if self._window is not None:
+            self._window.clear()
+            self._window = None
+        if ledger.is_deleted:
+            raise NoSuchLedger("it was deleted while it was followed", ledger_id=room.codec.ledger_id)
+        if not ledger.is_following:
+            raise IllegalOperation("the reader is closed, so the end cannot be learned", ledger_id=room.codec.ledger_id)
+        if room.core.config.wire_protocol_version == 2:
+            await self._look()
+            return None
+        if self._poll is None:
+            # In a striped ledger the entry and the news that it is confirmed come to different bookies.
+            metadata = room.view.metadata
+            parallel = metadata.ensemble_size != metadata.write_quorum_size
+            self._poll = self._polls.start(entry_id, _POLL_S, parallel=parallel)
+            self._poll_began = room.loop.time()
+        poll = self._poll
+        while not poll.future.done():
+            # Not awaited itself: whoever is cancelled here comes back to the same poll.
+            await asyncio.wait((poll.future, ledger.changed()), return_when=asyncio.FIRST_COMPLETED)
+            if not poll.future.done() and self._is_over():
+                self._drop()  # bookies would not tell for as long as the poll lasts
+        if poll.future.cancelled():
+            return None
+        self._poll = None
+        self._polls.end(poll)
+        result: LastConfirmedAndEntry = poll.future.result()
+        self._plan.on_answer()
+        if result.last_add_confirmed < entry_id and room.loop.time() - self._poll_began < _POLL_S / 2:
+            await self._pause(self._plan.on_nothing())  # bookies that do not wait are not asked without a pause
+        return result.entry
+
+    def _is_over(self) -> bool:
+        """Whether nothing will be learned of the ledger any more."""
+        return self._ledger.is_deleted or not self._ledger.is_following
+
+    async def _look(self) -> None:
+        """Ask for the LAC, and pause if there is nothing new, for want of long polls."""
+        view = self._room.view
+        if self._lac_read is None:
+            self._lac_read = start_lac_read(self._room.core, view.metadata, self._room.codec)
+            self._lac_read.add_done_callback(note_outcome)
+        reading = self._lac_read
+        await asyncio.wait((reading,))
+        if reading.cancelled():
+            return
+        self._lac_read = None
+        view.on_last_add_confirmed(reading.result())
+        self._plan.on_answer()
+        if view.last_add_confirmed < self._plan.next_entry_id:
+            await self._pause(self._plan.on_nothing())
+
+    async def _pause(self, pause_s: float) -> None:
+        # Not awaited itself: other tails of the reader may wait for the same change.
+        await asyncio.wait((self._ledger.changed(), self._closed), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+
+    def _drop(self) -> None:
+        if self._window is not None:
+            self._window.clear()
+            self._window = None
+        if self._poll is not None:
+            self._polls.end(self._poll)
+            self._poll = None
+        if self._lac_read is not None:
+            self._lac_read.cancel()
+            self._lac_read = None
+
+    async def aclose(self) -> None:
+        """End what is under way; a task that waits for the next entry gets StopAsyncIteration. Idempotent."""
+        self._drop()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        """Whoever just stops iterating leaves reads behind that nobody waits for."""
+        if not self._room.loop.is_closed():
+            self._drop()

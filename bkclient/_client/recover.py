@@ -1,0 +1,183 @@
+"""Running a recovery: the shell around :class:`~bkclient.protocol.recovery.RecoveryMachine`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bkclient._client.core import ClientCore, entry_codec_for
+from bkclient._client.defects import defect, ends_operation
+from bkclient._client.measure import observed
+from bkclient.errors import BookKeeperError, Code, DigestMismatch
+from bkclient.ledger import BookieId, Ensemble, LedgerState, Versioned
+from bkclient.observability import log
+from bkclient.observability import stats as names
+from bkclient.placement import LedgerShape
+from bkclient.protocol.pipeline import PendingAdd
+from bkclient.protocol.recovery import RecoveryMachine, Verdict
+from bkclient.protocol.update import MetadataUpdate
+from bkclient.wire.entry import DecodedEntry, EntryCodec
+from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
+
+__all__ = ["recover_ledger"]
+
+
+async def recover_ledger(core: ClientCore, metadata: Versioned, codec: EntryCodec | None = None) -> Versioned:
+    """Close the ledger at its last recoverable entry and return the closed metadata.
+
+    Raises :class:`~bkclient.errors.RequestTimeout`, :class:`~bkclient.errors.UnauthorizedAccess` and
+    :class:`~bkclient.errors.ClientClosed` as such, everything else as :class:`~bkclient.errors.LedgerRecoveryFailed`
+    (REC-40), whose ``__cause__`` is the error behind it (H-33). A recovery that fails closes nothing and can be repeated,
+    and so can one that is cancelled; if that happens while it closes the ledger, the close may still take effect. Every
+    request has its timeout, the recovery as a whole has none: ``docs/recovery.md`` shows how to bound and repeat it (H-34).
+    """
+    return await observed(core, names.RECOVER, _Recovery(core, metadata, codec).run(), metadata.metadata.ledger_id)
+
+
+class _Recovery:
+    """The ports of one recovery."""
+
+    def __init__(self, core: ClientCore, metadata: Versioned, codec: EntryCodec | None) -> None:
+        self._core = core
+        self._codec = codec or entry_codec_for(metadata.metadata)
+        self._ledger_id = metadata.metadata.ledger_id
+        self._submit = core.transport.submit
+        self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.recovery_read_batch_size)
+        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_abandoned = False
+        self._found = self._written = 0
+
+    async def run(self) -> Versioned:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        log.RECOVERY_STARTED(ledger_id=self._ledger_id)
+        self._machine.start()
+        try:
+            await self._finished
+        except BookKeeperError as error:
+            seconds = loop.time() - began
+            log.RECOVERY_FAILED(ledger_id=self._ledger_id, code=error.code, reason=error.message, seconds=seconds)
+            raise
+        finally:
+            self._is_abandoned = True
+            if self._core.stats is not None:
+                self._core.stats.event(names.RECOVERY_READS, self._found)
+                self._core.stats.event(names.RECOVERED_ENTRIES, self._written)
+        closed = self._machine.local.value
+        log.RECOVERY_FINISHED(
+            ledger_id=self._ledger_id,
+            entry_id=closed.metadata.last_entry_id,
+            found=self._found,
+            written=self._written,
+            seconds=loop.time() - began,
+        )
+        return closed
+
+    # Ports -------------------------------------------------------------------------------------------------------
+
+    def run_update(self, update: MetadataUpdate) -> None:
+        self._core.run_update(update, self._on_update_done)
+
+    @ends_operation
+    def _on_update_done(self, update: MetadataUpdate) -> None:
+        if self._is_abandoned:
+            return
+        observer = self._core.observer
+        if observer is not None and update.cause == "recover" and update.error is None:
+            value = self._machine.local.value
+            if value.metadata.state is LedgerState.IN_RECOVERY:
+                observer.recovery_started(value)
+        self._machine.on_update_done(update)
+
+    def send_fence(self, bookie_id: BookieId) -> None:
+        request = ReadRequest(self._ledger_id, LAST_ENTRY, fence_key=self._codec.master_key, high_priority=True)
+        self._submit(bookie_id, request, self._on_fence_reply)
+
+    @ends_operation
+    def _on_fence_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+        if self._is_abandoned:
+            return
+        code, entry = self._decode(code, response, None)
+        self._note_health(bookie_id, code)
+        if entry is None:
+            self._machine.on_fence_reply(bookie_id, code)
+        else:
+            self._machine.on_fence_reply(bookie_id, code, entry.last_add_confirmed, entry.length)
+
+    def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
+        fence_key = self._codec.master_key if fence else None
+        request = ReadRequest(self._ledger_id, entry_id, fence_key=fence_key, high_priority=fence)
+        self._submit(bookie_id, request, self._on_read_reply)
+
+    @ends_operation
+    def _on_read_reply(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
+        if self._is_abandoned:
+            return
+        assert isinstance(request, ReadRequest), "only reads are answered here"
+        code, entry = self._decode(code, response, request.entry_id)
+        self._note_health(bookie_id, code)
+        if entry is None:
+            self._machine.on_read_reply(bookie_id, request.entry_id, code)
+        else:
+            self._machine.on_read_reply(bookie_id, request.entry_id, code, entry.payload, entry.length)
+
+    def _decode(self, code: int, response: Response | None, entry_id: int | None) -> tuple[int, DecodedEntry | None]:
+        if code != Code.OK:
+            return code, None
+        assert isinstance(response, ReadResponse), "a read is answered by a read response"
+        try:
+            return Code.OK, self._codec.decode(response.body or b"", entry_id)
+        except DigestMismatch:
+            return Code.DIGEST_MATCH, None
+
+    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+        request = add.request
+        if request is None:
+            self._written += 1
+            header = self._codec.encode_header(add.entry_id, add.last_add_confirmed, add.length, add.payload)
+            request = add.request = AddRequest(
+                self._ledger_id,
+                add.entry_id,
+                self._codec.master_key,
+                header,
+                add.payload,
+                recovery=True,
+                high_priority=True,
+            )
+        self._submit(bookie_id, request, self._on_add_reply)
+
+    @ends_operation
+    def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
+        if not self._is_abandoned:
+            assert isinstance(request, AddRequest), "only adds are answered here"
+            self._note_health(bookie_id, code)
+            self._machine.on_add_reply(bookie_id, request.entry_id, code)
+
+    def _note_health(self, bookie_id: BookieId, code: int) -> None:
+        if code:
+            self._core.watcher.on_request_failed(bookie_id, code)
+
+    def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
+        shape = LedgerShape.of(self._machine.metadata)
+        return self._core.watcher.replace(shape, ensemble, position, excluded)
+
+    def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+        self._found += verdict is Verdict.POSITIVE
+        if self._core.observer is not None:
+            self._core.observer.entry_decided(self._ledger_id, entry_id, verdict, bookies)
+
+    def recovery_finished(self, error: BookKeeperError | None) -> None:
+        if self._finished.done():
+            return
+        if error is None:
+            self._finished.set_result(None)
+        else:
+            self._finished.set_exception(error)
+
+    # Defects -----------------------------------------------------------------------------------------------------
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised, so the machine is not to be relied upon: the recovery fails and closes nothing (REC-40)."""
+        failure = defect(error, "the recovery", ledger_id=self._ledger_id)
+        if not self._finished.done():
+            self._is_abandoned = True
+            self._finished.set_exception(failure)

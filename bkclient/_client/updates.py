@@ -1,0 +1,55 @@
+"""Driving a metadata update against a store."""
+
+from __future__ import annotations
+
+import anyio
+
+from bkclient.errors import (
+    BookKeeperError,
+    MetadataOutcomeUnknown,
+    MetadataStoreError,
+    MetadataVersionConflict,
+    UnexpectedCondition,
+)
+from bkclient.ledger import Versioned
+from bkclient.metadata.base import MetadataStore
+from bkclient.protocol.update import MetadataUpdate, WriteMetadata
+
+__all__ = ["drive_update"]
+
+#: A read after an unknown outcome decides whether a write took effect, so it is worth several tries.
+_READ_ATTEMPTS = 6
+_READ_BACKOFF_S = 0.05
+
+
+async def drive_update(update: MetadataUpdate, store: MetadataStore) -> None:
+    """Carry out the actions of ``update`` until it has ended. Raises nothing but cancellation; see ``update.error``."""
+    while (action := update.action) is not None:
+        try:
+            if isinstance(action, WriteMetadata):
+                update.on_written(await store.write_ledger(action.metadata, action.expected_version))
+            else:
+                update.on_read(await _read(store, action.ledger_id))
+        except BookKeeperError as error:
+            is_undecided = isinstance(error, (MetadataVersionConflict, MetadataOutcomeUnknown))
+            if is_undecided and isinstance(action, WriteMetadata):
+                update.on_conflict()
+            else:
+                update.on_error(error)
+        except Exception as error:  # noqa: BLE001 - of a store, which is a plug-in; somebody waits for the outcome
+            failure = UnexpectedCondition(
+                f"the metadata store failed as it must not, with {error!r}", ledger_id=update.ledger_id
+            )
+            failure.__cause__ = error
+            update.on_error(failure)
+
+
+async def _read(store: MetadataStore, ledger_id: int) -> Versioned:
+    backoff_s = _READ_BACKOFF_S
+    for _ in range(_READ_ATTEMPTS - 1):
+        try:
+            return await store.read_ledger(ledger_id)
+        except MetadataStoreError:
+            await anyio.sleep(backoff_s)
+            backoff_s *= 2
+    return await store.read_ledger(ledger_id)

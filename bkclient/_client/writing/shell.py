@@ -1,0 +1,482 @@
+"""Between a writer's public face and its machine: futures, the window, requests, timers.
+
+:class:`WriterShell` implements the ports of :class:`~bkclient.protocol.append.AppendMachine`, for writers of either kind. An
+append makes one future and one request for all its replicas; there is no task and no lock per entry, and what is optional
+(a rate limit, statistics) is either a reference that is None or a subclass that is not there.
+
+Two timers belong to a writer, each set only while there is something to wait for: one looks for entries without an ack quorum
+(W-46), the other gives a writer that pauses the chance to replace a bookie that failed after the quorum (H-5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from bkclient._client.core import ClientCore, entry_codec_for
+from bkclient._client.create import CreatedLedger
+from bkclient._client.defects import defect, ends_operation
+from bkclient._client.window import WriterWindow
+from bkclient._client.writing.admission import Admission
+from bkclient._client.writing.explicit_lac import LacTimer
+from bkclient._client.writing.failures import fresh
+from bkclient._client.writing.gaps import Gaps
+from bkclient._client.writing.ownership import Ownership
+from bkclient.errors import (
+    ArgumentError,
+    BookKeeperError,
+    ClientClosed,
+    Code,
+    LedgerClosed,
+    LedgerTruncated,
+    TooManyRequests,
+)
+from bkclient.ledger import BookieId, Ensemble
+from bkclient.observability import log
+from bkclient.placement import LedgerShape
+from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.append_options import AppendOptions
+from bkclient.protocol.pipeline import PendingAdd
+from bkclient.protocol.update import MetadataUpdate
+from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
+
+__all__ = ["Payload", "WriterShell"]
+
+Payload = bytes | bytearray | memoryview
+
+#: Everything in a frame that is not payload: length prefix, packet or protobuf header, master key, entry header, digest.
+_FRAME_OVERHEAD_BYTES: Final = 192
+#: How long after a late failure an idle writer acts upon it; the next append does so at once.
+_LATE_FAILURE_S: Final = 1.0
+#: How often a writer whose failed bookies nobody could replace tries again.
+_DEGRADED_S: Final = 10.0
+#: How often to look whether a writer that was dropped still has entries under way.
+_DROPPED_S: Final = 1.0
+#: How often, in a quorum timeout, pending entries are looked at.
+_LOOKS_PER_TIMEOUT: Final = 8
+
+
+class WriterShell:
+    """Everything that writers of normal and of given entry ids have in common, without what applications see."""
+
+    def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
+        config = core.config
+        metadata = created.value.metadata
+        self.core: Final = core
+        self.loop: Final = asyncio.get_running_loop()
+        self.ledger_id: Final = metadata.ledger_id
+        self.codec: Final = entry_codec_for(metadata)
+        self.window: Final = WriterWindow(config.max_in_flight_entries, config.max_in_flight_bytes, core.window)
+        self.max_payload: Final = config.max_frame_size_bytes - _FRAME_OVERHEAD_BYTES
+        options = AppendOptions(
+            max_ensemble_changes=config.max_ensemble_changes,
+            delay_ensemble_change=config.delay_ensemble_change,
+            deferred_sync=deferred_sync,
+            entry_ids_given=entry_ids_given,
+            enforce_fault_domains=config.enforce_min_fault_domains_for_write,
+            quorum_timeout_s=config.add_quorum_timeout_s,
+            first_resend_s=config.resend_first_s,
+            max_resend_s=config.resend_max_s,
+            max_resends=config.max_resends,
+            placement_policy=type(core.watcher.policy).__name__,
+        )
+        self.machine: Final = AppendMachine(created.value, self, options=options)
+        self.ownership: Final = Ownership(core, self, created.connection)
+        self._check: Final = self.ownership.check
+        self.admission: Final = Admission(core, self.machine) if Admission.is_wanted(core) else None
+        self._submit = core.transport.submit if self.admission is None else self.admission.submit
+        self._master_key = self.codec.master_key
+        self._write_flags = WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE
+        self._shape = LedgerShape.of(metadata)
+        self._flush_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
+        self.gaps: Final = Gaps()
+        self.turns: dict[int, asyncio.Future[None]] = {}
+        self.first_failure: BookKeeperError | None = None
+        #: Told whenever the metadata may have changed.
+        self.on_metadata_changed: Callable[[], None] = _nobody
+        self._closed = asyncio.Event()
+        self._close_error: BookKeeperError | None = None
+        self._look_s = None if config.add_quorum_timeout_s is None else config.add_quorum_timeout_s / _LOOKS_PER_TIMEOUT
+        #: Whether every timer runs that an append needs.
+        self._is_watched = self._look_s is None
+        #: Those that were set last, by what they are for.
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_let_go = False
+        interval_s = config.explicit_lac_interval_s
+        self._lac_timer: LacTimer | None = None
+        if interval_s > 0:
+            self._lac_timer = LacTimer(core, self.codec, self.machine, interval_s, self._on_lac_told)
+            self._is_watched = False
+        self._forget = core.at_close(self._on_client_closed)
+
+    # Appending ---------------------------------------------------------------------------------------------------
+
+    def append(self, payload: Payload) -> asyncio.Future[int]:
+        """Send one entry under the next id."""
+        data = payload if type(payload) is bytes else self._checked(payload)
+        size = len(data)
+        machine = self.machine
+        if size > self.max_payload or self.core.is_closed or not machine.is_writable:
+            raise self._refusal(size)
+        if self.admission is not None:
+            self.check_room()
+            self.admission.admit(machine.last_add_pushed + 1)
+        if not self.window.try_take(size):
+            raise self._full()
+        future: asyncio.Future[int] = self.loop.create_future()
+        if not self._is_watched:
+            self._watch()
+        try:
+            machine.append(data, future)
+        except Exception as error:  # noqa: BLE001 - part of it may have been sent
+            self._on_append_defect(error, size, future)
+        return future
+
+    def append_at(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
+        """Send one entry under an id of the caller's choice."""
+        data = payload if type(payload) is bytes else self._checked(payload)
+        size = len(data)
+        machine = self.machine
+        if size > self.max_payload or self.core.is_closed or not machine.is_writable:
+            raise self._refusal(size)
+        machine.check_entry_id(entry_id)  # who will be refused needs neither room nor a permit
+        # All that is in flight may be waiting for this one, so no window may hold it back.
+        is_next = entry_id == machine.last_add_acknowledged + 1
+        is_above_gap = self.gaps.is_above(entry_id)
+        if not is_next:
+            self.check_room(is_above_gap=is_above_gap)
+        if self.admission is not None:
+            self.admission.admit(entry_id)
+        future: asyncio.Future[int] = self.loop.create_future()
+        self.window.take(size)
+        try:
+            machine.append_at(entry_id, data, future)
+        except BookKeeperError:
+            self.window.give_back(size)
+            raise
+        except Exception as error:  # noqa: BLE001 - part of it may have been sent
+            self._on_append_defect(error, size, future)
+        if machine.is_writable:
+            if is_above_gap:
+                self.window.enter_gap(size)
+            entries, released = self.gaps.add(entry_id, size)
+            if entries:
+                self.window.leave_gap(entries, released)
+            if self.turns and not is_above_gap:
+                self._wake_turn(self.gaps.last_without_gap + 1)
+        if not self._is_watched:
+            self._watch()
+        return future
+
+    def check_room(self, *, is_above_gap: bool = False) -> None:
+        """Raise :class:`~bkclient.errors.TooManyRequests` if a window is full."""
+        if not self.window.has_room_for(is_above_gap=is_above_gap):
+            raise self._full()
+
+    def _full(self) -> TooManyRequests:
+        return TooManyRequests(
+            f"{self.window.occupancy} are in flight; wait_for_room() first", ledger_id=self.ledger_id
+        )
+
+    def _checked(self, payload: Payload) -> bytes:
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            raise ArgumentError(
+                f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}", ledger_id=self.ledger_id
+            )
+        return bytes(payload)  # the caller may change its buffer while the entry is in flight
+
+    def _refusal(self, size: int = 0) -> BookKeeperError:
+        if size > self.max_payload:
+            return ArgumentError(
+                f"a payload of {size} bytes exceeds the {self.max_payload} bytes that fit a frame",
+                ledger_id=self.ledger_id,
+            )
+        return self.refusal()
+
+    def refusal(self) -> BookKeeperError:
+        """Why this writer takes no more: what ended it first."""
+        if self.core.is_closed and self.machine.fatal_error is None:
+            return ClientClosed(ledger_id=self.ledger_id)
+        return fresh(self.machine.refusal(), ledger_id=self.ledger_id)
+
+    async def flush(self, target: int) -> None:
+        """Wait until everything up to ``target`` is acknowledged; raises the error of the first entry that failed."""
+        failed = self.machine.truncation or self.first_failure
+        if failed is not None:
+            raise fresh(failed, ledger_id=self.ledger_id)
+        if self.machine.last_add_acknowledged >= target:
+            return
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        place = (target, waiter)
+        self._flush_waiters.append(place)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if place in self._flush_waiters:
+                self._flush_waiters.remove(place)
+            raise
+
+    # The end -----------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Seal the ledger at the LAC and wait until that is stored."""
+        if self.core.is_closed and not self._closed.is_set():
+            raise ClientClosed(
+                "the client was closed before the writer; the ledger is still open", ledger_id=self.ledger_id
+            )
+        if not self._closed.is_set():  # else it is closed, or has to stay open
+            self.machine.close()
+            self._let_go_if_ended()
+        await self._closed.wait()
+        failed = self.machine.truncation or self._close_error
+        if failed is not None:
+            raise fresh(failed, ledger_id=self.ledger_id)
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised, so the machine is not to be relied upon: what is in flight fails, the ledger stays open."""
+        failure = defect(error, "the writer", ledger_id=self.ledger_id)
+        pending = self.machine.stop(failure)
+        for add in pending:
+            _fail_quietly(add.token, fresh(failure, ledger_id=self.ledger_id, entry_id=add.entry_id))
+        if not self._closed.is_set():
+            self._close_error = failure
+            self._closed.set()
+        for add in pending:
+            self.fail_add(add, failure)
+        self._fail_flushes(failure)
+        self._let_go()
+
+    def _on_append_defect(self, error: Exception, size: int, future: asyncio.Future[int]) -> None:
+        self.on_defect(error)
+        if not future.done():  # the entry had not become one that is pending
+            self.window.give_back(size)
+            assert self.machine.fatal_error is not None, "the writer was stopped"
+            _fail_quietly(future, fresh(self.machine.fatal_error))
+
+    def _let_go_if_ended(self) -> None:
+        if not self._is_let_go and not self.machine.is_writable:
+            self._let_go()
+
+    @property
+    def is_let_go(self) -> bool:
+        """Whether the writer has ended, and nothing holds it any more but the application."""
+        return self._is_let_go
+
+    @ends_operation
+    def on_dropped(self) -> None:
+        """The application has let the writer go without closing it: what is under way ends, and then nothing is left of it.
+
+        The ledger stays open. What is above a gap fails, because nobody can fill that any more.
+        """
+        if self._is_let_go:
+            return
+        if self.machine.pending_count > len(self.gaps.above):
+            self._timers["drop"] = self.loop.call_later(_DROPPED_S, self.on_dropped)
+            return
+        failure = LedgerClosed(
+            "the writer was dropped without close(), so the gap below this entry cannot be filled",
+            ledger_id=self.ledger_id,
+        )
+        for add in self.machine.stop(failure):
+            self.fail_add(add, failure)
+        self._let_go()
+
+    @ends_operation
+    def _on_client_closed(self) -> None:
+        self.machine.abandon(ClientClosed(ledger_id=self.ledger_id))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Whoever waits to append learns that it cannot, and there is nothing to look after any more."""
+        self._is_let_go = True
+        self._forget()
+        self._stop_timers()
+        self.window.release()
+        if self.admission is not None:
+            self.admission.release()
+        self.ownership.stop()
+        for turn in self.turns.values():
+            if not turn.done():
+                turn.set_result(None)
+
+    # Timers ------------------------------------------------------------------------------------------------------
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._lac_timer is not None:
+            self._lac_timer.stop()
+
+    def _watch(self) -> None:
+        self._is_watched = True
+        if self._look_s is not None and "look" not in self._timers:
+            self._timers["look"] = self.loop.call_later(self._look_s, self._look)
+        self.watch_lac()
+
+    def watch_lac(self) -> None:
+        """The LAC may move, so that there may be something to tell."""
+        if self._lac_timer is not None and not self._is_let_go:
+            self._lac_timer.start()
+
+    def _on_lac_told(self) -> None:
+        self._is_watched = False
+
+    @ends_operation
+    def _look(self) -> None:
+        del self._timers["look"]
+        self.machine.check_quorum_timeout(self.loop.time())
+        self._let_go_if_ended()
+        self._is_watched = False
+        if self.machine.pending_count and not self._is_let_go:
+            self._watch()
+
+    @ends_operation
+    def _on_late_timer(self) -> None:
+        del self._timers["late"]
+        self.machine.act_on_late_failures()
+        if self.machine.is_degraded:  # there was nobody to replace them yet
+            self._timers["late"] = self.loop.call_later(_DEGRADED_S, self._on_late_timer)
+
+    # Ports of the machine ----------------------------------------------------------------------------------------
+
+    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        request = add.request
+        if request is None:
+            header = self.codec.encode_header(add.entry_id, add.last_add_confirmed, add.length, add.payload)
+            request = add.request = AddRequest(self.ledger_id, add.entry_id, self._master_key, header, add.payload)
+            if self._write_flags:
+                request.write_flags = self._write_flags
+        self._submit(bookie_id, request, self._on_add_reply)
+
+    def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
+        try:
+            assert isinstance(request, AddRequest), "only adds are answered here"
+            if code:
+                self._on_add_failed(bookie_id, request.entry_id, code)
+            else:
+                check = self._check
+                if check.connections[bookie_id] > check.verified:
+                    check.on_stored(bookie_id, request.entry_id)
+                    return
+            self.machine.on_add_reply(bookie_id, request.entry_id, code)
+        except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every answer
+            self.on_defect(error)
+
+    def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:  # noqa: ARG002
+        self.core.watcher.on_request_failed(bookie_id, code)
+        if "late" not in self._timers and self.machine.is_writable and not self.core.is_closed:
+            self._timers["late"] = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
+
+    def on_ownership_read(self) -> None:
+        """The metadata was read, or could not be, and the writer may have ended by it."""
+        self._let_go_if_ended()
+        self.on_metadata_changed()
+
+    def confirm_add(self, add: PendingAdd) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        self.window.give_back(len(add.payload))
+        entry_id = add.entry_id
+        future: asyncio.Future[int] = add.token
+        if not future.done():
+            future.set_result(entry_id)
+        if self.turns:
+            self._wake_turn(entry_id + 1)
+        while self._flush_waiters and self._flush_waiters[0][0] <= entry_id:
+            waiter = self._flush_waiters.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _wake_turn(self, entry_id: int) -> None:
+        turn = self.turns.get(entry_id)
+        if turn is not None and not turn.done():
+            turn.set_result(None)
+
+    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        if self.gaps.above:  # this writer has ended, and all that is above its gap fails with it
+            self.window.leave_gap(*self.gaps.clear())
+        self.window.give_back(len(add.payload))
+        failure = fresh(error, ledger_id=self.ledger_id, entry_id=add.entry_id)
+        if self.first_failure is None:
+            self.first_failure = failure
+            self._log_failure(error, add.entry_id)
+        _fail_quietly(add.token, failure)
+        self._let_go_if_ended()
+        self._fail_flushes(failure)
+
+    def _fail_flushes(self, failure: BookKeeperError) -> None:
+        while self._flush_waiters:
+            waiter = self._flush_waiters.popleft()[1]
+            _fail_quietly(waiter, fresh(failure))
+
+    def run_update(self, update: MetadataUpdate) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        self.core.run_update(update, self._on_update_done)
+
+    def _log_failure(self, error: BookKeeperError, entry_id: int) -> None:
+        if error.code == Code.LEDGER_FENCED:
+            log.WRITER_FENCED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code)
+        elif error.code not in {Code.CLIENT_CLOSED, Code.LEDGER_CLOSED}:
+            log.WRITER_FAILED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code, reason=error.message)
+
+    @ends_operation
+    def _on_update_done(self, update: MetadataUpdate) -> None:
+        if update.cause == "ensemble" and update.error is None and log.ENSEMBLE_CHANGED.is_enabled:
+            last = self.machine.metadata.last_fragment
+            log.ENSEMBLE_CHANGED(
+                ledger_id=self.ledger_id, entry_id=last.first_entry_id, ensemble=", ".join(last.ensemble)
+            )
+        self.machine.on_update_done(update)
+        self._let_go_if_ended()
+        self.on_metadata_changed()
+
+    def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        return self.core.watcher.replace(self._shape, ensemble, position, excluded)
+
+    def is_ensemble_change_disabled(self) -> bool:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        return self.core.features(self.core.config.disable_ensemble_change_feature)
+
+    def retry_later(self, delay_s: float) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        self._timers["retry"] = self.loop.call_later(delay_s, self._on_retry)
+
+    @ends_operation
+    def _on_retry(self) -> None:
+        self.machine.on_retry()
+        self._let_go_if_ended()
+
+    def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        return self.core.watcher.covers_fault_domains(self._shape, bookies)
+
+    def ledger_truncated(self, error: LedgerTruncated) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        log.ACKNOWLEDGED_LOST(
+            ledger_id=self.ledger_id, entry_id=error.last_entry_id, confirmed=error.last_add_confirmed, code=error.code
+        )
+
+    def close_finished(self, error: BookKeeperError | None) -> None:
+        """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        self._close_error = error
+        self._closed.set()
+        if error is None:
+            log.LEDGER_CLOSED(ledger_id=self.ledger_id, entry_id=self.machine.last_add_confirmed)
+        else:
+            log.CLOSE_FAILED(ledger_id=self.ledger_id, code=error.code, reason=error.message)
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
+
+
+def _fail_quietly(future: asyncio.Future[Any], error: BookKeeperError) -> None:
+    """Set the exception without a complaint if nobody ever asks for it: flush() and close() report it too."""
+    if not future.done():
+        future.set_exception(error)
+        future.exception()

@@ -1,0 +1,90 @@
+"""Writing a ledger, under entry ids that count up by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from bkclient._client.core import ClientCore
+from bkclient._client.create import CreatedLedger
+from bkclient._client.writing.admission import Admission
+from bkclient._client.writing.base import BaseWriter
+from bkclient._client.writing.shell import Payload
+from bkclient.errors import TooManyRequests
+
+__all__ = ["LedgerWriter"]
+
+_YIELD_EVERY_ENTRIES: Final = 64
+
+
+class LedgerWriter(BaseWriter):
+    """The single writer of a ledger, from :meth:`bkclient.BookKeeper.create_ledger`.
+
+    ``await writer.append(payload)`` returns the entry's id once an ack quorum of bookies has stored it and everything before
+    it. For throughput, keep many appends in flight::
+
+        for payload in payloads:
+            await writer.wait_for_room()  # returns at once while the window has room
+            writer.append_nowait(payload)
+        await writer.flush()
+
+    Leaving ``async with writer:`` normally flushes and closes the ledger, forcing it first if it has deferred sync; leaving it
+    by an exception closes it at the last confirmed entry. After the first failed append the writer accepts no more: its ledger
+    is closed or taken over, and the application goes on in a new ledger. Every later append, and :meth:`flush`, raise that
+    first error again.
+
+    A failed or cancelled append is *ambiguous*: the entry may or may not be part of the ledger. All readers of the closed
+    ledger agree on which.
+    """
+
+    def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
+        super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=False)
+        self._window = self._shell.window
+        self._yield_at = _YIELD_EVERY_ENTRIES
+
+    async def append(self, payload: Payload) -> int:
+        """Append one entry and wait until it is acknowledged; returns its id.
+
+        Waits first while the in-flight window, its own or that of the client, is full. Raises
+        :class:`~bkclient.errors.LedgerFenced` when another client has taken over, :class:`~bkclient.errors.LedgerClosed` on a
+        closed handle, :class:`~bkclient.errors.NotEnoughBookies` when a failed bookie cannot be replaced,
+        :class:`~bkclient.errors.QuorumTimeout` when too few bookies stored it in time,
+        :class:`~bkclient.errors.LedgerTruncated` when another client closed the ledger below what was acknowledged, and
+        :class:`~bkclient.errors.ArgumentError` for a payload that is not bytes-like or larger than a frame can carry.
+        Cancellation leaves the writer intact and the entry ambiguous.
+        """
+        while True:
+            await self.wait_for_room()
+            try:
+                future = self._shell.append(payload)
+            except TooManyRequests:
+                continue  # others went first
+            return await future
+
+    def append_nowait(self, payload: Payload) -> asyncio.Future[int]:
+        """Send one entry and return a future of its id; raises :class:`~bkclient.errors.TooManyRequests` without room.
+
+        Futures complete in entry id order. They need not be awaited: a failure is also raised by :meth:`flush`.
+        """
+        return self._shell.append(payload)
+
+    async def wait_for_room(self) -> None:
+        """Wait until the in-flight windows, and the rate if one is configured, take another entry.
+
+        Returns at once on a writer that accepts no more. Now and then it passes control to the loop even with room, so
+        that a producer which never waits for anything else does not keep what it appended from leaving.
+        """
+        if self._machine.last_add_pushed >= self._yield_at:
+            self._yield_at = self._machine.last_add_pushed + _YIELD_EVERY_ENTRIES
+            await asyncio.sleep(0)
+        window, admission = self._window, self._shell.admission
+        if not window.is_open:
+            await window.wait()
+        if admission is not None:
+            await self._wait_for_admission(admission)
+
+    async def _wait_for_admission(self, admission: Admission) -> None:
+        await admission.wait()
+        while not self._window.is_open:  # others went first meanwhile
+            await self._window.wait()
+            await admission.wait()

@@ -1,0 +1,135 @@
+"""What a client reports about its operations, and that it asks nothing of anybody when nobody listens."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from bkclient._client.writing.shell import WriterShell
+from bkclient.config import ClientConfig
+from bkclient.errors import Code, NoSuchLedger, NotEnoughBookies
+from bkclient.observability import stats as names
+from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
+
+
+class Notes:
+    """A :class:`~bkclient.observability.stats.ClientStats` with a clock that advances by one at every look."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[str, float, int]] = []
+        self.events: Counter[str] = Counter()
+        self._now = 0.0
+
+    def now(self) -> float:
+        self._now += 1
+        return self._now
+
+    def operation(self, name: str, seconds: float, code: int) -> None:
+        self.operations.append((name, seconds, code))
+
+    def event(self, name: str, amount: int = 1) -> None:
+        self.events[name] += amount
+
+    def level(self, name: str, change: int) -> None:
+        self.events[name] += change
+
+    def codes(self, name: str) -> list[int]:
+        return [code for operation, _, code in self.operations if operation == name]
+
+
+async def test_every_operation_is_reported_with_its_outcome() -> None:
+    notes = Notes()
+    async with town(stats=notes) as where:
+        writer = await writer_of(where)
+        for _ in range(3):
+            await writer.append(b"x")
+        await writer.force()
+        await writer.write_explicit_lac()
+        await writer.close()
+        await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        await where.bk.open_ledger_as_administrator(writer.ledger_id)
+        await where.bk.delete_ledger(writer.ledger_id)
+        with pytest.raises(NoSuchLedger):
+            await where.bk.open_ledger(writer.ledger_id)
+        with pytest.raises(NotEnoughBookies):
+            await where.bk.create_ledger(ensemble_size=9)
+
+    assert notes.codes(names.CREATE) == [0, Code.NOT_ENOUGH_BOOKIES]
+    assert notes.codes(names.OPEN) == [0, 0, Code.NO_SUCH_LEDGER]
+    assert notes.codes(names.ADD) == [0, 0, 0]
+    for name in (names.FORCE, names.WRITE_LAC, names.CLOSE, names.DELETE):
+        assert notes.codes(name) == [0]
+    assert all(seconds > 0 for _, seconds, _ in notes.operations)
+
+
+async def test_failed_entries_ensemble_changes_and_missing_copies_are_counted() -> None:
+    notes = Notes()
+    async with town("abcd", stats=notes) as where:
+        writer = await writer_of(where)
+        first, second, third = writer.metadata.last_fragment.ensemble
+        where.transport.bookies[first].code = Code.TIMEOUT
+        await writer.append(b"0")
+        assert notes.events[names.ENSEMBLE_CHANGES] == 1
+        where.transport.hold(third)
+        await writer.append(b"1")
+        where.transport.let_go(third, Code.TIMEOUT)
+        assert notes.events[names.ADD_UNDER_REPLICATED] == 1
+
+        where.transport.bookies[second].code = Code.LEDGER_FENCED
+        where.transport.hold("abcd")
+        writer.append_nowait(b"2")
+        writer.append_nowait(b"3")
+        where.transport.let_go("abcd", Code.LEDGER_FENCED)
+        await turns()
+
+    assert notes.codes(names.ADD) == [0, 0, Code.LEDGER_FENCED, Code.LEDGER_FENCED]
+
+
+@in_virtual_time
+async def test_waiting_for_connections_is_counted_once_per_wait() -> None:
+    notes = Notes()
+    config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+    async with town(config=config, stats=notes) as where, await writer_of(where) as writer:
+        await writer.append(b"0")
+        where.transport.unwritable.add("a")
+        await writer.append(b"1")
+        where.transport.unwritable.clear()
+
+    assert notes.events[names.THROTTLED] == 1
+
+
+async def test_without_anybody_listening_the_plain_shell_is_used() -> None:
+    async with town() as where, await writer_of(where) as writer:
+        assert type(writer._shell) is WriterShell
+
+
+async def test_what_a_bookie_fails_is_reported_to_the_watcher_and_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with town("abcd") as where, await writer_of(where) as writer:
+        reported = reports_of(where, monkeypatch)
+        await writer.append(b"0")
+        await writer.force()
+        assert reported == []
+        failing = writer.metadata.last_fragment.ensemble[0]
+        where.transport.bookies[failing].code = Code.WRITE
+        await writer.append(b"1")
+        await turns()
+
+        assert set(reported) == {(failing, Code.WRITE)}
+
+
+def reports_of(where: Town, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    reported: list[tuple[str, int]] = []
+    core = where.bk._core
+    assert core is not None
+    monkeypatch.setattr(core.watcher, "on_request_failed", lambda bookie_id, code: reported.append((bookie_id, code)))
+    return reported
+
+
+async def test_what_an_append_goes_through_has_few_enough_attributes_for_fast_look_ups() -> None:
+    """CPython 3.11 keeps up to 29 attributes where compiled code finds them; one more, and every look-up is a search."""
+    async with town(stats=Notes()) as where, await writer_of(where) as writer:
+        for worker in (writer, writer._machine, writer._shell):
+            assert len(vars(worker)) < 30

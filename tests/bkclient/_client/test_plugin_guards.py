@@ -1,0 +1,267 @@
+"""Plug-ins that raise, in every one of their methods, cost a line of the log and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from random import Random
+from types import TracebackType
+from typing import Any, Self, cast
+
+import pytest
+
+import bkclient
+from bkclient import BookKeeper
+from bkclient._client.plugin_guards import guarded_features, guarded_observer, guarded_stats, guarded_tracer
+from bkclient.errors import ArgumentError, Code, LedgerFenced
+from bkclient.ledger import BookieId, Versioned
+from bkclient.observability.stats import BookieStats
+from bkclient.protocol.recovery import Verdict
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of
+
+
+class BrokenError(Exception):
+    """What broken plug-ins raise."""
+
+
+class BrokenStats:
+    """Raises in everything that it is asked."""
+
+    def now(self) -> float:
+        raise BrokenError
+
+    def operation(self, name: str, seconds: float, code: int) -> None:
+        raise BrokenError
+
+    def event(self, name: str, amount: int = 1) -> None:
+        raise BrokenError
+
+    def level(self, name: str, change: int) -> None:
+        raise BrokenError
+
+
+class BrokenBookieStats(BrokenStats):
+    """As well as in what it is told of bookies."""
+
+    def request(self, bookie_id: str, name: str, seconds: float, code: int) -> None:
+        raise BrokenError
+
+    def bookie_event(self, bookie_id: str, name: str, amount: int = 1) -> None:
+        raise BrokenError
+
+    def bookie_level(self, bookie_id: str, name: str, change: int) -> None:
+        raise BrokenError
+
+
+class BrokenTracer:
+    """Fails to begin spans."""
+
+    wants_appends = True
+
+    def operation(self, name: str, ledger_id: int | None = None) -> AbstractContextManager[Any]:
+        raise BrokenError
+
+    def append(self, ledger_id: int, entry_id: int) -> Callable[[BaseException | None], None]:
+        raise BrokenError
+
+
+class _BadSpan:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        raise BrokenError
+
+    def set_ledger(self, ledger_id: int) -> None:
+        raise BrokenError
+
+
+class BadEndings:
+    """Fails to end spans, and to learn what they are about."""
+
+    wants_appends = True
+
+    def operation(self, name: str, ledger_id: int | None = None) -> AbstractContextManager[Any]:
+        return _BadSpan()
+
+    def append(self, ledger_id: int, entry_id: int) -> Callable[[BaseException | None], None]:
+        def end(error: BaseException | None) -> None:
+            raise BrokenError
+
+        return end
+
+
+class Undecided:
+    """Cannot even tell whether it wants appends."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise BrokenError(name)
+
+
+class Swallower:
+    """Its spans would hide errors, which is not theirs to decide."""
+
+    wants_appends = False
+
+    @contextmanager
+    def operation(self, name: str, ledger_id: int | None = None) -> Iterator[_Deaf]:
+        try:
+            yield _Deaf()
+        except LedgerFenced:
+            return
+
+    def append(self, ledger_id: int, entry_id: int) -> Callable[[BaseException | None], None]:
+        raise AssertionError("nobody asked for it")
+
+
+class _Deaf:
+    def set_ledger(self, ledger_id: int) -> None:
+        """It does not matter."""
+
+
+class BrokenObserver:
+    """Raises when a recovery tells it anything."""
+
+    def recovery_started(self, metadata: Versioned) -> None:
+        raise BrokenError
+
+    def entry_decided(self, ledger_id: int, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+        raise BrokenError
+
+
+@asynccontextmanager
+async def life_with(where: Town, **plugins: Any) -> AsyncIterator[BookKeeper]:
+    """Another client of the same cluster, to the same bookies; whatever reaches the loop's handler fails the test."""
+    escaped: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
+    transport = FakeTransport("")
+    transport.bookies = where.transport.bookies
+    async with BookKeeper(FakeStore(where.service), transport, rng=Random(5), **plugins) as bk:
+        yield bk
+    await turns()
+    assert escaped == []
+
+
+async def write_fail_and_recover(where: Town, bk: BookKeeper) -> None:
+    """Everything that plug-ins hear of: a change of ensemble, failures before and after the quorum, a recovery, reads."""
+    writer = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"secret")
+    assert [await writer.append(b"%d" % number) for number in range(3)] == [0, 1, 2]
+    failing = writer.metadata.last_fragment.ensemble[2]
+    where.transport.bookies[failing].code = Code.TIMEOUT
+    assert await writer.append(b"3") == 3
+    await turns()
+    assert await writer.append(b"4") == 4
+    await turns()
+    where.transport.bookies[failing].code = None
+    window = writer._shell.window
+    assert (window.entries, window.bytes, writer.in_flight_entries) == (0, 0, 0)
+    assert failing not in writer.metadata.last_fragment.ensemble
+
+    reader = await bk.open_ledger(writer.ledger_id, password=b"secret")
+    assert [entry.payload async for entry in reader] == [b"0", b"1", b"2", b"3", b"4"]
+    with pytest.raises(LedgerFenced):
+        await writer.append(b"late")
+    assert (window.entries, window.bytes, writer.in_flight_entries) == (0, 0, 0)
+    await bk.delete_ledger(writer.ledger_id)
+
+
+PLUGINS: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+    ("statistics BrokenStats", lambda: {"stats": BrokenStats()}),
+    ("statistics BrokenBookieStats", lambda: {"stats": BrokenBookieStats()}),
+    ("tracer BrokenTracer", lambda: {"tracer": BrokenTracer()}),
+    ("tracer BadEndings", lambda: {"tracer": BadEndings()}),
+    ("tracer Undecided", lambda: {"tracer": Undecided()}),
+    ("observer BrokenObserver", lambda: {"observer": BrokenObserver()}),
+    ("tracer BadEndings", lambda: {"tracer": BadEndings(), "stats": BrokenStats(), "observer": BrokenObserver()}),
+]
+
+
+@pytest.mark.parametrize(("named", "plugins"), PLUGINS)
+async def test_writing_failing_and_recovering_go_on_with_plugins_that_raise(
+    named: str, plugins: Callable[[], dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with town("abcde") as where:
+        async with life_with(where, **plugins()) as bk:
+            await write_fail_and_recover(where, bk)
+            await write_fail_and_recover(where, bk)
+        lines = [record.getMessage() for record in caplog.records if record.name == "bkclient.plugins"]
+        assert any(line.startswith(named) for line in lines)
+        assert len(set(lines)) == len(lines)  # each method once, however often it raised
+        assert all(record.exc_info for record in caplog.records if record.name == "bkclient.plugins")
+
+
+async def test_features_are_off_while_nobody_can_tell_and_each_failure_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = iter([BrokenError(), BrokenError(), True, BrokenError(), False])
+
+    def features(name: str) -> bool:
+        answer = next(answers)
+        if isinstance(answer, BrokenError):
+            raise answer
+        return cast("bool", answer)
+
+    guarded = guarded_features(features)
+    assert [guarded("f") for _ in range(5)] == [False, False, True, False, False]
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert "whether the feature f is on could not be told" in caplog.text
+
+
+async def test_a_tracer_cannot_hide_what_went_wrong() -> None:
+    async with town() as where, life_with(where, tracer=Swallower()) as bk:
+        writer = await bk.create_ledger(password=b"secret")
+        tracer = guarded_tracer(Swallower())
+        assert tracer is not None
+        with pytest.raises(LedgerFenced), tracer.operation("x"):
+            raise LedgerFenced
+        await writer.close()
+
+
+async def test_what_is_guarded_is_not_guarded_again_and_what_is_missing_stays_missing() -> None:
+    stats, tracer, observer = (
+        guarded_stats(BrokenBookieStats()),
+        guarded_tracer(BrokenTracer()),
+        guarded_observer(BrokenObserver()),
+    )
+    assert guarded_stats(stats) is stats
+    assert guarded_tracer(tracer) is tracer
+    assert guarded_observer(observer) is observer
+    assert (guarded_stats(None), guarded_tracer(None), guarded_observer(None)) == (None, None, None)
+    features = guarded_features(lambda _: True)
+    assert guarded_features(features) is features
+    assert not guarded_features(None)("any")
+
+
+async def test_statistics_of_bookies_are_told_from_those_that_hear_of_the_client_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert not isinstance(guarded_stats(BrokenStats()), BookieStats)
+    stats: Any = guarded_stats(BrokenBookieStats())
+    assert isinstance(stats, BookieStats)
+    for _ in range(2):
+        stats.request("a", "ADD_ENTRY", 0.1, Code.OK)
+        stats.bookie_event("a", "x")
+        stats.bookie_level("a", "x", 1)
+    assert len(caplog.records) == 3
+
+
+async def test_errors_of_the_caller_are_not_taken_for_those_of_a_tracer(caplog: pytest.LogCaptureFixture) -> None:
+    async with town() as where, life_with(where, tracer=Swallower()) as bk:
+        writer = await writer_of(where)
+        await writer.append(b"x")
+        with pytest.raises(ArgumentError):
+            await bk.create_ledger(ensemble_size=0)
+    assert "must not" not in caplog.text
+
+
+async def test_a_configuration_of_another_type_is_refused() -> None:
+    wrong: Any = {"metadata_uri": "mem://x"}
+    async with town() as where:
+        with pytest.raises(ArgumentError, match="config is a ClientConfig, not dict"):
+            BookKeeper(where.store, where.transport, config=wrong)
+    with pytest.raises(ArgumentError, match="config is a ClientConfig, not dict"):
+        await bkclient.connect("mem://x", config=wrong).__aenter__()

@@ -1,0 +1,151 @@
+"""A cancelled append gives up its answer and nothing else: the entry stays where it is, in every order of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bkclient._client.writing.advanced import AdvancedLedgerWriter
+from bkclient._client.writing.writer import LedgerWriter
+from bkclient.errors import LedgerFenced
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, payloads_of, town, turns, writer_of
+
+
+def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[asyncio.Future[int]]:
+    if isinstance(writer, AdvancedLedgerWriter):
+        return [writer.append_nowait(entry_id, b"%d" % entry_id) for entry_id in reversed(range(count))][::-1]
+    return [writer.append_nowait(b"%d" % entry_id) for entry_id in range(count)]
+
+
+def assert_in_flight(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> None:
+    machine, window = writer._machine, writer._shell.window
+    assert list(range(count)) == sorted(machine._pending)
+    assert (machine.pending_count, writer.last_add_pushed, writer.length) == (count, count - 1, count)
+    assert (window.entries, window.bytes, window.shared.entries, window.shared.bytes) == (count,) * 4
+
+
+@pytest.mark.rule("W-21")
+@pytest.mark.parametrize("cancelled", [[0], [1], [3], [0, 1, 2, 3], [1, 2]])
+@pytest.mark.parametrize("new_writer", [writer_of, advanced_writer_of])
+async def test_cancelling_appends_takes_no_entry_out(
+    cancelled: list[int], new_writer: Callable[[Town], asyncio.Future[LedgerWriter | AdvancedLedgerWriter]]
+) -> None:
+    async with town() as where:
+        writer = await new_writer(where)
+        where.transport.hold("abc")
+        futures = append_all(writer, 4)
+        for entry_id in cancelled:
+            assert futures[entry_id].cancel()
+        await turns()
+        assert_in_flight(writer, 4)
+        assert writer.last_add_confirmed == -1
+
+        where.transport.let_go("abc")
+        await writer.flush()
+
+        assert writer.last_add_confirmed == 3
+        kept = [future for entry_id, future in enumerate(futures) if entry_id not in cancelled]
+        assert [await future for future in kept] == [entry_id for entry_id in range(4) if entry_id not in cancelled]
+        window = writer._shell.window
+        assert (window.entries, window.bytes, window.shared.entries, window.shared.bytes) == (0, 0, 0, 0)
+        await writer.close()
+        assert await payloads_of(where, writer.ledger_id) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.rule("W-21")
+async def test_what_comes_after_a_cancelled_append_waits_for_its_entry() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        where.transport.hold("abc")
+        first, second = append_all(writer, 2)
+        first.cancel()
+        await turns()
+        for bookie_id, request, reply_to in list(where.transport._held):
+            if request.entry_id == 1:  # type: ignore[union-attr]
+                where.transport._serve(bookie_id, request, reply_to)
+        await turns()
+        assert not second.done()
+        assert writer.last_add_confirmed == -1
+
+        where.transport.let_go("abc")
+        assert await second == 1
+
+
+@pytest.mark.rule("W-36")
+async def test_the_entry_of_a_cancelled_append_goes_to_the_new_ensemble_too() -> None:
+    async with town("abcd") as where:
+        writer = await writer_of(where)
+        where.transport.hold("abcd")
+        futures = append_all(writer, 2)
+        futures[0].cancel()
+        failed = writer.metadata.last_fragment.ensemble[0]
+        where.transport.let_go(failed, -23)
+        await turns()
+        (spare,) = set("abcd") - {*writer.metadata.fragments[0].ensemble, failed} or {"d"}
+        new = [bookie_id for bookie_id, _ in where.sent if bookie_id == spare]
+        assert len(new) == 2
+        where.transport.let_go("abcd")
+        await writer.flush()
+        assert writer.last_add_confirmed == 1
+
+
+@pytest.mark.rule("W-42")
+async def test_a_cancelled_append_that_would_have_failed_still_fails_the_others() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        where.transport.hold("abc")
+        futures = append_all(writer, 3)
+        futures[0].cancel()
+        where.transport.let_go("abc", LedgerFenced.code)
+        await turns()
+        assert [type(future.exception()) for future in futures[1:]] == [LedgerFenced, LedgerFenced]
+        with pytest.raises(LedgerFenced) as caught:
+            await writer.flush()
+        assert caught.value.entry_id == 0
+        assert writer._shell.window.entries == 0
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["append", "append", "cancel", "answer", "answer"]), st.integers(0, 20)),
+        min_size=5,
+        max_size=40,
+    )
+)
+def test_cancelling_changes_nothing_whenever_it_happens(events: list[tuple[str, int]]) -> None:
+    """Two writers get the same bookies' answers; of one of them appends are cancelled, and nothing else differs."""
+
+    @in_virtual_time
+    async def story() -> None:
+        async with town() as calm, town() as hasty:
+            places = (calm, hasty)
+            writers = [await writer_of(where) for where in places]
+            futures: list[list[asyncio.Future[int]]] = [[], []]
+            for where in places:
+                where.transport.hold("abc")
+            for event, number in events:
+                for index, (where, writer) in enumerate(zip(places, writers, strict=True)):
+                    if event == "append":
+                        futures[index].append(writer.append_nowait(b"%d" % len(futures[index])))
+                    elif event == "answer":
+                        where.transport.answer_first(number % 4)
+                    elif index and futures[1]:
+                        futures[1][number % len(futures[1])].cancel()
+                await turns(3)
+                calm_one, hasty_one = (
+                    (w.last_add_confirmed, w.last_add_pushed, w.length, w.in_flight_entries, w._shell.window.bytes)
+                    for w in writers
+                )
+                assert calm_one == hasty_one
+            for where, writer in zip(places, writers, strict=True):
+                where.transport.let_go("abc")
+                await writer.flush()
+                await writer.close()
+            assert await payloads_of(calm, writers[0].ledger_id) == await payloads_of(hasty, writers[1].ledger_id)
+
+    story()
