@@ -45,7 +45,7 @@ from scenarios.cli_output import (
 from scenarios.determinism import check_determinism, first_difference
 from scenarios.history import Event, History, HistoryError, HistoryWriter
 from scenarios.library import SCENARIOS
-from scenarios.model import RunResult, Violation
+from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import MUTANTS
 from scenarios.runner import run_scenario
 from scenarios.sweep import SweepResult, hunt_mutants, sweep
@@ -74,6 +74,10 @@ Processes = Annotated[
     typer.Option(min=1, help="Worker processes.  [default: one for each processor]", show_default=False),
 ]
 MutantName = Annotated[str | None, typer.Option("--mutant", help="Plant this known defect.", show_default=False)]
+Transport = Annotated[
+    TransportKind,
+    typer.Option("--transport", help="What clients and bookies exchange: objects, or bytes over simulated TCP."),
+]
 HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
 
 
@@ -113,6 +117,7 @@ def run(
         Path | None, typer.Option(help="Keep the history in this folder.", show_default=False, metavar="DIR")
     ] = None,
     mutant: MutantName = None,
+    transport: Transport = TransportKind.OBJECTS,
     timeline: Annotated[bool, typer.Option("--timeline", help="Show the run as a timeline.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -120,7 +125,7 @@ def run(
     _check_names([name], mutant)
     with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
         folder = record if record is not None else Path(scratch) if timeline and not as_json else None
-        result = _made(name, seed, mutant, folder)
+        result = _made(name, seed, mutant, folder, transport)
         if as_json:
             print_json(result.as_json())
         else:
@@ -135,9 +140,9 @@ def run(
 def replay(file: HistoryFile, *, as_json: Json = False) -> None:
     """Make a recorded run again."""
     history, recorded_digest = _whole(file)
-    name, seed, mutant = _origin(history)
+    name, seed, mutant, transport = _origin(history)
     with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
-        result = _made(name, seed, mutant, Path(scratch))
+        result = _made(name, seed, mutant, Path(scratch), transport)
         same = result.digest == recorded_digest
         difference = None if same else first_difference(file, Path(result.path))
     result = _without_path(result)
@@ -215,6 +220,7 @@ def sweep_(
     first_seed: FirstSeed = 0,
     scenario: Scenarios = None,
     mutant: MutantName = None,
+    transport: Transport = TransportKind.OBJECTS,
     record: Annotated[
         Path | None, typer.Option(help="Keep histories in this folder.", show_default=False, metavar="DIR")
     ] = None,
@@ -241,6 +247,7 @@ def sweep_(
             failing_only=failing_only,
             processes=processes,
             stop_at_first=stop_at_first,
+            transport=transport,
             progress=progress,
         )
     if as_json:
@@ -262,6 +269,7 @@ def mutants_(
         list[str] | None, typer.Option(help="A defect; may be repeated.  [default: all]", show_default=False)
     ] = None,
     scenario: Scenarios = None,
+    transport: Transport = TransportKind.OBJECTS,
     processes: Processes = None,
     as_json: Json = False,
 ) -> None:
@@ -272,7 +280,12 @@ def mutants_(
         _known(name, list(MUTANTS), "mutant")
     with watched("hunting", "caught") as progress, _pool_errors():
         hunts = hunt_mutants(
-            planted, range(first_seed, first_seed + seeds), chosen, processes=processes, progress=progress
+            planted,
+            range(first_seed, first_seed + seeds),
+            chosen,
+            processes=processes,
+            transport=transport,
+            progress=progress,
         )
     if as_json:
         print_json({"mutants": [hunt.as_json() for hunt in hunts]})
@@ -302,12 +315,15 @@ def determinism(
     first_seed: FirstSeed = 0,
     scenario: Scenarios = None,
     mutant: MutantName = None,
+    transport: Transport = TransportKind.OBJECTS,
     as_json: Json = False,
 ) -> None:
     """Check that runs depend on their seed alone."""
     chosen = _chosen(scenario, mutant)
     with watched("repeating", "different") as progress:
-        result = check_determinism(range(first_seed, first_seed + seeds), chosen, mutant=mutant, progress=progress)
+        result = check_determinism(
+            range(first_seed, first_seed + seeds), chosen, mutant=mutant, transport=transport, progress=progress
+        )
     if as_json:
         print_json(result.as_json())
     else:
@@ -354,9 +370,9 @@ def _check_writable(folder: Path | None) -> None:
         fail(f"histories cannot be kept in {folder}: {error.strerror}")
 
 
-def _made(name: str, seed: int, mutant: str | None, record: Path | None) -> RunResult:
+def _made(name: str, seed: int, mutant: str | None, record: Path | None, transport: TransportKind) -> RunResult:
     _check_writable(record)
-    return run_scenario(name, seed, mutant=mutant, record=record)
+    return run_scenario(name, seed, mutant=mutant, record=record, transport=transport)
 
 
 def _without_path(result: RunResult) -> RunResult:
@@ -387,14 +403,17 @@ def _whole(file: Path) -> tuple[History, str]:
     return history, copy.digest
 
 
-def _origin(history: History) -> tuple[str, int, str | None]:
-    """The scenario, seed and mutant that a history says it came from."""
+def _origin(history: History) -> tuple[str, int, str | None, TransportKind]:
+    """The scenario, seed, mutant and transport that a history says it came from."""
     header = history.header
     name, seed, mutant = header.get("scenario"), header.get("seed"), header.get("mutant")
     if not isinstance(name, str) or not isinstance(seed, int) or not isinstance(mutant, str | None):
         fail(f"{history.path}: its header names no scenario and seed to run again")
     _check_names([name], mutant or None)
-    return name, seed, mutant or None
+    door = header.get("transport", TransportKind.OBJECTS.value)  # there was no other one once
+    if door not in set(TransportKind):
+        fail(f"{history.path}: its header names no transport that this version knows")
+    return name, seed, mutant or None, TransportKind(door)
 
 
 def _timeline(
@@ -427,6 +446,7 @@ def _print_sweep(result: SweepResult) -> None:
     print_lines(f"  runs that met: {met}" if met else "  no run met anything of note")
     for failing in result.failing:
         planted = f" --mutant {result.mutant}" if result.mutant else ""
+        planted += f" --transport {result.transport}" if result.transport is not TransportKind.OBJECTS else ""
         print_lines(f"  {failing.invariant}: bk-chaos run {failing.scenario} --seed {failing.seed}{planted} --timeline")
     for scenario, seed, problem in result.undecided:
         print_lines(f"  no verdict: {scenario} --seed {seed}: {problem}")

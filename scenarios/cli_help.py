@@ -20,17 +20,20 @@ With --json: {"scenarios": [{"name", "summary", "expected"}], "mutants": [{"name
 
 RUN_HELP = f"""Run one scenario with one seed, and judge it.
 
-The same scenario, seed and defect make the same run, bit for bit, wherever and whenever.
+The same scenario, seed, defect and transport make the same run, bit for bit, wherever and whenever. With --transport bytes,
+client and bookies use the shipped TCP transport and server over simulated TCP; with objects, the default, runs are faster.
 
 \b
 Examples:
   bk-chaos run dead-writer --seed 7
   bk-chaos run dead-writer --seed 7 --record histories
+  bk-chaos run dead-writer --seed 7 --transport bytes
   bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
 
 \b
 {_EXIT_CODES.format(found="an invariant was broken")}
-With --json: {{"scenario", "seed", "digest", "events", "simulated_seconds", "wall_seconds", "verdict", "violations": [...]}}.
+With --json: {{"scenario", "seed", "transport", "digest", "events", "simulated_seconds", "wall_seconds", "verdict",
+"violations": [...]}}.
 """
 
 REPLAY_HELP = f"""Run again what a history recorded, and compare event by event.

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from scenarios.determinism import Difference
 from scenarios.history import Event
-from scenarios.model import RunResult, Violation
+from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.sweep import Progress
 
 __all__ = [
@@ -71,6 +71,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def print_result(result: RunResult) -> None:
     """One run for people."""
     planted = f" with the defect {result.mutant}" if result.mutant else ""
+    planted += " over bytes" if result.transport is TransportKind.BYTES else ""
     print_lines(
         f"{result.scenario}, seed {result.seed}{planted}: {result.verdict}",
         f"  {result.events} events, {result.simulated_seconds:.3f} simulated seconds in {result.wall_seconds:.3f} s",

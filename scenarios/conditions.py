@@ -10,12 +10,12 @@ from bkclient.transport.tcp import TcpTransportConfig
 from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorageConfig
-from simbookie.world.links import NetworkConfig
+from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.loop import LoopLimits
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.rng import split
 
-__all__ = ["Conditions", "draw_conditions", "draw_varied_conditions"]
+__all__ = ["Conditions", "draw_conditions", "draw_tcp", "draw_varied_conditions"]
 
 #: (ensemble, write quorum, ack quorum); the small ones decide most, so they come up more often.
 _SIZES: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2), (4, 2, 2), (5, 3, 2))
@@ -39,6 +39,8 @@ class Conditions:
     #: Whether bookies forget fences when they are killed, and how often they make checkpoints then.
     forgets_fences: ForgetsLike | None = None
     checkpoint_interval_s: float = 10.0
+    #: The shape of streams, where bytes are sent.
+    tcp: TcpConfig | None = None
 
     def as_header(self) -> dict[str, Any]:
         """The conditions as a history's header holds them."""
@@ -52,6 +54,7 @@ class Conditions:
                 "network": asdict(self.network),
                 "metadata": asdict(self.metadata),
                 "storage": asdict(self.storage),
+                "tcp": None if self.tcp is None else asdict(self.tcp),
                 "forgets_fences": "" if self.forgets_fences is None else self.forgets_fences.value,
             },
             "client": asdict(self.client),
@@ -125,4 +128,17 @@ def draw_varied_conditions(seed: int) -> Conditions:
             max_in_flight_entries=rng.choice((1, 4, 64)),
             delay_ensemble_change=rng.random() < 0.2,
         ),
+    )
+
+
+def draw_tcp(seed: int) -> TcpConfig:
+    """The shape of the streams of the run with this seed; the other conditions are those of a run without streams."""
+    rng = split(seed, "tcp")
+    buffer_bytes = rng.choice((131_072, 131_072, 16_384, 2_048))
+    return TcpConfig(
+        segment_bytes=rng.choice((1_448, 1_448, 100, 23)),
+        cut_probability=rng.choice((0.0, 0.1, 0.5)),
+        bandwidth=rng.choice((None, 100e6, 2e6)),
+        send_buffer_bytes=buffer_bytes,
+        receive_buffer_bytes=buffer_bytes,
     )

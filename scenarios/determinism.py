@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scenarios.history import Event, History
+from scenarios.model import TransportKind
 from scenarios.runner import run_scenario
 
 __all__ = ["DeterminismResult", "Difference", "Divergence", "check_determinism", "first_difference"]
@@ -91,6 +92,7 @@ def check_determinism(
     scenarios: Sequence[str],
     *,
     mutant: str | None = None,
+    transport: TransportKind = TransportKind.OBJECTS,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> DeterminismResult:
     """Make every run three times and compare. ``progress`` is told ``(done, in_all, diverged)``.
@@ -102,46 +104,60 @@ def check_determinism(
     diverged: list[Divergence] = []
     for start in range(0, len(runs), _RUNS_PER_CHILD):
         batch = runs[start : start + _RUNS_PER_CHILD]
-        first = [run_scenario(scenario, seed, mutant=mutant).digest for scenario, seed in batch]
-        second = [run_scenario(scenario, seed, mutant=mutant).digest for scenario, seed in batch]
-        third = _digests_elsewhere(batch, mutant, None)
+        first, second = (
+            [run_scenario(scenario, seed, mutant=mutant, transport=transport).digest for scenario, seed in batch]
+            for _ in range(2)
+        )
+        third = _digests_elsewhere(batch, mutant, None, transport)
         for (scenario, seed), *digests in zip(batch, first, second, third, strict=True):
             for digest, repeat, where in (
                 (digests[1], _record_here, "the same process"),
                 (digests[2], _record_elsewhere, "another process"),
             ):
                 if digest != digests[0]:
-                    difference = _locate(scenario, seed, mutant, repeat)
+                    difference = _locate(scenario, seed, mutant, transport, repeat)
                     diverged.append(Divergence(scenario, seed, where, difference))
         if progress is not None:
             progress(start + len(batch), len(runs), len(diverged))
     return DeterminismResult(seeds=len(seeds), runs=3 * len(runs), diverged=tuple(diverged))
 
 
-Repeat = Callable[[str, int, str | None, Path], Path]
+Repeat = Callable[[str, int, str | None, TransportKind, Path], Path]
 
 
-def _locate(scenario: str, seed: int, mutant: str | None, repeat: Repeat) -> Difference | None:
+def _locate(
+    scenario: str, seed: int, mutant: str | None, transport: TransportKind, repeat: Repeat
+) -> Difference | None:
     with tempfile.TemporaryDirectory(prefix="bk-chaos-") as folder:
-        one = _record_here(scenario, seed, mutant, Path(folder, "one"))
-        other = repeat(scenario, seed, mutant, Path(folder, "other"))
+        one = _record_here(scenario, seed, mutant, transport, Path(folder, "one"))
+        other = repeat(scenario, seed, mutant, transport, Path(folder, "other"))
         return first_difference(one, other)
 
 
-def _record_here(scenario: str, seed: int, mutant: str | None, folder: Path) -> Path:
-    return Path(run_scenario(scenario, seed, mutant=mutant, record=folder).path)
+def _record_here(scenario: str, seed: int, mutant: str | None, transport: TransportKind, folder: Path) -> Path:
+    return Path(run_scenario(scenario, seed, mutant=mutant, record=folder, transport=transport).path)
 
 
-def _record_elsewhere(scenario: str, seed: int, mutant: str | None, folder: Path) -> Path:
-    _digests_elsewhere([(scenario, seed)], mutant, folder)
+def _record_elsewhere(scenario: str, seed: int, mutant: str | None, transport: TransportKind, folder: Path) -> Path:
+    _digests_elsewhere([(scenario, seed)], mutant, folder, transport)
     return next(folder.iterdir())
 
 
-def _digests_elsewhere(runs: Sequence[tuple[str, int]], mutant: str | None, folder: Path | None) -> list[str]:
+def _digests_elsewhere(
+    runs: Sequence[tuple[str, int]],
+    mutant: str | None,
+    folder: Path | None,
+    transport: TransportKind = TransportKind.OBJECTS,
+) -> list[str]:
     """The digests of ``runs`` made in a fresh process that hashes strings differently."""
     ours = os.environ.get("PYTHONHASHSEED", "random")
     environment = {**os.environ, "PYTHONHASHSEED": "1" if ours != "1" else "2"}
-    task = {"runs": list(runs), "mutant": mutant, "folder": None if folder is None else str(folder)}
+    task = {
+        "runs": list(runs),
+        "mutant": mutant,
+        "transport": transport.value,
+        "folder": None if folder is None else str(folder),
+    }
     child = subprocess.run(
         [sys.executable, "-m", "scenarios.determinism"],
         input=json.dumps(task),
@@ -159,7 +175,8 @@ def _digests_elsewhere(runs: Sequence[tuple[str, int]], mutant: str | None, fold
 def _digests(task: dict[str, Any]) -> Iterator[str]:
     folder = None if task["folder"] is None else Path(task["folder"])
     for scenario, seed in task["runs"]:
-        yield run_scenario(scenario, seed, mutant=task["mutant"], record=folder).digest
+        transport = TransportKind(task["transport"])
+        yield run_scenario(scenario, seed, mutant=task["mutant"], record=folder, transport=transport).digest
 
 
 def _shown(event: Event | None) -> dict[str, Any] | None:

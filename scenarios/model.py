@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scenarios.conditions import Conditions
     from scenarios.stage import Stage
 
-__all__ = ["RunResult", "Scenario", "Violation"]
+__all__ = ["RunResult", "Scenario", "TransportKind", "Violation"]
+
+
+class TransportKind(StrEnum):
+    """How clients and bookies of a run talk to each other."""
+
+    #: Requests and responses travel as objects: fast, and nothing of sockets, frames and codecs takes part.
+    OBJECTS = "objects"
+    #: The shipped TCP transport and the shipped server, over streams of bytes.
+    BYTES = "bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ class RunResult:
     problem: str = ""
     mutant: str = ""
     path: str = ""
+    transport: TransportKind = TransportKind.OBJECTS
     met: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -71,6 +82,7 @@ class RunResult:
         shown = {
             "scenario": self.scenario,
             "seed": self.seed,
+            "transport": self.transport.value,
             "digest": self.digest,
             "events": self.events,
             "simulated_seconds": round(self.simulated_seconds, 6),

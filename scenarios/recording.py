@@ -180,6 +180,11 @@ class RecoveryRecorder:
         )
 
 
+def _host(source: str) -> str:
+    """Who a bookie was talking to: over streams it knows a port as well, which means nothing to others."""
+    return source.partition(":")[0]
+
+
 class BookieRecorder:
     """Records what happens inside one bookie (a :class:`simbookie.observer.BookieObserver`)."""
 
@@ -197,7 +202,7 @@ class BookieRecorder:
             entry=entry_id,
             content=fingerprint(payload),
             recovery=recovery,
-            source=source,
+            source=_host(source),
             lac=lac,
             length=length,
         )
@@ -212,7 +217,7 @@ class BookieRecorder:
 
     def fence_set(self, ledger_id: int, source: str, durable: bool) -> None:  # noqa: FBT001
         """Record FENCE_SET."""
-        self._recorder.record(Kind.FENCE_SET, self._actor, ledger_id, source=source, durable=durable)
+        self._recorder.record(Kind.FENCE_SET, self._actor, ledger_id, source=_host(source), durable=durable)
 
     def limbo_changed(self, ledger_id: int, in_limbo: bool) -> None:  # noqa: FBT001
         """Record BK_LIMBO."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 import traceback
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 from scenarios.checker import OnlineChecker
-from scenarios.conditions import draw_conditions
+from scenarios.conditions import Conditions, draw_conditions, draw_tcp
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
-from scenarios.model import RunResult, Violation
+from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import MUTANTS
 from scenarios.recording import Recorder
 from scenarios.situations import Situations
@@ -23,25 +24,40 @@ from simbookie.world.hosts import World
 __all__ = ["EVENTUALLY_CLOSED", "history_name", "run_scenario"]
 
 
-def history_name(scenario: str, seed: int, mutant: str | None = None) -> str:
+def history_name(
+    scenario: str, seed: int, mutant: str | None = None, transport: TransportKind = TransportKind.OBJECTS
+) -> str:
     """The file name of a recorded run."""
-    return f"{scenario}-{mutant}-{seed}.bkh" if mutant else f"{scenario}-{seed}.bkh"
+    parts = (scenario, mutant, None if transport is TransportKind.OBJECTS else transport.value, str(seed))
+    return "-".join(part for part in parts if part) + ".bkh"
 
 
-def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Path | None = None) -> RunResult:
+def run_scenario(
+    name: str,
+    seed: int,
+    *,
+    mutant: str | None = None,
+    record: Path | None = None,
+    transport: TransportKind = TransportKind.OBJECTS,
+    conditions: Conditions | None = None,
+) -> RunResult:
     """Run a scenario of the library; with ``record``, a folder, keep its history there.
 
-    Everything that happens depends on ``name``, ``seed`` and ``mutant`` alone. ``KeyError`` for an unknown scenario or
-    mutant; nothing that happens in the run is raised.
+    Everything that happens depends on ``name``, ``seed``, ``mutant`` and ``transport`` alone, unless ``conditions`` are given
+    instead of those that are drawn. ``KeyError`` for an unknown scenario or mutant; nothing that happens in the run is raised.
     """
     scenario = SCENARIOS[name]
     planted = MUTANTS[mutant] if mutant else None
-    conditions = (scenario.draw or draw_conditions)(seed)
-    path = None if record is None else record / history_name(name, seed, mutant)
+    if conditions is None:
+        conditions = (scenario.draw or draw_conditions)(seed)
+        if transport is TransportKind.BYTES:
+            conditions = replace(conditions, tcp=draw_tcp(seed))
+    path = None if record is None else record / history_name(name, seed, mutant, transport)
     header = {
         "scenario": name,
         "seed": seed,
         "mutant": mutant or "",
+        "transport": transport.value,
         "package_version": version("bkclient"),
         **conditions.as_header(),
     }
@@ -50,7 +66,13 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
     stuck: tuple[Violation, ...] = ()
     checker, situations = OnlineChecker(), Situations()
     with (
-        World(seed, network=conditions.network, metadata=conditions.metadata, limits=conditions.limits) as world,
+        World(
+            seed,
+            network=conditions.network,
+            metadata=conditions.metadata,
+            limits=conditions.limits,
+            tcp=conditions.tcp,
+        ) as world,
         planted.applied() if planted else nullcontext(),
     ):
         history = HistoryWriter(header, world.clock_us, path)
@@ -92,6 +114,7 @@ def run_scenario(name: str, seed: int, *, mutant: str | None = None, record: Pat
         problem=problem,
         mutant=mutant or "",
         path="" if path is None else str(path),
+        transport=transport,
         met=met,
     )
 

@@ -12,13 +12,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, Final
 
 import anyio
 
 from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
+from bkclient.metadata.base import MetadataStore
 from bkclient.transport.base import BookieTransport
+from bkclient.transport.tcp import TcpTransport
 from bkclient.wire.messages import Request
 from scenarios.conditions import Conditions
 from scenarios.history import Event, Kind
@@ -33,12 +36,14 @@ from scenarios.recording import (
     RecoveryRecorder,
 )
 from scenarios.recording_store import AppliedStore, LearnedStore
+from simbookie.server import ServerConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetfulStorage
 from simbookie.storage.memory import MemoryDisk, MemoryStorage
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.faults import Action, Fate, Interception
+from simbookie.world.frames import filter_frames
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import MetadataAction, MetadataCall, MetadataFault
@@ -90,7 +95,7 @@ class ClientProcess:
             return AppliedStore(world.metadata.open_session(), recorder, name)
 
         store = LearnedStore(SimulatedMetadataStore(world, self._host, open_session), recorder, name)
-        transport: BookieTransport = SimulatedTransport(world, self._host, stage.conditions.transport)
+        transport = stage.new_transport(self._host, store)
         transport = RecordingTransport(transport, recorder, name, incarnation)
         if stage.wrap_transport is not None:
             transport = stage.wrap_transport(transport)
@@ -208,17 +213,27 @@ class Stage:
         self._acknowledged: dict[int, int] = {}
         self._watchers: dict[Callable[[Event], bool], Callable[[], object]] = {}
         recorder.history.listeners.append(self._on_event)
+        world.tcp.on_connection = partial(filter_frames, network=world.network)
+
+    def new_transport(self, host: Host, store: MetadataStore) -> BookieTransport:
+        """The way to bookies of the process that lives on ``host``."""
+        config = self.conditions.transport
+        if self.conditions.tcp is None:
+            return SimulatedTransport(self.world, host, config)
+        rng = self.world.rng(f"transport of {host.name}#{host.incarnation}")
+        return TcpTransport(store.bookie_address, config, rng=rng)
 
     async def start_bookies(self) -> None:
         """Start the bookies and wait until all are registered."""
         # The metadata of injected conflicts is recorded too: it changes versions.
         intruder = self.world.metadata.intruder
         self.world.metadata.intruder = AppliedStore(intruder, self.recorder, "intruder", cause="rereplicate")
+        server = None if self.conditions.tcp is None else ServerConfig()
         for index in range(self.conditions.bookies):
             name = f"bookie-{index}"
             storage = self._new_storage()
             observer = BookieRecorder(self.recorder, name)
-            self.bookies[name] = BookieHost(self.world, name, storage=storage, observer=observer)
+            self.bookies[name] = BookieHost(self.world, name, storage=storage, observer=observer, server=server)
         for bookie in self.bookies.values():
             await bookie.registered()
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scenarios.library import SCENARIOS
-from scenarios.model import RunResult
+from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
 from scenarios.runner import run_scenario
 
@@ -67,6 +67,7 @@ class SweepResult:
     seeds: int
     scenarios: tuple[str, ...]
     mutant: str = ""
+    transport: TransportKind = TransportKind.OBJECTS
     runs: int = 0
     events: int = 0
     simulated_seconds: float = 0.0
@@ -102,6 +103,7 @@ class SweepResult:
             "scenarios": len(self.scenarios),
             "scenario_names": list(self.scenarios),
             "mutant": self.mutant,
+            "transport": self.transport.value,
             "runs": self.runs,
             "violations": len(self.failing),
             "unknown": len(self.undecided),
@@ -169,6 +171,7 @@ def sweep(
     failing_only: bool = False,
     processes: int | None = None,
     stop_at_first: bool = False,
+    transport: TransportKind = TransportKind.OBJECTS,
     progress: Progress | None = None,
 ) -> SweepResult:
     """Run every scenario with every seed, and add up.
@@ -180,11 +183,11 @@ def sweep(
     """
     started = time.perf_counter()
     _check_names(scenarios, mutant)
-    result = SweepResult(seeds=len(seeds), scenarios=tuple(scenarios), mutant=mutant or "")
+    result = SweepResult(seeds=len(seeds), scenarios=tuple(scenarios), mutant=mutant or "", transport=transport)
     in_all = len(seeds) * len(scenarios)
     runs = ((scenario, seed) for seed in seeds for scenario in scenarios)
     units = (
-        _Unit(batch, mutant, record, failing_only=failing_only, stop_at_first=stop_at_first)
+        _Unit(batch, mutant, record, failing_only=failing_only, stop_at_first=stop_at_first, transport=transport)
         for batch in _batched(runs, _RUNS_PER_UNIT)
     )
     with _workers(processes, -(-in_all // _RUNS_PER_UNIT)) as hand_out:
@@ -233,6 +236,7 @@ def hunt_mutants(
     scenarios: Sequence[str],
     *,
     processes: int | None = None,
+    transport: TransportKind = TransportKind.OBJECTS,
     progress: Progress | None = None,
 ) -> list[MutantHunt]:
     """Run each mutant with one seed after the other, in every scenario, until one of its invariants is seen broken.
@@ -240,7 +244,7 @@ def hunt_mutants(
     In the order of ``mutants``. ``KeyError`` for an unknown mutant or scenario.
     """
     _check_names(scenarios, None)
-    hunts = [_Hunt(MUTANTS[name], tuple(seeds), tuple(scenarios)) for name in mutants]
+    hunts = [_Hunt(MUTANTS[name], tuple(seeds), tuple(scenarios), transport) for name in mutants]
     in_all = len(hunts)
     with _workers(processes, in_all) as hand_out:
         waiting = [hunt for hunt in hunts if not hunt.is_over]
@@ -257,8 +261,11 @@ def hunt_mutants(
 class _Hunt:
     """The state of the hunt for one mutant."""
 
-    def __init__(self, mutant: Mutant, seeds: tuple[int, ...], scenarios: tuple[str, ...]) -> None:
+    def __init__(
+        self, mutant: Mutant, seeds: tuple[int, ...], scenarios: tuple[str, ...], transport: TransportKind
+    ) -> None:
         self._mutant = mutant
+        self._transport = transport
         self._scenarios = scenarios
         self._runs = [(scenario, seed) for seed in seeds for scenario in scenarios]
         self._tried = 0
@@ -275,7 +282,7 @@ class _Hunt:
 
     def next_unit(self) -> _Unit:
         runs = tuple(self._runs[self._tried : self._tried + _RUNS_PER_UNIT])
-        return _Unit(runs, self._mutant.name, None, until=self._mutant.invariants)
+        return _Unit(runs, self._mutant.name, None, until=self._mutant.invariants, transport=self._transport)
 
     def take(self, done: _Done) -> None:
         self._tried += len(done.results)
@@ -319,6 +326,7 @@ class _Unit:
     failing_only: bool = False
     stop_at_first: bool = False
     until: tuple[str, ...] = ()
+    transport: TransportKind = TransportKind.OBJECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,18 +341,18 @@ def _work(unit: _Unit) -> _Done:
     started = time.process_time()
     results: list[RunResult] = []
     for scenario, seed in unit.runs:
-        result = _run(scenario, seed, unit.mutant, None if unit.failing_only else unit.record)
+        result = _run(scenario, seed, unit, None if unit.failing_only else unit.record)
         if result.violations and unit.failing_only:
-            result = _run(scenario, seed, unit.mutant, unit.record)  # the same once more, and this time kept
+            result = _run(scenario, seed, unit, unit.record)  # the same once more, and this time kept
         results.append(result)
         if (unit.stop_at_first and result.violations) or _broken(result, unit.until):
             break
     return _Done(tuple(results), time.process_time() - started)
 
 
-def _run(scenario: str, seed: int, mutant: str | None, record: Path | None) -> RunResult:
+def _run(scenario: str, seed: int, unit: _Unit, record: Path | None) -> RunResult:
     try:
-        return run_scenario(scenario, seed, mutant=mutant, record=record)
+        return run_scenario(scenario, seed, mutant=unit.mutant, record=record, transport=unit.transport)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on, and it is reported
         return RunResult(
             scenario=scenario,
@@ -355,7 +363,8 @@ def _run(scenario: str, seed: int, mutant: str | None, record: Path | None) -> R
             wall_seconds=0.0,
             verdict="unknown",
             problem=f"{type(error).__name__}: {error}",
-            mutant=mutant or "",
+            mutant=unit.mutant or "",
+            transport=unit.transport,
         )
 
 

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bkclient.errors import Code
@@ -20,7 +20,16 @@ from bkclient.transport.base import ReplyHandler
 from bkclient.transport.lanes import Lanes
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire import v2
-from bkclient.wire.messages import AddRequest, Operation, ReadRequest, Request, Response, Status, code_for_status
+from bkclient.wire.messages import (
+    AddRequest,
+    Operation,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    Status,
+    code_for_status,
+)
 from bkclient.wire.outstanding import Outstanding
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.network import ConnectionEnd, Network
@@ -187,6 +196,8 @@ class BookieLink:
         status = response.status
         code = Code.OK if status is Status.OK else code_for_status(status, request.operation)
         is_add = request.operation is Operation.ADD_ENTRY
+        if self._is_v2 and isinstance(response, ReadResponse):
+            response = replace(response, max_lac=None)  # for which its frames have no room
         self.transport.deliver(call.reply_to, self.bookie_id, request, code, None if is_add else response)
 
     def take_calls(self, lane: _Lane) -> list[_Submitted]:

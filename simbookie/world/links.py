@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -69,8 +68,8 @@ class TcpConfig:
     segment_bytes: int = 1_448
     #: How likely a segment is cut in two, at any byte.
     cut_probability: float = 0.0
-    #: What each way between two hosts carries in a second.
-    bandwidth: float = math.inf
+    #: What each way between two hosts carries in a second, if that is limited.
+    bandwidth: float | None = None
     #: What a kernel takes from a process before it is sent, and what it keeps for a process that does not read.
     send_buffer_bytes: int = 131_072
     receive_buffer_bytes: int = 131_072
@@ -79,7 +78,7 @@ class TcpConfig:
 
     def __post_init__(self) -> None:
         for name in ("segment_bytes", "send_buffer_bytes", "receive_buffer_bytes", "bandwidth", "retransmit_s"):
-            if not getattr(self, name) > 0:
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"tcp: {name} must be above 0, is {getattr(self, name)}")
         if not 0 <= self.cut_probability <= 1:
             raise ValueError(f"tcp: cut_probability must be from 0 to 1, is {self.cut_probability}")

@@ -239,6 +239,18 @@ class Network:
         interceptions.append(interception)
         return interception
 
+    @property
+    def is_intercepting(self) -> bool:
+        """Whether anything that leaves may be intercepted."""
+        return any(not interception.is_removed for interception in self._at_departure)
+
+    def intercepted(self, link: Link, message: object, send_on: Callable[[], None]) -> Action | None:
+        """The action for a message that leaves over ``link``, if one is meant for it; ``send_on`` releases one that is held.
+
+        For layers; what is dropped or held is counted, and nothing else is done.
+        """
+        return self._intercepted(self._at_departure, link, message, send_on)
+
     def reset_connections(self, host: str, other: str) -> int:
         """Break all connections between two hosts, as a firewall does: both ends hear of it, what is under way is lost.
 
@@ -357,7 +369,7 @@ class Network:
             latency += config.slow_s * (slow / config.slow_probability)
         action: Action | None = None
         if self._at_departure:
-            action = self._intercepted(self._at_departure, link, end, message, latency)
+            action = self.intercepted(link, message, lambda: self._send_on(link, end, message, latency))
             sender = end.peer
             if action in (Fate.DROP, Fate.HOLD) or (sender is not None and not sender.process.is_alive):
                 return
@@ -394,7 +406,7 @@ class Network:
         self.loop.call_at(when, arrive, *parcel, context=self.context)
 
     def _intercepted(
-        self, interceptions: list[Interception[Action]], link: Link, end: ConnectionEnd, message: object, latency: float
+        self, interceptions: list[Interception[Action]], link: Link, message: object, send_on: Callable[[], None]
     ) -> Action | None:
         """The action for a message, if one is meant for it. What is dropped or held is dealt with here."""
         for interception in interceptions:
@@ -404,7 +416,7 @@ class Network:
                     self.counters.dropped += 1
                 elif action is Fate.HOLD:
                     self.counters.held += 1
-                    interception.hold(lambda: self._send_on(link, end, message, latency))
+                    interception.hold(send_on)
                 return action
         return None
 
@@ -422,7 +434,7 @@ class Network:
 
     def _arrive(self, link: Link, end: ConnectionEnd, message: object) -> None:
         if self._at_arrival:
-            action = self._intercepted(self._at_arrival, link, end, message, 0.0)
+            action = self._intercepted(self._at_arrival, link, message, lambda: self._send_on(link, end, message, 0.0))
             if action in (Fate.DROP, Fate.HOLD):
                 return
             if isinstance(action, Delay):

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 from simbookie.world.links import TcpConfig, TcpCounters
 from simbookie.world.process import Process
 from simbookie.world.rng import split
-from simbookie.world.tcp_socket import Address, Listening, Middlebox, Socket
+from simbookie.world.tcp_socket import Address, Listening, Socket
 
 if TYPE_CHECKING:
     from simbookie.world.links import Link
@@ -126,8 +126,8 @@ class Tcp:
         #: May be replaced at any time; new sockets have its sizes.
         self.config = config if config is not None else TcpConfig()
         self.counters = TcpCounters()
-        #: Makes what looks into a direction of new connections, given the end that sends.
-        self.middlebox: Callable[[Socket], Middlebox] | None = None
+        #: Told both ends of every new connection, that of the client first; may give them middleboxes.
+        self.on_connection: Callable[[Socket, Socket], None] | None = None
         #: By link with limited bandwidth, when what was sent over it has left.
         self.busy_until: dict[Link, float] = {}
         self._hosts = hosts
@@ -218,8 +218,8 @@ class Tcp:
         client = Socket(self, attempt.process, attempt.local, attempt.remote)
         server = Socket(self, listening.process, attempt.remote, attempt.local)
         client.peer, server.peer = server, client
-        if self.middlebox is not None:
-            client.middlebox, server.middlebox = self.middlebox(client), self.middlebox(server)
+        if self.on_connection is not None:
+            self.on_connection(client, server)
         self.note(server)
         listening.enqueue(server)
         return client

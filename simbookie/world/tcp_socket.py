@@ -8,7 +8,6 @@ the link's bandwidth and latency say, and is put in order again where it arrives
 from __future__ import annotations
 
 import errno
-import math
 import os
 import socket as sockets
 from collections import deque
@@ -33,6 +32,10 @@ class Middlebox(Protocol):
 
     def forward(self, data: bytes) -> None:
         """Bytes that are to travel on, in order."""
+        ...
+
+    def end(self, finish: Callable[[], None]) -> None:
+        """Nothing more comes; call ``finish`` when everything is on its way."""
         ...
 
 
@@ -246,9 +249,10 @@ class Socket:
                 self.middlebox.forward(piece)
         if self._end_is_wanted and not self._has_sent_end and not unsent:
             self._has_sent_end = True
-            self._number_and_send(None)
-            if self._has_end and self._is_closed:
-                self._tcp.forget(self)
+            if self.middlebox is None:
+                self._launch_end()
+            else:
+                self.middlebox.end(self._launch_end)
         if self._is_full and 2 * len(unsent) <= self.send_buffer_bytes:
             self._is_full = False
             if self.on_writable is not None:
@@ -258,6 +262,11 @@ class Socket:
         """Send a segment on its way; called by the middlebox, if there is one."""
         self._window_used += len(piece)
         self._number_and_send(piece)
+
+    def _launch_end(self) -> None:
+        self._number_and_send(None)
+        if self._has_end and self._is_closed:
+            self._tcp.forget(self)
 
     def _number_and_send(self, piece: bytes | None) -> None:
         number = self._next_number
@@ -290,7 +299,7 @@ class Socket:
                 latency += wait_s
                 wait_s *= 2
         when = tcp.network.loop.time()
-        if size and config.bandwidth < math.inf:
+        if size and config.bandwidth is not None:
             when = tcp.busy_until[link] = max(when, tcp.busy_until.get(link, 0.0)) + size / config.bandwidth
         self._last_arrival = max(when + latency, self._last_arrival)
         return self._last_arrival

@@ -134,7 +134,17 @@ def test_list_names_every_scenario_and_mutant() -> None:
 
 def test_a_run_that_keeps_the_protocol_ends_well() -> None:
     shown = as_json("run", "calm-writes", "--seed", 3)
-    contract = {"scenario", "seed", "digest", "events", "simulated_seconds", "wall_seconds", "verdict", "violations"}
+    contract = {
+        "scenario",
+        "seed",
+        "transport",
+        "digest",
+        "events",
+        "simulated_seconds",
+        "wall_seconds",
+        "verdict",
+        "violations",
+    }
     assert set(shown) == contract | {"met"}
     assert (shown["scenario"], shown["seed"], shown["verdict"], shown["violations"]) == ("calm-writes", 3, "ok", [])
     text = bk_chaos("run", "calm-writes", "--seed", 3).stdout

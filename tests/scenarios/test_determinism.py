@@ -10,7 +10,7 @@ import pytest
 import scenarios.determinism
 from scenarios.determinism import check_determinism, first_difference
 from scenarios.history import HistoryError, HistoryWriter, Kind
-from scenarios.model import RunResult
+from scenarios.model import RunResult, TransportKind
 from scenarios.runner import run_scenario
 
 
@@ -62,8 +62,10 @@ def test_a_run_that_hangs_on_what_ran_before_it_is_found_with_its_first_event(mo
     """Each run in this process counts one further, as a forgotten global would; a fresh process starts at one."""
     made = itertools.count(1)
 
-    def leaking(name: str, seed: int, *, mutant: str | None = None, record: Path | None = None) -> RunResult:
-        assert (name, mutant) == ("calm-writes", None)
+    def leaking(
+        name: str, seed: int, *, mutant: str | None = None, record: Path | None = None, transport: TransportKind
+    ) -> RunResult:
+        assert (name, mutant, transport) == ("calm-writes", None, TransportKind.OBJECTS)
         writer = HistoryWriter({}, lambda: 0, None if record is None else record / "run.bkh")
         writer.record(Kind.BK_LAC, "b0", 1, lac=seed)
         writer.record(Kind.BK_LAC, "b0", 1, lac=next(made))

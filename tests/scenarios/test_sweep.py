@@ -15,7 +15,7 @@ import pytest
 
 import scenarios.sweep
 from scenarios.history import History
-from scenarios.model import RunResult, Violation
+from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import MUTANTS
 from scenarios.sweep import Failing, default_processes, hunt_mutants, sweep
 
@@ -36,7 +36,16 @@ class Runs:
         self.undecided: set[tuple[str, int]] = set()
         self.raising: set[tuple[str, int]] = set()
 
-    def __call__(self, name: str, seed: int, *, mutant: str | None = None, record: Path | None = None) -> RunResult:
+    def __call__(
+        self,
+        name: str,
+        seed: int,
+        *,
+        mutant: str | None = None,
+        record: Path | None = None,
+        transport: TransportKind = TransportKind.OBJECTS,
+    ) -> RunResult:
+        assert transport is TransportKind.OBJECTS
         run = (name, seed)
         self.made.append(run)
         if record is not None:

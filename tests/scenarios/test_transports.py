@@ -1,0 +1,143 @@
+"""Runs over bytes: every scenario with the shipped TCP transport and the shipped server, as reproducible as runs over objects."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.conditions import draw_tcp
+from scenarios.determinism import check_determinism
+from scenarios.history import History, HistoryWriter, Kind, read_history
+from scenarios.library import SCENARIOS
+from scenarios.model import TransportKind
+from scenarios.runner import history_name, run_scenario
+from scenarios.sweep import hunt_mutants, sweep
+from tests.scenarios.test_cli import as_json, bk_chaos
+
+BYTES = TransportKind.BYTES
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenarios_hold_over_bytes(scenario: str) -> None:
+    for seed in range(4):
+        result = run_scenario(scenario, seed, transport=BYTES)
+        assert (result.verdict, result.violations, result.problem) == ("ok", (), ""), f"seed {seed}"
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenarios_hold_over_bytes_with_many_seeds(scenario: str) -> None:
+    result = sweep(range(300), [scenario], transport=BYTES, processes=1)
+    assert (result.failing, result.undecided) == ([], [])
+
+
+def test_a_run_over_bytes_depends_on_its_seed_alone() -> None:
+    """In this process and in one that hashes strings differently."""
+    result = check_determinism(range(1), ["bookie-crash", "lost-fence", "rival-recoveries"], transport=BYTES)
+    assert result.diverged == ()
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3000)
+def test_all_runs_over_bytes_depend_on_their_seeds_alone() -> None:
+    assert check_determinism(range(20), list(SCENARIOS), transport=BYTES).diverged == ()
+
+
+def test_streams_differ_from_seed_to_seed_and_the_other_conditions_stay() -> None:
+    drawn = {draw_tcp(seed) for seed in range(100)}
+    assert len(drawn) > 20
+    assert {tcp.cut_probability > 0 for tcp in drawn} == {False, True}
+    assert run_scenario("calm-writes", 3, transport=BYTES).digest != run_scenario("calm-writes", 3).digest
+
+
+def test_an_add_that_is_held_back_arrives_late_and_others_overtake_it(tmp_path: Path) -> None:
+    """Faults that pick requests pick frames: the scenario finds what it is about over bytes too."""
+    for seed in range(6):
+        result = run_scenario("lost-fence", seed, transport=BYTES, record=tmp_path)
+        events = read_history(Path(result.path))[1]
+        holds = [event for event in events if event.kind == Kind.FAULT and event.fields["cause"] == "hold"]
+        assert holds
+        deaf = holds[0].fields["detail"].partition("> ")[2].split(", ")
+        fences = [
+            e for e in events if e.kind == Kind.FENCE_SEND and e.fields["bookie"] in deaf and e.actor == "recoverer"
+        ]
+        answers = [
+            e for e in events if e.kind == Kind.FENCE_RESP and e.fields["bookie"] in deaf and e.fields["code"] == 0
+        ]
+        lost = [
+            e
+            for e in fences
+            if not any(a.actor == e.actor and a.fields["bookie"] == e.fields["bookie"] for a in answers)
+        ]
+        assert lost == fences, "fencing reads to them are dropped"
+
+
+@pytest.mark.parametrize("mutant", ["recovery-reads-do-not-fence", "ack-quorum-one-short"])
+def test_defects_are_caught_over_bytes(mutant: str) -> None:
+    (hunt,) = hunt_mutants([mutant], range(40), ["lost-fence", "bookie-crash"], processes=1, transport=BYTES)
+    assert hunt.caught
+
+
+def test_the_header_says_over_what_and_a_replay_reproduces_it(tmp_path: Path) -> None:
+    shown = as_json("run", "calm-writes", "--seed", 5, "--transport", "bytes", "--record", tmp_path, "--json")
+    assert shown["transport"] == "bytes"
+    path = Path(shown["path"])
+    assert path.name == history_name("calm-writes", 5, transport=BYTES) == "calm-writes-bytes-5.bkh"
+    header = History(path).header
+    assert header["transport"] == "bytes"
+    assert header["cluster"]["tcp"]["segment_bytes"] > 0
+    replayed = as_json("replay", path, "--json")
+    assert (replayed["transport"], replayed["same"]) == ("bytes", True)
+    assert "over bytes: ok" in bk_chaos("replay", path).output
+
+
+def test_a_run_over_objects_says_so(tmp_path: Path) -> None:
+    result = run_scenario("calm-writes", 5, record=tmp_path)
+    header = History(Path(result.path)).header
+    assert (header["transport"], header["cluster"]["tcp"]) == ("objects", None)
+
+
+def test_histories_from_before_there_was_a_choice_are_replayed_over_objects(tmp_path: Path) -> None:
+    result = run_scenario("calm-writes", 5, record=tmp_path)
+    header, events = read_history(Path(result.path))
+    old = tmp_path / "old.bkh"
+    now = 0
+    writer = HistoryWriter({key: value for key, value in header.items() if key != "transport"}, lambda: now, old)
+    for event in events:
+        now = event.time_us
+        writer.record(event.kind, event.actor, event.ledger, **event.fields)
+    writer.close()
+    assert as_json("replay", old, "--json")["same"]
+
+
+def test_a_transport_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "strange.bkh"
+    HistoryWriter({"scenario": "calm-writes", "seed": 1, "mutant": "", "transport": "pigeons"}, lambda: 0, path).close()
+    refused = bk_chaos("replay", path)
+    assert refused.exit_code == 2
+    assert "no transport that this version knows" in refused.output
+    assert bk_chaos("run", "calm-writes", "--transport", "pigeons").exit_code == 2
+
+
+def test_a_sweep_over_bytes_names_the_command_that_shows_what_it_found() -> None:
+    arguments: list[Any] = ["sweep", "--seeds", 3, "--scenario", "lost-fence", "--transport", "bytes", "--processes", 1]
+    assert as_json(*arguments, "--json")["transport"] == "bytes"
+    found = bk_chaos(*arguments, "--seeds", 30, "--stop-at-first", "--mutant", "recovery-reads-do-not-fence").output
+    assert re.search(r"bk-chaos run lost-fence --seed \d+ --mutant \S+ --transport bytes --timeline", found)
+
+
+@pytest.mark.parametrize("transport", TransportKind)
+def test_version_2_tells_a_reader_no_lac_beside_an_entry(transport: TransportKind, tmp_path: Path) -> None:
+    """Found by comparing both: answers that travelled as objects told more than the frames of version 2 have room for."""
+    draw = SCENARIOS["moving-reader"].draw
+    assert draw is not None
+    seed = next(seed for seed in range(100) if draw(seed).transport.protocol_version == 2)
+    result = run_scenario("moving-reader", seed, transport=transport, record=tmp_path)
+    events = read_history(Path(result.path))[1]
+    seen = [event for event in events if event.kind == Kind.READ_RESP and event.fields["code"] == 0]
+    assert seen, "entries were read"
+    assert {event.fields["lac"] for event in seen} == {None}
