@@ -35,6 +35,7 @@ from simbookie.tcp.listener import Listener, bound_socket
 from simbookie.tcp.notices import Notices
 from simbookie.tcp.registration import Registration
 from simbookie.tcp.turns import REAL_CLOCK, Clock, Turns
+from simbookie.tcp.unsent import Unsent
 
 __all__ = ["BookieServer", "ServerConfig"]
 
@@ -52,6 +53,7 @@ class BookieServer:
     """
 
     turns: Turns
+    unsent: Unsent
 
     def __init__(
         self,
@@ -126,6 +128,7 @@ class BookieServer:
                 *(self.bookie.bookie_id, connections_max, config.connections_max),
             )
         self.turns = Turns(config.turn_s, self._clock)
+        self.unsent = Unsent(config.unsent_bytes_max)
         self._deadlines = Deadlines(config, lambda: list(self._connections), self._clock)
         admission = Admission(connections_max, config.connections_per_source_max)
         self._listener = Listener(sock, admission, self.notices, config, partial(ClientConnection, self))

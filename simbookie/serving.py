@@ -13,8 +13,8 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.cookies import leave_cookie
 from simbookie.garbage import GarbageCollector
+from simbookie.heap import HeapTrimmer, find_malloc_trim
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
 from simbookie.tcp.admission import DESCRIPTORS_KEPT
@@ -119,13 +120,27 @@ async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer]
         collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage_interval_s).run())
         try:
             await leave_cookie(metadata, bookie_id)
-            async with server:
+            async with server, _trimmed_heap(server):
                 on_ready(server)
                 await stop.wait()
         finally:
             collector.cancel()
             await asyncio.gather(collector, return_exceptions=True)
             await metadata.aclose()
+
+
+@asynccontextmanager
+async def _trimmed_heap(server: BookieServer) -> AsyncIterator[None]:
+    malloc_trim = find_malloc_trim()
+    if malloc_trim is None:
+        yield
+        return
+    trimming = asyncio.create_task(HeapTrimmer(malloc_trim, lambda: server.turns.count).run())
+    try:
+        yield
+    finally:
+        trimming.cancel()
+        await asyncio.gather(trimming, return_exceptions=True)
 
 
 def _stop_with_stdin(stop: asyncio.Event) -> None:

@@ -20,19 +20,19 @@ class ServerConfig:
     connections_max: int = 10_000
     #: Connections of one source, an IPv4 address or an IPv6 network of 64 bits; ``None``: half of all.
     connections_per_source_max: int | None = None
-    #: Answers waiting in a connection above which its requests are left waiting, and below which they go on.
-    write_high_water: int = 524_288
-    write_low_water: int = 393_216
+    #: Bytes of answers that clients have not taken, in all connections together; above it, the connection whose client has
+    #: taken nothing for longest is closed.
+    unsent_bytes_max: int = 134_217_728
     #: Requests of one connection in one turn of the loop, and the time after which no further one is begun.
     slice_requests: int = 512
-    slice_s: float = 0.005
+    slice_s: float = 0.0025
     #: Time for the requests of all connections in one turn of the loop.
-    turn_s: float = 0.01
+    turn_s: float = 0.005
     #: From the connection to the end of its first request, and of TLS and authentication where these are demanded.
     handshake_timeout_s: float = 30.0
     #: From the first byte of a frame to its last.
     frame_timeout_s: float = 120.0
-    #: How long a client whose answers wait above the high-water mark may take none of them.
+    #: How long a client that has answers to take may take none of them.
     answers_timeout_s: float = 300.0
     #: Silence after which the system asks a client's system whether it is still there, and then again, six times at most.
     keepalive_idle_s: int = 60
@@ -45,9 +45,10 @@ class ServerConfig:
     security: BookieSecurity | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.write_low_water <= self.write_high_water:
+        if not self.unsent_bytes_max >= self.max_frame_size:
             raise ValueError(
-                f"server: water marks must satisfy 0 <= low {self.write_low_water} <= high {self.write_high_water}"
+                f"server: unsent_bytes_max must be at least max_frame_size, {self.max_frame_size}, "
+                f"is {self.unsent_bytes_max}"
             )
         if self.connections_per_source_max is not None and self.connections_per_source_max < 1:
             raise ValueError(

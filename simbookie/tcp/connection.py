@@ -5,8 +5,8 @@
   this turn (:mod:`simbookie.tcp.turns`), the bookie has no room for more adds, TLS is starting, it is being closed. A halted
   connection is not read from, and what it has already sent waits unparsed. Back-pressure is therefore TCP's: a client that
   sends more than the bookie can take is slowed down, not refused.
-* Answers that the client does not take wait unencoded. What one connection can pin is bounded by the high-water mark, one
-  response, one frame, and the bookie's limits on what waits.
+* As long as the client's system has not accepted an answer, further ones wait unencoded. What one connection can pin is bounded
+  by one write, one response, one frame, and the bookie's limits on what waits; :mod:`simbookie.tcp.unsent` bounds all together.
 * Until a connection is as secure as it has to be, a :class:`~simbookie.security.Guard` judges its requests. Nothing in clear may
   follow a request for TLS: what an attacker put there would be taken for part of what TLS protects.
 * Bytes that are no protocol close the connection without an answer.
@@ -32,7 +32,9 @@ from simbookie.bookie import Bookie
 from simbookie.security import Guard, Verdict
 from simbookie.tcp.config import ServerConfig
 from simbookie.tcp.notices import Notices
+from simbookie.tcp.progress import Progress
 from simbookie.tcp.turns import Turns
+from simbookie.tcp.unsent import Unsent
 from simbookie.tcp.upgrade import Upgraded, upgrade
 
 __all__ = ["ClientConnection", "ConnectionOwner"]
@@ -49,6 +51,8 @@ _ANY: Final = 31
 
 #: Adds between two looks at the clock; after any other request, which may have cost more, it is looked at always.
 _ADDS_PER_LOOK: Final = 16
+#: Bytes of answers that leave in one write, and may therefore be left in the transport; one answer more if that is larger.
+_WRITE_SIZE: Final = 65_536
 #: How often the transport is asked again whether answers have gone, where it does not tell.
 _DRAIN_POLL_S: Final = 0.01
 
@@ -60,6 +64,7 @@ class ConnectionOwner(Protocol):
     config: ServerConfig
     notices: Notices
     turns: Turns
+    unsent: Unsent
 
     def admit(self, connection: ClientConnection) -> bool:
         """Whether a new connection may stay."""
@@ -80,6 +85,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._bookie = server.bookie
         self._turns = server.turns
         self._clock = server.turns.clock
+        self._unsent = server.unsent
         self._wire = ServerConnection(server.config.max_frame_size)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -87,7 +93,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         #: Answers of this loop turn.
         self._answers: list[bytes] = []
         self._answers_size = 0
-        self._high_water = server.config.write_high_water
         #: Answers that were to be sent while the client did not take any.
         self._kept_answers: deque[tuple[ReceivedRequest, Response]] = deque()
         #: Whether the transport has said that it is full, and so will say when it is not.
@@ -105,12 +110,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._slice_ends_at = 0.0
         self._guard: Guard | None = None
         self._starting_tls: asyncio.Task[None] | None = None
-        # What deadlines look at, from time to time: whether requests came, and since when nothing moves.
-        self._opened_at = self._clock()
-        self._is_established = False
-        self._has_served = False
-        self._frame_seen_at: float | None = None
-        self._answers_seen: tuple[float, int] | None = None
+        self._progress = Progress(server.config, self._clock())
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self._source}>"
@@ -124,7 +124,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             transport.abort()
             return
         config = self._server.config
-        transport.set_write_buffer_limits(config.write_high_water, config.write_low_water)
+        transport.set_write_buffer_limits(1, 0)
         peer = transport.get_extra_info("peername")
         self._source = f"{peer[0]}:{peer[1]}" if peer else self._origin
         if config.security is not None:
@@ -138,6 +138,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._answers.clear()
         self._kept_answers.clear()
         self._turns.leave(self)
+        self._unsent.release(self)
         self._bookie.cancel_when_room(self._room_came)
         self._bookie.forget(self._source)
         self._server.dismiss(self)
@@ -225,7 +226,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                     break
         if left != begun_with:
             self._slice_left = left
-            self._has_served = True
+            self._progress.has_served = True
 
     def _may_serve(self) -> bool:
         """Whether a slice may begin or go on in this turn; otherwise the connection waits for its turn."""
@@ -306,8 +307,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._close_because(str(error))
 
     def _close_because(self, reason: str) -> None:
-        _log.info("bookie %s closes the connection of %s: %s", self._bookie.bookie_id, self._source, reason)
+        self._log_closing(reason)
         self.close()
+
+    def _log_closing(self, reason: str) -> None:
+        _log.info("bookie %s closes the connection of %s: %s", self._bookie.bookie_id, self._source, reason)
 
     # ------------------------------------------------------------------------------------------------------ security
 
@@ -334,7 +338,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _settle(self, guard: Guard) -> None:
         if guard.is_done:
             self._guard = None
-            self._is_established = True
+            self._progress.is_established = True
 
     def _start_tls(self, received: ReceivedRequest, guard: Guard) -> None:
         transport, security = self._transport, self._server.config.security
@@ -369,8 +373,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         transport, data = upgraded
         transport.set_protocol(self)
         self._transport = transport
-        config = self._server.config
-        transport.set_write_buffer_limits(config.write_high_water, config.write_low_water)
+        transport.set_write_buffer_limits(1, 0)
         guard.has_tls = True
         self._settle(guard)
         self._is_reading = True
@@ -402,7 +405,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._send(self._wire.encode_response(received, response))
         except IllegalOperation as error:
             self._give_up(error)
-        if self._answers_size > self._high_water:
+        if self._answers_size >= _WRITE_SIZE:
             self._flush()
 
     def _send(self, frame: bytes) -> None:
@@ -421,14 +424,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._answers_size = 0
             transport.write(data)
             # asyncio has versions that do not tell of every way in which they become full
-            if transport.get_write_buffer_size() > self._high_water and not self._halts & _ANSWERS:
-                self._halt(_ANSWERS)
+            if not self._halts & _ANSWERS and self.unsent_bytes > 0:
+                self._not_taken()
                 self._loop.call_later(_DRAIN_POLL_S, self._look_for_drain)
 
     def _look_for_drain(self) -> None:
         if self._transport is None or self._transport_tells or not self._halts & _ANSWERS:
             return
-        if self._transport.get_write_buffer_size() <= self._server.config.write_low_water:
+        if self.unsent_bytes == 0:
             self._drained()
         else:
             self._loop.call_later(_DRAIN_POLL_S, self._look_for_drain)
@@ -436,20 +439,40 @@ class ClientConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client does not take its answers."""
         self._transport_tells = True
-        self._halt(_ANSWERS)
+        self._not_taken()
 
     def resume_writing(self) -> None:
-        """The client has taken most of its answers."""
+        """The client has taken its answers."""
         self._transport_tells = False
         self._drained()
+
+    def _not_taken(self) -> None:
+        self._halt(_ANSWERS)
+        self._unsent.hold(self)
 
     def _drained(self) -> None:
         """The client takes answers again."""
         self._halts &= ~_ANSWERS
+        self._unsent.release(self)
         if self._kept_answers or self._unserved is not None:
             self._wait_for_turn()
         elif not self._is_closing:
             self._resume(0)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that the client's system has not accepted."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def close_as_unsent(self, limit: int) -> None:
+        """Close at once: clients take too few of their answers, and this one has taken none for longest."""
+        self._server.notices.warn(
+            self._origin,
+            "bookie %s closes the connection of %s: it takes none of its answers, and more than %d bytes of answers wait for "
+            "clients to take them (unsent_bytes_max)",
+            *(self._bookie.bookie_id, self._source, limit),
+        )
+        self.abort()
 
     def _send_kept_answers(self) -> bool:
         """Send answers that were kept as long as there is time, and the client takes them; whether all were sent."""
@@ -464,33 +487,12 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def look_at_deadlines(self, now: float) -> None:
         """Close the connection if its client has made no progress for too long; give back memory that is not used."""
-        config = self._server.config
-        progressed, self._has_served = self._has_served, False
-        if progressed:
-            self._is_established = True
-        if not self._is_established and now - self._opened_at > config.handshake_timeout_s:
-            self._close_late(f"no request came and was admitted within {config.handshake_timeout_s:g} s")
-        elif self._halts & _ANSWERS:
-            self._look_at_answers(now)
-        else:
-            self._answers_seen = None
-            if self._halts or progressed or not self._wire.has_more:
-                self._frame_seen_at = None
-                if not (self._halts or progressed):
-                    self._wire.release()
-            elif self._frame_seen_at is None:
-                self._frame_seen_at = now
-            elif now - self._frame_seen_at > config.frame_timeout_s:
-                self._close_late(f"a frame was not complete after {config.frame_timeout_s:g} s")
-
-    def _look_at_answers(self, now: float) -> None:
-        assert self._transport is not None
-        size, timeout_s = self._transport.get_write_buffer_size(), self._server.config.answers_timeout_s
-        if self._answers_seen is None or self._answers_seen[1] != size:
-            self._answers_seen = (now, size)
-        elif now - self._answers_seen[0] > timeout_s:
-            self._close_late(f"it took none of its answers for {timeout_s:g} s")
-
-    def _close_late(self, reason: str) -> None:
-        _log.info("bookie %s closes the connection of %s: %s", self._bookie.bookie_id, self._source, reason)
-        self.abort()
+        served, has_partial_frame = self._progress.has_served, self._wire.has_more
+        reason = self._progress.look(
+            now, unsent=self.unsent_bytes, has_partial_frame=has_partial_frame, is_halted=self._halts != 0
+        )
+        if reason is not None:
+            self._log_closing(reason)
+            self.abort()
+        elif not (self._halts or served or has_partial_frame):
+            self._wire.release()

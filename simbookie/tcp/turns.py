@@ -40,7 +40,8 @@ class Turns:
         self._loop = asyncio.get_running_loop()
         self._turn_s = turn_s
         self._ends_at = 0.0
-        self._number = 0
+        #: Turns in which something was done.
+        self.count = 0
         #: The number of the turn that is under way, 0 between turns; a connection may do one slice in each.
         self.current = 0
         self._arrived: dict[Served, None] = {}
@@ -70,8 +71,8 @@ class Turns:
 
     def _begin(self, now: float) -> None:
         self._ends_at = now + self._turn_s
-        self._number += 1
-        self.current = self._number
+        self.count += 1
+        self.current = self.count
         self._loop.call_soon(self._turn)  # which comes before whatever the next look at the sockets brings
 
     def _turn(self) -> None:

@@ -308,7 +308,7 @@ async def test_connections_above_the_limit_are_closed_at_once(kit: Any) -> None:
 @pytest.mark.rule("BK-27")
 async def test_a_client_that_does_not_take_its_answers_is_not_served_meanwhile(kit: Any, version: int) -> None:
     entry, reads = 200_000, 200
-    async with served(ServerConfig(write_high_water=500_000, write_low_water=100_000)) as server:
+    async with served() as server:
         submitted = 0
         submit = server.bookie.submit
 
@@ -336,7 +336,7 @@ async def test_a_client_that_does_not_take_its_answers_is_not_served_meanwhile(k
 
 
 @pytest.mark.parametrize(
-    "settings", [{"write_low_water": 2, "write_high_water": 1}, {"write_low_water": -1}, {"connections_max": 0}]
+    "settings", [{"unsent_bytes_max": 5_242_879}, {"unsent_bytes_max": -1}, {"connections_max": 0}]
 )
 def test_impossible_limits_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="server"):

@@ -165,8 +165,7 @@ async def test_an_end_in_the_middle_of_the_handshake_leaves_nothing(how: str) ->
 
 
 async def test_uploads_are_held_back_inside_tls_too(kit: Any) -> None:
-    limits = ServerConfig(security=offering(), write_high_water=4096, write_low_water=1024)
-    async with served(limits) as server, connected(server) as client:
+    async with served(ServerConfig(security=offering())) as server, connected(server) as client:
         await start_tls(client)
         assert {
             status for status, _ in await client.ask(*(kit.add(1, n, payload=bytes(50_000)) for n in range(40)))

@@ -66,7 +66,7 @@ def test_a_client_with_much_to_do_does_not_keep_another_one_waiting(kit: Any, lo
             await until(lambda: served_to_greedy > 0)
             before = served_to_greedy
             assert await modest.status(ReadRequest(1, 0)) is Status.OK
-            assert served_to_greedy - before <= 60, "a few slices of 5 ms"
+            assert served_to_greedy - before <= 60, "a few slices"
 
     run_on(loop, story())
 

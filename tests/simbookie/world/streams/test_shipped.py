@@ -183,7 +183,7 @@ def test_a_bookie_that_does_not_take_its_requests_pushes_back_to_the_transport()
 def test_a_client_that_does_not_take_its_answers_is_not_read_from_and_is_dropped_in_the_end() -> None:
     bench = Bench(
         tcp=TcpConfig(send_buffer_bytes=2_000, receive_buffer_bytes=3_000),
-        server=ServerConfig(write_high_water=20_000, write_low_water=10_000, answers_timeout_s=3.0),
+        server=ServerConfig(answers_timeout_s=3.0),
         read_timeout_s=100.0,
     )
 
