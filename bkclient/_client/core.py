@@ -20,7 +20,7 @@ from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import ClientStats
 from bkclient.observability.tracer import Tracer
 from bkclient.placement import BookieWatcher
-from bkclient.protocol.update import MetadataUpdate
+from bkclient.protocol.update import UpdateHandle
 from bkclient.transport.base import BookieTransport
 from bkclient.wire.entry import EntryCodec
 
@@ -85,7 +85,7 @@ class ClientCore:
             except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told
                 report(error, f"the handler {callback!r} of the end of a client raised")
 
-    def run_update(self, update: MetadataUpdate, done: Callable[[MetadataUpdate], None]) -> None:
+    def run_update(self, update: UpdateHandle, done: Callable[[UpdateHandle], None]) -> None:
         """Drive ``update`` in the background, then call ``done`` with it; never from within this call.
 
         ``done`` is called whatever happens, because somebody may be waiting for what it brings about. When the client is

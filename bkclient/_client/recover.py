@@ -12,9 +12,9 @@ from bkclient.ledger import BookieId, Ensemble, LedgerState, Versioned
 from bkclient.observability import log
 from bkclient.observability import stats as names
 from bkclient.placement import LedgerShape
-from bkclient.protocol.pipeline import PendingAdd
+from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.recovery import RecoveryMachine, Verdict
-from bkclient.protocol.update import MetadataUpdate
+from bkclient.protocol.update import UpdateHandle
 from bkclient.wire.entry import DecodedEntry, EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
 
@@ -45,6 +45,7 @@ class _Recovery:
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_abandoned = False
         self._found = self._written = 0
+        self._last_written = -1
 
     async def run(self) -> Versioned:
         loop = asyncio.get_running_loop()
@@ -74,11 +75,11 @@ class _Recovery:
 
     # Ports -------------------------------------------------------------------------------------------------------
 
-    def run_update(self, update: MetadataUpdate) -> None:
-        self._core.run_update(update, self._on_update_done)
+    def run_update(self, number: int) -> None:
+        self._core.run_update(UpdateHandle(self._machine, number), self._on_update_done)
 
     @ends_operation
-    def _on_update_done(self, update: MetadataUpdate) -> None:
+    def _on_update_done(self, update: UpdateHandle) -> None:
         if self._is_abandoned:
             return
         observer = self._core.observer
@@ -86,7 +87,7 @@ class _Recovery:
             value = self._machine.local.value
             if value.metadata.state is LedgerState.IN_RECOVERY:
                 observer.recovery_started(value)
-        self._machine.on_update_done(update)
+        self._machine.on_update_done(update.number)
 
     def send_fence(self, bookie_id: BookieId) -> None:
         request = ReadRequest(self._ledger_id, LAST_ENTRY, fence_key=self._codec.master_key, high_priority=True)
@@ -129,21 +130,22 @@ class _Recovery:
         except DigestMismatch:
             return Code.DIGEST_MATCH, None
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
-        request = add.request
-        if request is None:
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
+        if entry.entry_id > self._last_written:
+            self._last_written = entry.entry_id
             self._written += 1
-            header = self._codec.encode_header(add.entry_id, add.last_add_confirmed, add.length, add.payload)
-            request = add.request = AddRequest(
-                self._ledger_id,
-                add.entry_id,
-                self._codec.master_key,
-                header,
-                add.payload,
-                recovery=True,
-                high_priority=True,
-            )
-        self._submit(bookie_id, request, self._on_add_reply)
+        header = self._codec.encode_header(entry.entry_id, entry.last_add_confirmed, entry.length, entry.payload)
+        request = AddRequest(
+            self._ledger_id,
+            entry.entry_id,
+            self._codec.master_key,
+            header,
+            entry.payload,
+            recovery=True,
+            high_priority=True,
+        )
+        for bookie_id in bookies:
+            self._submit(bookie_id, request, self._on_add_reply)
 
     @ends_operation
     def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:

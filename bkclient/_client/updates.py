@@ -13,7 +13,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import Versioned
 from bkclient.metadata.base import MetadataStore
-from bkclient.protocol.update import MetadataUpdate, WriteMetadata
+from bkclient.protocol.update import UpdateHandle, WriteMetadata
 
 __all__ = ["drive_update"]
 
@@ -22,7 +22,7 @@ _READ_ATTEMPTS = 6
 _READ_BACKOFF_S = 0.05
 
 
-async def drive_update(update: MetadataUpdate, store: MetadataStore) -> None:
+async def drive_update(update: UpdateHandle, store: MetadataStore) -> None:
     """Carry out the actions of ``update`` until it has ended. Raises nothing but cancellation; see ``update.error``."""
     while (action := update.action) is not None:
         try:

@@ -6,8 +6,7 @@ from typing import Protocol
 
 from bkclient.errors import BookKeeperError, LedgerTruncated
 from bkclient.ledger import BookieId, Ensemble
-from bkclient.protocol.pipeline import PendingAdd
-from bkclient.protocol.update import MetadataUpdate
+from bkclient.protocol.adds import NewEntry
 
 __all__ = ["AppendPorts"]
 
@@ -15,20 +14,27 @@ __all__ = ["AppendPorts"]
 class AppendPorts(Protocol):
     """What the machine asks of its shell. None of these may call back into the machine."""
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
-        """Send the entry; report the answer through :meth:`~bkclient.protocol.append.AppendMachine.on_add_reply`."""
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
+        """Send the entry to each of ``bookies``.
+
+        Report the answers through :meth:`~bkclient.protocol.append.AppendMachine.on_add_reply`. Called once per entry with its
+        write set, and again with those it has to be sent to again.
+        """
         ...
 
-    def confirm_add(self, add: PendingAdd) -> None:
-        """The entry is acknowledged, and durable unless sync is deferred; tell the application. Called in id order."""
+    def confirm_adds(self, entries: list[NewEntry]) -> None:
+        """These entries are acknowledged, and durable unless sync is deferred; tell the application. Called in id order."""
         ...
 
-    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
+    def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
         """The entry was not acknowledged; whether it is part of the ledger is decided by whoever closes it."""
         ...
 
-    def run_update(self, update: MetadataUpdate) -> None:
-        """Drive ``update`` in the background, then call :meth:`~bkclient.protocol.append.AppendMachine.on_update_done`."""
+    def run_update(self, number: int) -> None:
+        """Drive a metadata update in the background, then call :meth:`~bkclient.protocol.append.AppendMachine.on_update_done`.
+
+        :class:`~bkclient.protocol.update.UpdateHandle` says how.
+        """
         ...
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:

@@ -19,6 +19,7 @@ from bkclient.errors import Code, DigestMismatch
 from bkclient.ledger import BookieId
 from bkclient.protocol.memory import Remembered
 from bkclient.protocol.read import EntryRead, ReadOutcome
+from bkclient.protocol.value import Value
 from bkclient.wire.entry import DecodedEntry
 
 __all__ = ["BATCH_ENTRY_OVERHEAD", "BATCH_OVERHEAD", "BatchRead", "BatchSupport"]
@@ -74,7 +75,7 @@ class BatchRead(EntryRead):
         return outcome
 
 
-class BatchSupport:
+class BatchSupport(Value):
     """Which bookies are left out of batches for now. ``now`` is any clock in seconds."""
 
     __slots__ = ("_suspected", "_unsupported")

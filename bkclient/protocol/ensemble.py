@@ -7,6 +7,7 @@ from typing import Final
 
 from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, Ensemble
+from bkclient.protocol.value import Value
 
 __all__ = ["BookieMemory", "ReplaceBookie", "error_because_of", "replace_failed"]
 
@@ -99,7 +100,7 @@ def replace_failed(
     return tuple(members)
 
 
-class BookieMemory:
+class BookieMemory(Value):
     """Which bookies failed one writer, so that each of its ensemble changes makes progress.
 
     A bookie may be registered and dead. A writer without memory would go back and forth between two of them for as long

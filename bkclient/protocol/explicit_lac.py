@@ -16,6 +16,7 @@ from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.quorum import QuorumSizes
+from bkclient.protocol.value import Value
 
 __all__ = ["ExplicitLac", "ExplicitLacPorts", "LacWrite"]
 
@@ -32,7 +33,7 @@ class ExplicitLacPorts(Protocol):
         ...
 
 
-class LacWrite:
+class LacWrite(Value):
     """One LAC on its way to the bookies of its write set (LAC-7).
 
     Positions are those of the ensemble, so that the failures of a striped ledger are counted as they are (H-12).

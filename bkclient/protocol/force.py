@@ -59,7 +59,7 @@ class ForceMachine:
         if not writer.is_writable:
             self._finish(writer.refusal())
             return
-        self.entry_id, self._length = writer.last_add_acknowledged, writer.acknowledged_length
+        self.entry_id, self._length = writer.last_add_acknowledged, writer.adds.acknowledged_length
         if self.entry_id < 0:
             self._finish(None)
             return

@@ -18,6 +18,7 @@ from bkclient.errors import Code, Refusal
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
 from bkclient.protocol.read import outranks
+from bkclient.protocol.value import Value
 
 __all__ = ["LacOutcome", "LacProgress", "LacRead"]
 
@@ -30,7 +31,7 @@ class LacOutcome(Enum):
     FAILED = "failed"
 
 
-class LacRead:
+class LacRead(Value):
     """One LAC read over one ensemble. Feed it every answer; it ends at most once.
 
     ``last_add_confirmed`` is the greatest LAC seen (-1 before any) and ``length`` the cumulative length in the header of
@@ -81,7 +82,7 @@ class LacRead:
         return self.outcome
 
 
-class LacProgress:
+class LacProgress(Value):
     """Asks an ensemble for a LAC above the one known (R-38). Feed it every answer; it ends at most once.
 
     It ends as COVERED, which here means answered, with the first LAC above ``known``; or when all have answered and any of

@@ -17,6 +17,7 @@ from bkclient.errors import Code, Refusal
 from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 from bkclient.protocol.read import outranks
+from bkclient.protocol.value import Value
 
 __all__ = ["LongPollRead", "PollOutcome"]
 
@@ -30,7 +31,7 @@ class PollOutcome(Enum):
     FAILED = "failed"
 
 
-class LongPollRead:
+class LongPollRead(Value):
     """One poll for one entry. Ask :meth:`to_ask` after construction, after every answer, and when :meth:`on_late` says so.
 
     ``last_add_confirmed`` is the greatest LAC heard, or known before; ``found_by`` who sent the entry. ``code`` and

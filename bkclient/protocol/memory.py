@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from bkclient.ledger import BookieId
+from bkclient.protocol.value import Value
 
 __all__ = ["Remembered"]
 
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class Remembered(Value, Generic[T]):
     """Values of at most ``limit`` bookies, each kept for ``keep_s`` seconds; ``now`` is any clock in seconds."""
 
     __slots__ = ("_keep_s", "_limit", "_noted", "changes")

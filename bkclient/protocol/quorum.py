@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from bkclient.errors import ArgumentError, Code
 from bkclient.ledger import LedgerMetadata
+from bkclient.protocol.value import Value
 
 __all__ = ["EXPLICIT_NEGATIVES", "CoverageSet", "QuorumSizes"]
 
@@ -71,7 +72,7 @@ def _shared(ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) ->
     return QuorumSizes(ensemble_size, write_quorum_size, ack_quorum_size)
 
 
-class CoverageSet:
+class CoverageSet(Value):
     """Which positions of an ensemble have been heard, for fencing and LAC reads (DS-10).
 
     A position is *known* when its bookie answered OK or with an explicit negative; no answer yet, and every other

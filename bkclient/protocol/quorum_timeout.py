@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from bkclient.protocol.pipeline import PendingAdd
+from bkclient.protocol.adds import PendingAdd
+from bkclient.protocol.value import Value
 
 __all__ = ["QuorumTimeout"]
 
 _MARKS_PER_TIMEOUT = 8
 
 
-class QuorumTimeout:
+class QuorumTimeout(Value):
     """Finds entries that have waited too long. At most nine notes are kept, however often the clock is checked."""
 
     __slots__ = ("_marks", "_timeout_s")

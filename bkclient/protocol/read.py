@@ -20,6 +20,7 @@ from enum import Enum
 from bkclient.errors import Code
 from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
+from bkclient.protocol.value import Value
 
 __all__ = ["EntryRead", "ReadOutcome", "Speculation", "outranks"]
 
@@ -56,7 +57,7 @@ def outranks(code: int, current: int) -> bool:
     )
 
 
-class EntryRead:
+class EntryRead(Value):
     """One read of one entry. Ask :meth:`to_ask` after construction, after every answer, and when :meth:`on_late` says so.
 
     ``code`` is the result to report once ``outcome`` is not WAITING (R-13): any specific error outranks

@@ -20,11 +20,12 @@ from typing import Final
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
+from bkclient.protocol.value import Value
 
 __all__ = ["FoundEntry", "ReadAhead"]
 
 
-class FoundEntry:
+class FoundEntry(Value):
     """One entry that is being read, or was and waits for its turn; ``payload`` and ``length`` mean something once found."""
 
     __slots__ = ("length", "payload", "read")
@@ -35,7 +36,7 @@ class FoundEntry:
         self.length = 0
 
 
-class ReadAhead:
+class ReadAhead(Value):
     """Reads of the entries from ``first_entry_id`` on, all of them from one ``ensemble`` (REC-15).
 
     At most ``limit`` entries (at least 1) are being read or wait for their turn.

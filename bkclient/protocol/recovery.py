@@ -28,19 +28,22 @@ Where this differs from the Java client, and why it may:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
 from bkclient.errors import BookKeeperError, Code, NotEnoughBookies, error_for
-from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, Ensemble, Versioned
+from bkclient.protocol.adds import Effect, NewEntry, PendingAdds
 from bkclient.protocol.ensemble import replace_failed
+from bkclient.protocol.intents import Intent, MarkInRecovery, SealAsRecovered
 from bkclient.protocol.lac import LacOutcome, LacRead
-from bkclient.protocol.pipeline import AddPipeline, PendingAdd
+from bkclient.protocol.machine import LedgerMachine
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.read_ahead import FoundEntry, ReadAhead
-from bkclient.protocol.update import LocalMetadata, MetadataUpdate
+from bkclient.protocol.update import LocalMetadata
+from bkclient.protocol.value import moved
 
 __all__ = ["RecoveryMachine", "RecoveryPhase", "RecoveryPorts", "Verdict", "starting_lac"]
 
@@ -57,6 +60,19 @@ class RecoveryPhase(Enum):
     FAILED = "failed"
 
 
+_Phase = RecoveryPhase
+#: What may follow what.
+_NEXT: Final = {
+    _Phase.MARKING: (_Phase.FENCING, _Phase.DONE, _Phase.FAILED),
+    _Phase.FENCING: (_Phase.READING, _Phase.FAILED),
+    _Phase.READING: (_Phase.MEASURING, _Phase.CLOSING, _Phase.FAILED),
+    _Phase.MEASURING: (_Phase.CLOSING,),
+    _Phase.CLOSING: (_Phase.DONE, _Phase.FAILED),
+    _Phase.DONE: (),
+    _Phase.FAILED: (),
+}
+
+
 class Verdict(Enum):
     """What the answers of its replicas prove about an entry."""
 
@@ -68,8 +84,11 @@ class Verdict(Enum):
 class RecoveryPorts(Protocol):
     """What the machine asks of its shell. None of these may call back into the machine."""
 
-    def run_update(self, update: MetadataUpdate) -> None:
-        """Drive ``update`` in the background, then call :meth:`RecoveryMachine.on_update_done`."""
+    def run_update(self, number: int) -> None:
+        """Drive a metadata update in the background, then call :meth:`RecoveryMachine.on_update_done`.
+
+        :class:`~bkclient.protocol.update.UpdateHandle` says how.
+        """
         ...
 
     def send_fence(self, bookie_id: BookieId) -> None:
@@ -80,8 +99,8 @@ class RecoveryPorts(Protocol):
         """Read one entry, with high priority; answer to :meth:`RecoveryMachine.on_read_reply`."""
         ...
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
-        """Recovery add, with high priority; answer to :meth:`RecoveryMachine.on_add_reply`."""
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
+        """Recovery add, with high priority, to each of ``bookies``; answers to :meth:`RecoveryMachine.on_add_reply`."""
         ...
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
@@ -105,13 +124,32 @@ def starting_lac(found_lac: int, first_entry_id: int) -> int:
     return max(found_lac, first_entry_id - 1)
 
 
-class RecoveryMachine(AddPipeline):
+class RecoveryMachine(LedgerMachine):
     """One recovery of one ledger. Call :meth:`start`, feed it answers; it calls ``recovery_finished`` once.
 
     At most ``read_ahead`` entries are being read at a time, and at most ``max_write_backs`` read or written back. No read
     begins while the payload at hand, counting every read under way as the largest entry found so far, has
     ``max_write_back_bytes`` or more. One entry is always allowed.
     """
+
+    __slots__ = (
+        "_end_found",
+        "_failed_bookies",
+        "_frozen_lac",
+        "_has_recovered",
+        "_lac_read",
+        "_late_failures",
+        "_max_write_back_bytes",
+        "_max_write_backs",
+        "_measuring",
+        "_new_ensembles",
+        "_read_ahead",
+        "_reads",
+        "_snapshot",
+        "_update",
+        "_write_back_bytes",
+        "phase",
+    )
 
     def __init__(
         self,
@@ -122,17 +160,16 @@ class RecoveryMachine(AddPipeline):
         max_write_backs: int = 256,
         max_write_back_bytes: int = 16 * 1024 * 1024,
     ) -> None:
-        super().__init__(
-            QuorumSizes.of(metadata.metadata), metadata.metadata.last_fragment.ensemble, last_add_confirmed=-1, length=0
-        )
         self.phase = RecoveryPhase.MARKING
-        self.local: Final = LocalMetadata(metadata)
-        self._ports = ports
+        self.adds = PendingAdds(QuorumSizes.of(metadata.metadata), metadata.metadata.last_fragment.ensemble)
+        self.local = LocalMetadata(metadata)
+        self.ports = ports
         self._read_ahead = read_ahead
         self._max_write_backs = max_write_backs
         self._max_write_back_bytes = max_write_back_bytes
         self._snapshot = metadata.metadata
-        self._update: MetadataUpdate | None = None
+        #: Number of the update under way.
+        self._update = 0
         self._lac_read: LacRead | None = None
         self._reads: ReadAhead | None = None
         self._measuring: EntryRead | None = None
@@ -142,37 +179,30 @@ class RecoveryMachine(AddPipeline):
         self._end_found = False
         self._new_ensembles: dict[int, Ensemble] = {}
         self._late_failures: dict[int, BookieId] = {}
-        self._failed_bookies: set[BookieId] = set()
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this recovery knows it; closed once the recovery succeeded."""
-        return self.local.value.metadata
+        self._failed_bookies: dict[BookieId, None] = {}
 
     # Marking -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin. A ledger that is closed already is left alone (REC-2)."""
-        self._run_update(
-            MetadataUpdate(
-                self.local,
-                "recover",
-                needs_update=lambda metadata: metadata.state is LedgerState.OPEN,  # REC-3
-                transform=lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY),
-            )
-        )
+        self._run_update(MarkInRecovery())
 
-    def _run_update(self, update: MetadataUpdate) -> None:
-        self._update = update
-        self._ports.run_update(update)
+    def _enter(self, phase: RecoveryPhase) -> None:
+        """Change the phase. Nothing else does."""
+        self.phase = moved(_NEXT, self.phase, phase)
 
-    def on_update_done(self, update: MetadataUpdate) -> None:
+    def _run_update(self, intent: Intent) -> None:
+        self._update = self.local.begin(intent)
+        self.ports.run_update(self._update)
+
+    def on_update_done(self, number: int) -> None:
         """A metadata update that :meth:`RecoveryPorts.run_update` was given has ended."""
-        if update is not self._update:
+        if number != self._update:
             return
-        self._update = None
-        if update.error is not None:
-            self._fail(update.error.code, str(update.error), cause=update.error)
+        self._update = 0
+        error = self.local.end(number).error
+        if error is not None:
+            self._fail(error.code, str(error), cause=error)
         elif self.metadata.is_closed:
             self._finish()
         else:
@@ -181,11 +211,11 @@ class RecoveryMachine(AddPipeline):
     # Fencing -----------------------------------------------------------------------------------------------------
 
     def _begin_fencing(self) -> None:
-        self.phase = RecoveryPhase.FENCING
+        self._enter(RecoveryPhase.FENCING)
         self._snapshot = self.metadata  # REC-15
         self._lac_read = LacRead(self.sizes, self._snapshot.last_fragment.ensemble)
         for bookie_id in self._lac_read.bookies:
-            self._ports.send_fence(bookie_id)
+            self.ports.send_fence(bookie_id)
 
     def on_fence_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1, length: int = 0) -> None:
         """A bookie answered the fencing read; OK comes with the LAC and length in its last entry's header."""
@@ -205,12 +235,11 @@ class RecoveryMachine(AddPipeline):
     # Reading -----------------------------------------------------------------------------------------------------
 
     def _begin_reading(self, found: LacRead) -> None:
-        self.phase = RecoveryPhase.READING
+        self._enter(RecoveryPhase.READING)
         fragment = self._snapshot.last_fragment
-        self.ensemble = fragment.ensemble
-        start = starting_lac(found.last_add_confirmed, fragment.first_entry_id)
-        self.last_add_acknowledged = self.last_add_confirmed = self.last_add_pushed = self._frozen_lac = start
-        self.length = found.length
+        start = self._frozen_lac = starting_lac(found.last_add_confirmed, fragment.first_entry_id)
+        self.adds.ensemble = fragment.ensemble
+        self.adds.end_at(start, found.length)
         # Always the last fragment as it was when recovery started: entries of earlier fragments are settled, and a
         # bookie that replaced another one for the write-back never had the entry.
         self._reads = ReadAhead(self.sizes, fragment.ensemble, start + 1, limit=self._read_ahead)
@@ -219,12 +248,12 @@ class RecoveryMachine(AddPipeline):
     def _read_on(self, reads: ReadAhead) -> None:
         while (
             reads.has_room
-            and self.pending_count + len(reads) < self._max_write_backs
+            and len(self.adds.pending) + len(reads) < self._max_write_backs
             and self._write_back_bytes + reads.expected_bytes < self._max_write_back_bytes
         ):
             read = reads.begin()
             for bookie_id in read.to_ask():
-                self._ports.send_read(read.entry_id, bookie_id, fence=True)
+                self.ports.send_read(read.entry_id, bookie_id, fence=True)
 
     def on_read_reply(
         self, bookie_id: BookieId, entry_id: int, code: int, payload: bytes = b"", length: int = 0
@@ -244,15 +273,15 @@ class RecoveryMachine(AddPipeline):
         read = entry.read
         if read.outcome is ReadOutcome.FOUND:
             assert read.code_from is not None, "somebody found it"
-            self._ports.entry_decided(read.entry_id, Verdict.POSITIVE, (read.code_from,))
+            self.ports.entry_decided(read.entry_id, Verdict.POSITIVE, (read.code_from,))
             self._write_back(entry.payload, entry.length)
         elif read.outcome is ReadOutcome.ABSENT:
-            self._ports.entry_decided(read.entry_id, Verdict.NEGATIVE, read.deniers)
+            self.ports.entry_decided(read.entry_id, Verdict.NEGATIVE, read.deniers)
             self._end_found = True
             self._reads = None
             self._close_if_written_back()
         else:
-            self._ports.entry_decided(read.entry_id, Verdict.UNKNOWN, ())
+            self.ports.entry_decided(read.entry_id, Verdict.UNKNOWN, ())
             self._fail(
                 read.code,
                 f"entry {read.entry_id} can be neither read nor ruled out",
@@ -263,36 +292,55 @@ class RecoveryMachine(AddPipeline):
     # Writing back ------------------------------------------------------------------------------------------------
 
     def _write_back(self, payload: bytes, length: int) -> None:
-        self.length = length - len(payload)  # REC-24: the add restores exactly the original header length
+        adds = self.adds
+        adds.length = length - len(payload)  # REC-24: the add restores exactly the original header length
         self._has_recovered = True
         self._write_back_bytes += len(payload)
-        self._push(payload, self._frozen_lac, None)
+        entry = adds.push(payload, self._frozen_lac)
+        self.ports.send_add(entry, adds.write_set(entry.entry_id))
 
-    def _send(self, add: PendingAdd, bookie_id: BookieId) -> None:
-        self._ports.send_add(add, bookie_id)
+    def on_add_reply(self, bookie_id: BookieId, entry_id: int, code: int) -> None:
+        """A bookie answered an add, or it is known that it will not (``code`` says why)."""
+        if code == Code.OK:
+            self.acknowledged(bookie_id, entry_id, entry_id)
+            return
+        effect, position, _ = self.adds.fail(bookie_id, entry_id, code)
+        if effect is Effect.LATE:
+            # The entry has its ack quorum; but another replacement may take that away before it is done.
+            self._late_failures[position] = bookie_id
+        elif effect is Effect.REFUSED:
+            self._fail(code, "a bookie refused a recovery add")
+        elif effect is Effect.NEEDED:
+            self._on_bookies_failed({position: bookie_id})
 
-    def _confirm(self, add: PendingAdd) -> None:
-        self._write_back_bytes -= len(add.payload)
+    def acknowledged(self, bookie_id: BookieId, first: int, last: int) -> None:
+        """The bookie stored all its entries from ``first`` to ``last``."""
+        if self.adds.acknowledge_run(bookie_id, first, last):
+            self._complete()
+
+    def _complete(self) -> None:
+        done = self.adds.complete()
+        if not done:
+            return
+        self._write_back_bytes -= sum(len(entry.payload) for entry in done)
+        assert self._write_back_bytes >= 0, "what is done had been counted"
         if self._reads is not None:
             self._read_on(self._reads)
         self._close_if_written_back()
 
-    def _on_late_failure(self, position: int, bookie_id: BookieId) -> None:
-        """The entry has its ack quorum; but another replacement may take that away before it is done."""
-        self._late_failures[position] = bookie_id
-
     def _on_bookies_failed(self, failures: Mapping[int, BookieId]) -> None:
         """Replace the failed bookies in memory, from LAC + 1 on (REC-27)."""
         failures, self._late_failures = {**self._late_failures, **failures}, {}
-        self._failed_bookies.update(failures.values())
+        self._failed_bookies.update(dict.fromkeys(failures.values()))
+        adds = self.adds
         try:
             ensemble = replace_failed(
                 self.metadata.ledger_id,
-                self.ensemble,
+                adds.ensemble,
                 failures,
-                self._ports.replace_bookie,
+                self.ports.replace_bookie,
                 failed_before=self._failed_bookies,
-                codes=self._failure_codes,
+                codes=adds.failure_codes,
             )
         except NotEnoughBookies as error:
             self._do_without(error)
@@ -300,74 +348,61 @@ class RecoveryMachine(AddPipeline):
         except BookKeeperError as error:  # a placement that offers what it must not
             self._fail(error.code, str(error), cause=error)
             return
-        self._new_ensembles[self.last_add_confirmed + 1] = ensemble
+        self._new_ensembles[adds.last_add_confirmed + 1] = ensemble
         self._switch_ensemble(ensemble, failures)
+
+    def _switch_ensemble(self, ensemble: Ensemble, positions: Iterable[int]) -> None:
+        for entry, bookies in self.adds.switch(ensemble, positions):
+            self.ports.send_add(entry, bookies)
+        self._complete()
 
     def _do_without(self, error: NotEnoughBookies) -> None:
         """Go on with the bookies there are, unless an entry has too few left, counting every answer that is still to come."""
-        for add in self._pending.values():
-            if self._is_stuck(add):
-                self._fail(
-                    error.code, f"entry {add.entry_id} cannot be written back to an ack quorum: {error}", cause=error
-                )
+        for add in self.adds.pending.values():
+            if self.adds.is_stuck(add):
+                why = f"entry {add.entry.entry_id} cannot be written back to an ack quorum: {error}"
+                self._fail(error.code, why, cause=error)
                 return
-
-    def _on_refused(self, add: PendingAdd, bookie_id: BookieId, code: int) -> None:  # noqa: ARG002
-        self._fail(code, "a bookie refused a recovery add")
 
     # Closing -----------------------------------------------------------------------------------------------------
 
     def _close_if_written_back(self) -> None:
-        if not self._end_found or self.pending_count:
+        if not self._end_found or self.adds.pending:
             return
-        if not self._has_recovered and self.last_add_confirmed >= 0:
+        if not self._has_recovered and self.adds.last_add_confirmed >= 0:
             self._begin_measuring()
         else:
             self._close()
 
     def _begin_measuring(self) -> None:
-        self.phase = RecoveryPhase.MEASURING
-        entry_id = self.last_add_confirmed
+        self._enter(RecoveryPhase.MEASURING)
+        entry_id = self.adds.last_add_confirmed
         ensemble = self._snapshot.ensemble_at(entry_id)
         self._measuring = EntryRead(
             entry_id, (ensemble[position] for position in self.sizes.write_set(entry_id)), parallel=True
         )
         for bookie_id in self._measuring.to_ask():
-            self._ports.send_read(entry_id, bookie_id, fence=False)
+            self.ports.send_read(entry_id, bookie_id, fence=False)
 
     def _on_measured(self, read: EntryRead, bookie_id: BookieId, code: int, length: int) -> None:
         outcome = read.on_reply(bookie_id, code)
         if outcome is ReadOutcome.WAITING:
             return
         if outcome is ReadOutcome.FOUND:
-            self.length = length
+            self.adds.length = length
         # Otherwise the length found with the LAC has to do: the entry is safe, only its size is not known here.
         self._close()
 
     def _close(self) -> None:
-        self.phase = RecoveryPhase.CLOSING
+        self._enter(RecoveryPhase.CLOSING)
         self._reads = self._measuring = None
-        last_entry_id, length = self.last_add_confirmed, self.length
-
-        def needs_update(metadata: LedgerMetadata) -> bool:
-            if metadata.state is LedgerState.OPEN:
-                raise error_for(
-                    Code.UNEXPECTED_CONDITION, "the ledger is open again during recovery", ledger_id=metadata.ledger_id
-                )
-            return metadata.state is LedgerState.IN_RECOVERY  # REC-37: closed by somebody else is as good
-
-        def transform(metadata: LedgerMetadata) -> LedgerMetadata:
-            for first_entry_id, ensemble in sorted(self._new_ensembles.items()):
-                metadata = metadata.with_ensemble(first_entry_id, ensemble)  # REC-35: never below a stored one
-            return metadata.closed(last_entry_id, length)
-
-        self._run_update(MetadataUpdate(self.local, "close", needs_update=needs_update, transform=transform))
+        ensembles = tuple(sorted(self._new_ensembles.items()))
+        self._run_update(SealAsRecovered(self.adds.last_add_confirmed, self.adds.length, ensembles))
 
     def _finish(self) -> None:
-        self.phase = RecoveryPhase.DONE
-        self.last_add_acknowledged = self.last_add_confirmed = self.last_add_pushed = self.metadata.last_entry_id
-        self.length = self.metadata.length
-        self._ports.recovery_finished(None)
+        self._enter(RecoveryPhase.DONE)
+        self.adds.end_at(self.metadata.last_entry_id, self.metadata.length)
+        self.ports.recovery_finished(None)
 
     def _fail(
         self,
@@ -382,9 +417,9 @@ class RecoveryMachine(AddPipeline):
 
         The error is reported as REC-40 says, with the original one, whose code says what really happened, as its cause (H-33).
         """
-        self.phase = RecoveryPhase.FAILED
+        self._enter(RecoveryPhase.FAILED)
         self._reads = self._measuring = None
-        self._drain()
+        self.adds.drain()
         ledger_id = self.metadata.ledger_id
         if code not in (Code.TIMEOUT, Code.UNAUTHORIZED, Code.CLIENT_CLOSED):
             if cause is None:
@@ -396,4 +431,4 @@ class RecoveryMachine(AddPipeline):
             code = Code.LEDGER_RECOVERY
         error = error_for(code, why, ledger_id=ledger_id, entry_id=entry_id, bookie_id=bookie_id)
         error.__cause__ = cause
-        self._ports.recovery_finished(error)
+        self.ports.recovery_finished(error)

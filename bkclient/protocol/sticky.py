@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bkclient.ledger import BookieId
+from bkclient.protocol.value import Value
 
 __all__ = ["StickyIndex"]
 
 
-class StickyIndex:
+class StickyIndex(Value):
     """The position in an ensemble of ``size`` that is read from first."""
 
     __slots__ = ("_size", "position")

@@ -11,6 +11,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from bkclient.protocol.value import Value
+
 __all__ = ["TailRead", "TailStep"]
 
 _FIRST_PAUSE_S: Final = 0.05
@@ -29,7 +31,7 @@ class TailStep(Enum):
     LOST = "lost"
 
 
-class TailRead:
+class TailRead(Value):
     """One reader that follows from ``first_entry_id`` on and gives up after ``patience_s`` seconds of nothing but failures.
 
     ``next_entry_id`` is the entry to deliver next. ``now`` is any clock in seconds.

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from bkclient._client.reading.lac import least_lac
 from bkclient.errors import ReplicationFailed
 from bkclient.ledger import BookieId, Ensemble, Fragment, LedgerMetadata, Versioned
 from bkclient.placement.base import LedgerShape
 from bkclient.protocol.ensemble import ReplaceBookie
+from bkclient.protocol.intents import Choose
 from bkclient.protocol.quorum import QuorumSizes
-from bkclient.protocol.update import LocalMetadata, MetadataUpdate
+from bkclient.protocol.update import LocalMetadata, UpdateHandle
 from bkclient.repair.ranges import first_stored
 
 __all__ = [
     "LedgerFragment",
+    "ReplaceInFragment",
     "choose_replacements",
     "fragments_of",
     "replacement_update",
@@ -123,33 +126,35 @@ def choose_replacements(
     return chosen
 
 
-def replacement_update(
-    value: Versioned, fragment: LedgerFragment, replacements: Mapping[int, BookieId]
-) -> tuple[LocalMetadata, MetadataUpdate]:
-    """The metadata update that names the new bookies of a fragment, in whatever state the ledger is by then (AR-11).
+@dataclass(frozen=True, slots=True)
+class ReplaceInFragment:
+    """Name the new bookies of a fragment, in whatever state the ledger is by then (AR-11).
 
-    Positions that somebody else has changed meanwhile stay as he left them. It fails as
-    :class:`~bkclient.errors.ReplicationFailed` if a new bookie has become a member by another repair: an ensemble names a
-    bookie once.
+    ``ensemble`` is that of the fragment as it was copied. Positions that somebody else has changed meanwhile stay as he left
+    them. It fails as :class:`~bkclient.errors.ReplicationFailed` if a new bookie has become a member by another repair: an
+    ensemble names a bookie once.
     """
-    first, old = fragment.first_entry_id, fragment.ensemble
 
-    def present(metadata: LedgerMetadata) -> Ensemble | None:
-        found = [f.ensemble for f in metadata.fragments if f.first_entry_id == first]
-        return found[0] if found else None
+    cause: ClassVar[str] = "rereplicate"
 
-    def needs_update(metadata: LedgerMetadata) -> bool:
-        ensemble = present(metadata)
-        return ensemble is not None and any(ensemble[position] == old[position] for position in replacements)
+    first_entry_id: int
+    ensemble: Ensemble
+    replacements: tuple[tuple[int, BookieId], ...]
 
-    def transform(metadata: LedgerMetadata) -> LedgerMetadata:
-        ensemble = present(metadata)
-        assert ensemble is not None, "the update is needed only if the fragment is there"
-        members = list(ensemble)
-        for position, bookie_id in replacements.items():
-            if members[position] != old[position]:
+    def is_needed(self, metadata: LedgerMetadata) -> bool:
+        """Whether any of the bookies to be replaced is still there."""
+        present = self._present(metadata)
+        return present is not None and any(present[p] == self.ensemble[p] for p, _ in self.replacements)
+
+    def applied(self, metadata: LedgerMetadata, choose: Choose) -> LedgerMetadata:  # noqa: ARG002
+        """With the new bookies."""
+        first, present = self.first_entry_id, self._present(metadata)
+        assert present is not None, "the update is needed only if the fragment is there"
+        members = list(present)
+        for position, bookie_id in self.replacements:
+            if members[position] != self.ensemble[position]:
                 continue
-            if bookie_id in ensemble:
+            if bookie_id in present:
                 raise ReplicationFailed(
                     f"another repair has put the bookie into the fragment at entry {first} meanwhile; check the ledger again",
                     ledger_id=metadata.ledger_id,
@@ -161,5 +166,14 @@ def replacement_update(
         )
         return replace(metadata, fragments=fragments)
 
+    def _present(self, metadata: LedgerMetadata) -> Ensemble | None:
+        return next((f.ensemble for f in metadata.fragments if f.first_entry_id == self.first_entry_id), None)
+
+
+def replacement_update(
+    value: Versioned, fragment: LedgerFragment, replacements: Mapping[int, BookieId]
+) -> tuple[LocalMetadata, UpdateHandle]:
+    """The metadata update that names the new bookies of a fragment; see :class:`ReplaceInFragment`."""
     local = LocalMetadata(value)
-    return local, MetadataUpdate(local, "rereplicate", needs_update=needs_update, transform=transform)
+    intent = ReplaceInFragment(fragment.first_entry_id, fragment.ensemble, tuple(replacements.items()))
+    return local, UpdateHandle(local, local.begin(intent))

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import bkclient.protocol.recovery
+from bkclient.errors import BookKeeperError
 from bkclient.ledger import Ensemble
-from bkclient.protocol.append import AppendMachine
-from bkclient.protocol.pipeline import AddPipeline, PendingAdd
+from bkclient.protocol.adds import PendingAdds
+from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.reconnect import ReconnectCheck
-from bkclient.protocol.recovery import RecoveryMachine
+from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase
 from scenarios.mutants.base import Mutant, Replacement
 
 __all__ = ["MACHINE_MUTANTS"]
@@ -39,8 +40,8 @@ def _start_at_found_lac(_original: Function) -> Function:
 def _close_at_once(_original: Function) -> Function:
     def mutated(self: RecoveryMachine) -> None:
         if self._end_found:
-            self.last_add_confirmed = self.last_add_pushed
-            self._pending.clear()
+            self.adds.last_add_confirmed = self.adds.last_add_pushed
+            self.adds.pending.clear()
             self._close()
 
     return mutated
@@ -48,7 +49,8 @@ def _close_at_once(_original: Function) -> Function:
 
 def _close_at_the_lac(_original: Function) -> Function:
     def mutated(self: RecoveryMachine, found: Any) -> None:
-        self.last_add_confirmed = found.last_add_confirmed
+        self._enter(RecoveryPhase.READING)
+        self.adds.last_add_confirmed = found.last_add_confirmed
         self._close()
 
     return mutated
@@ -75,10 +77,10 @@ def _closing_when_undecided(fail: Function) -> Function:
     return mutated
 
 
-def _with_an_advancing_lac(push: Function) -> Function:
-    def mutated(self: RecoveryMachine, payload: bytes, _lac: int, token: object) -> PendingAdd:
-        added: PendingAdd = push(self, payload, self.last_add_confirmed, token)
-        return added
+def _with_an_advancing_lac(write_back: Function) -> Function:
+    def mutated(self: RecoveryMachine, payload: bytes, length: int) -> None:
+        self._frozen_lac = self.adds.last_add_confirmed
+        write_back(self, payload, length)
 
     return mutated
 
@@ -88,26 +90,36 @@ def _off_by_one(_original: Function) -> Function:
 
 
 def _keeping_what_is_in_flight(_original: Function) -> Function:
-    def mutated(self: AppendMachine) -> list[PendingAdd]:
-        self.length -= sum(len(add.payload) for add in self._pending.values())
-        return []
+    def mutated(self: AppendMachine, state: WriterState, _reason: BookKeeperError) -> None:
+        self._enter(state)
+        self.adds.length -= sum(len(add.entry.payload) for add in self.adds.pending.values())
 
     return mutated
 
 
+def _ignoring_failures_after_the_end(on_failure: Function) -> Function:
+    def mutated(self: AppendMachine, *args: Any) -> None:
+        if self.state in (WriterState.OPEN, WriterState.CHANGING):  # or the machine would notice
+            on_failure(self, *args)
+
+    return mutated
+
+
+def _keeping_what_was_pushed(_original: Function) -> Function:
+    return lambda *_arguments: None
+
+
 def _closing_at_what_was_pushed(close: Function) -> Function:
     def mutated(self: AppendMachine, *args: Any, **options: Any) -> None:
-        self.last_add_confirmed = self.last_add_pushed
+        self.adds.last_add_confirmed = self.adds.last_add_pushed
         close(self, *args, **options)
 
     return mutated
 
 
-def _completing_during_changes(complete: Function) -> Function:
-    def mutated(self: AddPipeline) -> None:
-        suspended, self._is_suspended = self._is_suspended, False
-        complete(self)
-        self._is_suspended = suspended
+def _completing_during_changes(_original: Function) -> Function:
+    def mutated(self: AppendMachine) -> None:
+        self.ports.confirm_adds(self.adds.complete())
 
     return mutated
 
@@ -154,7 +166,7 @@ MACHINE_MUTANTS: Final = (
         name="recovery-lac-advances",
         summary="what recovery writes back carries a LAC that advances with it, which a rival recovery may undo",
         invariants=("ReadStability", "VisibleLacBounded", "RecoveryLacFrozen"),
-        replaces=(Replacement(RecoveryMachine, "_push", _with_an_advancing_lac),),
+        replaces=(Replacement(RecoveryMachine, "_write_back", _with_an_advancing_lac),),
     ),
     Mutant(
         name="ack-quorum-one-short",
@@ -166,7 +178,11 @@ MACHINE_MUTANTS: Final = (
         name="acks-after-close",
         summary="entries in flight when the writer closes are acknowledged afterwards",
         invariants=("NoLacTruncation", "FencedStaysFenced", "NoAckAfterEnd"),
-        replaces=(Replacement(AppendMachine, "_drain", _keeping_what_is_in_flight),),
+        replaces=(
+            Replacement(AppendMachine, "_end", _keeping_what_is_in_flight),
+            Replacement(AppendMachine, "_on_failure", _ignoring_failures_after_the_end),
+            Replacement(PendingAdds, "cut_off", _keeping_what_was_pushed),
+        ),
     ),
     Mutant(
         name="writer-closes-at-last-pushed",
@@ -178,7 +194,7 @@ MACHINE_MUTANTS: Final = (
         name="acks-during-ensemble-change",
         summary="entries are acknowledged while a new ensemble that begins with them is being stored (issue 4651)",
         invariants=("StartIsLacPlusOne", "AckedReadable", "AckHasQuorum"),
-        replaces=(Replacement(AddPipeline, "_complete_in_order", _completing_during_changes),),
+        replaces=(Replacement(AppendMachine, "_complete", _completing_during_changes),),
     ),
     Mutant(
         name="writer-trusts-new-connections",

@@ -96,8 +96,8 @@ def _dropped_when_cancelled(append: Append) -> Append:
 
     def mutated(self: WriterShell, *args: Any) -> asyncio.Future[int]:
         future = append(self, *args)
-        pending = self.machine._pending  # noqa: SLF001 - a defect has no interface
-        mine = next((entry_id for entry_id, add in pending.items() if add.token is future), None)
+        pending = self.machine.adds.pending
+        mine = next((entry_id for entry_id, each in self.futures.items() if each is future), None)
 
         def on_done(done: asyncio.Future[int]) -> None:
             if done.cancelled() and mine is not None:
@@ -114,12 +114,11 @@ def _done_when_cancelled(append: Append) -> Append:
 
     def mutated(self: WriterShell, *args: Any) -> asyncio.Future[int]:
         future = append(self, *args)
-        machine = self.machine
+        mine = next((entry_id for entry_id, each in self.futures.items() if each is future), None)
 
         def on_done(done: asyncio.Future[int]) -> None:
-            if done.cancelled():
-                for add in machine._pending.values():  # noqa: SLF001 - a defect has no interface
-                    add.has_quorum |= add.token is done
+            if done.cancelled() and mine in self.machine.adds.pending:
+                self.machine.adds.pending[mine].has_quorum = True
 
         future.add_done_callback(on_done)
         return future

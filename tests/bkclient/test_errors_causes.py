@@ -18,12 +18,12 @@ from bkclient.errors import (
     UnexpectedCondition,
 )
 from bkclient.ledger import LedgerMetadata, Versioned
-from bkclient.protocol.update import LocalMetadata, MetadataUpdate
+from bkclient.protocol.update import LocalMetadata
 from bkclient.repair.concurrency import for_each
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.v3 import decode_request
 from tests.bkclient.fakes import town, writer_of
-from tests.bkclient.protocol.harness import Writer, ledger
+from tests.bkclient.protocol.harness import Wanted, Writer, begin, ledger
 
 
 @pytest.mark.parametrize("code", [Code.LEDGER_FENCED, Code.UNAUTHORIZED])
@@ -47,9 +47,7 @@ def test_metadata_that_cannot_be_made_has_what_is_wrong_with_it_as_its_cause() -
     def transform(metadata: LedgerMetadata) -> LedgerMetadata:
         raise ValueError("two bookies are one")
 
-    update = MetadataUpdate(
-        LocalMetadata(ledger((3, 2, 2), "abc")), "ensemble", needs_update=lambda _: True, transform=transform
-    )
+    update = begin(LocalMetadata(ledger((3, 2, 2), "abc")), Wanted(lambda _: True, transform))
     assert isinstance(update.error, UnexpectedCondition)
     assert isinstance(update.error.__cause__, ValueError)
 

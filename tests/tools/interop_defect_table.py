@@ -145,8 +145,8 @@ _QUORUMS: Final = (
     Defect(
         "entries that tell a LAC which is one too high",
         "bkclient/protocol/append.py",
-        "return self._push(payload, self.last_add_confirmed, token)",
-        "return self._push(payload, self.last_add_confirmed + 1, token)",
+        "entry = adds.push(payload, adds.last_add_confirmed)",
+        "entry = adds.push(payload, adds.last_add_confirmed + 1)",
         _one("test_python_client", "test_following_an_open_ledger", "v3"),
         r"assert 9 == 8",
     ),
@@ -168,9 +168,9 @@ _QUORUMS: Final = (
     ),
     Defect(
         "a new fragment begins with the last confirmed entry",
-        "bkclient/protocol/changing.py",
-        "first_entry_id = self.last_add_confirmed + 1",
-        "first_entry_id = max(0, self.last_add_confirmed)",
+        "bkclient/protocol/append.py",
+        "members.begin_pass(adds.last_add_confirmed + 1, ",
+        "members.begin_pass(max(0, adds.last_add_confirmed), ",
         _one("test_failures", "test_a_bookie_that_stands_still_is_replaced", "v3"),
         r"assert",
     ),

@@ -13,8 +13,8 @@ from bkclient.errors import BookKeeperError, Code
 from bkclient.ledger import BookieId
 from bkclient.observability import stats as names
 from bkclient.observability.stats import ClientStats
-from bkclient.protocol.pipeline import PendingAdd
-from bkclient.protocol.update import MetadataUpdate
+from bkclient.protocol.adds import NewEntry
+from bkclient.protocol.update import UpdateHandle
 
 __all__ = ["MeasuredWriterShell"]
 
@@ -28,26 +28,27 @@ class MeasuredWriterShell(WriterShell):
         self._stats: ClientStats = self.core.stats
         self._began_at: dict[int, float] = {}
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
         """The clock starts when the entry is first sent."""
-        if add.request is None:
+        if entry.entry_id not in self._began_at:
             self._stats.level(names.PENDING_ADDS, 1)
-            self._began_at[add.entry_id] = self._stats.now()
-        super().send_add(add, bookie_id)
+            self._began_at[entry.entry_id] = self._stats.now()
+        super().send_add(entry, bookies)
 
-    def confirm_add(self, add: PendingAdd) -> None:
-        """The entry is acknowledged."""
-        self._report(add, Code.OK)
-        super().confirm_add(add)
+    def confirm_adds(self, entries: list[NewEntry]) -> None:
+        """The entries are acknowledged."""
+        for entry in entries:
+            self._report(entry, Code.OK)
+        super().confirm_adds(entries)
 
-    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
+    def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
         """The entry has failed."""
-        self._report(add, error.code)
-        super().fail_add(add, error)
+        self._report(entry, error.code)
+        super().fail_add(entry, error)
 
-    def _report(self, add: PendingAdd, code: int) -> None:
+    def _report(self, entry: NewEntry, code: int) -> None:
         now = self._stats.now()
-        began_at = self._began_at.pop(add.entry_id, None)
+        began_at = self._began_at.pop(entry.entry_id, None)
         if began_at is None:  # refused before it was sent
             began_at = now
         else:
@@ -60,7 +61,7 @@ class MeasuredWriterShell(WriterShell):
             self._stats.event(names.ADD_UNDER_REPLICATED)
 
     @ends_operation
-    def _on_update_done(self, update: MetadataUpdate) -> None:
+    def _on_update_done(self, update: UpdateHandle) -> None:
         if update.cause == "ensemble" and update.error is None and not self.machine.metadata.is_closed:
             self._stats.event(names.ENSEMBLE_CHANGES)
         super()._on_update_done(update)

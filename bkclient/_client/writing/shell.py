@@ -36,10 +36,10 @@ from bkclient.errors import (
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.observability import log
 from bkclient.placement import LedgerShape
+from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.append_options import AppendOptions
-from bkclient.protocol.pipeline import PendingAdd
-from bkclient.protocol.update import MetadataUpdate
+from bkclient.protocol.update import UpdateHandle
 from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
 
 __all__ = ["Payload", "WriterShell"]
@@ -90,6 +90,8 @@ class WriterShell:
         self._master_key = self.codec.master_key
         self._write_flags = WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE
         self._shape = LedgerShape.of(metadata)
+        #: Of the entries that are pending.
+        self.futures: Final[dict[int, asyncio.Future[int]]] = {}
         self._flush_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
         self.gaps: Final = Gaps()
@@ -129,10 +131,12 @@ class WriterShell:
         future: asyncio.Future[int] = self.loop.create_future()
         if not self._is_watched:
             self._watch()
+        entry_id = machine.adds.last_add_pushed + 1
+        self.futures[entry_id] = future
         try:
-            machine.append(data, future)
+            machine.append(data)
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
-            self._on_append_defect(error, size, future)
+            self._on_append_defect(error, size, entry_id)
         return future
 
     def append_at(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
@@ -152,13 +156,15 @@ class WriterShell:
             self.admission.admit(entry_id)
         future: asyncio.Future[int] = self.loop.create_future()
         self.window.take(size)
+        self.futures[entry_id] = future
         try:
-            machine.append_at(entry_id, data, future)
+            machine.append_at(entry_id, data)
         except BookKeeperError:
             self.window.give_back(size)
+            del self.futures[entry_id]
             raise
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
-            self._on_append_defect(error, size, future)
+            self._on_append_defect(error, size, entry_id)
         if machine.is_writable:
             if is_above_gap:
                 self.window.enter_gap(size)
@@ -239,19 +245,22 @@ class WriterShell:
         """A handler raised, so the machine is not to be relied upon: what is in flight fails, the ledger stays open."""
         failure = defect(error, "the writer", ledger_id=self.ledger_id)
         pending = self.machine.stop(failure)
-        for add in pending:
-            _fail_quietly(add.token, fresh(failure, ledger_id=self.ledger_id, entry_id=add.entry_id))
+        for entry in pending:
+            _fail_quietly(
+                self.futures[entry.entry_id], fresh(failure, ledger_id=self.ledger_id, entry_id=entry.entry_id)
+            )
         if not self._closed.is_set():
             self._close_error = failure
             self._closed.set()
-        for add in pending:
-            self.fail_add(add, failure)
+        for entry in pending:
+            self.fail_add(entry, failure)
         self._fail_flushes(failure)
         self._let_go()
 
-    def _on_append_defect(self, error: Exception, size: int, future: asyncio.Future[int]) -> None:
+    def _on_append_defect(self, error: Exception, size: int, entry_id: int) -> None:
         self.on_defect(error)
-        if not future.done():  # the entry had not become one that is pending
+        future = self.futures.pop(entry_id, None)
+        if future is not None:  # the entry had not become one that is pending
             self.window.give_back(size)
             assert self.machine.fatal_error is not None, "the writer was stopped"
             _fail_quietly(future, fresh(self.machine.fatal_error))
@@ -280,8 +289,8 @@ class WriterShell:
             "the writer was dropped without close(), so the gap below this entry cannot be filled",
             ledger_id=self.ledger_id,
         )
-        for add in self.machine.stop(failure):
-            self.fail_add(add, failure)
+        for entry in self.machine.stop(failure):
+            self.fail_add(entry, failure)
         self._let_go()
 
     @ends_operation
@@ -342,15 +351,15 @@ class WriterShell:
 
     # Ports of the machine ----------------------------------------------------------------------------------------
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        request = add.request
-        if request is None:
-            header = self.codec.encode_header(add.entry_id, add.last_add_confirmed, add.length, add.payload)
-            request = add.request = AddRequest(self.ledger_id, add.entry_id, self._master_key, header, add.payload)
-            if self._write_flags:
-                request.write_flags = self._write_flags
-        self._submit(bookie_id, request, self._on_add_reply)
+        entry_id, payload, last_add_confirmed, length = entry
+        header = self.codec.encode_header(entry_id, last_add_confirmed, length, payload)
+        request = AddRequest(self.ledger_id, entry_id, self._master_key, header, payload)
+        if self._write_flags:
+            request.write_flags = self._write_flags
+        for bookie_id in bookies:
+            self._submit(bookie_id, request, self._on_add_reply)
 
     def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
         try:
@@ -376,35 +385,36 @@ class WriterShell:
         self._let_go_if_ended()
         self.on_metadata_changed()
 
-    def confirm_add(self, add: PendingAdd) -> None:
+    def confirm_adds(self, entries: list[NewEntry]) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        self.window.give_back(len(add.payload))
-        entry_id = add.entry_id
-        future: asyncio.Future[int] = add.token
-        if not future.done():
-            future.set_result(entry_id)
-        if self.turns:
-            self._wake_turn(entry_id + 1)
-        while self._flush_waiters and self._flush_waiters[0][0] <= entry_id:
-            waiter = self._flush_waiters.popleft()[1]
-            if not waiter.done():
-                waiter.set_result(None)
+        for entry in entries:
+            entry_id = entry.entry_id
+            self.window.give_back(len(entry.payload))
+            future = self.futures.pop(entry_id)
+            if not future.done():
+                future.set_result(entry_id)
+            if self.turns:
+                self._wake_turn(entry_id + 1)
+            while self._flush_waiters and self._flush_waiters[0][0] <= entry_id:
+                waiter = self._flush_waiters.popleft()[1]
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def _wake_turn(self, entry_id: int) -> None:
         turn = self.turns.get(entry_id)
         if turn is not None and not turn.done():
             turn.set_result(None)
 
-    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
+    def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         if self.gaps.above:  # this writer has ended, and all that is above its gap fails with it
             self.window.leave_gap(*self.gaps.clear())
-        self.window.give_back(len(add.payload))
-        failure = fresh(error, ledger_id=self.ledger_id, entry_id=add.entry_id)
+        self.window.give_back(len(entry.payload))
+        failure = fresh(error, ledger_id=self.ledger_id, entry_id=entry.entry_id)
         if self.first_failure is None:
             self.first_failure = failure
-            self._log_failure(error, add.entry_id)
-        _fail_quietly(add.token, failure)
+            self._log_failure(error, entry.entry_id)
+        _fail_quietly(self.futures.pop(entry.entry_id), failure)
         self._let_go_if_ended()
         self._fail_flushes(failure)
 
@@ -413,9 +423,9 @@ class WriterShell:
             waiter = self._flush_waiters.popleft()[1]
             _fail_quietly(waiter, fresh(failure))
 
-    def run_update(self, update: MetadataUpdate) -> None:
+    def run_update(self, number: int) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        self.core.run_update(update, self._on_update_done)
+        self.core.run_update(UpdateHandle(self.machine, number), self._on_update_done)
 
     def _log_failure(self, error: BookKeeperError, entry_id: int) -> None:
         if error.code == Code.LEDGER_FENCED:
@@ -424,13 +434,13 @@ class WriterShell:
             log.WRITER_FAILED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code, reason=error.message)
 
     @ends_operation
-    def _on_update_done(self, update: MetadataUpdate) -> None:
+    def _on_update_done(self, update: UpdateHandle) -> None:
         if update.cause == "ensemble" and update.error is None and log.ENSEMBLE_CHANGED.is_enabled:
             last = self.machine.metadata.last_fragment
             log.ENSEMBLE_CHANGED(
                 ledger_id=self.ledger_id, entry_id=last.first_entry_id, ensemble=", ".join(last.ensemble)
             )
-        self.machine.on_update_done(update)
+        self.machine.on_update_done(update.number)
         self._let_go_if_ended()
         self.on_metadata_changed()
 

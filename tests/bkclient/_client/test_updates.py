@@ -16,22 +16,18 @@ from bkclient.errors import (
     error_for,
 )
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
-from bkclient.protocol.update import LocalMetadata, MetadataUpdate
+from bkclient.protocol.intents import MarkInRecovery
+from bkclient.protocol.update import LocalMetadata, UpdateHandle
 from tests.bkclient.fakes import FakeStore, Town, in_virtual_time, town, writer_of
 
 ERRORS = [error_for(code) for code in Code if code is not Code.OK]
 
 
-async def marking(where: Town) -> tuple[MetadataUpdate, int]:
+async def marking(where: Town) -> tuple[UpdateHandle, int]:
     """An update that marks a new ledger as being recovered, and the ledger's id."""
     ledger_id = (await writer_of(where)).ledger_id
     local = LocalMetadata(where.service.read(ledger_id))
-    return MetadataUpdate(
-        local,
-        "recover",
-        needs_update=lambda metadata: metadata.state is LedgerState.OPEN,
-        transform=lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY),
-    ), ledger_id
+    return UpdateHandle(local, local.begin(MarkInRecovery())), ledger_id
 
 
 async def test_an_update_that_succeeds_writes_once() -> None:

@@ -7,7 +7,6 @@ the invariants over recorded histories.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState
 from bkclient.protocol.append import WriterState
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.value import Value
 
 if TYPE_CHECKING:
     from tests.bkclient.protocol.world import Client, Message, World
@@ -29,22 +29,36 @@ class Violation(AssertionError):
         self.guarantee = guarantee
 
 
-@dataclass(eq=False)
-class Heard:
+class Heard(Value):
     """What one recovery has heard, and what it did with it."""
 
-    started_with: LedgerMetadata | None = None
-    fenced: set[BookieId] = field(default_factory=set)
-    denials: set[tuple[int, BookieId]] = field(default_factory=set)
-    #: Entries it has seen, and with them the ledger's length.
-    seen: set[int] = field(default_factory=set)
-    has_read: bool = False
-    #: What became of the last attempt to write an entry back to a bookie; None while its answer is to come.
-    write_backs: dict[tuple[int, BookieId], int | None] = field(default_factory=dict)
+    __slots__ = ("denials", "fenced", "has_read", "seen", "started_with", "write_backs")
+
+    def __init__(self) -> None:
+        self.started_with: LedgerMetadata | None = None
+        self.fenced: set[BookieId] = set()
+        self.denials: set[tuple[int, BookieId]] = set()
+        #: Entries it has seen, and with them the ledger's length.
+        self.seen: set[int] = set()
+        self.has_read = False
+        #: What became of the last attempt to write an entry back to a bookie; None while its answer is to come.
+        self.write_backs: dict[tuple[int, BookieId], int | None] = {}
 
 
-class Guarantees:
+class Guarantees(Value):
     """What must hold, whatever moves were made. The names are those of the invariants over recorded histories."""
+
+    OUTSIDE = frozenset({"_world"})
+    __slots__ = (
+        "_closed",
+        "_confirmed_by_writer",
+        "_denied_by",
+        "_failed",
+        "_stored_for_writer",
+        "_world",
+        "_writers_metadata",
+        "acknowledged",
+    )
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -57,6 +71,10 @@ class Guarantees:
         self._writers_metadata = world.store.metadata
         self._denied_by: dict[int, set[BookieId]] = {}
         self._closed: LedgerMetadata | None = None
+
+    def bind(self, world: World) -> None:
+        """Watch ``world`` from now on."""
+        self._world = world
 
     @property
     def confirmed(self) -> int:

@@ -7,15 +7,18 @@ means entry 0 at bookies a and b. A stage never answers of its own accord; the t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bkclient.errors import BookKeeperError, Code, LedgerTruncated, NoSuchLedger
 from bkclient.ledger import BookieId, DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
+from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.append_options import AppendOptions
-from bkclient.protocol.pipeline import PendingAdd
+from bkclient.protocol.intents import Choose, Intent
 from bkclient.protocol.recovery import RecoveryMachine, Verdict
-from bkclient.protocol.update import MetadataUpdate, ReadMetadata
+from bkclient.protocol.update import LocalMetadata, ReadMetadata, UpdateHandle
+from bkclient.protocol.value import Value
 
 LEDGER_ID = 7
 
@@ -52,8 +55,10 @@ def cues(text: str) -> Iterator[tuple[int, BookieId]]:
         yield int(cue[:-1]), cue[-1]
 
 
-class Store:
+class Store(Value):
     """The metadata of one ledger: a register with compare-and-set that remembers what was written and tried."""
+
+    __slots__ = ("attempts", "is_deleted", "value", "writes")
 
     def __init__(self, value: Versioned) -> None:
         self.value = value
@@ -82,7 +87,7 @@ class Store:
         """Somebody else changes the metadata."""
         self.value = Versioned(change(self.metadata), self.value.version + 1)
 
-    def carry_out(self, update: MetadataUpdate, *, lose_answer: bool = False) -> None:
+    def carry_out(self, update: UpdateHandle, *, lose_answer: bool = False) -> None:
         """The next action of ``update``; a write whose answer is lost has taken effect all the same."""
         action = update.action
         assert action is not None, "the update has ended"
@@ -97,21 +102,43 @@ class Store:
             else:
                 update.on_written(written)
 
-    def finish(self, update: MetadataUpdate) -> None:
+    def finish(self, update: UpdateHandle) -> None:
         while update.action is not None:
             self.carry_out(update)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """An intent made of two functions, for tests of what drives intents."""
+
+    needed: Callable[[LedgerMetadata], bool]
+    change: Callable[[LedgerMetadata], LedgerMetadata]
+    cause: str = "ensemble"
+
+    def is_needed(self, metadata: LedgerMetadata) -> bool:
+        return self.needed(metadata)
+
+    def applied(self, metadata: LedgerMetadata, choose: Choose) -> LedgerMetadata:
+        return self.change(metadata)
+
+
+def begin(local: LocalMetadata, intent: Intent, **options: Any) -> UpdateHandle:
+    """An update of a view that belongs to no machine."""
+    return UpdateHandle(local, local.begin(intent, **options))
+
+
 class Stage:
     """What writers and recoveries have in common: a store, spare bookies, and a list of what was sent."""
+
+    machine: AppendMachine | RecoveryMachine
 
     def __init__(self, value: Versioned, *, spares: str, store: Store | None = None) -> None:
         self.store = store or Store(value)
         #: Writable bookies that may replace others, in the order in which they are offered.
         self.spares = spares
         #: Updates that are under way; the test decides when they get on.
-        self.updates: list[MetadataUpdate] = []
-        self.adds: dict[int, PendingAdd] = {}
+        self.updates: list[UpdateHandle] = []
+        self.adds: dict[int, NewEntry] = {}
         self._sent: list[str] = []
 
     def sent(self) -> str:
@@ -119,16 +146,26 @@ class Stage:
         sent, self._sent = " ".join(self._sent), []
         return sent
 
-    def run_update(self, update: MetadataUpdate) -> None:
-        self.updates.append(update)
+    def metadata_arrives(self) -> None:
+        """The oldest update under way runs to its end."""
+        update = self.updates.pop(0)
+        self.store.finish(update)
+        self.ended(update)
+
+    def ended(self, update: UpdateHandle) -> None:
+        """The machine is told that an update has ended."""
+        self.machine.on_update_done(update.number)
+
+    def run_update(self, number: int) -> None:
+        self.updates.append(UpdateHandle(self.machine, number))
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         return next((spare for spare in self.spares if spare not in excluded and spare not in ensemble), None)
 
-    def _note_add(self, add: PendingAdd, cue: str) -> None:
-        known = self.adds.setdefault(add.entry_id, add)
-        assert known is add, "one add per entry"
-        self._sent.append(cue)
+    def _note_add(self, entry: NewEntry, bookies: tuple[BookieId, ...], prefix: str = "") -> None:
+        known = self.adds.setdefault(entry.entry_id, entry)
+        assert known == entry, "every replica is the same"
+        self._sent.extend(f"{prefix}{entry.entry_id}{bookie_id}" for bookie_id in bookies)
 
 
 class Writer(Stage):
@@ -158,7 +195,7 @@ class Writer(Stage):
         #: Bookies by fault domain; every bookie is one by itself if it is not named.
         self.domains: dict[BookieId, str] = {}
         self.min_domains = 2
-        self.machine = AppendMachine(self.store.value, self, options=AppendOptions(**options))
+        self.machine: AppendMachine = AppendMachine(self.store.value, self, options=AppendOptions(**options))
 
     @property
     def state(self) -> str:
@@ -193,22 +230,16 @@ class Writer(Stage):
     def close(self) -> None:
         self.machine.close()
 
-    def metadata_arrives(self) -> None:
-        """The oldest update under way runs to its end."""
-        update = self.updates.pop(0)
-        self.store.finish(update)
-        self.machine.on_update_done(update)
-
     # Ports
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
-        self._note_add(add, f"{add.entry_id}{bookie_id}")
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
+        self._note_add(entry, bookies)
 
-    def confirm_add(self, add: PendingAdd) -> None:
-        self.acked.append(add.entry_id)
+    def confirm_adds(self, entries: list[NewEntry]) -> None:
+        self.acked.extend(entry.entry_id for entry in entries)
 
-    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
-        self.failed.append((add.entry_id, error.code))
+    def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
+        self.failed.append((entry.entry_id, error.code))
         self.errors.append(error)
 
     def is_ensemble_change_disabled(self) -> bool:
@@ -251,7 +282,7 @@ class Recovery(Stage):
         self.decided: list[tuple[int, Verdict, str]] = []
         self.finished: list[Code | None] = []
         self.errors: list[BookKeeperError] = []
-        self.machine = RecoveryMachine(self.store.value, self, **limits)
+        self.machine: RecoveryMachine = RecoveryMachine(self.store.value, self, **limits)
 
     @property
     def phase(self) -> str:
@@ -263,12 +294,6 @@ class Recovery(Stage):
         """Mark the ledger and send the fences."""
         self.machine.start()
         self.metadata_arrives()
-
-    def metadata_arrives(self) -> None:
-        """The oldest update under way runs to its end."""
-        update = self.updates.pop(0)
-        self.store.finish(update)
-        self.machine.on_update_done(update)
 
     def fenced(self, bookies: str, *, lac: int | None = None, length: int = 0, code: int | None = None) -> None:
         """Bookies answer the fence: with their LAC, with ``code``, or by default that they have no entry."""
@@ -308,8 +333,8 @@ class Recovery(Stage):
     def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
         self._sent.append(f"{'R' if fence else 'r'}{entry_id}{bookie_id}")
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
-        self._note_add(add, f"W{add.entry_id}{bookie_id}")
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
+        self._note_add(entry, bookies, "W")
 
     def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
         self.decided.append((entry_id, verdict, "".join(bookies)))

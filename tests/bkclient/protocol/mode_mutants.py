@@ -12,9 +12,9 @@ import pytest
 
 from bkclient.errors import BookKeeperError
 from bkclient.ledger import BookieId, Ensemble
+from bkclient.protocol.adds import NewEntry, PendingAdd, PendingAdds
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
-from bkclient.protocol.pipeline import PendingAdd
 from tests.bkclient.protocol.mutants import Plant
 
 
@@ -26,23 +26,13 @@ class Mutant(NamedTuple):
     breaks: frozenset[str]
 
 
-def _after_init(patch: pytest.MonkeyPatch, **attributes: Any) -> None:
-    init = AppendMachine.__init__
-
-    def then_set(self: AppendMachine, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        for name, value in attributes.items():
-            setattr(self, name, value)
-
-    patch.setattr(AppendMachine, "__init__", then_set)
-
-
 def the_lac_follows_acknowledgements_in_spite_of_deferred_sync(patch: pytest.MonkeyPatch) -> None:
-    _after_init(patch, _defers_lac=False)
+    init = PendingAdds.__init__
+    patch.setattr(PendingAdds, "__init__", lambda self, sizes, ensemble, **_: init(self, sizes, ensemble))
 
 
 def fault_domains_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    _after_init(patch, _spans_fault_domains=None)
+    patch.setattr(AppendMachine, "_spans", None)
 
 
 def a_force_is_content_with_an_ack_quorum(patch: pytest.MonkeyPatch) -> None:
@@ -59,7 +49,7 @@ def a_force_covers_what_was_acknowledged_when_it_ended(patch: pytest.MonkeyPatch
     on_forced = AppendMachine.on_forced
 
     def all_of_it(self: AppendMachine, entry_id: int, length: int) -> bool:
-        return on_forced(self, self.last_add_acknowledged, self.acknowledged_length)
+        return on_forced(self, self.last_add_acknowledged, self.adds.acknowledged_length)
 
     patch.setattr(AppendMachine, "on_forced", all_of_it)
 
@@ -78,7 +68,7 @@ def closing_counts_what_it_cuts_off(patch: pytest.MonkeyPatch) -> None:
     close = AppendMachine.close
 
     def with_all_bytes(self: AppendMachine, error: BookKeeperError | None = None) -> None:
-        self._forced_length = self.acknowledged_length
+        self._deferred.length = self.adds.acknowledged_length
         close(self, error)
 
     patch.setattr(AppendMachine, "close", with_all_bytes)
@@ -88,8 +78,8 @@ def closing_includes_what_was_not_forced(patch: pytest.MonkeyPatch) -> None:
     close = AppendMachine.close
 
     def at_the_sequence_head(self: AppendMachine, error: BookKeeperError | None = None) -> None:
-        self._forced_length = self.acknowledged_length
-        self.last_add_confirmed = self.last_add_acknowledged
+        self._deferred.length = self.adds.acknowledged_length
+        self.adds.last_add_confirmed = self.adds.last_add_acknowledged
         close(self, error)
 
     patch.setattr(AppendMachine, "close", at_the_sequence_head)
@@ -98,45 +88,44 @@ def closing_includes_what_was_not_forced(patch: pytest.MonkeyPatch) -> None:
 def duplicates_are_looked_for_above_the_lac_only(patch: pytest.MonkeyPatch) -> None:
     append_at = AppendMachine.append_at
 
-    def compared_with_the_lac(self: AppendMachine, entry_id: int, payload: bytes, token: Any = None) -> PendingAdd:
-        honest, self.last_add_acknowledged = self.last_add_acknowledged, self.last_add_confirmed
+    def compared_with_the_lac(self: AppendMachine, entry_id: int, payload: bytes) -> NewEntry:
+        honest, self.adds.last_add_acknowledged = self.adds.last_add_acknowledged, self.adds.last_add_confirmed
         try:
-            return append_at(self, entry_id, payload, token)
+            return append_at(self, entry_id, payload)
         finally:
-            self.last_add_acknowledged = honest
+            self.adds.last_add_acknowledged = honest
 
     patch.setattr(AppendMachine, "append_at", compared_with_the_lac)
 
 
 def entries_above_a_gap_are_reported(patch: pytest.MonkeyPatch) -> None:
-    def whatever_is_complete(self: AppendMachine) -> None:
-        for add in [add for add in self._in_id_order() if add.has_quorum]:
-            del self._pending[add.entry_id]
-            self.last_add_acknowledged = self.last_add_confirmed = add.entry_id
-            self._confirm(add)
+    def whatever_is_complete(self: PendingAdds) -> list[NewEntry]:
+        done = [add.entry for add in self.in_id_order() if add.has_quorum]
+        for entry in done:
+            del self.pending[entry.entry_id]
+            self.last_add_acknowledged = self.last_add_confirmed = entry.entry_id
+        return done
 
-    patch.setattr(AppendMachine, "_complete_in_order", whatever_is_complete)
+    patch.setattr(PendingAdds, "complete", whatever_is_complete)
 
 
 def delayed_failures_are_not_counted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AppendMachine, "_is_stuck", lambda self, add: False)
+    patch.setattr(PendingAdds, "is_stuck", lambda self, add: False)
 
 
 def a_failure_that_breaks_the_quorum_replaces_the_last_bookie_only(patch: pytest.MonkeyPatch) -> None:
-    failures_of = AppendMachine._failures_of
+    failures_of, switch = PendingAdds.failures_of, PendingAdds.switch
 
-    def one(self: AppendMachine, add: PendingAdd) -> dict[int, BookieId]:
+    def one(self: PendingAdds, add: PendingAdd) -> dict[int, BookieId]:
         return dict(list(failures_of(self, add).items())[:1])
 
-    switch = AppendMachine._switch_ensemble
-
-    def and_forget(self: AppendMachine, ensemble: Ensemble, positions: Iterable[int]) -> None:
-        for add in self._pending.values():
+    def and_forget(self: PendingAdds, *arguments: Any) -> Any:
+        for add in self.pending.values():
             add.failed = 0
-        switch(self, ensemble, positions)
+        return switch(self, *arguments)
 
-    patch.setattr(AppendMachine, "_failures_of", one)
-    patch.setattr(AppendMachine, "_switch_ensemble", and_forget)
+    patch.setattr(PendingAdds, "failures_of", one)
+    patch.setattr(PendingAdds, "switch", and_forget)
 
 
 def what_failed_while_changes_were_disabled_is_not_sent_again(patch: pytest.MonkeyPatch) -> None:
@@ -155,13 +144,13 @@ def only_the_first_entry_is_sent_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def bookies_that_nobody_could_replace_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    switch = AppendMachine._switch_ensemble
+    switch = PendingAdds.switch
 
-    def replaced_only(self: AppendMachine, ensemble: Ensemble, positions: Iterable[int]) -> None:
+    def replaced_only(self: PendingAdds, ensemble: Ensemble, positions: Iterable[int], *arguments: Any) -> Any:
         replaced = [p for p in positions if ensemble[p] != self.ensemble[p]]
-        switch(self, ensemble, replaced)
+        return switch(self, ensemble, replaced, *arguments)
 
-    patch.setattr(AppendMachine, "_switch_ensemble", replaced_only)
+    patch.setattr(PendingAdds, "switch", replaced_only)
 
 
 def deferred_sync_does_not_forbid_ensemble_changes(patch: pytest.MonkeyPatch) -> None:

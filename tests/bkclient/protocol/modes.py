@@ -31,6 +31,9 @@ class ForceMessage(Message):
 class ModesGuarantees(Guarantees):
     """With deferred sync it is forced entries that must not be lost, instead of acknowledged ones."""
 
+    OUTSIDE = frozenset({"_modes", "_world"})
+    __slots__ = ("_modes", "forced")
+
     def __init__(self, world: ModesWorld) -> None:
         super().__init__(world)
         self._modes = world

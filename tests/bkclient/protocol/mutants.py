@@ -7,6 +7,7 @@ the duration of a test; ``M`` numbers are those of the list of known defects tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,16 +15,16 @@ import pytest
 from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
 from bkclient.protocol import lac, read, recovery
-from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.adds import NewEntry, PendingAdd, PendingAdds
+from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.ensemble_change import EnsembleChange
-from bkclient.protocol.pipeline import AddPipeline, PendingAdd
+from bkclient.protocol.intents import Intent, ReplaceBookies
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
-from bkclient.protocol.recovery import RecoveryMachine
-from bkclient.protocol.update import LocalMetadata, MetadataUpdate
+from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase
+from bkclient.protocol.update import LocalMetadata, WriteMetadata
 from tests.bkclient.protocol.world import Configuration, RecoveryClient
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-Choose = Callable[[LedgerMetadata, Mapping[int, BookieId]], Ensemble]
 
 
 class Mutant(NamedTuple):
@@ -66,8 +67,8 @@ def coverage_counts_bookies_in_total(patch: pytest.MonkeyPatch) -> None:
 def recovery_closes_before_the_write_back(patch: pytest.MonkeyPatch) -> None:
     def close_at_once(self: RecoveryMachine) -> None:
         if self._end_found:
-            self.last_add_confirmed = self.last_add_pushed
-            self._pending.clear()
+            self.adds.last_add_confirmed = self.adds.last_add_pushed
+            self.adds.pending.clear()
             self._close()
 
     patch.setattr(RecoveryMachine, "_close_if_written_back", close_at_once)
@@ -75,7 +76,8 @@ def recovery_closes_before_the_write_back(patch: pytest.MonkeyPatch) -> None:
 
 def recovery_closes_at_the_lac_it_found(patch: pytest.MonkeyPatch) -> None:
     def close(self: RecoveryMachine, found: lac.LacRead) -> None:
-        self.last_add_confirmed = found.last_add_confirmed
+        self._enter(RecoveryPhase.READING)
+        self.adds.last_add_confirmed = found.last_add_confirmed
         self._close()
 
     patch.setattr(RecoveryMachine, "_begin_reading", close)
@@ -110,86 +112,85 @@ def what_is_undecided_ends_the_ledger(patch: pytest.MonkeyPatch) -> None:
 
 
 def written_back_entries_carry_an_advancing_lac(patch: pytest.MonkeyPatch) -> None:
-    push = RecoveryMachine._push
+    write_back = RecoveryMachine._write_back
 
-    def with_own_lac(self: RecoveryMachine, payload: bytes, _lac: int, token: object) -> PendingAdd:
-        return push(self, payload, self.last_add_confirmed, token)
+    def with_own_lac(self: RecoveryMachine, payload: bytes, length: int) -> None:
+        self._frozen_lac = self.adds.last_add_confirmed
+        write_back(self, payload, length)
 
-    patch.setattr(RecoveryMachine, "_push", with_own_lac)
+    patch.setattr(RecoveryMachine, "_write_back", with_own_lac)
 
 
 def changes_start_above_the_next_entry(patch: pytest.MonkeyPatch) -> None:
-    _begin_passes_at(patch, lambda machine: machine.last_add_pushed)
+    _begin_passes_at(patch, lambda adds: adds.last_add_pushed)
 
 
 def changes_start_at_the_last_confirmed_entry(patch: pytest.MonkeyPatch) -> None:
-    _begin_passes_at(patch, lambda machine: max(-1, machine.last_add_confirmed - 1))
+    _begin_passes_at(patch, lambda adds: max(-1, adds.last_add_confirmed - 1))
 
 
-def _begin_passes_at(patch: pytest.MonkeyPatch, lac_of: Callable[[AppendMachine], int]) -> None:
-    next_pass = AppendMachine._next_pass
+def _begin_passes_at(patch: pytest.MonkeyPatch, lac_of: Callable[[PendingAdds], int]) -> None:
+    begin = LocalMetadata.begin
 
-    def begin(self: AppendMachine, failures: Mapping[int, BookieId]) -> None:
-        honest, self.last_add_confirmed = self.last_add_confirmed, lac_of(self)
-        try:
-            next_pass(self, failures)
-        finally:
-            self.last_add_confirmed = honest
+    def elsewhere(self: LocalMetadata, intent: Intent, *arguments: Any) -> int:
+        if isinstance(intent, ReplaceBookies):
+            writer: AppendMachine = arguments[0].__self__
+            intent = replace(intent, first_entry_id=lac_of(writer.adds) + 1)
+        return begin(self, intent, *arguments)
 
-    patch.setattr(AppendMachine, "_next_pass", begin)
+    patch.setattr(LocalMetadata, "begin", elsewhere)
 
 
 def replaced_bookies_keep_their_acknowledgements(patch: pytest.MonkeyPatch) -> None:
-    switch = AddPipeline._switch_ensemble
+    switch = PendingAdds.switch
 
-    def keep(self: AddPipeline, ensemble: Ensemble, positions: Iterable[int]) -> None:
-        before = {entry_id: add.acknowledged for entry_id, add in self._pending.items()}
-        complete = self._complete_in_order
-        self._complete_in_order = lambda: None  # type: ignore[method-assign]
-        switch(self, ensemble, positions)
-        self._complete_in_order = complete  # type: ignore[method-assign]
-        for entry_id, add in self._pending.items():
+    def keep(self: PendingAdds, *arguments: Any) -> Any:
+        before = {entry_id: add.acknowledged for entry_id, add in self.pending.items()}
+        resent = switch(self, *arguments)
+        for entry_id, add in self.pending.items():
             add.acknowledged |= before[entry_id]
             add.has_quorum = self.sizes.is_ack_quorum(add.acknowledged)
-        complete()
+        return resent
 
-    patch.setattr(AddPipeline, "_switch_ensemble", keep)
+    patch.setattr(PendingAdds, "switch", keep)
 
 
 def answers_of_replaced_bookies_count(patch: pytest.MonkeyPatch) -> None:
-    position_of = AddPipeline._position_of
+    acknowledge, fail = PendingAdds.acknowledge, PendingAdds.fail
 
-    def any_position(
-        self: AddPipeline, bookie_id: BookieId, entry_id: int, ensemble: Ensemble, acknowledged: int
-    ) -> int | None:
-        found = position_of(self, bookie_id, entry_id, ensemble, acknowledged)
-        return self.sizes.write_set(entry_id)[0] if found is None else found
+    def a_member(self: PendingAdds, bookie_id: BookieId, entry_id: int) -> BookieId:
+        write_set = self.write_set(entry_id)
+        return bookie_id if bookie_id in write_set else write_set[0]
 
-    patch.setattr(AddPipeline, "_position_of", any_position)
+    def count(self: PendingAdds, bookie_id: BookieId, entry_id: int) -> Any:
+        return acknowledge(self, a_member(self, bookie_id, entry_id), entry_id)
+
+    def count_failure(self: PendingAdds, bookie_id: BookieId, entry_id: int, code: int) -> Any:
+        return fail(self, a_member(self, bookie_id, entry_id), entry_id, code)
+
+    patch.setattr(PendingAdds, "acknowledge", count)
+    patch.setattr(PendingAdds, "fail", count_failure)
 
 
 def entries_are_confirmed_during_a_change(patch: pytest.MonkeyPatch) -> None:
-    complete = AddPipeline._complete_in_order
+    def in_any_state(self: AppendMachine) -> None:
+        self.ports.confirm_adds(self.adds.complete())
 
-    def never_suspended(self: AddPipeline) -> None:
-        suspended, self._is_suspended = self._is_suspended, False
-        complete(self)
-        self._is_suspended = suspended
-
-    patch.setattr(AddPipeline, "_complete_in_order", never_suspended)
+    patch.setattr(AppendMachine, "_complete", in_any_state)
 
 
 def a_new_ensemble_is_used_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     next_pass = AppendMachine._next_pass
 
-    def begin(self: AppendMachine, failures: Mapping[int, BookieId]) -> None:
-        next_pass(self, failures)
-        update = self._change.update if self._change is not None else None
-        if update is not None and update.action is not None:
-            wanted = getattr(update.action, "metadata", self.metadata)
-            self._switch_ensemble(wanted.last_fragment.ensemble, failures)
+    def begin(self: AppendMachine, change: EnsembleChange, failures: Mapping[int, BookieId]) -> None:
+        next_pass(self, change, failures)
+        action = self.update(change.update).action if self.state is WriterState.CHANGING else None
+        if isinstance(action, WriteMetadata):
+            for entry, bookies in self.adds.switch(action.metadata.last_fragment.ensemble, failures):
+                self.ports.send_add(entry, bookies)
 
     patch.setattr(AppendMachine, "_next_pass", begin)
+    entries_are_confirmed_during_a_change(patch)
 
 
 def one_acknowledgement_too_few_suffices(patch: pytest.MonkeyPatch) -> None:
@@ -200,87 +201,94 @@ def one_acknowledgement_too_few_suffices(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_are_counted_instead_of_bookies(patch: pytest.MonkeyPatch) -> None:
-    position_of = AddPipeline._position_of
+    acknowledge = PendingAdds.acknowledge
 
-    def next_free(
-        self: AddPipeline, bookie_id: BookieId, entry_id: int, ensemble: Ensemble, acknowledged: int
-    ) -> int | None:
-        found = position_of(self, bookie_id, entry_id, ensemble, acknowledged)
-        if found is None or not acknowledged >> found & 1:
-            return found
-        return next((p for p in self.sizes.write_set(entry_id) if not acknowledged >> p & 1), found)
+    def next_free(self: PendingAdds, bookie_id: BookieId, entry_id: int) -> PendingAdd | None:
+        add = self.pending.get(entry_id)
+        if add is not None and bookie_id in self.write_set(entry_id):
+            position = self.ensemble.index(bookie_id)
+            if add.acknowledged >> position & 1:
+                free = (p for p in self.sizes.write_set(entry_id) if not add.acknowledged >> p & 1)
+                bookie_id = self.ensemble[next(free, position)]
+        return acknowledge(self, bookie_id, entry_id)
 
-    patch.setattr(AddPipeline, "_position_of", next_free)
+    patch.setattr(PendingAdds, "acknowledge", next_free)
 
 
 def entries_are_confirmed_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    def whatever_is_complete(self: AddPipeline) -> None:
-        for add in [add for add in self._pending.values() if add.has_quorum]:
-            del self._pending[add.entry_id]
-            self.last_add_confirmed = self.last_add_acknowledged = max(self.last_add_confirmed, add.entry_id)
-            self._confirm(add)
+    def whatever_is_complete(self: PendingAdds) -> list[NewEntry]:
+        done = [add.entry for add in self.pending.values() if add.has_quorum]
+        for entry in done:
+            del self.pending[entry.entry_id]
+            self.last_add_confirmed = self.last_add_acknowledged = max(self.last_add_confirmed, entry.entry_id)
+        return done
 
-    patch.setattr(AddPipeline, "_complete_in_order", whatever_is_complete)
+    patch.setattr(PendingAdds, "complete", whatever_is_complete)
 
 
 def entries_in_flight_are_confirmed_after_the_close(patch: pytest.MonkeyPatch) -> None:
-    def keep(self: AppendMachine) -> list[PendingAdd]:
-        self.length -= sum(len(add.payload) for add in self._pending.values())
-        return []
+    def keep(self: AppendMachine, state: WriterState, _reason: BookKeeperError) -> None:
+        self._enter(state)
+        self.adds.length -= sum(len(add.entry.payload) for add in self.adds.pending.values())
 
-    patch.setattr(AppendMachine, "_drain", keep)
+    on_failure = AppendMachine._on_failure
+
+    def while_it_lasts(self: AppendMachine, *arguments: Any) -> None:
+        if self.state in (WriterState.OPEN, WriterState.CHANGING):  # or the machine would notice
+            on_failure(self, *arguments)
+
+    patch.setattr(AppendMachine, "_end", keep)
+    patch.setattr(AppendMachine, "_on_failure", while_it_lasts)
+    patch.setattr(PendingAdds, "cut_off", lambda self, forced_length: None)
 
 
 def the_writer_closes_at_what_it_pushed(patch: pytest.MonkeyPatch) -> None:
     close = AppendMachine.close
 
     def at_last_pushed(self: AppendMachine, error: BookKeeperError | None = None) -> None:
-        self.last_add_confirmed = self.last_add_pushed
+        self.adds.last_add_confirmed = self.adds.last_add_pushed
         close(self, error)
 
     patch.setattr(AppendMachine, "close", at_last_pushed)
 
 
 def changes_ignore_that_the_ledger_was_taken_over(patch: pytest.MonkeyPatch) -> None:
-    begin_pass = EnsembleChange.begin_pass
+    def still_there(self: ReplaceBookies, metadata: LedgerMetadata) -> bool:
+        return any(metadata.last_fragment.ensemble[p] == bookie_id for p, bookie_id in self.failures)
 
-    def begin(
-        self: EnsembleChange, local: LocalMetadata, first_entry_id: int, failures: dict[int, BookieId], choose: Choose
-    ) -> MetadataUpdate:
-        def still_there(metadata: LedgerMetadata) -> bool:
-            return any(metadata.last_fragment.ensemble[p] == bookie_id for p, bookie_id in failures.items())
-
-        update = begin_pass(self, local, first_entry_id, failures, choose)
-        update._needs_update = still_there
-        return update
-
-    patch.setattr(EnsembleChange, "begin_pass", begin)
+    patch.setattr(ReplaceBookies, "is_needed", still_there)
 
 
 def entries_are_not_sent_again_after_a_change(patch: pytest.MonkeyPatch) -> None:
-    switch = AddPipeline._switch_ensemble
+    switch = PendingAdds.switch
 
-    def forget(self: AddPipeline, ensemble: Ensemble, positions: Iterable[int]) -> None:
-        self._send = lambda add, bookie_id: None  # type: ignore[method-assign]
-        switch(self, ensemble, positions)
-        del self._send
+    def forget(self: PendingAdds, *arguments: Any) -> list[Any]:
+        switch(self, *arguments)
+        return []
 
-    patch.setattr(AddPipeline, "_switch_ensemble", forget)
+    patch.setattr(PendingAdds, "switch", forget)
 
 
 def recovery_counts_a_failed_bookie_for_every_entry(patch: pytest.MonkeyPatch) -> None:
+    start = RecoveryMachine.start
     on_bookies_failed, do_without = RecoveryMachine._on_bookies_failed, RecoveryMachine._do_without
+    given_up: dict[int, set[int]] = {}
+
+    def begin(self: RecoveryMachine) -> None:
+        given_up[id(self)] = set()
+        start(self)
 
     def note(self: RecoveryMachine, failures: Mapping[int, BookieId]) -> None:
-        self.__dict__.setdefault("given_up", set()).update(failures)
+        given_up[id(self)].update(failures)
         on_bookies_failed(self, failures)
 
     def count_all(self: RecoveryMachine, error: NotEnoughBookies) -> None:
-        given_up = sum(1 << position for position in self.__dict__["given_up"])
-        for add in self._pending.values():
-            add.failed |= given_up & sum(1 << position for position in self.sizes.write_set(add.entry_id))
+        failed = sum(1 << position for position in given_up[id(self)])
+        for entry_id, add in self.adds.pending.items():
+            add.failed |= failed & sum(1 << position for position in self.sizes.write_set(entry_id))
         do_without(self, error)
 
+    patch.setattr(RecoveryMachine, "start", begin)
     patch.setattr(RecoveryMachine, "_on_bookies_failed", note)
     patch.setattr(RecoveryMachine, "_do_without", count_all)
 

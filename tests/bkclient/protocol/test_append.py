@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bkclient.errors import Code
 from bkclient.ledger import LedgerState
+from bkclient.protocol.adds import NewEntry
 from tests.bkclient.protocol.harness import LEDGER_ID, Store, Writer, ledger
 
 FATAL = [Code.ILLEGAL_OPERATION, Code.LEDGER_FENCED, Code.UNAUTHORIZED]
@@ -35,12 +36,12 @@ def test_each_append_takes_the_next_id_and_goes_to_its_write_set() -> None:
 
 
 @pytest.mark.rule("W-4")
-def test_what_the_caller_hands_in_with_an_entry_stays_with_it() -> None:
-    token = object()
+def test_an_append_tells_what_is_sent() -> None:
+    writer = Writer()
 
-    add = Writer().machine.append(b"x", token)
+    entry = writer.machine.append(b"x")
 
-    assert (add.payload, add.token) == (b"x", token)
+    assert entry == writer.adds[0] == NewEntry(0, b"x", -1, 1)
 
 
 @pytest.mark.rule("W-4")
@@ -190,9 +191,9 @@ def test_a_fatal_answer_fails_every_pending_entry_and_seals_the_ledger_at_the_la
     assert writer.acked == [0]
     assert writer.failed == [(1, code), (2, code)]
     assert [error.ledger_id for error in writer.errors] == [LEDGER_ID, LEDGER_ID]
-    assert writer.state == "closed"
+    assert writer.state == "closing"
     writer.metadata_arrives()
-    assert writer.closed == [None]
+    assert (writer.state, writer.closed) == ("closed", [None])
     assert (writer.store.metadata.last_entry_id, writer.store.metadata.length) == (0, 4)
 
 

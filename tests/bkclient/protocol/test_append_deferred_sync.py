@@ -91,7 +91,7 @@ def test_the_same_bookie_does_not_answer_for_another_one() -> None:
 @pytest.mark.rule("LAC-12")
 def test_a_bookie_that_old_metadata_names_twice_answers_once_for_each_place() -> None:
     writer = deferred((2, 2, 2), "ab")
-    writer.machine.ensemble = ("a", "a")
+    writer.machine.adds.ensemble = ("a", "a")
     writer.append()
     writer.ok("0a 0a")
     force = Force(writer)
@@ -322,7 +322,7 @@ def test_a_late_failure_ends_the_writer_at_the_next_append_and_is_not_remembered
     writer.append()
 
     assert writer.failed == [(1, Code.WRITE)]
-    assert writer.machine._late_failures == {}
+    assert writer.machine.members.late == {}
 
 
 @pytest.mark.rule("W-27")
@@ -357,4 +357,4 @@ def test_a_failure_after_completion_is_late_even_if_the_lac_lags_behind() -> Non
     writer.ok("0a 0b")
     writer.timeout("0c")
 
-    assert writer.machine._late_failures == {2: "c"}
+    assert writer.machine.members.late == {2: "c"}

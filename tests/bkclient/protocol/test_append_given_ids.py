@@ -34,14 +34,14 @@ def test_an_entry_goes_under_its_callers_id_to_the_write_set_of_that_id() -> Non
 
 @pytest.mark.rule("W-10")
 @pytest.mark.rule("LAC-1")
-def test_an_entry_carries_what_was_confirmed_when_it_was_sent_and_the_token_of_its_caller() -> None:
+def test_an_entry_carries_what_was_confirmed_when_it_was_sent() -> None:
     writer = advanced((1, 1, 1), "a")
     writer.append_at(0, 1)
     writer.ok("0a 1a")
 
-    add = writer.machine.append_at(7, b"x", "token")
+    entry = writer.machine.append_at(7, b"x")
 
-    assert (add.last_add_confirmed, add.payload, add.token) == (1, b"x", "token")
+    assert (entry.last_add_confirmed, entry.payload) == (1, b"x")
 
 
 @pytest.mark.rule("W-5")

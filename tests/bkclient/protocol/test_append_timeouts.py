@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bkclient.errors import ArgumentError, Code
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.quorum_timeout import QuorumTimeout
-from tests.bkclient.protocol.harness import Writer, reading
+from tests.bkclient.protocol.harness import Writer
 
 # Quorum timeout -----------------------------------------------------------------------------------------------------
 
@@ -236,17 +236,6 @@ def test_a_replacement_may_take_the_second_rack_away() -> None:
     writer.ok("1a 0a 0b")
 
     assert writer.acked == []
-
-
-@pytest.mark.rule("W-19")
-def test_a_recovery_that_had_to_span_fault_domains_would_fail_rather_than_wait() -> None:
-    recovery = reading((2, 2, 2), "ab")
-    recovery.machine._spans_fault_domains = lambda _: False
-    recovery.found("0a")
-
-    recovery.written("0a 0b")
-
-    assert recovery.finished == [Code.LEDGER_RECOVERY]
 
 
 # Options ------------------------------------------------------------------------------------------------------------

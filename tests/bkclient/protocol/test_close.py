@@ -87,9 +87,9 @@ def test_entries_that_only_wait_for_an_ensemble_change_fail_at_close_too() -> No
     assert writer.failed == [(0, Code.LEDGER_CLOSED), (1, Code.LEDGER_CLOSED)]
     change, close = writer.updates
     writer.store.finish(close)
-    writer.machine.on_update_done(close)
+    writer.ended(close)
     writer.store.finish(change)
-    writer.machine.on_update_done(change)
+    writer.ended(change)
 
     assert writer.store.ensembles == {0: "abc"}
     assert writer.store.metadata.last_entry_id == -1
@@ -209,7 +209,7 @@ def test_a_close_whose_outcome_is_unknown_is_found_to_have_taken_effect() -> Non
 
     writer.store.carry_out(update, lose_answer=True)
     writer.store.finish(update)
-    writer.machine.on_update_done(update)
+    writer.ended(update)
 
     assert writer.closed == [None]
     assert writer.store.writes == 1
@@ -223,7 +223,7 @@ def test_a_close_whose_outcome_is_unknown_is_repeated_if_it_took_no_effect() -> 
 
     update.on_conflict()
     writer.store.finish(update)
-    writer.machine.on_update_done(update)
+    writer.ended(update)
 
     assert writer.closed == [None]
     assert writer.store.writes == 1
@@ -237,7 +237,7 @@ def test_a_store_that_fails_the_close_leaves_the_ledger_open_and_says_so() -> No
     update = writer.updates.pop()
 
     update.on_error(MetadataStoreError("down"))
-    writer.machine.on_update_done(update)
+    writer.ended(update)
 
     assert writer.closed == [Code.METADATA_STORE]
     assert writer.store.metadata.state is LedgerState.OPEN
@@ -273,7 +273,7 @@ def test_an_answer_of_the_quorum_after_the_close_began_does_not_move_the_end_of_
     writer.store.carry_out(update)
     writer.ok("1a 1b 1c")
     writer.store.finish(update)
-    writer.machine.on_update_done(update)
+    writer.ended(update)
 
     assert (writer.store.metadata.last_entry_id, writer.store.metadata.length) == (0, 4)
 

@@ -92,7 +92,7 @@ def test_an_ensemble_that_is_as_before_after_a_change_gets_the_failed_entries_ag
     writer.machine.local.value = writer.store.value
     writer.sent()
 
-    writer.machine.on_update_done(update)
+    writer.ended(update)
 
     assert writer.sent() == "0b"
     writer.ok("0a 0b")

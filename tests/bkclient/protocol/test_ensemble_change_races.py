@@ -106,7 +106,7 @@ def test_a_change_whose_outcome_is_unknown_is_found_to_have_taken_effect() -> No
 
     writer.store.carry_out(update, lose_answer=True)
     writer.store.finish(update)
-    writer.machine.on_update_done(update)
+    writer.ended(update)
 
     assert writer.store.ensembles == {0: "adc"}
     assert writer.store.writes == 1
@@ -124,7 +124,7 @@ def test_a_store_that_fails_the_change_fails_the_entries_and_the_writer_tries_to
     update = writer.updates.pop()
 
     update.on_error(MetadataStoreError("down"))
-    writer.machine.on_update_done(update)
+    writer.ended(update)
     assert writer.failed == [(0, Code.METADATA_STORE)]
 
     writer.metadata_arrives()
@@ -186,9 +186,9 @@ def test_a_change_that_finds_the_ledger_closed_by_its_own_writer_writes_nothing(
     change, close = writer.updates
 
     writer.store.finish(close)
-    writer.machine.on_update_done(close)
+    writer.ended(close)
     writer.store.finish(change)
-    writer.machine.on_update_done(change)
+    writer.ended(change)
 
     assert writer.closed == [None]
     assert writer.failed == [(0, Code.LEDGER_CLOSED)]
@@ -221,7 +221,7 @@ def test_a_change_that_fails_after_the_client_was_closed_does_not_close_the_ledg
     change = writer.updates.pop()
 
     change.on_error(MetadataStoreError("down"))
-    writer.machine.on_update_done(change)
+    writer.ended(change)
 
     assert writer.failed == [(0, Code.CLIENT_CLOSED)]
     assert writer.updates == []

@@ -78,7 +78,7 @@ def test_a_mark_whose_outcome_is_unknown_is_read_again_before_anything_is_fenced
     recovery.store.carry_out(update, lose_answer=True)
     assert recovery.sent() == ""
     recovery.store.finish(update)
-    recovery.machine.on_update_done(update)
+    recovery.ended(update)
 
     assert recovery.store.writes == 1
     assert recovery.sent() == "F.a F.b F.c"
@@ -92,7 +92,7 @@ def test_a_store_that_fails_the_mark_fails_the_recovery() -> None:
     update = recovery.updates.pop()
 
     update.on_error(MetadataStoreError("down"))
-    recovery.machine.on_update_done(update)
+    recovery.ended(update)
 
     assert recovery.finished == [Code.LEDGER_RECOVERY]
     assert "METADATA_STORE" in str(recovery.errors[0])
@@ -240,7 +240,7 @@ def test_a_failed_recovery_has_the_error_behind_it_as_its_cause() -> None:
     marking.machine.start()
     store_error = MetadataStoreError("down")
     marking.updates[0].on_error(store_error)
-    marking.machine.on_update_done(marking.updates[0])
+    marking.ended(marking.updates[0])
 
     (fence_error,), (read_error,), (mark_error,) = fencing.errors, recovery.errors, marking.errors
     assert isinstance(fence_error.__cause__, DataUnknown)

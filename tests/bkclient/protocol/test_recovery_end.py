@@ -168,7 +168,7 @@ def test_a_store_that_fails_the_close_fails_the_recovery() -> None:
     update = recovery.updates.pop()
 
     update.on_error(MetadataStoreError("down"))
-    recovery.machine.on_update_done(update)
+    recovery.ended(update)
 
     assert recovery.finished == [Code.LEDGER_RECOVERY]
     assert recovery.phase == "failed"
@@ -183,7 +183,7 @@ def test_replacements_are_forgotten_with_the_attempt_to_close() -> None:
     first.written("0b")
     first.denied("1a")
     first.updates[0].on_error(MetadataStoreError("down"))
-    first.machine.on_update_done(first.updates.pop())
+    first.ended(first.updates.pop())
     assert first.finished == [Code.LEDGER_RECOVERY]
     assert first.store.ensembles == {0: "a"}
 
@@ -208,7 +208,7 @@ def test_a_close_whose_outcome_is_unknown_is_found_to_have_taken_effect() -> Non
 
     recovery.store.carry_out(update, lose_answer=True)
     recovery.store.finish(update)
-    recovery.machine.on_update_done(update)
+    recovery.ended(update)
 
     assert recovery.finished == [None]
     assert recovery.store.writes == 2
@@ -228,7 +228,7 @@ def test_a_client_that_is_closed_during_an_update_fails_the_recovery_as_closed(c
     assert update.cause == cause  # observers and recordings tell the two apart by it
 
     update.on_error(ClientClosed("gone", ledger_id=LEDGER_ID))
-    recovery.machine.on_update_done(update)
+    recovery.ended(update)
 
     assert recovery.finished == [Code.CLIENT_CLOSED]
     assert "gone" in str(recovery.errors[0])
@@ -240,7 +240,7 @@ def test_a_metadata_result_that_belongs_to_no_update_under_way_is_ignored() -> N
     update = recovery.updates[0]
     recovery.metadata_arrives()
 
-    recovery.machine.on_update_done(update)
+    recovery.ended(update)
 
     assert recovery.sent() == "F.a"
     assert recovery.phase == "fencing"

@@ -135,13 +135,13 @@ def test_a_change_that_learns_of_it_after_the_close_has_failed() -> None:
     writer.close()
     closing = writer.updates.pop()
     closing.on_error(MetadataStoreError(ledger_id=LEDGER_ID))
-    writer.machine.on_update_done(closing)
+    writer.ended(closing)
     assert writer.closed == [Code.METADATA_STORE]
     assert writer.truncations == []
     cut(writer)
 
     writer.store.finish(change)
-    writer.machine.on_update_done(change)
+    writer.ended(change)
 
     assert writer.truncations == [(2, 0)]
     assert isinstance(writer.machine.refusal(), LedgerTruncated)
@@ -156,10 +156,10 @@ def test_a_change_that_ends_after_the_close_failed_and_learns_of_nothing() -> No
     writer.close()
     closing = writer.updates.pop()
     closing.on_error(MetadataStoreError(ledger_id=LEDGER_ID))
-    writer.machine.on_update_done(closing)
+    writer.ended(closing)
 
     writer.store.finish(change)
-    writer.machine.on_update_done(change)
+    writer.ended(change)
 
     assert writer.truncations == []
     assert writer.machine.ensemble == tuple("abc")
@@ -312,7 +312,7 @@ class Story:
             self.writer.store.carry_out(update)
         if update.action is None:
             del self.writer.updates[index]
-            self.writer.machine.on_update_done(update)
+            self.writer.ended(update)
 
     def check(self) -> None:
         """W-50: nothing that was confirmed is taken back, and a loss is told once, with what was confirmed then."""

@@ -9,13 +9,14 @@ import pytest
 
 from bkclient.errors import Code, IllegalOperation, MetadataStoreError, NoSuchLedger
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
-from bkclient.protocol.update import LocalMetadata, MetadataUpdate, ReadMetadata, WriteMetadata
-from tests.bkclient.protocol.harness import LEDGER_ID, Store, ledger
+from bkclient.protocol.intents import ReplaceBookies
+from bkclient.protocol.update import LocalMetadata, ReadMetadata, UpdateHandle, WriteMetadata
+from tests.bkclient.protocol.harness import LEDGER_ID, Store, Wanted, begin, ledger
 
 OPEN = ledger((3, 2, 2), "abc")
 
 
-def seat(position: int, bookie_id: str, local: LocalMetadata, *, max_attempts: int = 1000) -> MetadataUpdate:
+def seat(position: int, bookie_id: str, local: LocalMetadata, *, max_attempts: int = 1000) -> UpdateHandle:
     """An update that puts a bookie at a position of the only ensemble."""
 
     def needs_update(metadata: LedgerMetadata) -> bool:
@@ -26,7 +27,7 @@ def seat(position: int, bookie_id: str, local: LocalMetadata, *, max_attempts: i
         members[position] = bookie_id
         return metadata.with_ensemble(0, tuple(members))
 
-    return MetadataUpdate(local, "ensemble", needs_update=needs_update, transform=transform, max_attempts=max_attempts)
+    return begin(local, Wanted(needs_update, transform), max_attempts=max_attempts)
 
 
 @pytest.mark.rule("W-48")
@@ -274,7 +275,7 @@ def test_an_error_of_the_predicate_ends_the_update_before_anything_is_written() 
     def refuse(metadata: LedgerMetadata) -> bool:
         raise IllegalOperation(ledger_id=metadata.ledger_id)
 
-    update = MetadataUpdate(LocalMetadata(OPEN), "close", needs_update=refuse, transform=lambda metadata: metadata)
+    update = begin(LocalMetadata(OPEN), Wanted(refuse, lambda metadata: metadata))
 
     assert update.action is None
     assert isinstance(update.error, IllegalOperation)
@@ -285,7 +286,7 @@ def test_an_error_of_the_transformation_ends_the_update() -> None:
     def refuse(metadata: LedgerMetadata) -> LedgerMetadata:
         raise IllegalOperation(ledger_id=metadata.ledger_id)
 
-    update = MetadataUpdate(LocalMetadata(OPEN), "close", needs_update=lambda _: True, transform=refuse)
+    update = begin(LocalMetadata(OPEN), Wanted(lambda _: True, refuse))
 
     assert update.action is None
     assert isinstance(update.error, IllegalOperation)
@@ -296,12 +297,8 @@ def test_an_error_of_the_transformation_ends_the_update() -> None:
 def test_a_transformation_that_would_break_the_metadata_fails_the_update_as_a_defect() -> None:
     value = ledger((3, 2, 2), {0: "abc", 5: "abd"})
 
-    update = MetadataUpdate(
-        LocalMetadata(value),
-        "ensemble",
-        needs_update=lambda _: True,
-        transform=lambda metadata: metadata.with_ensemble(3, ("a", "b", "e")),
-    )
+    intent = Wanted(lambda _: True, lambda metadata: metadata.with_ensemble(3, ("a", "b", "e")))
+    update = begin(LocalMetadata(value), intent)
 
     assert update.action is None
     assert update.error is not None
@@ -312,11 +309,17 @@ def test_a_transformation_that_would_break_the_metadata_fails_the_update_as_a_de
     assert isinstance(update.error.__cause__, ValueError)
 
 
-def test_a_local_value_is_replaced_only_where_it_was_last_seen() -> None:
+def test_updates_of_one_view_are_told_apart_by_number() -> None:
     local = LocalMetadata(OPEN)
-    closed = Versioned(OPEN.metadata.closed(-1, 0), 1)
+    first, second = seat(0, "d", local), seat(1, "e", local)
 
-    assert not local.replace(closed, closed)
-    assert local.value is OPEN
-    assert local.replace(OPEN, closed)
-    assert local.value.metadata.state is LedgerState.CLOSED
+    assert first.number != second.number
+    assert first.action != second.action
+    first.on_error(NoSuchLedger(ledger_id=LEDGER_ID))
+    assert local.end(first.number).error is not None
+    assert second.error is None
+
+
+def test_nobody_chooses_bookies_for_a_view_that_belongs_to_no_writer() -> None:
+    with pytest.raises(AssertionError, match=r"nobody chooses bookies for \{0: 'a'\} of ledger 7"):
+        begin(LocalMetadata(OPEN), ReplaceBookies(0, ((0, "a"),)))

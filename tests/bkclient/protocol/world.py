@@ -15,17 +15,18 @@ and with quorum arithmetic written again from its definition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from bkclient.errors import BookKeeperError, Code, LedgerTruncated
 from bkclient.ledger import BookieId, Ensemble
+from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
-from bkclient.protocol.pipeline import PendingAdd
 from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase, Verdict
-from bkclient.protocol.update import MetadataUpdate, WriteMetadata
+from bkclient.protocol.update import UpdateHandle, WriteMetadata
+from bkclient.protocol.value import Value
 from tests.bkclient.protocol.guarantees import Guarantees, Heard, Violation
 from tests.bkclient.protocol.harness import Store, ledger
 
@@ -58,13 +59,15 @@ class StoredEntry(NamedTuple):
     length: int
 
 
-@dataclass(eq=False)
-class Bookie:
+class Bookie(Value):
     """Stores what it is sent unless it is fenced; remembers everything, crash or not."""
 
-    entries: dict[int, StoredEntry] = field(default_factory=dict)
-    is_fenced: bool = False
-    is_up: bool = True
+    __slots__ = ("entries", "is_fenced", "is_up")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, StoredEntry] = {}
+        self.is_fenced = False
+        self.is_up = True
 
 
 @dataclass(eq=False)
@@ -76,9 +79,15 @@ class Message:
     kind: str
     entry_id: int = -1
     fence: bool = False
-    add: PendingAdd | None = None
+    add: NewEntry | None = None
     answer: tuple[int, StoredEntry | None] | None = None
     is_answered: bool = False
+
+    def copy(self, clients: Mapping[Client, Client]) -> Self:
+        """The same message of the copy of its client."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), client=clients[self.client])
+        return twin
 
 
 class World:
@@ -91,14 +100,17 @@ class World:
         self.store = Store(ledger(configuration.sizes, "".join(names[: configuration.ensemble_size])))
         self.requests: list[Message] = []
         self.answers: list[Message] = []
-        self.updates: list[tuple[Client, MetadataUpdate]] = []
+        self.updates: list[tuple[Client, UpdateHandle]] = []
         self.guarantees = Guarantees(self)
         self.writer = WriterClient(self)
         self.recoveries: list[RecoveryClient] = []
         self.appended: list[bytes] = []
         self.replacements_offered = 0
         self.is_change_disabled = False
-        self.moves: dict[str, tuple[Callable[[], int], Callable[[int], None]]] = {
+        self.moves = self._moves()
+
+    def _moves(self) -> dict[str, tuple[Callable[[], int], Callable[[int], None]]]:
+        return {
             # how many choices there are, and what to do with the chosen one
             "request arrives": (lambda: len(self.requests), self._request_arrives),
             "request arrives and is repeated": (lambda: len(self.requests), self._request_is_repeated),
@@ -120,6 +132,26 @@ class World:
             ),
             "recovery crashes": (lambda: len(self._alive_recoveries()), self._recovery_crashes),
         }
+
+    def copy(self) -> Self:
+        """An equal world that goes its own way."""
+        twin = object.__new__(type(self))
+        twin.configuration = self.configuration
+        twin.bookies = {name: bookie.copy() for name, bookie in self.bookies.items()}
+        twin.store = self.store.copy()
+        twin.guarantees = self.guarantees.copy()
+        twin.guarantees.bind(twin)
+        clients: dict[Client, Client] = {client: client.copy(twin) for client in (self.writer, *self.recoveries)}
+        twin.writer = clients[self.writer]  # type: ignore[assignment]  # a copy of a writer is one
+        twin.recoveries = [clients[recovery] for recovery in self.recoveries]  # type: ignore[misc]  # and of a recovery
+        twin.requests = [message.copy(clients) for message in self.requests]
+        twin.answers = [message.copy(clients) for message in self.answers]
+        twin.updates = [(clients[c], UpdateHandle(clients[c].machine, u.number)) for c, u in self.updates]
+        twin.appended = list(self.appended)
+        twin.replacements_offered = self.replacements_offered
+        twin.is_change_disabled = self.is_change_disabled
+        twin.moves = twin._moves()
+        return twin
 
     @property
     def entries_appended(self) -> int:
@@ -259,7 +291,7 @@ class World:
         self._carry_out(client, update, lose_answer=True)
         self._finish_update(index)
 
-    def _carry_out(self, client: Client, update: MetadataUpdate, *, lose_answer: bool) -> None:
+    def _carry_out(self, client: Client, update: UpdateHandle, *, lose_answer: bool) -> None:
         before = self.store.value
         self.store.carry_out(update, lose_answer=lose_answer)
         if self.store.value is not before:
@@ -275,7 +307,7 @@ class World:
         if update.action is None:
             del self.updates[index]
             if client.is_alive:
-                client.machine.on_update_done(update)
+                client.machine.on_update_done(update.number)
 
     # Clients
 
@@ -284,7 +316,7 @@ class World:
         return int(writer.is_alive and writer.machine.is_writable and len(self.appended) < self.configuration.entries)
 
     def _may_close(self) -> int:
-        return int(self.writer.is_alive and self.writer.machine.state is not WriterState.CLOSED)
+        return int(self.writer.is_alive and self.writer.machine.state not in (WriterState.CLOSING, WriterState.CLOSED))
 
     def _append(self, _: int) -> None:
         payload = b"x" * (len(self.appended) + 1)
@@ -316,6 +348,16 @@ class Client:
         #: How often it was told that it is done: the writer with closing, a recovery with everything.
         self.endings = 0
 
+    def copy(self, world: World) -> Self:
+        """The same client in a copy of its world."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin.world = world
+        twin.machine = self.machine.copy()
+        twin.machine.ports = twin  # type: ignore[assignment]  # a client of either kind has the ports of its machine
+        twin.heard = None if self.heard is None else self.heard.copy()
+        return twin
+
     def crash(self) -> None:
         self.is_alive = False
 
@@ -324,11 +366,12 @@ class Client:
 
     # Ports of both machines
 
-    def send_add(self, add: PendingAdd, bookie_id: BookieId) -> None:
-        self.world.send(Message(self, bookie_id, "add", add.entry_id, add=add))
+    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
+        for bookie_id in bookies:
+            self.world.send(Message(self, bookie_id, "add", entry.entry_id, add=entry))
 
-    def run_update(self, update: MetadataUpdate) -> None:
-        self.world.updates.append((self, update))
+    def run_update(self, number: int) -> None:
+        self.world.updates.append((self, UpdateHandle(self.machine, number)))
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         return self.world.replace_bookie(ensemble, excluded)
@@ -345,11 +388,12 @@ class WriterClient(Client):
     def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
         self.machine.on_add_reply(message.bookie_id, message.entry_id, code)
 
-    def confirm_add(self, add: PendingAdd) -> None:
-        self.world.guarantees.on_acknowledged(add.entry_id)
+    def confirm_adds(self, entries: list[NewEntry]) -> None:
+        for entry in entries:
+            self.world.guarantees.on_acknowledged(entry.entry_id)
 
-    def fail_add(self, add: PendingAdd, error: BookKeeperError) -> None:
-        self.world.guarantees.on_failed(add.entry_id)
+    def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
+        self.world.guarantees.on_failed(entry.entry_id)
 
     def is_ensemble_change_disabled(self) -> bool:
         return self.world.is_change_disabled

@@ -14,7 +14,7 @@ from bkclient.errors import Code, NotEnoughBookies, ReplicationFailed, UnclosedF
 from bkclient.ledger import Versioned
 from bkclient.protocol.ensemble import ReplaceBookie
 from bkclient.protocol.quorum import QuorumSizes
-from bkclient.protocol.update import LocalMetadata, MetadataUpdate, WriteMetadata
+from bkclient.protocol.update import LocalMetadata, UpdateHandle, WriteMetadata
 from bkclient.repair.admin import core_of
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.fragments import choose_replacements, fragments_of, replacement_update
@@ -96,7 +96,7 @@ def test_positions_without_a_new_bookie_keep_theirs() -> None:
     assert choose_replacements(("a", "b", "c"), (1,), (), offer()) == {}
 
 
-def update(value: LedgerMetadata, key: int, replacements: dict[int, str]) -> tuple[LocalMetadata, MetadataUpdate]:
+def update(value: LedgerMetadata, key: int, replacements: dict[int, str]) -> tuple[LocalMetadata, UpdateHandle]:
     fragment = next(found for found in fragments_of(value, -1) if found.first_entry_id == key)
     return replacement_update(Versioned(value, 3), fragment, replacements)
 

@@ -100,7 +100,7 @@ async def test_all_replicas_get_the_same_request_and_resends_too() -> None:
         await writer.append(b"x")
         await turns()
 
-        requests = {request for _, request in where.sent if isinstance(request, AddRequest)}
+        requests = {(r.entry_id, r.body) for _, r in where.sent if isinstance(r, AddRequest)}
         assert len(requests) == 1
         assert len(where.sent) == 4
 

@@ -23,7 +23,7 @@ def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[
 
 def assert_in_flight(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> None:
     machine, window = writer._machine, writer._shell.window
-    assert list(range(count)) == sorted(machine._pending)
+    assert list(range(count)) == sorted(machine.adds.pending)
     assert (machine.pending_count, writer.last_add_pushed, writer.length) == (count, count - 1, count)
     assert (window.entries, window.bytes, window.shared.entries, window.shared.bytes) == (count,) * 4
 

@@ -21,7 +21,7 @@ from bkclient.errors import (
     UnexpectedCondition,
 )
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
-from bkclient.protocol.changing import WriterState
+from bkclient.protocol.append import WriterState
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
 

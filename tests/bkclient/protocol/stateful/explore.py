@@ -1,9 +1,7 @@
 """Every order in which a few things can happen: an exhaustive search over the small world.
 
-Machines cannot be copied, because what they hand to their updates refers to themselves. So a state is reached by playing its
-moves again from the beginning, which is cheap in a world this small, and is recognised by what it consists of: two
-orders of moves that lead to the same bookies, messages, metadata and machines are followed once. What ports a machine has
-and what its updates would do is left out, since both follow from the rest.
+A world can be copied and compared, because all that is in it are values. So every state is made once from the one before, and
+two orders of moves that lead to equal worlds are followed once.
 
 A search that ends has seen every order of the moves it was allowed. One that meets its limit raises
 :class:`SearchTooLarge`: an exhaustive search that was not one should not pass for one.
@@ -11,11 +9,10 @@ A search that ends has seen every order of the moves it was allowed. One that me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
-from bkclient.ledger import LedgerMetadata, Versioned
+from bkclient.protocol.value import freeze
 from tests.bkclient.protocol.world import Message, World
 
 __all__ = ["EVERY_ORDER", "EVERY_ORDER_AT_BOOKIES", "Explored", "SearchTooLarge", "explore", "fingerprint"]
@@ -28,25 +25,6 @@ ROUND_TRIP: Final = "round trip"
 EVERY_ORDER: Final = ("request arrives", "answer arrives", "store acts")
 #: Every order in which requests are handled, with answers that take no time: what decides most, at a fraction of the states.
 EVERY_ORDER_AT_BOOKIES: Final = (ROUND_TRIP, "store acts")
-
-#: What does not change, follows from the rest, or cannot be compared.
-_LEAVE_OUT: Final = frozenset(
-    {
-        "_ports",
-        "_world",
-        "_play",
-        "model",
-        "world",
-        "_failure_codes",
-        "_needs_update",
-        "_transform",
-        "sizes",
-        "_sizes",
-        "request",
-        "token",
-    }
-)
-_NAMES: Final[dict[type, tuple[str, ...]]] = {}
 
 
 class SearchTooLarge(AssertionError):
@@ -66,30 +44,28 @@ def explore(make: Callable[[], World], moves: Sequence[str] = EVERY_ORDER, *, li
 
     Where none is left, everything settles, so that nobody may be left waiting either.
     """
-    seen: set[Hashable] = set()
+    first = make()
+    seen: set[Hashable] = {fingerprint(first)}
     explored = Explored()
-    stack: list[tuple[Step, ...]] = [()]
+    stack = [first]
     while stack:
-        path = stack.pop()
-        world = make()
-        for step in path:
-            _make(world, step)
-        while (state := fingerprint(world)) not in seen:
-            seen.add(state)
-            explored.states += 1
-            if explored.states > limit:
-                raise SearchTooLarge(f"more than {limit} states")
-            following = [(name, choice) for name in moves for choice in range(_choices(world, name))]
-            if not following:
-                metadata = world.store.metadata
-                end = metadata.last_entry_id if metadata.is_closed else None
-                explored.ends[end] = explored.ends.get(end, 0) + 1
-                world.settle()
-                break
-            # The first goes on in the same world; the others have to play their way here again.
-            stack.extend((*path, step) for step in following[1:])
-            path = (*path, following[0])
-            _make(world, following[0])
+        world = stack.pop()
+        explored.states += 1
+        if explored.states > limit:
+            raise SearchTooLarge(f"more than {limit} states")
+        following = [(name, choice) for name in moves for choice in range(_choices(world, name))]
+        if not following:
+            metadata = world.store.metadata
+            end = metadata.last_entry_id if metadata.is_closed else None
+            explored.ends[end] = explored.ends.get(end, 0) + 1
+            world.settle()
+        for step in following:
+            after = world.copy()
+            _make(after, step)
+            state = fingerprint(after)
+            if state not in seen:
+                seen.add(state)
+                stack.append(after)
     return explored
 
 
@@ -112,59 +88,25 @@ def fingerprint(world: World) -> Hashable:
     number = {id(client): index for index, client in enumerate(clients)}
 
     def message(one: Message) -> Hashable:
-        add = None if one.add is None else (one.add.entry_id, one.add.last_add_confirmed, one.add.length)
         return (
             number[id(one.client)],
             one.bookie_id,
             one.kind,
             one.entry_id,
             one.fence,
-            add,
+            one.add,
             one.answer,
             one.is_answered,
         )
 
-    def order(item: Hashable) -> str:
-        return repr(item)
-
     return (
-        freeze(world.store.value),
-        tuple(freeze(vars(bookie)) for bookie in world.bookies.values()),
-        tuple(sorted(map(message, world.requests), key=order)),
-        tuple(sorted(map(message, world.answers), key=order)),
-        tuple(sorted(((number[id(client)], freeze(update)) for client, update in world.updates), key=order)),
-        tuple((client.is_alive, client.endings, freeze(client.heard), freeze(client.machine)) for client in clients),
-        freeze(world.guarantees),
+        world.store.value,
+        tuple([bookie.snapshot() for bookie in world.bookies.values()]),
+        tuple(sorted(map(message, world.requests), key=repr)),
+        tuple(sorted(map(message, world.answers), key=repr)),
+        tuple(sorted((number[id(client)], update.number) for client, update in world.updates)),
+        tuple([(c.is_alive, c.endings, freeze(c.heard), c.machine.snapshot()) for c in clients]),
+        world.guarantees.snapshot(),
         len(world.appended),
         world.replacements_offered,
     )
-
-
-def freeze(value: object) -> Hashable:
-    """A value by content; metadata, which is immutable and compares by content, stands for itself."""
-    if value is None or type(value) in (int, str, bool) or isinstance(value, (int, bytes, Enum)):
-        return value
-    if isinstance(value, Versioned):
-        return (value.version, freeze(value.metadata))
-    if isinstance(value, LedgerMetadata):
-        return (value.state, value.last_entry_id, value.length, value.fragments)
-    if isinstance(value, Mapping):
-        return tuple((freeze(key), freeze(item)) for key, item in value.items())
-    if isinstance(value, (set, frozenset)):
-        return tuple(sorted(map(repr, map(freeze, value))))
-    if isinstance(value, (list, tuple)):
-        return tuple(map(freeze, value))
-    if callable(value):
-        return None
-    return (type(value).__name__, *(freeze(getattr(value, name)) for name in _names(value)))
-
-
-def _names(value: object) -> tuple[str, ...]:
-    """What an object consists of; all of one class consist of the same."""
-    names = _NAMES.get(type(value))
-    if names is None:
-        all_names = [*getattr(value, "__dict__", ())]
-        for cls in type(value).__mro__:
-            all_names.extend(name for name in getattr(cls, "__slots__", ()) if hasattr(value, name))
-        names = _NAMES[type(value)] = tuple(name for name in all_names if name not in _LEAVE_OUT)
-    return names

@@ -79,6 +79,9 @@ class Disk:
 class Promises(Guarantees):
     """What happens, told to the reference model; besides, everybody gets an answer in the end, and no recovery gives up early."""
 
+    OUTSIDE = frozenset({"_play", "_world", "model"})
+    __slots__ = ("_play", "model")
+
     def __init__(self, play: Play) -> None:
         super().__init__(play)
         self._play = play
