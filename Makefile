@@ -48,7 +48,7 @@ sweep: $(INSTALLED)  ## 500 seeds of every scenario, then every mutant until it 
 stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
 	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful
 
-hostile: $(INSTALLED)  ## a proxy that turns against client and bookie at every byte, and attacks on a bookie beside an honest client (about 20 minutes)
+hostile: $(INSTALLED)  ## five faults at every byte between client and bookie in virtual time, and attacks on a bookie beside an honest client (about 5 minutes)
 	$(BIN)/pytest -q -m sweep tests/end_to_end/hostile
 
 coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take every branch of them

@@ -250,9 +250,9 @@ class Socket:
         if self._end_is_wanted and not self._has_sent_end and not unsent:
             self._has_sent_end = True
             if self.middlebox is None:
-                self._launch_end()
+                self.launch_end()
             else:
-                self.middlebox.end(self._launch_end)
+                self.middlebox.end(self.launch_end)
         if self._is_full and 2 * len(unsent) <= self.send_buffer_bytes:
             self._is_full = False
             if self.on_writable is not None:
@@ -263,7 +263,8 @@ class Socket:
         self._window_used += len(piece)
         self._number_and_send(piece)
 
-    def _launch_end(self) -> None:
+    def launch_end(self) -> None:
+        """Send the end of the stream on its way; for middleboxes too."""
         self._number_and_send(None)
         if self._has_end and self._is_closed:
             self._tcp.forget(self)
@@ -366,6 +367,14 @@ class Socket:
             self._tell_readable()
             if self.on_writable is not None:
                 self._tcp.network.loop.enter(self.process, self._tell_writable)
+
+    def sever(self) -> None:
+        """Break the connection behind what this end has sent, which arrives; both ends hear of it. For middleboxes."""
+        self._is_silent = True
+        tcp, back = self._tcp, self.peer.link
+        tcp.carry(self.link, self.peer.break_off, self._arrival_time(0))
+        latency_s = (back.config or tcp.network.config).latency_s
+        tcp.carry(back, self.break_off, tcp.network.loop.time() + latency_s)
 
     def cut(self) -> None:
         """Something between both ends breaks the connection: what is under way is lost, and this end will hear of it."""

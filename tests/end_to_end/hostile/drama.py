@@ -22,7 +22,7 @@ from bkclient.placement import LedgerShape, RandomPlacement
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from tests.end_to_end.hostile.proxy import Fault, HostileProxy, Mischief
 
-__all__ = ["ENTRIES", "play"]
+__all__ = ["ENTRIES", "InOrder", "check", "play", "read", "write"]
 
 ENTRIES: Final = [b"", b"one", b"\x00" * 40, b"three" * 9, b"4"]
 #: Far more than any play takes; one that does not end within is one that hangs.
@@ -31,7 +31,7 @@ _BOUND_S: Final = 20.0
 StoreFactory = Callable[[], MetadataStore]
 
 
-class _InOrder(RandomPlacement):
+class InOrder(RandomPlacement):
     """The first bookies, so that the one behind the proxy is always among them."""
 
     def new_ensemble(self, shape: LedgerShape, excluded: frozenset[str]) -> Ensemble | None:
@@ -79,7 +79,7 @@ class _Cast:
             rng=rng,
         )
         return await self.stack.enter_async_context(
-            BookKeeper(store, transport, config=config, rng=rng, placement=_InOrder(rng))
+            BookKeeper(store, transport, config=config, rng=rng, placement=InOrder(rng))
         )
 
 
@@ -102,14 +102,18 @@ async def play(
         honest = await cast.client()
         proxied = (await honest.bookies()).writable[0]
         proxy = await cast.stack.enter_async_context(HostileProxy(await _address(new_store, proxied), mischief))
-        acknowledged, ledger_id = await _write(await cast.client(proxied, proxy), digest_type)
-        await _read(await cast.client(proxied, proxy), ledger_id)
+        acknowledged, ledger_id = await write(await cast.client(proxied, proxy), digest_type)
+        await read(await cast.client(proxied, proxy), ledger_id)
         reader = await honest.open_ledger(ledger_id)
-        found = [entry.payload async for entry in reader]
-        assert found == ENTRIES[: len(found)], "nothing but what was appended is in the ledger"
-        if mischief is None or mischief.fault is not Fault.FLIP:
-            assert len(found) >= acknowledged, "what was acknowledged is there"
+        check([entry.payload async for entry in reader], acknowledged, mischief)
     return proxy
+
+
+def check(found: list[bytes], acknowledged: int, mischief: Mischief | None) -> None:
+    """What an honest reader found must be what was appended, and all of it that was acknowledged unless bits were flipped."""
+    assert found == ENTRIES[: len(found)], "nothing but what was appended is in the ledger"
+    if mischief is None or mischief.fault is not Fault.FLIP:
+        assert len(found) >= acknowledged, "what was acknowledged is there"
 
 
 async def _address(new_store: StoreFactory, bookie_id: str) -> BookieAddress:
@@ -120,7 +124,7 @@ async def _address(new_store: StoreFactory, bookie_id: str) -> BookieAddress:
         await store.aclose()
 
 
-async def _write(client: BookKeeper, digest_type: DigestType) -> tuple[int, int]:
+async def write(client: BookKeeper, digest_type: DigestType) -> tuple[int, int]:
     """Append all entries, or as many as can be; how many were acknowledged, and the ledger."""
     writer = await client.create_ledger(
         ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, digest_type=digest_type
@@ -135,7 +139,7 @@ async def _write(client: BookKeeper, digest_type: DigestType) -> tuple[int, int]
     return acknowledged, writer.ledger_id
 
 
-async def _read(client: BookKeeper, ledger_id: int) -> None:
+async def read(client: BookKeeper, ledger_id: int) -> None:
     """Open and read every entry, or fail in a way that has a name."""
     with suppress(BookKeeperError):
         reader = await client.open_ledger(ledger_id)
