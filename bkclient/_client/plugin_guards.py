@@ -5,39 +5,55 @@ They promise not to raise. If one does all the same, an entry must not be lost f
 not its end. So each is wrapped once, when a client is made, and every method that fails is logged, with its
 traceback, the first time it does; after that it may go on failing at no more cost than the call.
 
-What stands in for a failed answer: a feature is off, a clock stands at 0, a span is nobody's. Placement policies are guarded
-where their offers are checked, in :mod:`bkclient.placement`.
+The wrapper is made from the plug-in's protocol: it has every method that the protocol names. What stands in for a failed
+answer: a feature is off, a clock stands at 0, a span belongs to no trace. Placement policies are guarded where their offers are
+checked, in :mod:`bkclient.placement`.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import TracebackType
-from typing import Final
+from typing import Final, ParamSpec, TypeVar, cast
 
 from bkclient._client.core import Features
-from bkclient.ledger import BookieId, Versioned
 from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import BookieStats, ClientStats
 from bkclient.observability.tracer import Span, Tracer
-from bkclient.protocol.recovery import Verdict
 
 __all__ = ["guarded_features", "guarded_observer", "guarded_stats", "guarded_tracer"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _log = logging.getLogger("bkclient.plugins")
 
 
-class _Complaints:
-    """Logs the first failure of each method of one plug-in."""
+class _Guard:
+    """Wraps what belongs to one plug-in, and logs the first failure of each method."""
 
     def __init__(self, what: str, plugin: object) -> None:
         self._what: Final = f"{what} {type(plugin).__name__}"
         self._told: dict[str, None] = {}
 
-    def about(self, method: str) -> None:
-        """``method`` has just raised."""
+    def __call__(self, method: str, fallback: T, function: Callable[P, T]) -> Callable[P, T]:
+        """``function``, which belongs to ``method``, except that it returns ``fallback`` instead of raising."""
+
+        def guarded(*arguments: P.args, **options: P.kwargs) -> T:
+            try:
+                return function(*arguments, **options)
+            except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
+                self.complain(method)
+                return fallback
+
+        return guarded
+
+    def complain(self, method: str) -> None:
+        """Log the exception that is being handled, unless ``method`` has failed before."""
         if method not in self._told:
             self._told[method] = None
             _log.exception(
@@ -45,158 +61,70 @@ class _Complaints:
             )
 
 
-class _Stats:
-    """:class:`~bkclient.observability.stats.ClientStats` that never raise."""
+class _Guarded:
+    """What ``protocols`` name of a plug-in. A method that fails returns what ``fallbacks`` has for it, else None."""
 
-    def __init__(self, stats: ClientStats) -> None:
-        self._stats = stats
-        self._complaints = _Complaints("statistics", stats)
-
-    def now(self) -> float:
-        try:
-            return self._stats.now()
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("now")
-            return 0.0
-
-    def operation(self, name: str, seconds: float, code: int) -> None:
-        try:
-            self._stats.operation(name, seconds, code)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("operation")
-
-    def event(self, name: str, amount: int = 1) -> None:
-        try:
-            self._stats.event(name, amount)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("event")
-
-    def level(self, name: str, change: int) -> None:
-        try:
-            self._stats.level(name, change)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("level")
-
-
-class _AllStats(_Stats):
-    """:class:`~bkclient.observability.stats.BookieStats` too."""
-
-    def __init__(self, stats: ClientStats, bookies: BookieStats) -> None:
-        super().__init__(stats)
-        self._bookies = bookies
-
-    def request(self, bookie_id: str, name: str, seconds: float, code: int) -> None:
-        try:
-            self._bookies.request(bookie_id, name, seconds, code)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("request")
-
-    def bookie_event(self, bookie_id: str, name: str, amount: int = 1) -> None:
-        try:
-            self._bookies.bookie_event(bookie_id, name, amount)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("bookie_event")
-
-    def bookie_level(self, bookie_id: str, name: str, change: int) -> None:
-        try:
-            self._bookies.bookie_level(bookie_id, name, change)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("bookie_level")
+    def __init__(self, guard: _Guard, plugin: object, *protocols: type, **fallbacks: object) -> None:
+        for protocol in protocols:
+            for name, _ in inspect.getmembers(protocol, inspect.isfunction):
+                if not name.startswith("_"):
+                    fallback = fallbacks.get(name)
+                    method = guard(name, None, partial(getattr, plugin, name))()  # to look it up asks the plug-in, too
+                    setattr(self, name, partial(_always, fallback) if method is None else guard(name, fallback, method))
 
 
 class _Tracer:
-    """A :class:`~bkclient.observability.tracer.Tracer` that never raises, nor its spans."""
+    """A :class:`~bkclient.observability.tracer.Tracer` that never raises, nor does what it returns."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._complaints = _Complaints("tracer", tracer)
+        self._tracer: Final = tracer
+        self._guard: Final = _Guard("tracer", tracer)
 
     @property
     def wants_appends(self) -> bool:
-        try:
-            return self._tracer.wants_appends
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("wants_appends")
-            return False
+        return self._guard("wants_appends", False, lambda: self._tracer.wants_appends)()  # noqa: FBT003 - the fallback
 
     def operation(self, name: str, ledger_id: int | None = None) -> AbstractContextManager[Span]:
-        return _Operation(self._tracer, self._complaints, name, ledger_id)
+        begin = self._guard("operation", _NO_OPERATION, lambda: self._tracer.operation(name, ledger_id))
+        return _Operation(self._guard, begin())
 
     def append(self, ledger_id: int, entry_id: int) -> Callable[[BaseException | None], None]:
-        try:
-            end = self._tracer.append(ledger_id, entry_id)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("append")
-            return _nothing
+        begin = self._guard("append", _NOTHING, lambda: self._tracer.append(ledger_id, entry_id))
+        return self._guard("append", None, begin())
 
-        def guarded_end(error: BaseException | None) -> None:
-            try:
-                end(error)
-            except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-                self._complaints.about("append")
 
-        return guarded_end
+class _NoSpan:
+    """The span of an operation that a tracer could not begin."""
+
+    def set_ledger(self, ledger_id: int) -> None:
+        """Nothing is traced."""
+
+
+_NO_SPAN: Final[Span] = _NoSpan()
+_NO_OPERATION: Final[AbstractContextManager[Span]] = nullcontext(_NO_SPAN)
 
 
 class _Operation:
-    """One span, entered and left with its operation whatever becomes of it itself."""
+    """One span, entered and left with its operation, which may fail itself."""
 
-    def __init__(self, tracer: Tracer, complaints: _Complaints, name: str, ledger_id: int | None) -> None:
-        self._tracer = tracer
-        self._complaints = complaints
-        self._name = name
-        self._ledger_id = ledger_id
-        self._manager: AbstractContextManager[Span] | None = None
-        self._span: Span | None = None
+    def __init__(self, guard: _Guard, manager: AbstractContextManager[Span]) -> None:
+        self._guard = guard
+        self._manager = manager
 
     def __enter__(self) -> Span:
-        try:
-            manager = self._tracer.operation(self._name, self._ledger_id)
-            self._span = manager.__enter__()
-            self._manager = manager
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("operation")
-        return self
+        span = self._guard("operation", _NO_SPAN, lambda: self._manager.__enter__())()  # noqa: PLW0108 - to look it up may raise
+        if span is _NO_SPAN:
+            self._manager = _NO_OPERATION  # what was not entered is not left
+        return cast("Span", _Guarded(self._guard, span, Span))
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._manager is None:
-            return
         try:
             self._manager.__exit__(exc_type, exc, traceback)
         except Exception as error:  # noqa: BLE001 - a plug-in, whose failure is logged
             if error is not exc:
-                self._complaints.about("operation")
-
-    def set_ledger(self, ledger_id: int) -> None:
-        """See :class:`~bkclient.observability.tracer.Span`."""
-        if self._span is None:
-            return
-        try:
-            self._span.set_ledger(ledger_id)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("set_ledger")
-
-
-class _Observer:
-    """A :class:`~bkclient.observability.recovery_observer.RecoveryObserver` that never raises."""
-
-    def __init__(self, observer: RecoveryObserver) -> None:
-        self._observer = observer
-        self._complaints = _Complaints("observer", observer)
-
-    def recovery_started(self, metadata: Versioned) -> None:
-        try:
-            self._observer.recovery_started(metadata)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("recovery_started")
-
-    def entry_decided(self, ledger_id: int, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
-        try:
-            self._observer.entry_decided(ledger_id, entry_id, verdict, bookies)
-        except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
-            self._complaints.about("entry_decided")
+                self._guard.complain("operation")
 
 
 class _Features:
@@ -220,9 +148,12 @@ class _Features:
 
 def guarded_stats(stats: ClientStats | None) -> ClientStats | None:
     """``stats``, unable to raise; of bookies too if they hear of those. None stays None."""
-    if stats is None or isinstance(stats, _Stats):
+    if stats is None or isinstance(stats, _Guarded):
         return stats
-    return _AllStats(stats, stats) if isinstance(stats, BookieStats) else _Stats(stats)
+    guard = _Guard("statistics", stats)
+    hears_of_bookies = guard("request", False, lambda: isinstance(stats, BookieStats))()  # noqa: FBT003 - the fallback
+    protocols = (ClientStats, BookieStats) if hears_of_bookies else (ClientStats,)
+    return cast("ClientStats", _Guarded(guard, stats, *protocols, now=0.0))
 
 
 def guarded_tracer(tracer: Tracer | None) -> Tracer | None:
@@ -232,7 +163,9 @@ def guarded_tracer(tracer: Tracer | None) -> Tracer | None:
 
 def guarded_observer(observer: RecoveryObserver | None) -> RecoveryObserver | None:
     """``observer``, unable to raise; None stays None."""
-    return observer if observer is None or isinstance(observer, _Observer) else _Observer(observer)
+    if observer is None or isinstance(observer, _Guarded):
+        return observer
+    return cast("RecoveryObserver", _Guarded(_Guard("observer", observer), observer, RecoveryObserver))
 
 
 def guarded_features(features: Features | None) -> Features:
@@ -246,5 +179,8 @@ def _no_features(name: str) -> bool:  # noqa: ARG001 - there are none
     return False
 
 
-def _nothing(error: BaseException | None) -> None:
-    """There is no span to end."""
+def _always(answer: T, *_: object, **__: object) -> T:
+    return answer
+
+
+_NOTHING: Final[Callable[[BaseException | None], None]] = partial(_always, None)

@@ -7,8 +7,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from random import Random
-from types import TracebackType
-from typing import Any, Self, cast
+from types import NoneType, TracebackType
+from typing import Any, Self, cast, get_origin, get_type_hints
 
 import pytest
 
@@ -17,7 +17,9 @@ from bkclient import BookKeeper
 from bkclient._client.plugin_guards import guarded_features, guarded_observer, guarded_stats, guarded_tracer
 from bkclient.errors import ArgumentError, Code, LedgerFenced
 from bkclient.ledger import BookieId, Versioned
-from bkclient.observability.stats import BookieStats
+from bkclient.observability.recovery_observer import RecoveryObserver
+from bkclient.observability.stats import BookieStats, ClientStats
+from bkclient.observability.tracer import Span, Tracer
 from bkclient.protocol.recovery import Verdict
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of
 
@@ -247,6 +249,98 @@ async def test_statistics_of_bookies_are_told_from_those_that_hear_of_the_client
         stats.bookie_event("a", "x")
         stats.bookie_level("a", "x", 1)
     assert len(caplog.records) == 3
+
+
+class Raises:
+    """Raises in whatever it is asked, by a protocol's word."""
+
+    def __init__(self, *protocols: type) -> None:
+        def raises(*_: object) -> Any:
+            raise BrokenError
+
+        members = {
+            name: property(raises) if isinstance(member, property) else raises for name, member in of(*protocols)
+        }
+        self.__class__ = type("Raises", (Raises,), members)
+
+
+def of(*protocols: type) -> list[tuple[str, Any]]:
+    """The public members of ``protocols``, by name."""
+    members = {name: member for protocol in protocols for name, member in vars(protocol).items()}
+    return sorted((name, member) for name, member in members.items() if not name.startswith("_"))
+
+
+def an_answer_of_the_type(annotation: object, answer: object) -> bool:
+    """Whether ``answer`` is what a caller may expect who reads ``annotation``."""
+    expected = get_origin(annotation) or annotation
+    return answer is None if expected in {None, NoneType} else isinstance(answer, cast("type", expected))
+
+
+GUARDS: list[tuple[Callable[[Any], Any], tuple[type, ...]]] = [
+    (guarded_stats, (ClientStats,)),
+    (guarded_stats, (ClientStats, BookieStats)),
+    (guarded_observer, (RecoveryObserver,)),
+    (guarded_tracer, (Tracer,)),
+]
+
+
+@pytest.mark.parametrize(("guard", "protocols"), GUARDS)
+def test_every_member_of_every_protocol_is_guarded_and_answers_as_its_type_says(
+    guard: Callable[[Any], Any], protocols: tuple[type, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    guarded = guard(Raises(*protocols))
+    members = of(*protocols)
+    assert members
+    for name, member in members:
+        hints = get_type_hints(member.fget if isinstance(member, property) else member)
+        value = getattr(guarded, name)
+        if not isinstance(member, property):
+            value = value(*([1] * (len(hints) - 1)))
+        assert an_answer_of_the_type(hints["return"], value), name
+    told = [record.args[1] for record in caplog.records if isinstance(record.args, tuple)]
+    assert told == [name for name, _ in members]
+
+
+@pytest.mark.parametrize(("guard", "protocols"), GUARDS)
+def test_a_plugin_whose_methods_cannot_even_be_found_is_guarded_as_well(
+    guard: Callable[[Any], Any], protocols: tuple[type, ...]
+) -> None:
+    if BookieStats in protocols:
+        return  # it is told from others by its methods
+    guarded = guard(Undecided())
+    for name, member in of(*protocols):
+        if not isinstance(member, property):
+            getattr(guarded, name)(*([1] * (len(get_type_hints(member)) - 1)))
+
+
+def test_the_span_of_a_tracer_is_guarded_in_every_member(caplog: pytest.LogCaptureFixture) -> None:
+    span = Raises(Span)
+
+    class Yields(Swallower):
+        @contextmanager
+        def operation(self, name: str, ledger_id: int | None = None) -> Iterator[Any]:
+            yield span
+
+    tracer = guarded_tracer(Yields())
+    assert tracer is not None
+    with tracer.operation("x") as guarded:
+        for name, member in of(Span):
+            assert getattr(guarded, name)(*([1] * (len(get_type_hints(member)) - 1))) is None
+    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [
+        name for name, _ in of(Span)
+    ]
+
+
+@pytest.mark.parametrize("make", [BrokenTracer, Undecided])
+def test_what_a_tracer_could_not_begin_is_ended_in_silence(
+    make: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    guarded = guarded_tracer(make())
+    assert guarded is not None
+    with guarded.operation("x") as span:
+        span.set_ledger(1)
+    guarded.append(1, 2)(None)
+    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == ["operation", "append"]
 
 
 async def test_errors_of_the_caller_are_not_taken_for_those_of_a_tracer(caplog: pytest.LogCaptureFixture) -> None:
