@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bkclient.backoff import Backoff
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
 from bkclient.protocol.adds import PendingAdds
 from bkclient.protocol.append_options import AppendOptions
@@ -149,8 +150,7 @@ class Resends(Value):
         if last_add_acknowledged > self._head:
             self._head = last_add_acknowledged
             self._rounds = 0
-        delay: float = self._options.first_resend_s * 2 ** min(self._rounds, 60)
-        return min(delay, self._options.max_resend_s)
+        return Backoff(self._options.first_resend_s, self._options.max_resend_s).nth(self._rounds)
 
     def begin_round(self) -> bool:
         """Note that the round has come; tells whether it may still take place."""

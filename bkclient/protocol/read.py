@@ -2,8 +2,8 @@
 
 An ordinary read asks one replica after the other (R-7): the first good answer wins, and "no such entry" is reported only
 if every replica said so, because a single one proves nothing (R-14). When an answer is late, the next replica is asked
-although the last one has not answered (R-11): this machine decides whether, a :class:`Speculation` when, and whoever owns
-both has the clock.
+although the last one has not answered (R-11): this machine decides whether, a :class:`~bkclient.backoff.Backoff` when,
+and whatever owns both has the clock.
 
 A recovery read decides more: whether the ledger goes on with this entry or ends before it. It asks all replicas at
 once, so that one silent bookie costs nothing. One good answer makes the entry recoverable (REC-19); explicit negatives
@@ -14,7 +14,6 @@ fails rather than guess (REC-20).
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 from bkclient.errors import Code
@@ -22,7 +21,7 @@ from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.value import Value
 
-__all__ = ["EntryRead", "ReadOutcome", "Speculation", "outranks"]
+__all__ = ["EntryRead", "ReadOutcome", "outranks"]
 
 
 class ReadOutcome(Enum):
@@ -33,19 +32,6 @@ class ReadOutcome(Enum):
     #: Explicit negatives suffice: the entry is not there. Ordinary reads need all of them, recovery reads Qw - Qa + 1.
     ABSENT = "absent"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Speculation:
-    """After how many seconds without an answer another replica is asked, and how that grows; 0 for never (R-11)."""
-
-    first_s: float
-    max_s: float
-    backoff: float
-
-    def after(self, delay_s: float) -> float:
-        """The delay that follows ``delay_s``."""
-        return min(self.max_s, delay_s * self.backoff)
 
 
 def outranks(code: int, current: int) -> bool:

@@ -25,6 +25,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from bkclient.backoff import Backoff
 from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine
@@ -32,9 +33,8 @@ from bkclient.protocol.force import ForceMachine
 
 __all__ = ["ReconnectCheck", "ReconnectPorts"]
 
-#: After a read that failed: how long to wait before the next one, at first and at most.
-_FIRST_DELAY_S: Final = 0.1
-_MAX_DELAY_S: Final = 5.0
+#: After a read that failed: how long to wait before the next one.
+_DELAYS: Final = Backoff(0.1, 5.0)
 #: How many answers are held at least before those are looked for that nobody waits for any more.
 _FEW: Final = 64
 #: Failures that repeating does not help against.
@@ -105,7 +105,7 @@ class ReconnectCheck:
         self._is_reading = False
         self._reading_at = 0
         self._reading_from_version = 0
-        self._delay_s = _FIRST_DELAY_S
+        self._delay_s = _DELAYS.first_s
         self._failing_since: float | None = None
 
     @property
@@ -169,7 +169,7 @@ class ReconnectCheck:
             self.stop()
         else:
             self._is_reading = False
-            self._failing_since, self._delay_s = None, _FIRST_DELAY_S
+            self._failing_since, self._delay_s = None, _DELAYS.first_s
             writer.held_up_by = None
             self.verified = self._reading_at
             held, self._held = self._held, []
@@ -205,7 +205,7 @@ class ReconnectCheck:
         else:
             writer.held_up_by = error
             self._ports.read_metadata_later(self._delay_s)
-            self._delay_s = min(2 * self._delay_s, _MAX_DELAY_S)
+            self._delay_s = _DELAYS.after(self._delay_s)
 
     def on_retry(self) -> None:
         """The time that :meth:`ReconnectPorts.read_metadata_later` was given is over."""

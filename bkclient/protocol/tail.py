@@ -11,14 +11,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from bkclient.backoff import Backoff
 from bkclient.protocol.value import Value
 
 __all__ = ["TailRead", "TailStep"]
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 5.0
-_FIRST_IDLE_S: Final = 0.02
-_LONGEST_IDLE_S: Final = 1.0
+_PAUSES: Final = Backoff(0.05, 5.0)
+_IDLES: Final = Backoff(0.02, 1.0)
 
 
 class TailStep(Enum):
@@ -44,8 +43,8 @@ class TailRead(Value):
         self._patience_s = patience_s
         self._has_delivered = False
         self._failing_since: float | None = None
-        self._pause_s = _FIRST_PAUSE_S
-        self._idle_s = _FIRST_IDLE_S
+        self._pause_s = _PAUSES.first_s
+        self._idle_s = _IDLES.first_s
 
     def step(self, last_add_confirmed: int, *, is_closed: bool) -> TailStep:
         """What to do, given what is known of the ledger."""
@@ -61,12 +60,12 @@ class TailRead(Value):
         self.next_entry_id += 1
         self._has_delivered = True
         self.on_answer()
-        self._idle_s = _FIRST_IDLE_S
+        self._idle_s = _IDLES.first_s
 
     def on_answer(self) -> None:
         """Bookies answered, with news or without: whatever failed before is over."""
         self._failing_since = None
-        self._pause_s = _FIRST_PAUSE_S
+        self._pause_s = _PAUSES.first_s
 
     def on_failed(self, now: float) -> float | None:
         """Reading or waiting failed: the seconds to pause before the next attempt; None to give up."""
@@ -74,10 +73,10 @@ class TailRead(Value):
             self._failing_since = now
         elif now - self._failing_since >= self._patience_s:
             return None
-        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        pause_s, self._pause_s = self._pause_s, _PAUSES.after(self._pause_s)
         return pause_s
 
     def on_nothing(self) -> float:
         """There was nothing to wait at: the seconds to pause before looking again."""
-        idle_s, self._idle_s = self._idle_s, min(2 * self._idle_s, _LONGEST_IDLE_S)
+        idle_s, self._idle_s = self._idle_s, _IDLES.after(self._idle_s)
         return idle_s

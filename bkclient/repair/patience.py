@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from bkclient.backoff import Backoff
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataDriverError, MetadataStoreError
 from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
@@ -15,9 +16,7 @@ __all__ = ["FailureCount", "farewell", "lock_release_delay_s", "until_enabled", 
 
 _LOOK_S = 10.0
 """How often the switch is looked at although no watch fired."""
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 30.0
-_FAST_RETRIES = 5
+_PAUSES = Backoff(0.5, 30.0)
 _FAREWELL_S = 2.0
 """How long a program that is stopped takes at most to put its things in order."""
 
@@ -48,7 +47,7 @@ def lock_release_delay_s(failures: int, grace_s: float) -> float:
 
     A 32nd of the grace period at first, twice as long each time, and the whole of it from the sixth on.
     """
-    return grace_s if failures > _FAST_RETRIES else grace_s / 32 * 2.0 ** (failures - 1)
+    return Backoff(grace_s / 32, grace_s).nth(failures - 1)
 
 
 async def farewell(leave: Callable[[], Awaitable[None]], tell: OnRepairEvent) -> None:
@@ -78,4 +77,4 @@ class FailureCount:
         self._count += 1
         if self._count >= self._limit:
             raise error
-        await anyio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (self._count - 1)))
+        await anyio.sleep(_PAUSES.nth(self._count - 1))

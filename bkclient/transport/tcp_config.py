@@ -11,6 +11,7 @@ import dataclasses
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from bkclient.backoff import Backoff
 from bkclient.config import ClientConfig
 from bkclient.config.fields import check_settings, number, whole
 from bkclient.wire.messages import Operation, ReadRequest, Request
@@ -95,6 +96,11 @@ class TcpTransportConfig:
             return self.bookie_info_timeout_s
         # A long poll is not late while the bookie waits as asked (H-21).
         return self.read_timeout_s + (request.wait_s if isinstance(request, ReadRequest) else 0.0)
+
+    @property
+    def backoff(self) -> Backoff:
+        """For how long a bookie is left alone after an attempt to connect failed, before chance shortens it."""
+        return Backoff(self.backoff_initial_s, self.backoff_max_s)
 
     @property
     def scan_interval_s(self) -> float:

@@ -18,7 +18,6 @@ import itertools
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.metadata.base import BookieAddress
@@ -47,8 +46,6 @@ FailLater = Callable[[ReplyHandler, str, Request, int], None]
 """Arranges for a handler to be called with a code, soon but not now."""
 
 _Submitted = tuple[Request, ReplyHandler]
-
-_LARGEST_EXPONENT: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +297,7 @@ class BookieLink:
 
     def _back_off(self, code: int) -> None:
         self._unavailable = code
-        config = self.config
-        delay = min(config.backoff_initial_s * 2 ** min(self._failures, _LARGEST_EXPONENT), config.backoff_max_s)
+        delay = self.config.backoff.nth(self._failures)
         self._failures += 1
         self._retry_at = asyncio.get_running_loop().time() + delay * self.context.rng.uniform(0.5, 1.0)
 

@@ -13,7 +13,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bkclient.errors import Code
 from bkclient.transport.base import ReplyHandler
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BookieLink", "LinkOwner"]
 
-_LARGEST_EXPONENT: Final = 30
 
 _Submitted = tuple[Request, ReplyHandler]
 
@@ -217,8 +216,7 @@ class BookieLink:
             timer.cancel()
 
     def _back_off(self) -> None:
-        config = self.config
-        delay = min(config.backoff_initial_s * 2 ** min(self._failures, _LARGEST_EXPONENT), config.backoff_max_s)
+        delay = self.config.backoff.nth(self._failures)
         self._failures += 1
         self._retry_at = self.loop.time() + delay * self.transport.rng.uniform(0.5, 1.0)
 

@@ -18,11 +18,12 @@ from bkclient._client.defects import defect, ends_operation
 from bkclient._client.health import ReadHealth
 from bkclient._client.rate_limit import Throttle
 from bkclient._client.reading.entry import Entry
+from bkclient.backoff import Backoff
 from bkclient.errors import ClientClosed, Code, DigestMismatch, UnexpectedCondition, error_for
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
 from bkclient.observability.stats import DIGEST_MISMATCHES, READ, READS_REORDERED, SPECULATIVE_READS
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
-from bkclient.protocol.read import EntryRead, ReadOutcome, Speculation
+from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.sticky import StickyIndex
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response
@@ -32,8 +33,7 @@ __all__ = ["EntryReads", "LedgerView", "Operation"]
 #: What a bookie answers that has nothing to do with being slow or away: it does not have the entry as it should.
 _FAILED_TO_DELIVER: Final = EXPLICIT_NEGATIVES | {Code.DIGEST_MATCH, Code.READ, Code.DATA_UNKNOWN}
 #: How often to look whether a connection takes requests again (W-7).
-_FIRST_LOOK_S: Final = 0.001
-_LAST_LOOK_S: Final = 0.005
+_LOOKS: Final = Backoff(0.001, 0.005)
 
 
 class LedgerView(Protocol):
@@ -86,7 +86,7 @@ class EntryReads:
         self.stats = core.stats
         #: Single reads tell which bookies live without knowing batches; only protocol version 2 has batches.
         self.batches = core.memory.batches if config.wire_protocol_version == 2 else None
-        self.speculation = Speculation(
+        self.speculation = Backoff(
             config.speculative_read_first_s, config.speculative_read_max_s, config.speculative_read_backoff
         )
         metadata = view.metadata
@@ -127,13 +127,13 @@ class EntryReads:
         metadata, is_writable = self.view.metadata, self.core.transport.is_writable
         ensemble = metadata.ensemble_at(entry_id)
         replicas = [ensemble[position] for position in self._sizes.write_set(entry_id)]
-        deadline, pause_s = self.loop.time() + patience_s, _FIRST_LOOK_S
+        deadline, pause_s = self.loop.time() + patience_s, _LOOKS.first_s
         while not any(map(is_writable, replicas)):
             left_s = deadline - self.loop.time()
             if left_s <= 0:
                 return False
             await anyio.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, _LAST_LOOK_S)
+            pause_s = _LOOKS.after(pause_s)
         return True
 
     def check_open(self) -> None:

@@ -14,12 +14,12 @@ from bkclient._client.defects import defect, ends_operation
 from bkclient._client.reading.entry import Entry, LastConfirmedAndEntry
 from bkclient._client.reading.entry_reads import EntryReads
 from bkclient._client.reading.lac import least_lac
+from bkclient.backoff import Backoff
 from bkclient.errors import BookKeeperError, Code, DigestMismatch, error_for
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.observability.stats import READ_LAC_AND_ENTRY, SPECULATIVE_READS
 from bkclient.protocol.long_poll import LongPollRead, PollOutcome
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
-from bkclient.protocol.read import Speculation
 from bkclient.wire.messages import LAST_ENTRY, LongPoll, ReadRequest, ReadResponse, Request, Response
 
 __all__ = ["Poll", "note_outcome"]
@@ -66,7 +66,7 @@ class Poll:
         self._entry_id = entry_id
         self._deadline = room.loop.time() + timeout_s
         self._is_parallel = parallel
-        self._speculation = Speculation(
+        self._speculation = Backoff(
             config.speculative_lac_read_first_s,
             config.speculative_lac_read_max_s,
             config.speculative_lac_read_backoff,

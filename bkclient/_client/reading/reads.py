@@ -16,6 +16,7 @@ from bkclient._client.reading.entry_reads import EntryReads, LedgerView, Operati
 from bkclient._client.reading.lac import read_last_add_confirmed, try_read_last_add_confirmed
 from bkclient._client.reading.polls import Polls
 from bkclient._client.reading.window import ReadWindow
+from bkclient.backoff import Backoff
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, ReadFailed
 from bkclient.wire.entry import EntryCodec
 
@@ -24,8 +25,7 @@ __all__ = ["LedgerReads"]
 #: A bookie keeps a long poll in memory, so there has to be an end; whoever wants to wait longer polls again.
 _LONGEST_POLL_S: Final = 3600.0
 #: Between two looks at the LAC where the protocol has no long polls.
-_FIRST_LOOK_S: Final = 0.01
-_LAST_LOOK_S: Final = 0.5
+_LOOKS: Final = Backoff(0.01, 0.5)
 
 
 class LedgerReads:
@@ -231,7 +231,7 @@ class LedgerReads:
 
     async def _look_for(self, entry_id: int, timeout_s: float) -> LastConfirmedAndEntry:
         loop = self._room.loop
-        deadline, pause_s = loop.time() + timeout_s, _FIRST_LOOK_S
+        deadline, pause_s = loop.time() + timeout_s, _LOOKS.first_s
         while True:
             lac = await self.read_last_add_confirmed()
             if entry_id <= lac:
@@ -240,7 +240,7 @@ class LedgerReads:
             if left_s <= 0 or self._view.metadata.is_closed:
                 return LastConfirmedAndEntry(lac, None)
             await anyio.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, _LAST_LOOK_S)
+            pause_s = _LOOKS.after(pause_s)
 
     # Arguments ---------------------------------------------------------------------------------------------------
 

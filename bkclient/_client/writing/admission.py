@@ -15,6 +15,7 @@ from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.rate_limit import Throttle
 from bkclient._client.writing.failures import fresh
+from bkclient.backoff import Backoff
 from bkclient.errors import Code, TooManyRequests
 from bkclient.observability import stats as names
 from bkclient.protocol.append import AppendMachine
@@ -23,9 +24,8 @@ from bkclient.wire.messages import Request
 
 __all__ = ["Admission"]
 
-#: How often to look whether connections take more again: twice as late each time, up to the second.
-_LOOK_FIRST_S: Final = 0.001
-_LOOK_MAX_S: Final = 0.005
+#: How often to look whether connections take more again.
+_LOOKS: Final = Backoff(0.001, 0.005)
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +52,7 @@ class Admission:
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._held: dict[_Held, None] = {}
         self._look: asyncio.TimerHandle | None = None
-        self._look_s = _LOOK_FIRST_S
+        self._look_s = _LOOKS.first_s
         #: How many waited for connections in vain, and may append all the same.
         self._waived = 0
         #: Entries that fail at once where the connection takes no more.
@@ -110,7 +110,7 @@ class Admission:
         """One timer looks for all who are held, and lets go only those who can go on."""
         if self._look is None:
             self._look = self._loop.call_later(self._look_s, self._look_at_connections)
-            self._look_s = min(2 * self._look_s, _LOOK_MAX_S)
+            self._look_s = _LOOKS.after(self._look_s)
 
     @ends_operation
     def _look_at_connections(self) -> None:
@@ -126,7 +126,7 @@ class Admission:
         if any(not held.future.done() for held in self._held):
             self._look_soon()
         else:
-            self._look_s = _LOOK_FIRST_S
+            self._look_s = _LOOKS.first_s
 
     def _wanted(self, entry_id: int | None) -> int:
         return self._machine.last_add_pushed + 1 if entry_id is None else entry_id

@@ -8,6 +8,7 @@ from typing import Final
 
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
+from bkclient.backoff import Backoff
 from bkclient.errors import BookKeeperError, Code, code_of, error_for
 from bkclient.ledger import BookieId
 from bkclient.observability import stats as names
@@ -90,7 +91,8 @@ class LacTimer:
         self._core = core
         self._codec = codec
         self._writer = writer
-        self._interval_s = self._delay_s = interval_s
+        self._delays: Final = Backoff(interval_s, max(interval_s, _MAX_DELAY_S))
+        self._delay_s = interval_s
         self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
         self._machine = ExplicitLac(writer, self)
@@ -135,12 +137,12 @@ class LacTimer:
         self._wait_longer()
 
     def _wait_longer(self) -> None:
-        self._delay_s = max(self._interval_s, min(2 * self._delay_s, _MAX_DELAY_S))
+        self._delay_s = self._delays.after(self._delay_s)
 
     def write_lac_finished(self, last_add_confirmed: int, error: BookKeeperError | None) -> None:  # noqa: ARG002
         """Port of :class:`~bkclient.protocol.explicit_lac.ExplicitLac`."""
         if error is None:
-            self._delay_s = self._interval_s
+            self._delay_s = self._delays.first_s
         else:
             self._wait_longer()
         stats = self._core.stats

@@ -8,7 +8,7 @@ import pytest
 
 from bkclient.errors import Code
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
-from bkclient.protocol.read import EntryRead, ReadOutcome, Speculation
+from bkclient.protocol.read import EntryRead, ReadOutcome
 
 NO_ENTRY, NO_LEDGER = Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE
 GONE, SLOW, CORRUPT, REFUSED = Code.BOOKIE_NOT_AVAILABLE, Code.TIMEOUT, Code.DIGEST_MATCH, Code.UNAUTHORIZED
@@ -401,13 +401,3 @@ def test_neither_who_answered_nor_who_denied_the_entry_is_slow() -> None:
 
     read.on_reply("b", Code.OK)
     assert read.overtaken == ()
-
-
-@pytest.mark.rule("R-11")
-def test_delays_grow_up_to_the_largest() -> None:
-    speculation = Speculation(first_s=1.5, max_s=5.0, backoff=2.0)
-
-    delays = [speculation.first_s]
-    for _ in range(3):
-        delays.append(speculation.after(delays[-1]))
-    assert delays == [1.5, 3.0, 5.0, 5.0]
