@@ -112,8 +112,7 @@ async def run_client(addresses: list[BookieAddress], load: Load, progress: Calla
 
         async def work() -> None:
             for entry_id in range(load.entries):
-                await writer.wait_for_room()
-                writer.append_nowait(payload)
+                await writer.submit(payload)
                 if progress is not None and entry_id % 100_000 == 0:
                     progress(entry_id)
             await writer.flush()

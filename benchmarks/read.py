@@ -111,11 +111,10 @@ async def a_ledger(client: BookKeeper, load: Load) -> LedgerReader:
     )
     payload = bytes(load.payload_bytes)
     for _ in range(load.entries):
-        await writer.wait_for_room()
-        writer.append_nowait(payload)
+        await writer.submit(payload)
     await writer.flush()
     await writer.close()
-    return await client.open_ledger(writer.ledger_id)
+    return await client.open_ledger(writer.ledger_id, recover=True)
 
 
 async def compare(

@@ -136,15 +136,14 @@ class Lives:
         writer = await self.owner.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         payloads = [self.rng.randbytes(self.rng.randint(0, 2000)) for _ in range(self.rng.randint(1, 60))]
         for payload in payloads:
-            await writer.wait_for_room()
-            writer.append_nowait(payload)
+            await writer.submit(payload)
         await writer.flush()
         self.tally.appends += len(payloads)
         return writer, payloads
 
     async def check(self, ledger_id: int, acknowledged: list[bytes], *, may_have_more: bool = False) -> None:
         """Open and recover the ledger with the other client and compare what is in it."""
-        async with await self.other.open_ledger(ledger_id) as reader:
+        async with await self.other.open_ledger(ledger_id, recover=True) as reader:
             found = [entry.payload async for entry in reader]
         self.tally.reads += len(found)
         if found[: len(acknowledged)] != acknowledged or (len(found) > len(acknowledged) and not may_have_more):

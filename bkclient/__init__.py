@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bkclient import errors as errors
     from bkclient._client.client import BookKeeper as BookKeeper
+    from bkclient._client.connect import PendingClient as PendingClient
     from bkclient._client.connect import connect as connect
     from bkclient._client.reading.entry import Entries as Entries
     from bkclient._client.reading.entry import Entry as Entry
@@ -47,6 +48,7 @@ __all__ = [
     "LedgerState",
     "LedgerTail",
     "LedgerWriter",
+    "PendingClient",
     "connect",
     "errors",
 ]
@@ -67,6 +69,7 @@ _MODULES = {
     "LedgerState": "bkclient.ledger",
     "LedgerTail": "bkclient._client.reading.tail",
     "LedgerWriter": "bkclient._client.writing.writer",
+    "PendingClient": "bkclient._client.connect",
     "connect": "bkclient._client.connect",
 }
 """Where the names above are defined, for those who import them; type checkers read the imports at the top."""

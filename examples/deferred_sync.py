@@ -9,16 +9,13 @@ python examples/deferred_sync.py
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 
 import bkclient
-from bkclient.metadata.opening import open_store
-from simbookie.cluster import LocalCluster
+from simbookie.cluster import memory_cluster
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorageConfig
 
-METADATA_URI = "mem://deferred-sync"
 ENTRIES = 200
 
 
@@ -38,14 +35,12 @@ async def write(client: bkclient.BookKeeper, *, deferred_sync: bool) -> float:
 
 async def main() -> None:
     """The same writes with a sync for each, and with a sync for every hundred."""
-    registry = await open_store(METADATA_URI, rng=random.Random(1))
     slow_disk = MemoryStorageConfig(journal=JournalConfig(sync_latency_s=0.005))
-    async with LocalCluster(registry, 3, storage=slow_disk), bkclient.connect(METADATA_URI) as client:
+    async with memory_cluster(storage=slow_disk) as uri, bkclient.connect(uri) as client:
         for deferred_sync in (False, True):
             seconds = await write(client, deferred_sync=deferred_sync)
             kind = "deferred sync, forced every 100" if deferred_sync else "each entry durable when acknowledged"
             print(f"{kind}: {ENTRIES} entries, {1000 * seconds / ENTRIES:.2f} ms each")
-    await registry.aclose()
 
 
 if __name__ == "__main__":

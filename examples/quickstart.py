@@ -6,30 +6,26 @@ python examples/quickstart.py
 from __future__ import annotations
 
 import asyncio
-import random
 
 import bkclient
 from bkclient.errors import LedgerFenced
-from bkclient.metadata.opening import open_store
-from simbookie.cluster import LocalCluster
-
-METADATA_URI = "mem://quickstart"
+from simbookie.cluster import memory_cluster
 
 
 async def main() -> None:
     """Write, take over, be refused, read."""
-    registry = await open_store(METADATA_URI, rng=random.Random(1))
-    async with LocalCluster(registry, 3), bkclient.connect(METADATA_URI) as writer_client:
+    async with memory_cluster() as uri, bkclient.connect(uri) as writer_client:
         writer = await writer_client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         first = await writer.append(b"durable on two of three bookies when this returns")
         for number in range(1, 1000):  # many in flight
-            await writer.wait_for_room()
-            writer.append_nowait(b"entry %d" % number)
+            await writer.submit(b"entry %d" % number)
         await writer.flush()
         print(f"ledger {writer.ledger_id}: entries {first} to {writer.last_add_confirmed}, {writer.length} bytes")
 
-        async with bkclient.connect(METADATA_URI) as other_client:
-            reader = await other_client.open_ledger(writer.ledger_id)  # fences the writer and closes the ledger
+        async with bkclient.connect(uri) as other_client:
+            reader = await other_client.open_ledger(
+                writer.ledger_id, recover=True
+            )  # fences the writer and closes the ledger
             try:
                 await writer.append(b"too late")
             except LedgerFenced as error:
@@ -37,7 +33,6 @@ async def main() -> None:
             async for entry in reader.read_range(0, 2):
                 print(entry.entry_id, entry.payload.decode())
             print(f"the last of {reader.last_add_confirmed + 1}:", (await reader.read_last_entry()).payload.decode())
-    await registry.aclose()
 
 
 if __name__ == "__main__":

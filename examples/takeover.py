@@ -72,8 +72,7 @@ async def stream_lines(
             if is_waiting_for_change:
                 await writer.append(line)  # one by one, until the writer has noticed
             else:
-                await writer.wait_for_room()
-                writer.append_nowait(line)
+                await writer.submit(line)
             progress.update(task, completed=writer.last_add_confirmed + 1)
         await writer.flush()
     for fragment in writer.metadata.fragments:
@@ -115,7 +114,7 @@ async def take_over(content: bytes, console: Console) -> Takeover:
             )
             await stream_lines(writer, lines, cluster, console)
             console.rule("Take the ledger over from a writer that pauses", align="left")
-            reader = await second.open_ledger(writer.ledger_id)
+            reader = await second.open_ledger(writer.ledger_id, recover=True)
             console.print(
                 f"   the second client fenced and closed it: last entry {reader.last_add_confirmed}, {reader.length} bytes"
             )

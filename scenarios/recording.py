@@ -398,7 +398,7 @@ class RecordedClient:
         writer = await self.inner.create_advanced_ledger(**options)
         return RecordedAdvancedWriter(writer, self._recorder, self._actor, self._incarnation)
 
-    async def open_ledger(self, ledger_id: int, *, recover: bool = True) -> RecordedReader:
+    async def open_ledger(self, ledger_id: int, *, recover: bool = False) -> RecordedReader:
         """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and what the reader starts with."""
         record, actor = self._recorder.record, self._actor
         record(Kind.OPEN_START, actor, ledger_id, recovery=recover)

@@ -468,7 +468,7 @@ class Stage:
         problem = ""
         for _ in range(_SETTLE_ATTEMPTS):
             try:
-                reader = await client.open_ledger(ledger_id)
+                reader = await client.open_ledger(ledger_id, recover=True)
                 async for _entry in reader.read_all():
                     pass
             except BookKeeperError as error:

@@ -7,18 +7,42 @@ For tests and examples: everything is real except the machines. Each bookie keep
 
 from __future__ import annotations
 
+import itertools
+import random
 import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
 from bkclient.metadata.base import MetadataStore
+from bkclient.metadata.opening import open_store
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
 
-__all__ = ["LocalCluster"]
+__all__ = ["LocalCluster", "memory_cluster"]
+
+_NUMBERS = itertools.count(1)
+
+
+@asynccontextmanager
+async def memory_cluster(bookies: int = 3, *, storage: MemoryStorageConfig | None = None) -> AsyncIterator[str]:
+    """A cluster inside this process, for a first try and for tests; yields its metadata URI.
+
+    ::
+
+        async with memory_cluster() as uri, bkclient.connect(uri) as bk:
+            ...
+
+    The bookies listen on ports of the loopback interface, the metadata are in memory; nothing of both is left after the block.
+    """
+    uri = f"mem://memory-cluster-{next(_NUMBERS)}"
+    metadata = await open_store(uri, rng=random.Random(1))  # noqa: S311 - ids of ledgers are no secret
+    async with aclosing(metadata), LocalCluster(metadata, bookies, storage=storage):
+        yield uri
 
 
 class LocalCluster:

@@ -206,9 +206,9 @@ async def one_ledger(
     for _ in range(3):
         await writer.append(PAYLOAD)
     with pytest.raises(UnauthorizedAccess) as refused:
-        await reader_side.open_ledger(writer.ledger_id, password=WRONG_PASSWORD, digest_type=digest_type)
+        await reader_side.open_ledger(writer.ledger_id, password=WRONG_PASSWORD, digest_type=digest_type, recover=True)
     logging.getLogger("application").debug("refused", exc_info=refused.value)
-    reader = await reader_side.open_ledger(writer.ledger_id, password=PASSWORD)
+    reader = await reader_side.open_ledger(writer.ledger_id, password=PASSWORD, recover=True)
     assert [entry.payload async for entry in reader] == [PAYLOAD] * 3
     with pytest.raises(LedgerFenced) as fenced:
         await writer.append(PAYLOAD)

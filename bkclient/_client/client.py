@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -47,7 +47,7 @@ class BookKeeper:
     repeated. The client takes over ``transport`` and closes it on leaving: requests still under way end with
     :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed stay open (API-19). ``metadata`` stays with whoever
     made it. ``wall_clock``, seconds since 1970, is needed only if the configuration has new ledgers stamped with their creation
-    time.
+    time. ``resources`` are closed after everything else.
 
     Statistics, tracer, observer and features that raise are logged and change nothing else.
 
@@ -72,6 +72,7 @@ class BookKeeper:
         stats: ClientStats | None = None,
         tracer: Tracer | None = None,
         wall_clock: Callable[[], float] | None = None,
+        resources: AsyncExitStack | None = None,
     ) -> None:
         self._metadata = metadata
         self._transport = transport
@@ -91,6 +92,7 @@ class BookKeeper:
             self._now_ms = _milliseconds(wall_clock)
         self._life = Hosted(self._live, "background work of a BookKeeper client")
         self._core: ClientCore | None = None
+        self._resources = resources
 
     async def __aenter__(self) -> Self:
         if self._life.is_used:
@@ -101,15 +103,35 @@ class BookKeeper:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._core is not None, "entered before left"
-        self._core.close()
-        await self._life.leave()
-        failure = self._life.failure
+        failure = await self._end()
         if failure is None:
             return
         if exc is None:
             raise UnexpectedCondition("the background work of the client failed") from failure
         exc.add_note(f"the background work of the client failed too: {failure!r}")
+
+    async def aclose(self) -> None:
+        """End the client and everything that belongs to it, as leaving ``async with`` does. Idempotent.
+
+        Requests still under way end with :class:`~bkclient.errors.ClientClosed`; ledgers that were not closed stay open.
+        """
+        await self.__aexit__(None, None, None)
+
+    async def _end(self) -> BaseException | None:
+        """End the background work; returns what ended it before, if anything did."""
+        if self._core is None:
+            return None  # never entered
+        self._core.close()
+        try:
+            await self._life.leave()
+        finally:
+            if self._resources is not None:
+                await self._resources.aclose()
+        return self._life.failure
+
+    def __repr__(self) -> str:
+        state = "not entered" if self._core is None else "closed" if self._core.is_closed else "open"
+        return f"<BookKeeper {state}>"
 
     @asynccontextmanager
     async def _live(self, tasks: TaskGroup) -> AsyncIterator[ClientCore]:
@@ -219,19 +241,21 @@ class BookKeeper:
         *,
         password: bytes = b"",
         digest_type: DigestType | None = None,
-        recover: bool = True,
+        recover: bool = False,
         keep_metadata_updated: bool = False,
     ) -> LedgerReader:
         """Open a ledger for reading.
 
-        With ``recover`` a ledger that is not closed is fenced, recovered and closed first: its writer can add nothing any
-        more, and the reader sees the final end. Without, nothing is changed and the reader follows the living ledger.
-        A reader of a closed ledger that lives long enough to see bookies decommissioned needs ``keep_metadata_updated``
-        (NR-9). The digest type is that of the metadata, unless the configuration switches autodetection off.
+        Nothing is changed by default: a ledger that is not closed may have a writer, and the reader follows what it writes.
+        With ``recover=True`` such a ledger is taken over from its writer first: fenced, recovered and closed, so that the
+        reader sees its final end and the writer, if it is alive, can add nothing any more. That is for ledgers whose writer
+        is gone. A reader of a closed ledger that lives long enough to see its bookies replaced needs
+        ``keep_metadata_updated``. The digest type is that of the metadata, unless the configuration switches autodetection
+        off.
 
         Raises :class:`~bkclient.errors.NoSuchLedger` for an unknown id; :class:`~bkclient.errors.UnauthorizedAccess` for a wrong
         password and, without autodetection, :class:`~bkclient.errors.DigestMismatch` for a wrong digest type, before any
-        bookie is contacted (API-7); :class:`~bkclient.errors.LedgerRecoveryFailed` or
+        bookie is contacted; :class:`~bkclient.errors.LedgerRecoveryFailed` or
         :class:`~bkclient.errors.RequestTimeout` when recovery could not decide; repeat it once more bookies answer.
         """
         check_ledger_id(ledger_id)
@@ -246,7 +270,7 @@ class BookKeeper:
         return await observed(core, names.OPEN, opening, ledger_id)
 
     async def open_ledger_as_administrator(
-        self, ledger_id: int, *, recover: bool = True, keep_metadata_updated: bool = False
+        self, ledger_id: int, *, recover: bool = False, keep_metadata_updated: bool = False
     ) -> LedgerReader:
         """Open a ledger with the password and digest type that its metadata holds, whatever they are (API-8).
 

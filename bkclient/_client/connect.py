@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Any
 
 from bkclient._client.arguments import checked_config
 from bkclient._client.client import BookKeeper
@@ -32,11 +34,33 @@ from bkclient.transport.handshake import Security
 from bkclient.transport.measured import MeasuredTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 
-__all__ = ["connect"]
+__all__ = ["PendingClient", "connect"]
 
 
-@asynccontextmanager
-async def connect(
+class PendingClient(AbstractAsyncContextManager[BookKeeper]):
+    """A client that is not connected yet, from :func:`bkclient.connect`: enter it by ``async with``, or await it."""
+
+    def __init__(self, connecting: Callable[[], Coroutine[Any, Any, BookKeeper]]) -> None:
+        self._connecting = connecting
+        self._client: BookKeeper | None = None
+
+    def __await__(self) -> Generator[Any, None, BookKeeper]:
+        return self._connecting().__await__()
+
+    async def __aenter__(self) -> BookKeeper:
+        if self._client is not None:
+            raise ArgumentError("a client can be entered once; make another one")
+        self._client = await self._connecting()
+        return self._client
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._client is not None, "entered before left"
+        await self._client.__aexit__(exc_type, exc, traceback)
+
+
+def connect(
     metadata_uri: str | None = None,
     *,
     config: ClientConfig | None = None,
@@ -49,13 +73,19 @@ async def connect(
     stats: ClientStats | None = None,
     tracer: Tracer | None = None,
     auth: AuthProvider | None = None,
-) -> AsyncIterator[BookKeeper]:
+) -> PendingClient:
     """A client, over TCP, for the bookies registered under ``metadata_uri``.
 
     ::
 
         async with bkclient.connect("zk://localhost:2181/ledgers") as bk:
             writer = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
+
+    Where no block fits, await it and end it by :meth:`BookKeeper.aclose`::
+
+        bk = await bkclient.connect("zk://localhost:2181/ledgers")
+        ...
+        await bk.aclose()
 
     URIs: ``zk://host:port[;host:port...]/root`` (also ``zk+hierarchical``, ``zk+longhierarchical``, ``zk+flat``) and
     ``mem://name`` for a store inside this process; without one, that of the configuration
@@ -72,35 +102,43 @@ async def connect(
     Raises :class:`~bkclient.errors.ArgumentError` for other URIs, without any, and for certificates that cannot be read, and
     :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.
     """
-    config = checked_config(config)
-    stats = guarded_stats(stats)
-    uri = metadata_uri if metadata_uri is not None else config.metadata_uri
-    if uri is None:
-        raise ArgumentError("give connect() a metadata URI, or set metadata_uri in the configuration")
-    security = _security(config, auth)
-    rng = rng or random.Random()  # noqa: S311 - placement and back-off need no secrecy
-    async with AsyncExitStack() as stack:
-        store = await open_store(uri, rng=rng, session_timeout_s=config.metadata_timeout_s)
-        stack.push_async_callback(store.aclose)
-        transport = _transport(config, store, rng, stats, security)
-        stack.push_async_callback(transport.aclose)
-        client = BookKeeper(
-            store,
-            transport,
-            config=config,
-            rng=rng,
-            wall_clock=wall_clock,
-            placement=placement,
-            locations=locations,
-            observer=observer,
-            features=features,
-            stats=stats,
-            tracer=tracer,
-        )
-        entered = await stack.enter_async_context(client)
-        log.CLIENT_CONNECTED(uri=uri)
-        stack.callback(log.CLIENT_CLOSED, uri=uri)
-        yield entered
+
+    async def connected() -> BookKeeper:
+        settings = checked_config(config)
+        uri = metadata_uri if metadata_uri is not None else settings.metadata_uri
+        if uri is None:
+            raise ArgumentError("give connect() a metadata URI, or set metadata_uri in the configuration")
+        security = _security(settings, auth)
+        chance = rng or random.Random()  # noqa: S311 - placement and back-off need no secrecy
+        counts = guarded_stats(stats)
+        async with AsyncExitStack() as stack:
+            stack.callback(log.CLIENT_CLOSED, uri=uri)
+            store = await open_store(uri, rng=chance, session_timeout_s=settings.metadata_timeout_s)
+            stack.push_async_callback(store.aclose)
+            transport = _transport(settings, store, chance, counts, security)
+            stack.push_async_callback(transport.aclose)
+            resources = AsyncExitStack()
+            client = BookKeeper(
+                store,
+                transport,
+                config=settings,
+                rng=chance,
+                wall_clock=wall_clock,
+                placement=placement,
+                locations=locations,
+                observer=observer,
+                features=features,
+                stats=counts,
+                tracer=tracer,
+                resources=resources,
+            )
+            await client.__aenter__()
+            log.CLIENT_CONNECTED(uri=uri)
+            resources.push_async_exit(stack.pop_all())
+            return client
+        raise AssertionError("the block returns or raises")
+
+    return PendingClient(connected)
 
 
 def _security(config: ClientConfig, auth: AuthProvider | None) -> Security | None:

@@ -74,7 +74,7 @@ async def open_ledger(
         value = await recover_ledger(core, value, codec)
     if value.metadata.is_closed:
         followed = FollowedLedger(core, value, value.metadata.last_entry_id)
-        is_followed = keep_metadata_updated and recover  # NR-9
+        is_followed = keep_metadata_updated  # NR-9
     else:
         followed = FollowedLedger(core, value, await read_last_add_confirmed(core, value.metadata, codec))  # NR-1
         is_followed = True

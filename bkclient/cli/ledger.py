@@ -195,7 +195,7 @@ def recover(
 
     async def work(client: BookKeeper) -> None:
         was_closed = (await client.ledger_metadata(ledger)).is_closed
-        async with await client.open_ledger(ledger, password=password) as reader:
+        async with await client.open_ledger(ledger, password=password, recover=True) as reader:
             end = reader.metadata
         if as_json:
             print_json({"ledgerId": ledger} | _end_as_json(end) | {"wasClosed": was_closed})

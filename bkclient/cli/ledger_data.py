@@ -232,8 +232,7 @@ async def append_from(
 
 
 async def _append(writer: LedgerWriter, payload: bytes, ids: Ids | None) -> None:
-    await writer.wait_for_room()
-    appended = writer.append_nowait(payload)
+    appended = await writer.submit(payload)
     if ids is not None:
         appended.add_done_callback(ids.confirmed)
 
@@ -311,7 +310,7 @@ def tail(
     sink = ByteSink(typer.get_binary_stream("stdout"))
 
     async def work(client: BookKeeper) -> None:
-        async with await client.open_ledger(ledger, password=password, recover=False) as reader:
+        async with await client.open_ledger(ledger, password=password) as reader:
             start = reader.last_add_confirmed + 1 if new else first
             await follow(reader, start, sink, format_, patience)
 

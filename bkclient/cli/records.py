@@ -171,7 +171,7 @@ def _as_json(entry: Entry) -> bytes:
     value = {
         "ledgerId": entry.ledger_id,
         "entryId": entry.entry_id,
-        "length": entry.length,
+        "length": entry.ledger_length,
         "lastAddConfirmed": entry.last_add_confirmed,
         "payload": base64.b64encode(entry.payload).decode("ascii"),
     }

@@ -151,9 +151,9 @@ async def _recover_impatiently(client: RecordedClient, ledger: LedgerSlot, patie
     """Open with recovery, give up soon, and open again."""
     ledger_id = await ledger.id()
     with anyio.move_on_after(10 * patience_s), suppress(BookKeeperError):
-        await client.open_ledger(ledger_id)
+        await client.open_ledger(ledger_id, recover=True)
     with suppress(BookKeeperError):
-        reader = await client.open_ledger(ledger_id)
+        reader = await client.open_ledger(ledger_id, recover=True)
         async for _ in reader.read_all():
             pass
 

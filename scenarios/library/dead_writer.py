@@ -30,7 +30,7 @@ async def play(stage: Stage) -> None:
 
     async def recover(client: RecordedClient) -> None:
         try:
-            reader = await client.open_ledger(await ledger.id())
+            reader = await client.open_ledger(await ledger.id(), recover=True)
         except BookKeeperError:
             return  # others, or the final clients, will
         async for _ in reader.read_all():

@@ -39,7 +39,7 @@ async def play(stage: Stage) -> None:
 
     async def recover(client: RecordedClient) -> None:
         try:
-            await client.open_ledger(await ledger.id())
+            await client.open_ledger(await ledger.id(), recover=True)
         except BookKeeperError:
             return
 

@@ -140,7 +140,7 @@ def recovering(ledger: LedgerSlot, *, attempts: int = _ATTEMPTS) -> Program:
             if attempt:
                 await anyio.sleep(_PAUSE_S)
             try:
-                reader = await client.open_ledger(ledger_id)
+                reader = await client.open_ledger(ledger_id, recover=True)
                 async for _ in reader.read_all():
                     pass
             except BookKeeperError:

@@ -282,7 +282,7 @@ async def writer_of(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> Led
 
 async def payloads_of(where: Town, ledger_id: int) -> list[bytes]:
     """Everything in such a ledger once it is closed."""
-    reader = await where.bk.open_ledger(ledger_id, password=b"secret")
+    reader = await where.bk.open_ledger(ledger_id, password=b"secret", recover=True)
     return [entry.payload async for entry in reader]
 
 

@@ -21,7 +21,7 @@ async def append_many(writer: LedgerWriter, first: int, count: int) -> None:
 
 
 async def assert_all_there(client: BookKeeper, ledger_id: int, count: int) -> None:
-    reader = await client.open_ledger(ledger_id)
+    reader = await client.open_ledger(ledger_id, recover=True)
     payloads = [entry.payload async for entry in reader]
     assert payloads == [b"entry %d" % entry_id for entry_id in range(count)]
 
@@ -126,7 +126,7 @@ async def test_a_closed_ledger_is_read_from_whoever_is_left(new_town: NewTown) -
             await town.cluster.kill(victim)
             await assert_all_there(reading, writer.ledger_id, 90)
         await town.cluster.kill(ensemble[2])
-        reader = await reading.open_ledger(writer.ledger_id)
+        reader = await reading.open_ledger(writer.ledger_id, recover=True)
         with pytest.raises(BookieNotAvailable) as failed:
             await reader.read(5)
         assert (failed.value.ledger_id, failed.value.entry_id) == (writer.ledger_id, 5)
@@ -152,7 +152,7 @@ async def test_a_cut_read_ahead_fails_the_iteration_once_and_the_reader_goes_on(
         client = await town.client(read_ahead_entries=16)
         async with await client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1) as writer:
             await append_many(writer, 0, 200)
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         seen = 0
         with suppress(BookieNotAvailable):
             async for _ in reader:

@@ -79,7 +79,7 @@ async def test_reads_and_calls_of_a_closed_client_are_refused(new_town: NewTown)
         async with bkclient.connect(town.uri) as client:
             async with await client.create_ledger() as writer:
                 await writer.append(b"one")
-            reader = await client.open_ledger(writer.ledger_id)
+            reader = await client.open_ledger(writer.ledger_id, recover=True)
         with pytest.raises(ClientClosed):
             await reader.read(0)
         with pytest.raises(ClientClosed):
@@ -87,7 +87,7 @@ async def test_reads_and_calls_of_a_closed_client_are_refused(new_town: NewTown)
         with pytest.raises(ClientClosed):
             await client.create_ledger()
         with pytest.raises(ClientClosed):
-            await client.open_ledger(writer.ledger_id)
+            await client.open_ledger(writer.ledger_id, recover=True)
         with pytest.raises(ClientClosed):
             client.list_ledgers()
 
@@ -118,7 +118,7 @@ async def test_leaving_the_block_of_a_writer_by_an_error_closes_it_at_the_last_c
             async with writer:
                 raise ZeroDivisionError
         assert isinstance(in_flight.exception(), LedgerClosed)
-        reader = await (await town.client()).open_ledger(writer.ledger_id)
+        reader = await (await town.client()).open_ledger(writer.ledger_id, recover=True)
         assert [entry.payload async for entry in reader] == [b"confirmed"]
         assert reader.length == len(b"confirmed")
 
@@ -141,7 +141,7 @@ async def test_cancelled_appends_leave_the_writer_intact_and_their_entries_in_or
         assert confirmed
         assert cancelled
         assert len(confirmed) + len(cancelled) == 400
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         payloads = [entry.payload async for entry in reader]
         assert reader.last_add_confirmed == last
         assert payloads[-1] == b"last"
@@ -199,7 +199,7 @@ async def test_a_deleted_ledger_is_gone_for_everybody_and_deleting_it_again_is_n
         await client.delete_ledger(ids[1])
         assert [ledger_id async for ledger_id in client.list_ledgers()] == [ids[0], ids[2]]
         with pytest.raises(NoSuchLedger):
-            await client.open_ledger(ids[1])
+            await client.open_ledger(ids[1], recover=True)
         with pytest.raises(NoSuchLedger):
             await client.ledger_metadata(ids[1])
 

@@ -17,7 +17,7 @@ PATIENCE_S = 20.0
 
 
 async def contents(client: BookKeeper, ledger_id: int, **options: bytes) -> list[bytes]:
-    reader = await client.open_ledger(ledger_id, password=options.get("password", b""))
+    reader = await client.open_ledger(ledger_id, password=options.get("password", b""), recover=True)
     return [entry.payload async for entry in reader]
 
 

@@ -38,7 +38,7 @@ async def append_many(writer: LedgerWriter, first: int, last: int) -> None:
 
 
 async def contents(client: BookKeeper, ledger_id: int) -> list[bytes]:
-    reader = await client.open_ledger(ledger_id)
+    reader = await client.open_ledger(ledger_id, recover=True)
     return [entry.payload async for entry in reader]
 
 
@@ -63,7 +63,7 @@ async def test_a_ledger_survives_a_killed_bookie_and_a_takeover(cluster: Process
         assert [250 <= fragment.first_entry_id <= 1000 for fragment in writer.metadata.fragments] == [False, True]
         assert victim.bookie_id not in writer.metadata.last_fragment.ensemble
 
-        reader = await second.open_ledger(writer.ledger_id)
+        reader = await second.open_ledger(writer.ledger_id, recover=True)
         with pytest.raises(LedgerFenced) as fenced:
             await writer.append(b"I am still here")
         assert fenced.value.ledger_id == writer.ledger_id
@@ -107,7 +107,7 @@ async def test_a_recovery_does_not_wait_for_a_bookie_that_stands_still_but_has_i
         stopped.pause()
         try:
             async with asyncio.timeout(timeout_s):
-                reader = await client.open_ledger(writer.ledger_id)
+                reader = await client.open_ledger(writer.ledger_id, recover=True)
         finally:
             stopped.resume()
         assert [entry.payload async for entry in reader] == [b"line %d" % entry_id for entry_id in range(100)]
@@ -167,7 +167,7 @@ async def test_the_metadata_is_laid_out_as_bookkeeper_does(
 
         await client.delete_ledger(writer.ledger_id)
         with pytest.raises(NoSuchLedger):
-            await client.open_ledger(writer.ledger_id)
+            await client.open_ledger(writer.ledger_id, recover=True)
 
 
 @pytest.mark.behaviour("T-34")

@@ -30,7 +30,7 @@ async def test_many_reads_of_one_entry_at_a_time_all_succeed(new_town: NewTown, 
     async with new_town(3) as town:
         writer = await written(town, 3, version=version)
         await writer.close()
-        reader = await (await town.client(wire_protocol_version=version)).open_ledger(writer.ledger_id)
+        reader = await (await town.client(wire_protocol_version=version)).open_ledger(writer.ledger_id, recover=True)
         entries = await asyncio.gather(*(reader.read(1, parallel=number % 3 == 0) for number in range(300)))
 
         assert {entry.payload for entry in entries} == {b"entry 1"}
@@ -46,7 +46,7 @@ async def test_batches_cover_a_ledger_over_any_protocol_version(
 ) -> None:
     async with new_town(3) as town:
         writer = await written(town, 200, version=version, sizes=sizes)
-        reader = await (await town.client(wire_protocol_version=version)).open_ledger(writer.ledger_id)
+        reader = await (await town.client(wire_protocol_version=version)).open_ledger(writer.ledger_id, recover=True)
         payloads: list[bytes] = []
         while len(payloads) < 200:
             batch = await reader.read_batch(len(payloads), 30, 1000)
@@ -54,7 +54,7 @@ async def test_batches_cover_a_ledger_over_any_protocol_version(
             payloads += [entry.payload for entry in batch]
         assert payloads == [b"entry %d" % i for i in range(200)]
         with pytest.raises(NoSuchEntry):
-            await reader.read_batch_unconfirmed(200)
+            await reader.read_batch(200, unconfirmed=True)
 
 
 @pytest.mark.rule("R-28")
@@ -88,7 +88,7 @@ async def test_unconfirmed_reads_and_reads_from_what_is_left(new_town: NewTown, 
         client = await town.client(wire_protocol_version=version)
         async with await client.open_ledger(writer.ledger_id, recover=False) as reader:
             assert reader.last_add_confirmed == 3
-            assert (await reader.read_unconfirmed(4)).payload == b"entry 4"
+            assert (await reader.read(4, unconfirmed=True)).payload == b"entry 4"
             assert reader.last_add_confirmed == 3
             ensemble = writer.metadata.last_fragment.ensemble
             for bookie_id in ensemble[:2]:

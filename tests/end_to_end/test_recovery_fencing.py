@@ -39,7 +39,7 @@ def store_of(town: Town) -> MetadataStore:
 
 
 async def contents(client: BookKeeper, ledger_id: int) -> list[bytes]:
-    reader = await client.open_ledger(ledger_id, password=b"secret")
+    reader = await client.open_ledger(ledger_id, password=b"secret", recover=True)
     return [entry.payload async for entry in reader]
 
 
@@ -57,7 +57,7 @@ async def test_the_writer_is_fenced_and_agrees_with_whoever_recovered(new_town: 
         second = await town.client(wire_protocol_version=version)
         writer = await a_ledger(first, 10)
 
-        reader = await second.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         await assert_fenced(writer)
         assert writer.last_add_confirmed == reader.last_add_confirmed == 9
@@ -80,7 +80,7 @@ async def test_one_hung_bookie_keeps_nobody_from_fencing(
         assert await writer.append(b"on two bookies") == 3
 
         async with asyncio.timeout(10):
-            reader = await second.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         assert reader.last_add_confirmed == 3
         await assert_fenced(writer)
@@ -97,7 +97,7 @@ async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_town: NewTow
         writer = await a_ledger(first, 1)
 
         with pytest.raises(UnauthorizedAccess):
-            await second.open_ledger(writer.ledger_id, password=b"wrong")
+            await second.open_ledger(writer.ledger_id, password=b"wrong", recover=True)
 
         assert await writer.append(b"still writing") == 1
         assert (await second.ledger_metadata(writer.ledger_id)).state is LedgerState.OPEN
@@ -112,7 +112,7 @@ async def test_a_fence_outlives_the_restart_of_every_bookie(new_town: NewTown, v
         first = await town.client(wire_protocol_version=version)
         second = await town.client(wire_protocol_version=version)
         writer = await a_ledger(first, 5)
-        reader = await second.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         for bookie_id in town.cluster.bookie_ids:
             await town.cluster.kill(bookie_id, mode)
@@ -171,7 +171,7 @@ async def fenced_deleted_and_collected(town: Town, version: int) -> LedgerWriter
     first = await town.client(wire_protocol_version=version)
     second = await town.client(wire_protocol_version=version)
     writer = await a_ledger(first, 3)
-    await second.open_ledger(writer.ledger_id, password=b"secret")
+    await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     await second.delete_ledger(writer.ledger_id)
     store = store_of(town)
     for bookie_id in town.cluster.bookie_ids:
@@ -280,14 +280,14 @@ async def test_repairing_a_bookie_after_a_fence_does_not_lift_it(new_town: NewTo
         writer = await a_ledger(first, 10)
         ensemble = writer.metadata.last_fragment.ensemble
         (spare,) = (b for b in town.cluster.bookie_ids if b not in ensemble)
-        reader = await second.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         await town.cluster.kill(ensemble[1])
 
         await repair(town, second, writer.ledger_id, 0, ensemble[1], spare)
 
         await assert_fenced(writer)
         assert reader.last_add_confirmed == 9
-        after = await second.open_ledger(writer.ledger_id, password=b"secret")
+        after = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         assert after.metadata.last_fragment.ensemble[1] == spare
         assert [entry.payload async for entry in after] == [b"%d" % i for i in range(10)]
 
@@ -312,6 +312,6 @@ async def test_a_full_work_queue_refuses_ordinary_requests_and_no_recovery(new_t
         with pytest.raises(NotEnoughBookies):
             await a_ledger(client, 1)
         assert await ask(town, version, town.cluster.bookie_ids[0], a_read_of(writer)) == Code.TOO_MANY_REQUESTS
-        reader = await client.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await client.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         assert (reader.is_closed, reader.last_add_confirmed) == (True, 9)

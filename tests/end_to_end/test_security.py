@@ -55,7 +55,7 @@ def test_ledgers_live_their_lives_inside_tls(
             await town.cluster.kill(writer.metadata.fragments[-1].ensemble[0])
             for number in range(50, 60):
                 await writer.append(b"%d" % number)
-            reader = await two.open_ledger(writer.ledger_id)
+            reader = await two.open_ledger(writer.ledger_id, recover=True)
             assert [entry.payload async for entry in reader] == [b"%d" % number for number in range(60)]
             with pytest.raises(LedgerFenced):
                 await writer.append(b"too late")
@@ -88,7 +88,7 @@ async def test_a_bookie_that_cannot_be_trusted_is_a_failed_bookie(new_town: NewT
         assert writer.metadata.fragments[-1].ensemble.count(spare) == 1
         assert bad not in writer.metadata.fragments[-1].ensemble
         await writer.close()
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         assert len([entry async for entry in reader]) == 20
 
 
@@ -111,7 +111,7 @@ async def test_a_bookie_that_cannot_be_trusted_does_not_hinder_recovery(
         first.config = BAD[kind]
         await first.start()
         other = await town.client(auth=SharedSecret(SECRET), **options)
-        reader = await other.open_ledger(writer.ledger_id)
+        reader = await other.open_ledger(writer.ledger_id, recover=True)
         assert len([entry async for entry in reader]) == 10
 
 
@@ -149,12 +149,12 @@ async def test_where_no_bookie_can_be_trusted_the_error_says_why(
             await server.start()
 
         other = await town.client(auth=SharedSecret(SECRET), **options)
-        reader = await other.open_ledger(closed.ledger_id)
+        reader = await other.open_ledger(closed.ledger_id, recover=True)
         with pytest.raises(error, match=reason) as unread:
             await reader.read(0)
         assert unread.value.bookie_id in town.cluster.bookie_ids
         with pytest.raises((LedgerRecoveryFailed, UnauthorizedAccess)) as unopened:
-            await other.open_ledger(left.ledger_id)
+            await other.open_ledger(left.ledger_id, recover=True)
         writer = await other.create_ledger(**THREE)
         with pytest.raises(NotEnoughBookies) as unwritten:
             await writer.append(b"refused")

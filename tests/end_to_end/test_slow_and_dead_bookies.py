@@ -43,7 +43,7 @@ class Place:
 
     async def payloads(self, ledger_id: int) -> list[bytes]:
         """What a client that opens the ledger finds in it."""
-        reader = await self.client.open_ledger(ledger_id)
+        reader = await self.client.open_ledger(ledger_id, recover=True)
         return [(await reader.read(entry_id)).payload for entry_id in range(reader.last_add_confirmed + 1)]
 
     async def is_sound(self, ledger_id: int) -> bool:

@@ -88,7 +88,7 @@ async def test_several_readers_follow_one_ledger(new_town: NewTown) -> None:
         assert all(payloads == outcomes[0] for payloads in outcomes)
         assert len(outcomes[0]) == 600
         for reader in readers:
-            await reader.close()
+            await reader.aclose()
 
 
 @pytest.mark.rule("R-19")
@@ -114,8 +114,8 @@ async def test_what_is_not_confirmed_is_not_readable_until_it_is(new_town: NewTo
             while not reader.is_closed:  # noqa: ASYNC110  the news of the close come by themselves
                 await asyncio.sleep(0)
         assert [entry.payload async for entry in reader] == [b"zero", b"one", b"two"]
-        await reader.close()
-        await reader.close()
+        await reader.aclose()
+        await reader.aclose()
 
 
 async def test_a_tailing_reader_sees_a_recovery_close_the_ledger(new_town: NewTown) -> None:
@@ -126,10 +126,10 @@ async def test_a_tailing_reader_sees_a_recovery_close_the_ledger(new_town: NewTo
             await writer.append(b"%d" % i)
         reader = await tailing.open_ledger(writer.ledger_id, recover=False)
         assert reader.last_add_confirmed == 8
-        await taking.open_ledger(writer.ledger_id)
+        await taking.open_ledger(writer.ledger_id, recover=True)
         payloads = await follow(reader)
         assert payloads == [b"%d" % i for i in range(10)]
-        await reader.close()
+        await reader.aclose()
 
 
 async def test_opening_to_tail_leaves_a_writer_and_the_metadata_alone(new_town: NewTown) -> None:
@@ -140,7 +140,7 @@ async def test_opening_to_tail_leaves_a_writer_and_the_metadata_alone(new_town: 
             await writer.append(b"%d" % i)
             reader = await tailing.open_ledger(writer.ledger_id, recover=False)
             assert reader.metadata_version == 0
-            await reader.close()
+            await reader.aclose()
         assert await writing.ledger_metadata(writer.ledger_id) == writer.metadata
         await writer.close()
 
@@ -211,7 +211,7 @@ async def test_a_long_poll_brings_the_entry_and_the_close_ends_it(new_town: NewT
             assert (result.last_add_confirmed, result.entry.payload) == (0, b"zero")
 
             polling = asyncio.create_task(reader.read_last_add_confirmed_and_entry(5, 30.0))
-            closing = asyncio.create_task(reader.closed())
+            closing = asyncio.create_task(reader.wait_closed())
             await asyncio.sleep(0.01)
             await writer.close()
             result = await polling
@@ -228,5 +228,5 @@ async def test_a_tail_sees_a_recovery_close_the_ledger(new_town: NewTown) -> Non
         async with await tailing.open_ledger(writer.ledger_id, recover=False) as reader:
             following = asyncio.create_task(tailed(reader))
             await asyncio.sleep(0.01)
-            await taking.open_ledger(writer.ledger_id)
+            await taking.open_ledger(writer.ledger_id, recover=True)
             assert await following == [b"%d" % i for i in range(10)]

@@ -71,7 +71,7 @@ def test_a_writer_that_goes_on_is_fenced_and_keeps_everything_it_was_told(
             producer = Producer(writer)
             running = asyncio.create_task(producer.run())
             await producer.until_acknowledged(150)
-            reader = await second.open_ledger(writer.ledger_id)
+            reader = await second.open_ledger(writer.ledger_id, recover=True)
             await running
             assert isinstance(producer.error, (LedgerFenced, LedgerClosed))
             payloads = await contents(reader)
@@ -82,7 +82,7 @@ def test_a_writer_that_goes_on_is_fenced_and_keeps_everything_it_was_told(
             assert len(payloads) - len(producer.acknowledged) <= 100
             with pytest.raises(BookKeeperError):
                 await writer.append(b"again")
-            assert await contents(await first.open_ledger(writer.ledger_id)) == payloads
+            assert await contents(await first.open_ledger(writer.ledger_id, recover=True)) == payloads
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(story())
@@ -103,7 +103,7 @@ async def test_an_idle_writer_learns_of_the_takeover_with_its_next_append(new_to
         writer = await first.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.append(b"one")
         await writer.append(b"two")
-        reader = await second.open_ledger(writer.ledger_id)
+        reader = await second.open_ledger(writer.ledger_id, recover=True)
         with pytest.raises(LedgerFenced) as fenced:
             await writer.append(b"three")
         assert (fenced.value.ledger_id, fenced.value.entry_id) == (writer.ledger_id, 2)
@@ -128,8 +128,8 @@ async def test_a_tail_that_reached_some_bookies_only_is_decided_once_and_for_all
             async with asyncio.timeout(10):
                 while len(listening.storage.entry_ids(writer.ledger_id)) < 15:  # noqa: ASYNC110  its storage tells nobody
                     await asyncio.sleep(0)
-        one = await second.open_ledger(writer.ledger_id)
-        two = await third.open_ledger(writer.ledger_id)
+        one = await second.open_ledger(writer.ledger_id, recover=True)
+        two = await third.open_ledger(writer.ledger_id, recover=True)
         payloads = await contents(one)
         assert payloads == [b"%d" % i for i in range(len(payloads))]
         assert 10 <= len(payloads) <= 15
@@ -152,7 +152,7 @@ async def test_recoverers_at_the_same_time_come_to_the_same_end(
         producer = Producer(writer)
         running = asyncio.create_task(producer.run())
         await producer.until_acknowledged(300)
-        readers = await asyncio.gather(*(client.open_ledger(writer.ledger_id) for client in clients))
+        readers = await asyncio.gather(*(client.open_ledger(writer.ledger_id, recover=True) for client in clients))
         await running
         ends = {(reader.last_add_confirmed, reader.length, reader.metadata_version) for reader in readers}
         assert len(ends) == 1
@@ -172,7 +172,7 @@ async def test_recovery_waits_for_nobody_but_needs_enough_answers(new_town: NewT
         await town.cluster.kill(ensemble[0])
         await town.cluster.kill(ensemble[1])
         with pytest.raises(LedgerRecoveryFailed) as failed:
-            await second.open_ledger(writer.ledger_id)
+            await second.open_ledger(writer.ledger_id, recover=True)
         assert failed.value.ledger_id == writer.ledger_id
         assert (await second.ledger_metadata(writer.ledger_id)).state is LedgerState.IN_RECOVERY
         await town.cluster.restart(ensemble[0])
@@ -185,7 +185,7 @@ async def opened_once_reachable(client: BookKeeper, ledger_id: int) -> LedgerRea
     async with asyncio.timeout(20):
         while True:
             try:
-                return await client.open_ledger(ledger_id)
+                return await client.open_ledger(ledger_id, recover=True)
             except LedgerRecoveryFailed:
                 await asyncio.sleep(0.05)
 
@@ -196,9 +196,12 @@ async def test_a_wrong_password_neither_fences_nor_recovers(new_town: NewTown) -
         writer = await first.create_ledger(password=b"right")
         await writer.append(b"one")
         with pytest.raises(UnauthorizedAccess):
-            await second.open_ledger(writer.ledger_id, password=b"left")
+            await second.open_ledger(writer.ledger_id, password=b"left", recover=True)
         assert await writer.append(b"two") == 1
-        assert await contents(await second.open_ledger(writer.ledger_id, password=b"right")) == [b"one", b"two"]
+        assert await contents(await second.open_ledger(writer.ledger_id, password=b"right", recover=True)) == [
+            b"one",
+            b"two",
+        ]
 
 
 async def test_an_abandoned_recovery_leaves_the_ledger_to_the_next_one(new_town: NewTown) -> None:
@@ -209,10 +212,10 @@ async def test_an_abandoned_recovery_leaves_the_ledger_to_the_next_one(new_town:
             writer.append_nowait(b"%d" % i)
         await writer.flush()
         for turns in range(0, 60, 3):
-            opening = asyncio.create_task(second.open_ledger(writer.ledger_id))
+            opening = asyncio.create_task(second.open_ledger(writer.ledger_id, recover=True))
             for _ in range(turns):
                 await asyncio.sleep(0)
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
-        reader = await (await town.client()).open_ledger(writer.ledger_id)
+        reader = await (await town.client()).open_ledger(writer.ledger_id, recover=True)
         assert await contents(reader) == [b"%d" % i for i in range(20)]

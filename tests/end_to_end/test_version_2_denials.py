@@ -73,8 +73,8 @@ async def written(town: Town, version: int) -> tuple[BookKeeper, LedgerWriter]:
 async def end_after_a_takeover(client: BookKeeper, other: BookKeeper, writer: LedgerWriter) -> int:
     """Where ``other`` ends the ledger, as ``client`` finds it, with one entry acknowledged."""
     assert await writer.append(b"promised") == 0
-    await other.open_ledger(writer.ledger_id, password=PASSWORD)
-    return (await client.open_ledger(writer.ledger_id, password=PASSWORD)).last_add_confirmed
+    await other.open_ledger(writer.ledger_id, password=PASSWORD, recover=True)
+    return (await client.open_ledger(writer.ledger_id, password=PASSWORD, recover=True)).last_add_confirmed
 
 
 @pytest.mark.rule("H-45")
@@ -88,7 +88,7 @@ async def test_a_late_denial_ends_no_ledger(new_town: NewTown, version: int, ove
         other = await town.client(wire_protocol_version=version, read_timeout_s=0.5 if timed_out else 10.0)
         LateAnswers(town, writer, overtaken=overtaken)
         tail = await other.open_ledger(writer.ledger_id, password=PASSWORD, recover=False)
-        reading = asyncio.ensure_future(tail.read_unconfirmed(0))
+        reading = asyncio.ensure_future(tail.read(0, unconfirmed=True))
         await asyncio.sleep(0.05)
         if timed_out:
             with pytest.raises(BookKeeperError):

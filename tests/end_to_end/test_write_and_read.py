@@ -55,11 +55,13 @@ async def test_what_one_client_writes_another_reads(new_town: NewTown, version: 
             for entry_id in range(60):
                 assert await writer.append(payload_of(entry_id)) == entry_id
         for client in (writing, reading):
-            reader = await client.open_ledger(writer.ledger_id, password=b"open sesame")
+            reader = await client.open_ledger(writer.ledger_id, password=b"open sesame", recover=True)
             entries = [entry async for entry in reader]
             assert [entry.payload for entry in entries] == [payload_of(entry_id) for entry_id in range(60)]
             assert [entry.entry_id for entry in entries] == list(range(60))
-            assert entries[-1].length == reader.length == sum(len(payload_of(entry_id)) for entry_id in range(60))
+            assert (
+                entries[-1].ledger_length == reader.length == sum(len(payload_of(entry_id)) for entry_id in range(60))
+            )
             assert all(entry.last_add_confirmed < entry.entry_id for entry in entries)
             assert (await reader.read_last_entry()).entry_id == 59
             assert [entry.entry_id async for entry in reader.read_range(17, 23)] == list(range(17, 24))
@@ -91,7 +93,7 @@ async def test_the_largest_entry_of_a_frame_is_written_recovered_and_read(
         writer = await writing.create_ledger(digest_type=digest_type, password=b"p" * 100)
         for entry_id in range(3):
             assert await writer.append(largest) == entry_id
-        reader = await reading.open_ledger(writer.ledger_id, password=b"p" * 100)
+        reader = await reading.open_ledger(writer.ledger_id, password=b"p" * 100, recover=True)
         assert [entry.payload for entry in [entry async for entry in reader]] == [largest] * 3
 
 
@@ -112,7 +114,7 @@ async def test_an_entry_over_the_limit_is_refused_before_anything_is_sent_and_th
                 await writer.append("text")  # type: ignore[arg-type]
             assert (writer.last_add_pushed, writer.in_flight_entries, writer.length) == (0, 0, 6)
             assert await writer.append(b"after") == 1
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         assert [entry.payload async for entry in reader] == [b"before", b"after"]
 
 
@@ -125,7 +127,7 @@ async def test_the_default_frame_takes_an_entry_of_nearly_five_mebibytes(new_tow
             with pytest.raises(ArgumentError):
                 writer.append_nowait(large + b"x")
         assert [future.result() for future in futures] == [0, 1, 2, 3]
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         assert [len(entry.payload) async for entry in reader] == [len(large)] * 4
 
 
@@ -138,7 +140,7 @@ async def test_a_buffer_may_be_reused_as_soon_as_append_has_taken_it(new_town: N
             buffer[:] = b"SECOND"
             writer.append_nowait(memoryview(buffer)[2:])
             buffer[:] = b"......"
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         assert [entry.payload async for entry in reader] == [b"first", b"COND"]
 
 
@@ -160,7 +162,7 @@ def test_ten_thousand_entries_are_pipelined_on_either_loop(
                 assert writer.last_add_confirmed == 9_999
             assert all(future.result() == entry_id for entry_id, future in enumerate(futures))
             assert 1 < in_flight_max <= 2000
-            reader = await client.open_ledger(writer.ledger_id)
+            reader = await client.open_ledger(writer.ledger_id, recover=True)
             entry_id = 0
             async for entry in reader:
                 assert entry.payload == b"entry %d" % entry_id
@@ -205,7 +207,7 @@ async def test_empty_ledgers_and_entries_outside_the_ledger(new_town: NewTown) -
         client = await town.client()
         async with await client.create_ledger() as writer:
             pass
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         assert [entry async for entry in reader] == []
         assert (reader.last_add_confirmed, reader.length, reader.is_closed) == (-1, 0, True)
         with pytest.raises(NoSuchEntry):
@@ -216,9 +218,9 @@ async def test_empty_ledgers_and_entries_outside_the_ledger(new_town: NewTown) -
             with pytest.raises(ArgumentError):
                 reader.read_range(first, last)
         with pytest.raises(NoSuchLedger):
-            await client.open_ledger(writer.ledger_id + 1)
+            await client.open_ledger(writer.ledger_id + 1, recover=True)
         with pytest.raises(NoSuchLedger):
-            await client.open_ledger(-1)
+            await client.open_ledger(-1, recover=True)
 
 
 @pytest.mark.rule("API-3")
@@ -253,9 +255,9 @@ async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_town: NewTow
             await writer.append(b"one")
             for password in (b"", b"wrong"):
                 with pytest.raises(UnauthorizedAccess):
-                    await stranger.open_ledger(writer.ledger_id, password=password)
+                    await stranger.open_ledger(writer.ledger_id, password=password, recover=True)
                 with pytest.raises(UnauthorizedAccess):
                     await stranger.open_ledger(writer.ledger_id, password=password, recover=False)
             assert await writer.append(b"two") == 1
-        reader = await stranger.open_ledger(writer.ledger_id, password=b"right")
+        reader = await stranger.open_ledger(writer.ledger_id, password=b"right", recover=True)
         assert [entry.payload async for entry in reader] == [b"one", b"two"]

@@ -58,7 +58,7 @@ async def test_python_reads_what_java_wrote(
     await java("append", ledger_id, count=60)
     await java("close", ledger_id)
 
-    reader = await python.open_ledger(ledger_id, password=password)
+    reader = await python.open_ledger(ledger_id, password=password, recover=True)
 
     assert reader.metadata.digest_type is digest_type
     assert dict(reader.metadata.custom_metadata) == custom
@@ -94,7 +94,7 @@ async def test_python_finds_each_entry_on_the_one_bookie_that_has_it(
     await java("append", created["ledger"], count=60)
     await java("close", created["ledger"])
 
-    assert await payloads_of(await python.open_ledger(created["ledger"])) == patterns(60)
+    assert await payloads_of(await python.open_ledger(created["ledger"], recover=True)) == patterns(60)
 
 
 @pytest.mark.matrix("Python's writer taken over by Java")
@@ -122,7 +122,7 @@ async def test_java_takes_over_from_python_in_mid_write(python: BookKeeper, java
     assert opened["lac"] >= acknowledged - 1
     assert opened["length"] == sum(map(len, patterns(opened["lac"] + 1, SIZE)))
     assert await java.payloads(writer.ledger_id) == patterns(opened["lac"] + 1, SIZE)
-    reader = await python.open_ledger(writer.ledger_id, password=PASSWORD)
+    reader = await python.open_ledger(writer.ledger_id, password=PASSWORD, recover=True)
     assert await payloads_of(reader) == patterns(opened["lac"] + 1, SIZE)
 
 
@@ -133,7 +133,7 @@ async def test_python_takes_over_from_java_in_mid_write(python: BookKeeper, java
     appending = asyncio.create_task(java("append", ledger_id, count=100_000, pause_ms=1, size=SIZE))
     await asyncio.sleep(0.2)
 
-    reader = await python.open_ledger(ledger_id, password=PASSWORD)
+    reader = await python.open_ledger(ledger_id, password=PASSWORD, recover=True)
 
     with pytest.raises(JavaError) as fenced:
         await appending
@@ -165,7 +165,7 @@ async def test_python_recovers_what_an_idle_java_writer_left(python: BookKeeper,
     ledger_id = (await java("create", password=PASSWORD))["ledger"]
     await java("append", ledger_id, count=20, size=SIZE)
 
-    reader = await python.open_ledger(ledger_id, password=PASSWORD)
+    reader = await python.open_ledger(ledger_id, password=PASSWORD, recover=True)
 
     assert (reader.last_add_confirmed, reader.length) == (19, 20 * SIZE)
     assert await payloads_of(reader) == patterns(20, SIZE)
@@ -190,7 +190,7 @@ async def test_both_recover_at_once_and_agree(python: BookKeeper, java: JavaPeer
                 assert error.code in (-10, -17), error  # noqa: PT017 - only these are answers to try again after
         raise AssertionError("java could not open the ledger")
 
-    reader, java_lac = await asyncio.gather(python.open_ledger(created["ledger"]), java_opens())
+    reader, java_lac = await asyncio.gather(python.open_ledger(created["ledger"], recover=True), java_opens())
 
     assert reader.last_add_confirmed == java_lac == 119
     assert await payloads_of(reader) == await java.payloads(created["ledger"]) == patterns(120)
@@ -228,7 +228,7 @@ async def test_each_notices_what_the_other_deleted(python: BookKeeper, java: Jav
     await python.delete_ledger(theirs)
 
     with pytest.raises(NoSuchLedger):
-        await python.open_ledger(ours)
+        await python.open_ledger(ours, recover=True)
     with pytest.raises(JavaError) as gone:
         await java("open", theirs)
     assert gone.value.code == -25

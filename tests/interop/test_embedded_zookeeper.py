@@ -35,7 +35,7 @@ async def test_real_bookies_and_both_clients_work_with_it(
 
     by_java: int = (await java("create"))["ledger"]
     await java("append", by_java, count=ENTRIES)
-    reader = await python.open_ledger(by_java)  # which fences it, because its writer has not closed it
+    reader = await python.open_ledger(by_java, recover=True)  # which fences it, because its writer has not closed it
     assert [entry.payload async for entry in reader] == [pattern(entry_id) for entry_id in range(ENTRIES)]
 
     writer = await python.create_ledger()

@@ -39,7 +39,7 @@ async def test_a_bookie_killed_in_mid_write_is_replaced_and_returns(
         assert victim.bookie_id not in writer.metadata.last_fragment.ensemble
         # The ledger is open and a replica is gone for the time being: another client recovers it all the same.
         other: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire)
-        reader = await other.open_ledger(writer.ledger_id)
+        reader = await other.open_ledger(writer.ledger_id, recover=True)
         assert reader.last_add_confirmed == 2999
         assert await payloads_of(reader) == patterns(3000)
         with pytest.raises(LedgerFenced):
@@ -92,7 +92,7 @@ async def test_a_python_reader_follows_java_s_ensemble_change(
                 await asyncio.sleep(0.05)
         assert await payloads_of(reader) == patterns(reader.last_add_confirmed + 1)
         assert len(reader.metadata.fragments) >= 2
-        recovered = await python.open_ledger(ledger_id)
+        recovered = await python.open_ledger(ledger_id, recover=True)
         assert await payloads_of(recovered) == patterns(400)
     finally:
         await asyncio.to_thread(real.restart, victim)
@@ -117,5 +117,5 @@ async def test_what_was_acknowledged_survives_the_death_of_every_bookie(
     await asyncio.to_thread(restart_all)
 
     other: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire)
-    reader = await other.open_ledger(writer.ledger_id)
+    reader = await other.open_ledger(writer.ledger_id, recover=True)
     assert await payloads_of(reader) == patterns(100)

@@ -127,7 +127,7 @@ async def _idle_writer_of_a_ledger_taken_over(python: BookKeeper, bookies: Booki
     """It has not written yet, its ledger is closed, and its bookies have forgotten that."""
     await asyncio.sleep(AFTER_A_CHECKPOINT_S)  # entries of other ledgers would have the next checkpoint write the fence
     writer = await python.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
-    taken_over = await python.open_ledger(writer.ledger_id)
+    taken_over = await python.open_ledger(writer.ledger_id, recover=True)
     assert (taken_over.is_closed, taken_over.last_add_confirmed) == (True, -1)
     await asyncio.to_thread(bookies.kill_and_restart)
     return writer
@@ -150,4 +150,6 @@ async def test_without_that_it_gets_an_acknowledgement_for_an_entry_after_the_en
     writer = await _idle_writer_of_a_ledger_taken_over(python, bookies)
 
     assert await writer.append(b"acknowledged") == 0
-    assert (await python.open_ledger(writer.ledger_id)).last_add_confirmed == -1, "nobody will ever read it"
+    assert (await python.open_ledger(writer.ledger_id, recover=True)).last_add_confirmed == -1, (
+        "nobody will ever read it"
+    )

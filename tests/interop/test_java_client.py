@@ -433,7 +433,7 @@ async def test_the_load_tool_of_bookkeeper(
 
     python: BookKeeper = await new_client(by_default.metadata_uri)
     ledger_id = max([each async for each in python.list_ledgers()])
-    reader = await python.open_ledger(ledger_id, password=b"benchPasswd")
+    reader = await python.open_ledger(ledger_id, password=b"benchPasswd", recover=True)
 
     # It may be interrupted between an entry and its count.
     assert 20_000 <= int(completed[1]) <= int(sent[1]) <= reader.last_add_confirmed + 2

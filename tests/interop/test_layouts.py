@@ -53,7 +53,7 @@ async def each_reads_the_other(python: BookKeeper, java: JavaPeer) -> list[int]:
     theirs: int = (await java("create", **JAVA_SIZES))["ledger"]
     await java("append", theirs, count=30)
     assert ours != theirs
-    assert await payloads_of(await python.open_ledger(theirs)) == patterns(30)
+    assert await payloads_of(await python.open_ledger(theirs, recover=True)) == patterns(30)
     await java("open", ours)
     assert await java.payloads(ours) == patterns(30)
     return [ours, theirs]
@@ -127,7 +127,7 @@ async def test_large_ids_in_the_hierarchical_layout(
 
     await java("open", ours)
     assert await java.payloads(ours) == [pattern(1)]
-    assert await payloads_of(await python.open_ledger(theirs)) == [pattern(1)]
+    assert await payloads_of(await python.open_ledger(theirs, recover=True)) == [pattern(1)]
     by_python, by_java = await lists_of_both(python, java)
     assert {ours, theirs} <= by_python
     if build.lists_large_ids:
@@ -160,7 +160,7 @@ async def test_a_client_touches_nothing_but_ledgers(
     ledger_id = await written(python, 30, custom_metadata={"k": b"v"})
     open_one = await python.create_ledger()
     await open_one.append(pattern(0))
-    assert await payloads_of(await python.open_ledger(open_one.ledger_id)) == [pattern(0)]
+    assert await payloads_of(await python.open_ledger(open_one.ledger_id, recover=True)) == [pattern(0)]
     await python.bookies()
     assert [each async for each in python.list_ledgers()]
     admin: Any = RepairAdmin(python)

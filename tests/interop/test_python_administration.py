@@ -122,7 +122,7 @@ async def test_what_java_does_to_a_ledger_is_watched(python: BookKeeper, java: J
             seen.append(metadata)  # noqa: PERF401 - the test looks at it meanwhile
 
     watching = asyncio.create_task(watch())
-    ending = asyncio.create_task(reader.closed())
+    ending = asyncio.create_task(reader.wait_closed())
     await until(lambda: _is(bool(seen)))
     assert (reader.is_following, reader.is_deleted, reader.is_closed) == (True, False, False)
     assert not await python.is_closed(ledger_id)
@@ -156,7 +156,7 @@ async def test_what_java_does_to_a_ledger_is_watched(python: BookKeeper, java: J
             await anext(python.watch_metadata(ledger_id))
         with pytest.raises(NoSuchLedger):
             await python.is_closed(ledger_id)
-        await reader.close()
+        await reader.aclose()
         assert not reader.is_following
 
 
@@ -169,10 +169,10 @@ async def test_the_end_of_a_ledger_never_comes(python: BookKeeper, java: JavaPee
     ledger_id = await by_java(java, close=False)
     deleted = await python.open_ledger(ledger_id, password=b"secret", recover=False)
     left = await python.open_ledger(ledger_id, password=b"secret", recover=False)
-    waits = [asyncio.create_task(reader.closed()) for reader in (deleted, left)]
+    waits = [asyncio.create_task(reader.wait_closed()) for reader in (deleted, left)]
     await asyncio.sleep(0.05)
 
-    await left.close()
+    await left.aclose()
     with pytest.raises(IllegalOperation):
         await waits[1]
     assert (left.is_following, left.is_deleted) == (False, False)
@@ -230,7 +230,7 @@ async def test_zookeeper_is_away_for_a_while(
         assert (await client.ledger_metadata(writer.ledger_id)).last_entry_id == COUNT - 1
         await until(lambda: _is(reader.is_closed))
         assert await payloads_of(reader) == patterns()
-        assert await payloads_of(await client.open_ledger(await written(client, 10))) == patterns(10)
+        assert await payloads_of(await client.open_ledger(await written(client, 10), recover=True)) == patterns(10)
 
     async def java_opens() -> bool:
         try:
@@ -247,7 +247,7 @@ async def test_zookeeper_is_away_for_a_while(
 @pytest.mark.parametrize("digest", ["CRC32", "MAC", "CRC32C", "DUMMY"])
 async def test_an_administrator_opens_anything(python: BookKeeper, java: JavaPeer, digest: str) -> None:
     closed = await by_java(java, digest=digest)
-    reader = await python.open_ledger_as_administrator(closed, keep_metadata_updated=True)
+    reader = await python.open_ledger_as_administrator(closed, keep_metadata_updated=True, recover=True)
     assert reader.is_following
     assert await payloads_of(reader) == patterns()
 
@@ -258,7 +258,7 @@ async def test_an_administrator_opens_anything(python: BookKeeper, java: JavaPee
     assert await payloads_of(follower) == patterns(last + 1)
     assert (await java("append", still_open, count=1))["last"] == COUNT
 
-    taken_over = await python.open_ledger_as_administrator(still_open)
+    taken_over = await python.open_ledger_as_administrator(still_open, recover=True)
 
     assert (taken_over.is_closed, taken_over.last_add_confirmed) == (True, COUNT)
     assert await payloads_of(taken_over) == patterns(COUNT + 1)
@@ -266,7 +266,7 @@ async def test_an_administrator_opens_anything(python: BookKeeper, java: JavaPee
         await java("append", still_open, count=1)
     assert fenced.value.code in (FENCED, CLOSED)
     with pytest.raises(NoSuchLedger):
-        await python.open_ledger_as_administrator(2**33)
+        await python.open_ledger_as_administrator(2**33, recover=True)
 
 
 def stored_by(metadata: LedgerMetadata, bookie_id: str) -> list[int]:
@@ -316,8 +316,8 @@ async def test_a_ledger_is_repaired_after_a_bookie_was_killed(
     admin = RepairAdmin(python)
     ledger_id = await by_java(java)
     before = await python.ledger_metadata(ledger_id)
-    follower = await python.open_ledger(ledger_id, password=b"secret", keep_metadata_updated=True)
-    forgetful = await python.open_ledger(ledger_id, password=b"secret")
+    follower = await python.open_ledger(ledger_id, password=b"secret", keep_metadata_updated=True, recover=True)
+    forgetful = await python.open_ledger(ledger_id, password=b"secret", recover=True)
     assert (follower.is_following, forgetful.is_following) == (True, False)
     victim = before.last_fragment.ensemble[wire % 3]
     lost = stored_by(before, victim)
@@ -345,7 +345,7 @@ async def test_a_ledger_is_repaired_after_a_bookie_was_killed(
         await until(lambda: _is(follower.metadata == after))
         assert forgetful.metadata == before
         reader: LedgerReader
-        for reader in (follower, await python.open_ledger_as_administrator(ledger_id)):
+        for reader in (follower, await python.open_ledger_as_administrator(ledger_id, recover=True)):
             assert await payloads_of(reader) == patterns()
         await java("open", ledger_id, password=b"secret")
         assert await java.payloads(ledger_id) == patterns()
@@ -393,7 +393,7 @@ async def test_java_s_auditor_audits_when_we_ask_it_to(
                 ) in metadata.last_fragment.ensemble:  # Java's worker copies every entry of a striped fragment
                     listed = await admin.entries_on(bookie_id, ledger_id)
                     assert set(listed) >= set(stored_by(metadata, bookie_id))
-                reader = await python.open_ledger(ledger_id, password=b"secret")
+                reader = await python.open_ledger(ledger_id, password=b"secret", recover=True)
                 assert await payloads_of(reader) == patterns()
     finally:
         await marks.set_lost_bookie_recovery_delay_s(0)

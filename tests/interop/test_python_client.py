@@ -39,7 +39,7 @@ async def written(client: BookKeeper, count: int, **options: Any) -> int:
 async def test_what_was_appended_is_read(python: BookKeeper, digest_type: DigestType, password: bytes) -> None:
     ledger_id = await written(python, 50, digest_type=digest_type, password=password)
 
-    reader = await python.open_ledger(ledger_id, password=password)
+    reader = await python.open_ledger(ledger_id, password=password, recover=True)
 
     assert await payloads_of(reader) == [pattern(entry_id) for entry_id in range(50)]
     assert reader.length == sum(len(pattern(entry_id)) for entry_id in range(50))
@@ -53,7 +53,9 @@ async def test_striped_ensembles(python: BookKeeper, sizes: tuple[int, int, int]
         python, 200, ensemble_size=ensemble, write_quorum_size=write_quorum, ack_quorum_size=ack_quorum
     )
 
-    assert await payloads_of(await python.open_ledger(ledger_id)) == [pattern(entry_id) for entry_id in range(200)]
+    assert await payloads_of(await python.open_ledger(ledger_id, recover=True)) == [
+        pattern(entry_id) for entry_id in range(200)
+    ]
 
 
 @pytest.mark.matrix("payloads up to the frame limit")
@@ -63,7 +65,9 @@ async def test_payloads_of_every_size(python: BookKeeper) -> None:
         for size in sizes:
             await writer.append(pattern(3, size))
 
-    assert await payloads_of(await python.open_ledger(writer.ledger_id)) == [pattern(3, size) for size in sizes]
+    assert await payloads_of(await python.open_ledger(writer.ledger_id, recover=True)) == [
+        pattern(3, size) for size in sizes
+    ]
 
 
 @pytest.mark.matrix("fencing and recovery")
@@ -72,7 +76,7 @@ async def test_opening_recovers_and_fences_a_living_writer(python: BookKeeper) -
     for entry_id in range(30):
         await writer.append(pattern(entry_id))
 
-    reader = await python.open_ledger(writer.ledger_id)
+    reader = await python.open_ledger(writer.ledger_id, recover=True)
 
     assert (reader.is_closed, reader.last_add_confirmed) == (True, 29)
     with pytest.raises((LedgerFenced, LedgerClosed)):
@@ -84,7 +88,7 @@ async def test_opening_recovers_and_fences_a_living_writer(python: BookKeeper) -
 async def test_recovering_a_ledger_nobody_wrote_to(python: BookKeeper) -> None:
     writer = await python.create_ledger()
 
-    reader = await python.open_ledger(writer.ledger_id)
+    reader = await python.open_ledger(writer.ledger_id, recover=True)
 
     assert (reader.last_add_confirmed, reader.length) == (-1, 0)
     with pytest.raises(LedgerFenced):
@@ -118,7 +122,7 @@ async def test_a_wrong_password_fences_nobody(python: BookKeeper) -> None:
     await writer.append(b"1")
 
     with pytest.raises(UnauthorizedAccess):
-        await python.open_ledger(writer.ledger_id, password=b"wrong")
+        await python.open_ledger(writer.ledger_id, password=b"wrong", recover=True)
 
     assert await writer.append(b"2") == 1
     await writer.close()
@@ -131,7 +135,7 @@ async def test_a_deleted_ledger_is_gone(python: BookKeeper) -> None:
     await python.delete_ledger(ledger_id)
 
     with pytest.raises(NoSuchLedger):
-        await python.open_ledger(ledger_id)
+        await python.open_ledger(ledger_id, recover=True)
 
 
 @pytest.mark.matrix("custom metadata")

@@ -72,7 +72,7 @@ async def test_recovery_finds_what_was_acknowledged_and_not_forced(
     for entry_id in range(10):
         await writer.append(pattern(entry_id))
 
-    reader = await python.open_ledger(writer.ledger_id)
+    reader = await python.open_ledger(writer.ledger_id, recover=True)
 
     assert await payloads_of(reader) == patterns(10)
 
@@ -98,7 +98,7 @@ async def test_an_explicit_lac_reaches_readers_of_both_languages(python: BookKee
 @pytest.mark.parametrize("ensemble", [2, 3], ids=["unstriped", "striped"])
 async def test_batch_reads(python: BookKeeper, ensemble: int) -> None:
     ledger_id = await written(python, 100, ensemble_size=ensemble, write_quorum_size=2, ack_quorum_size=2)
-    reader = await python.open_ledger(ledger_id)
+    reader = await python.open_ledger(ledger_id, recover=True)
 
     found: list[bytes] = []
     while len(found) < 100:
@@ -115,9 +115,9 @@ async def test_reading_what_is_not_confirmed_yet(python: BookKeeper) -> None:
         await writer.append(pattern(entry_id))
     reader = await python.open_ledger(writer.ledger_id, recover=False)
 
-    assert (await reader.read_unconfirmed(4)).payload == pattern(4)
+    assert (await reader.read(4, unconfirmed=True)).payload == pattern(4)
     with pytest.raises(NoSuchEntry):
-        await reader.read_unconfirmed(5)
+        await reader.read(5, unconfirmed=True)
 
 
 @pytest.mark.matrix("long poll")
@@ -246,7 +246,9 @@ async def test_metadata_of_every_format_written_by_java(
     ledger_id = (await java("create", **theirs))["ledger"]
     await java("append", ledger_id, count=20)
 
-    reader = await python.open_ledger(ledger_id, password=theirs.get("password", b""))  # rewrites it twice
+    reader = await python.open_ledger(
+        ledger_id, password=theirs.get("password", b""), recover=True
+    )  # rewrites it twice
 
     assert await payloads_of(reader) == patterns(20)
     assert (await java("info", ledger_id))["format"] == version
@@ -258,7 +260,7 @@ async def test_a_read_times_out_when_every_replica_stands_still(
 ) -> None:
     python: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, read_timeout_s=0.5)
     ledger_id = await written(python, 3, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
-    reader = await python.open_ledger(ledger_id)
+    reader = await python.open_ledger(ledger_id, recover=True)
     bookie = real.bookie(reader.metadata.fragments[0].ensemble[0])
     bookie.signal(signal.SIGSTOP)
     try:

@@ -53,7 +53,7 @@ async def test_a_speculative_read_does_not_wait_for_the_first_replica(
         counting(real, eager, wire, speculative_read_first_s=0.1) as speculating,
         counting(real, faithful, wire, speculative_read_first_s=0.0, read_timeout_s=1.5) as waiting,
     ):
-        readers = [await client.open_ledger(ledger_id) for client in (speculating, waiting)]
+        readers = [await client.open_ledger(ledger_id, recover=True) for client in (speculating, waiting)]
         bookie = real.bookie(readers[0].metadata.last_fragment.ensemble[0])
         for reader in readers:
             assert (await reader.read(0)).payload == pattern(0)  # connections stand
@@ -83,9 +83,9 @@ async def test_sticky_reads_keep_to_one_bookie(python: BookKeeper, real: RealClu
         counting(real, spread, wire) as client,
         counting(real, stuck, wire, sticky_reads=True, speculative_read_first_s=0.5) as sticky,
     ):
-        assert [shown(entry) async for entry in await client.open_ledger(ledger_id)] == everything
+        assert [shown(entry) async for entry in await client.open_ledger(ledger_id, recover=True)] == everything
         assert read_by(spread, ensemble) == [20, 20, 20]
-        reader = await sticky.open_ledger(ledger_id)
+        reader = await sticky.open_ledger(ledger_id, recover=True)
         assert [shown(entry) async for entry in reader] == everything
         counts = read_by(stuck, ensemble)
         assert sorted(counts) == [0, 0, 60]
@@ -110,7 +110,7 @@ async def test_reads_go_ahead_as_far_as_configured(
     ensemble = (await python.ledger_metadata(ledger_id)).last_fragment.ensemble
     stats = MemoryStats()
     async with counting(real, stats, wire, read_ahead_entries=window) as client:
-        reader = await client.open_ledger(ledger_id)
+        reader = await client.open_ledger(ledger_id, recover=True)
         found: list[Shown] = []
         ahead = 0
         async for entry in reader.read_range(0, 49):
@@ -135,14 +135,14 @@ async def test_the_digest_type_is_found_out_unless_that_is_off(
         await java("close", ledger_id)
         expected = [pattern(entry_id) for entry_id in range(COUNT)]
         wrong = DigestType.CRC32C
-        assert await payloads_of(await python.open_ledger(ledger_id, password=b"secret")) == expected
-        named = await python.open_ledger(ledger_id, password=b"secret", digest_type=wrong)
+        assert await payloads_of(await python.open_ledger(ledger_id, password=b"secret", recover=True)) == expected
+        named = await python.open_ledger(ledger_id, password=b"secret", digest_type=wrong, recover=True)
         assert await payloads_of(named) == expected, "what the metadata say counts"
         with pytest.raises(ArgumentError):
-            await strict.open_ledger(ledger_id, password=b"secret")
+            await strict.open_ledger(ledger_id, password=b"secret", recover=True)
         with pytest.raises(DigestMismatch):
-            await strict.open_ledger(ledger_id, password=b"secret", digest_type=wrong)
+            await strict.open_ledger(ledger_id, password=b"secret", digest_type=wrong, recover=True)
         with pytest.raises(UnauthorizedAccess):
-            await strict.open_ledger(ledger_id, password=b"guess", digest_type=digest_type)
-        told = await strict.open_ledger(ledger_id, password=b"secret", digest_type=digest_type)
+            await strict.open_ledger(ledger_id, password=b"guess", digest_type=digest_type, recover=True)
+        told = await strict.open_ledger(ledger_id, password=b"secret", digest_type=digest_type, recover=True)
         assert await payloads_of(told) == expected

@@ -41,7 +41,7 @@ Shown = tuple[int, int, bytes, int]
 def shown(entry: Entry) -> Shown:
     """What an entry is; and that it cannot have known of its own confirmation."""
     assert entry.last_add_confirmed < entry.entry_id
-    return entry.ledger_id, entry.entry_id, entry.payload, entry.length
+    return entry.ledger_id, entry.entry_id, entry.payload, entry.ledger_length
 
 
 def whole(ledger_id: int, count: int = COUNT) -> list[Shown]:
@@ -72,7 +72,7 @@ async def open_advanced_writer(client: BookKeeper, count: int = COUNT, **options
 
 
 async def closed_reader(client: BookKeeper, **options: Any) -> LedgerReader:
-    return await client.open_ledger(await written(client, COUNT, **(STRIPED | options)))
+    return await client.open_ledger(await written(client, COUNT, **(STRIPED | options)), recover=True)
 
 
 async def open_reader(client: BookKeeper, **options: Any) -> LedgerReader:
@@ -128,7 +128,7 @@ async def test_an_empty_ledger(python: BookKeeper, java: JavaPeer) -> None:
     writer = await python.create_ledger()
     advanced = await python.create_advanced_ledger()
     reader = await python.open_ledger(writer.ledger_id, recover=False)
-    handles: list[Handle] = [writer, advanced, reader, await python.open_ledger(await written(python, 0))]
+    handles: list[Handle] = [writer, advanced, reader, await python.open_ledger(await written(python, 0), recover=True)]
     for each in handles:
         handle: Handle = each
         assert (handle.last_add_confirmed, handle.length) == (-1, 0)
@@ -137,7 +137,7 @@ async def test_an_empty_ledger(python: BookKeeper, java: JavaPeer) -> None:
         with pytest.raises(NoSuchEntry):
             await handle.read_last_entry()
         with pytest.raises(NoSuchLedgerOnBookie):  # as Java says below: its bookies have nothing at all of it
-            await handle.read_unconfirmed(0)
+            await handle.read(0, unconfirmed=True)
         with pytest.raises(ReadFailed):
             await handle.read(0)
     await java("open", writer.ledger_id, recover=False)
@@ -164,11 +164,11 @@ async def test_batches(python: BookKeeper, make: Callable[..., Any], sizes: dict
     some = await handle.read_batch(0, max_bytes=300)
     assert 1 <= len(some) < COUNT
     assert [shown(entry) for entry in some] == everything[: len(some)]
-    further = [shown(entry) for entry in await handle.read_batch_unconfirmed(15, max_count=100)]
+    further = [shown(entry) for entry in await handle.read_batch(15, max_count=100, unconfirmed=True)]
     beyond = whole(handle.ledger_id, COUNT + 1)[15:]
     assert further == (beyond if make is open_reader else everything[15:])
     with pytest.raises(NoSuchEntry):
-        await handle.read_batch_unconfirmed(COUNT + 1)
+        await handle.read_batch(COUNT + 1, unconfirmed=True)
 
 
 async def with_a_hole(client: BookKeeper, **sizes: Any) -> AdvancedLedgerWriter:
@@ -187,7 +187,7 @@ async def with_a_hole(client: BookKeeper, **sizes: Any) -> AdvancedLedgerWriter:
 
 async def _is_stored(handle: Handle, entry_id: int) -> bool:
     try:
-        return (await handle.read_unconfirmed(entry_id)).payload == pattern(entry_id)
+        return (await handle.read(entry_id, unconfirmed=True)).payload == pattern(entry_id)
     except (NoSuchEntry, NoSuchLedgerOnBookie):
         return False
 
@@ -227,19 +227,19 @@ async def test_unconfirmed_reads_around_a_hole(python: BookKeeper, sizes: dict[s
         handle: Handle = each
         assert -1 <= handle.last_add_confirmed < HOLE
         ids = [entry_id for entry_id in range(COUNT) if entry_id != HOLE]
-        found = [await handle.read_unconfirmed(entry_id, parallel=parallel) for entry_id in ids]
+        found = [await handle.read(entry_id, parallel=parallel, unconfirmed=True) for entry_id in ids]
         assert [(entry.entry_id, entry.payload) for entry in found] == [each[1:3] for each in everything]
         with pytest.raises(NoSuchEntry) as denied:
-            await handle.read_unconfirmed(HOLE, parallel=parallel)
+            await handle.read(HOLE, parallel=parallel, unconfirmed=True)
         assert denied.value.entry_id == HOLE
-        before, error = await until_it_fails(handle.read_range_unconfirmed(0, LAST, parallel=parallel))
+        before, error = await until_it_fails(handle.read_range(0, LAST, parallel=parallel, unconfirmed=True))
         assert before == [pattern(entry_id) for entry_id in range(HOLE)]
         assert (type(error), error.entry_id) == (NoSuchEntry, HOLE)
         with pytest.raises(NoSuchEntry):
-            await handle.read_entries_unconfirmed(0, LAST, parallel=parallel)
-        beyond = await handle.read_entries_unconfirmed(HOLE + 1, LAST, parallel=parallel)
+            await handle.read_entries(0, LAST, parallel=parallel, unconfirmed=True)
+        beyond = await handle.read_entries(HOLE + 1, LAST, parallel=parallel, unconfirmed=True)
         assert [entry.payload for entry in beyond] == [pattern(entry_id) for entry_id in range(HOLE + 1, COUNT)]
-        batch = await handle.read_batch_unconfirmed(2, max_count=COUNT)
+        batch = await handle.read_batch(2, max_count=COUNT, unconfirmed=True)
         assert [entry.payload for entry in batch] == [pattern(entry_id) for entry_id in range(2, HOLE)]
 
 
@@ -248,13 +248,13 @@ async def test_a_writer_reads_what_is_beyond_its_end(python: BookKeeper) -> None
     writer = await open_writer(python)
     everything = whole(writer.ledger_id)
 
-    assert [shown(entry) async for entry in writer.read_range_unconfirmed(0, LAST)] == everything
-    assert [shown(entry) for entry in await writer.read_entries_unconfirmed(5, LAST)] == everything[5:]
-    assert shown(await writer.read_unconfirmed(LAST)) == everything[LAST]
+    assert [shown(entry) async for entry in writer.read_range(0, LAST, unconfirmed=True)] == everything
+    assert [shown(entry) for entry in await writer.read_entries(5, LAST, unconfirmed=True)] == everything[5:]
+    assert shown(await writer.read(LAST, unconfirmed=True)) == everything[LAST]
     with pytest.raises(NoSuchEntry):
-        await writer.read_unconfirmed(COUNT)
+        await writer.read(COUNT, unconfirmed=True)
     with pytest.raises(NoSuchEntry):
-        await writer.read_entries_unconfirmed(LAST, COUNT)
+        await writer.read_entries(LAST, COUNT, unconfirmed=True)
 
 
 @pytest.mark.matrix("a closed ledger that lacks an entry, read by both clients")
@@ -265,7 +265,7 @@ async def test_a_ledger_that_lost_an_entry(python: BookKeeper, java: JavaPeer, s
     store = core_of(python).metadata
     stored = await store.read_ledger(ledger_id)
     await store.write_ledger(stored.metadata.closed(LAST, whole(ledger_id)[LAST][3]), stored.version)
-    reader = await python.open_ledger(ledger_id)
+    reader = await python.open_ledger(ledger_id, recover=True)
     assert (reader.is_closed, reader.last_add_confirmed) == (True, LAST)
 
     found = await results_of(reader, LAST)
@@ -350,7 +350,7 @@ async def test_the_last_add_confirmed_in_every_way(python: BookKeeper, wire: int
     expected = COUNT + 3 if wire == 3 else COUNT + 2  # version 2 asks for the last entry, which carries the one before
     assert await reader.read_last_add_confirmed() == expected
     await writer.close()
-    await reader.closed()
+    await reader.wait_closed()
     assert await reader.try_read_last_add_confirmed() == await reader.read_last_add_confirmed() == COUNT + 3
     nothing = await reader.read_last_add_confirmed_and_entry(COUNT + 4, 10.0)
     assert (nothing.last_add_confirmed, nothing.entry) == (COUNT + 3, None)
@@ -417,7 +417,7 @@ async def test_what_writers_tell_of_themselves(python: BookKeeper, java: JavaPee
         assert (handle.last_add_acknowledged, handle.last_add_confirmed) == (LAST, -1)
         with pytest.raises(ReadFailed):
             await handle.read(0)
-        unforced = await handle.read_entries_unconfirmed(0, LAST)
+        unforced = await handle.read_entries(0, LAST, unconfirmed=True)
         assert [entry.payload for entry in unforced] == [pattern(entry_id) for entry_id in range(COUNT)]
         await handle.force()
         assert handle.last_add_confirmed == LAST

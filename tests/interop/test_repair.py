@@ -141,7 +141,7 @@ async def reads_alike(python: BookKeeper, java: JavaPeer, ledger_id: int, passwo
     """Sound in every copy, and the same for both clients."""
     report = await RepairAdmin(python).check_ledger(ledger_id, thorough=True)
     assert report.is_sound, report
-    reader = await python.open_ledger(ledger_id, password=password)
+    reader = await python.open_ledger(ledger_id, password=password, recover=True)
     assert await payloads_of(reader) == patterns(COUNT)
     await java("open", ledger_id, password=password)
     assert await java.payloads(ledger_id) == patterns(COUNT)

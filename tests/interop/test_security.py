@@ -90,10 +90,12 @@ async def python_on(
 async def ledgers_work(client: BookKeeper) -> None:
     """Writing, reading, and taking over: every kind of connection is used, and large frames."""
     ledger_id = await written(client, 30, **SIZES)
-    assert await payloads_of(await client.open_ledger(ledger_id)) == [pattern(entry_id) for entry_id in range(30)]
+    assert await payloads_of(await client.open_ledger(ledger_id, recover=True)) == [
+        pattern(entry_id) for entry_id in range(30)
+    ]
     writer = await client.create_ledger(**SIZES)
     await writer.append(bytes(1_000_000))
-    reader = await client.open_ledger(writer.ledger_id)  # which fences and recovers it
+    reader = await client.open_ledger(writer.ledger_id, recover=True)  # which fences and recovers it
     assert await payloads_of(reader) == [bytes(1_000_000)]
     with pytest.raises(errors.LedgerFenced):
         await writer.append(b"too late")
@@ -205,7 +207,7 @@ async def test_what_is_missing_is_told_to_the_application(
         ledger_id = await written(client, 3, **SIZES)
     auth = None if secret is None else SharedSecret(secret.encode())
     async with python_on(cluster, wire, auth, **settings) as client:
-        reader = await client.open_ledger(ledger_id)  # it is closed, so the metadata say all
+        reader = await client.open_ledger(ledger_id, recover=True)  # it is closed, so the metadata say all
         with pytest.raises(error) as caught:
             await reader.read(0)
         assert reason in str(caught.value)

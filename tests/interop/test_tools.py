@@ -96,7 +96,9 @@ async def test_recover_moves_a_python_ledger_away(mortal: RealCluster, new_clien
     await shell(mortal, "recover", "-f", victim)
 
     assert victim not in (await python.ledger_metadata(ledger_id)).fragments[0].ensemble
-    assert await payloads_of(await python.open_ledger(ledger_id)) == [pattern(entry_id) for entry_id in range(200)]
+    assert await payloads_of(await python.open_ledger(ledger_id, recover=True)) == [
+        pattern(entry_id) for entry_id in range(200)
+    ]
 
 
 @pytest.mark.matrix("autorecovery daemon")
@@ -123,7 +125,9 @@ async def test_java_s_autorecovery_moves_a_python_ledger_away(
         async with asyncio.timeout(120):
             while victim in (await python.ledger_metadata(ledger_id)).fragments[0].ensemble:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
-        assert await payloads_of(await python.open_ledger(ledger_id)) == [pattern(entry_id) for entry_id in range(200)]
+        assert await payloads_of(await python.open_ledger(ledger_id, recover=True)) == [
+            pattern(entry_id) for entry_id in range(200)
+        ]
     finally:
         daemon.kill()
         daemon.wait()

@@ -428,7 +428,7 @@ async def test_python_ends_a_ledger_whose_ensemble_java_changed(
         await java("append", ledger_id, payloads=AFTER)
         assert await history_of(store, ledger_id) == (1, 2, LedgerState.OPEN, -1)
 
-        reader = await python.open_ledger(ledger_id)
+        reader = await python.open_ledger(ledger_id, recover=True)
 
         assert await payloads_of(reader) == BEFORE + AFTER
         assert await history_of(store, ledger_id) == (3, 2, LedgerState.CLOSED, 2)

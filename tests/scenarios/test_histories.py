@@ -195,7 +195,7 @@ def live(seed: int, *, is_recorded: bool) -> list[Any]:
 
         async def take_over(created: asyncio.Future[int]) -> None:
             async with make_client(world, "recoverer", conditions, recorder) as bare:
-                reader = await bare.open_ledger(await created)
+                reader = await bare.open_ledger(await created, recover=True)
                 note("closed", reader.metadata.last_entry_id, reader.length)
                 async for entry in reader:
                     note("read", entry)

@@ -358,12 +358,12 @@ def test_opening_and_reading_as_an_application_sees_it() -> None:
             await writer.append(payload)
         tail = await client.open_ledger(writer.ledger_id, recover=False)
         assert await tail.advance() == 0
-        reader = await client.open_ledger(writer.ledger_id)
+        reader = await client.open_ledger(writer.ledger_id, recover=True)
         assert [entry.payload async for entry in reader.read_all()] == [b"zero", b"one"]
         with pytest.raises(ReadFailed):
             await reader.read(2)
         with pytest.raises(NoSuchLedger):
-            await client.open_ledger(99)
+            await client.open_ledger(99, recover=True)
 
     async def story(stage: Stage) -> None:
         await stage.client("client", work).ended()

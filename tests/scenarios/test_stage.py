@@ -325,7 +325,7 @@ def test_healing_ends_cuts_and_interceptions_and_lets_go_what_was_held() -> None
         await writer.ended()
 
         async def read(client: RecordedClient) -> None:
-            async for _ in (await client.open_ledger(await ledger.id())).read_all():
+            async for _ in (await client.open_ledger(await ledger.id(), recover=True)).read_all():
                 pass
 
         await stage.client("reader", read).ended()

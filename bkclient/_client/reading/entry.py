@@ -16,15 +16,14 @@ __all__ = ["Entries", "Entry", "EntryResult", "LastConfirmedAndEntry"]
 class Entry:
     """One entry as read.
 
-    ``length`` is not the entry's: it is the payload bytes of the whole ledger up to and including this entry (API-13). The
-    entry's own is :attr:`size` (H-37). ``last_add_confirmed`` is what the writer knew to be confirmed when it sent the
-    entry (LAC-1).
+    :attr:`size` is the number of bytes of its payload, ``ledger_length`` that of the whole ledger up to and including this
+    entry. ``last_add_confirmed`` is what the writer knew to be confirmed when it sent the entry.
     """
 
     ledger_id: int
     entry_id: int
     payload: bytes
-    length: int
+    ledger_length: int
     last_add_confirmed: int
 
     @staticmethod

@@ -74,6 +74,10 @@ class LedgerReader(LedgerReads):
         """Payload bytes of a closed ledger; of an open one those up to the last confirmed entry read here (H-18)."""
         return self._followed.length
 
+    def __repr__(self) -> str:
+        state = "deleted" if self.is_deleted else self.metadata.state.name.lower()
+        return f"<LedgerReader ledger_id={self.ledger_id} {state} last_add_confirmed={self.last_add_confirmed}>"
+
     # Reading -----------------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Entry]:
@@ -99,13 +103,13 @@ class LedgerReader(LedgerReads):
         not help against. After the ledger was deleted it raises :class:`~bkclient.errors.NoSuchLedger` where it would have
         to wait.
         """
-        self._check_range(first_entry_id, first_entry_id, is_confirmed=False)
+        self._check_range(first_entry_id, first_entry_id, unconfirmed=True)
         check_duration("patience_s", patience_s, _LONGEST_PATIENCE_S)
         return LedgerTail(self._followed, self._room, self._polls, first_entry_id, patience_s)
 
     # Following the metadata --------------------------------------------------------------------------------------
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the ledger is closed: its end is final, and :attr:`last_add_confirmed` tells it.
 
         Returns at once if it is. Raises :class:`~bkclient.errors.NoSuchLedger` when the ledger is deleted instead,
@@ -116,8 +120,11 @@ class LedgerReader(LedgerReads):
             self._room.check_open()
             await self._followed.closed()
 
-    async def close(self) -> None:
-        """Stop following the metadata. The ledger itself is not touched, and can be read as before. Idempotent."""
+    async def aclose(self) -> None:
+        """Stop following the ledger, as leaving ``async with`` does. Nothing happens to the ledger. Idempotent.
+
+        What is known of it can still be read; tails and :meth:`wait_closed` end.
+        """
         self._followed.stop()
 
     async def __aenter__(self) -> Self:
@@ -126,7 +133,7 @@ class LedgerReader(LedgerReads):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.aclose()
 
 
 async def _nothing() -> AsyncIterator[Entry]:

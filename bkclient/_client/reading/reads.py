@@ -31,12 +31,12 @@ _LOOKS: Final = Backoff(0.01, 0.5)
 class LedgerReads:
     """Reads of one ledger.
 
-    *Confirmed* reads go up to :attr:`last_add_confirmed`, as the handle knows it when they are called; what they return is
-    acknowledged and stays (NR-6). *Unconfirmed* reads go wherever they are asked to: they may return entries that were
-    never acknowledged, and that a recovery may later drop (R-20).
+    Reads go up to :attr:`last_add_confirmed`, as the handle knows it when they are called; what they return is acknowledged
+    and stays. With ``unconfirmed=True`` they go further: they may return entries that were never acknowledged, and that a
+    recovery may later drop.
 
     Entries are read from one replica after the other: from the next one if one fails, or if it is late and answers nothing else
-    either (R-11). ``parallel`` asks all replicas at once, for the fastest answer at the price of the others (R-18).
+    either. ``parallel=True`` asks all replicas at once, for the fastest answer at the price of the others.
 
     The owner of the ledger's metadata makes this object, with its ``view`` of them, and tells ``_polls`` when they changed.
     ``throttle`` is shared with whatever else the handle sends.
@@ -61,24 +61,16 @@ class LedgerReads:
 
     # Single entries and ranges -----------------------------------------------------------------------------------
 
-    async def read(self, entry_id: int, *, parallel: bool = False) -> Entry:
-        """One confirmed entry.
+    async def read(self, entry_id: int, *, unconfirmed: bool = False, parallel: bool = False) -> Entry:
+        """Read one entry.
 
         Raises :class:`~bkclient.errors.ReadFailed` for an id above :attr:`last_add_confirmed`, even if the ledger has grown
-        beyond it meanwhile (R-19, H-16): :meth:`read_last_add_confirmed` refreshes it.
-        :class:`~bkclient.errors.NoSuchEntry` when every replica denies it, else the most telling error of its replicas
-        (R-13).
+        since: :meth:`read_last_add_confirmed` refreshes it. ``unconfirmed`` reads any id. Raises
+        :class:`~bkclient.errors.NoSuchEntry` when every replica denies the entry,
+        :class:`~bkclient.errors.NoSuchLedgerOnBookie` when the bookie asked last has nothing of the ledger, and otherwise the
+        most specific error of its replicas.
         """
-        self._check_range(entry_id, entry_id)
-        return await self._read(entry_id, parallel=parallel)
-
-    async def read_unconfirmed(self, entry_id: int, *, parallel: bool = False) -> Entry:
-        """One entry, confirmed or not.
-
-        :class:`~bkclient.errors.NoSuchEntry` if there is none, or :class:`~bkclient.errors.NoSuchLedgerOnBookie` if the bookie
-        asked last has nothing of the ledger at all, as of one nobody has written to (R-13).
-        """
-        self._check_range(entry_id, entry_id, is_confirmed=False)
+        self._check_range(entry_id, entry_id, unconfirmed=unconfirmed)
         return await self._read(entry_id, parallel=parallel)
 
     async def _read(self, entry_id: int, *, parallel: bool) -> Entry:
@@ -87,31 +79,26 @@ class LedgerReads:
         operation = await room.begin(entry_id, parallel=parallel) if room.may_wait else Operation(parallel=parallel)
         return await room.start(entry_id, operation)
 
-    def read_range(self, first: int, last: int, *, parallel: bool = False) -> AsyncIterator[Entry]:
+    def read_range(
+        self, first: int, last: int, *, unconfirmed: bool = False, parallel: bool = False
+    ) -> AsyncIterator[Entry]:
         """The entries ``first`` to ``last``, both inclusive, in order, read ahead as far as the configuration allows.
 
-        Raises as :meth:`read`, at the first entry that cannot be read (R-1); arguments are checked before anything is sent.
+        Raises as :meth:`read`, at the first entry that cannot be read; arguments are checked before anything is sent.
         """
-        self._check_range(first, last)
+        self._check_range(first, last, unconfirmed=unconfirmed)
         check_flag("parallel", parallel)
         return self._iterate(first, last, parallel=parallel)
 
-    def read_range_unconfirmed(self, first: int, last: int, *, parallel: bool = False) -> AsyncIterator[Entry]:
-        """As :meth:`read_range`, confirmed or not."""
-        self._check_range(first, last, is_confirmed=False)
-        check_flag("parallel", parallel)
-        return self._iterate(first, last, parallel=parallel)
-
-    async def read_entries(self, first: int, last: int, *, parallel: bool = False) -> Entries:
-        """The entries ``first`` to ``last``, both inclusive, or none: the first that cannot be read fails all of it (R-1).
+    async def read_entries(
+        self, first: int, last: int, *, unconfirmed: bool = False, parallel: bool = False
+    ) -> Entries:
+        """The entries ``first`` to ``last``, both inclusive, or none: the first that cannot be read fails all of it.
 
         All of them are held in memory; :meth:`read_range` holds a window.
         """
-        return Entries([entry async for entry in self.read_range(first, last, parallel=parallel)])
-
-    async def read_entries_unconfirmed(self, first: int, last: int, *, parallel: bool = False) -> Entries:
-        """As :meth:`read_entries`, confirmed or not."""
-        return Entries([entry async for entry in self.read_range_unconfirmed(first, last, parallel=parallel)])
+        found = self.read_range(first, last, unconfirmed=unconfirmed, parallel=parallel)
+        return Entries([entry async for entry in found])
 
     async def _iterate(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[Entry]:
         room = self._room
@@ -155,26 +142,24 @@ class LedgerReads:
         finally:
             window.clear()
 
-    async def read_batch(self, start: int, max_count: int = 0, max_bytes: int = 0) -> Entries:
-        """The confirmed entries from ``start`` on, at least one: up to ``max_count`` entries and ``max_bytes`` bytes.
+    async def read_batch(
+        self, start: int, max_count: int = 0, max_bytes: int = 0, *, unconfirmed: bool = False
+    ) -> Entries:
+        """The entries from ``start`` on, at least one: up to ``max_count`` entries and ``max_bytes`` bytes.
 
         0 is as many as fit, for either: into a frame, and up to :attr:`last_add_confirmed`, beyond which nothing is
-        returned (R-29). Fewer than asked for is normal; go on after the last one. ``max_bytes`` counts headers and digests
-        as well.
+        returned; ``unconfirmed`` ends before the first missing entry instead. Fewer than asked for is normal; continue after
+        the last one. ``max_bytes`` counts headers and digests as well.
 
-        One request where the protocol (version 2) and the bookies know batches and the ledger is not striped; else entry by
-        entry (H-22). Raises as :meth:`read`, for the first entry.
+        One request where the protocol (version 2) and the bookies support batches and the ledger is not striped; else entry
+        by entry. Raises as :meth:`read`, for the first entry.
         """
         self._check_batch(start, max_count, max_bytes)
-        self._check_range(start, start)
+        self._check_range(start, start, unconfirmed=unconfirmed)
+        if unconfirmed:
+            return await read_batch(self._room, start, max_count or None, max_bytes)
         confirmed = self._view.last_add_confirmed - start + 1
         return await read_batch(self._room, start, min(max_count or confirmed, confirmed), max_bytes)
-
-    async def read_batch_unconfirmed(self, start: int, max_count: int = 0, max_bytes: int = 0) -> Entries:
-        """As :meth:`read_batch`, confirmed or not; ends before the first entry that is missing."""
-        self._check_batch(start, max_count, max_bytes)
-        self._check_range(start, start, is_confirmed=False)
-        return await read_batch(self._room, start, max_count or None, max_bytes)
 
     # The last add confirmed --------------------------------------------------------------------------------------
 
@@ -212,7 +197,7 @@ class LedgerReads:
         after the other or all at once if ``parallel``; over protocol version 2, which has no long polls, the LAC is asked
         for again and again.
         """
-        self._check_range(entry_id, entry_id, is_confirmed=False)
+        self._check_range(entry_id, entry_id, unconfirmed=True)
         check_flag("parallel", parallel)
         check_duration("timeout_s", timeout_s, _LONGEST_POLL_S)
         self._room.check_open()
@@ -244,26 +229,29 @@ class LedgerReads:
 
     # Arguments ---------------------------------------------------------------------------------------------------
 
-    def _check_range(self, first: int, last: int, *, is_confirmed: bool = True) -> None:
+    def _check_range(self, first: int, last: int, *, unconfirmed: bool = False) -> None:
+        check_flag("unconfirmed", unconfirmed)
         for value in (first, last):
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ArgumentError(f"an entry id is an int, not {type(value).__name__}", ledger_id=self.ledger_id)
+                raise ArgumentError(f"an entry id must be an int, got {type(value).__name__}", ledger_id=self.ledger_id)
         if first < 0 or first > last:
-            raise ArgumentError(f"entries {first} to {last} are no range", ledger_id=self.ledger_id)
-        if is_confirmed and last > self._view.last_add_confirmed:
+            raise ArgumentError(
+                f"entry ids must satisfy 0 <= first <= last, got {first} and {last}", ledger_id=self.ledger_id
+            )
+        if not unconfirmed and last > self._view.last_add_confirmed:
             raise ReadFailed(
                 f"the last add confirmed known here is {self._view.last_add_confirmed}",
                 ledger_id=self.ledger_id,
                 entry_id=last,
             )
         if last > LARGEST_ID:
-            raise ArgumentError(f"entry ids end at {LARGEST_ID}, {last} is beyond", ledger_id=self.ledger_id)
+            raise ArgumentError(f"an entry id must be <= {LARGEST_ID}, got {last}", ledger_id=self.ledger_id)
 
     def _check_batch(self, start: int, max_count: int, max_bytes: int) -> None:
         for name, value in (("start", start), ("max_count", max_count), ("max_bytes", max_bytes)):
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ArgumentError(f"{name} is an int, not {type(value).__name__}", ledger_id=self.ledger_id)
+                raise ArgumentError(f"{name} must be an int, got {type(value).__name__}", ledger_id=self.ledger_id)
             if value < 0:
-                raise ArgumentError(f"{name} is not negative, {value} is", ledger_id=self.ledger_id)
+                raise ArgumentError(f"{name} must be >= 0, got {value}", ledger_id=self.ledger_id)
             if name != "start" and value >= 2**31:
-                raise ArgumentError(f"{name} is below 2**31, {value} is not", ledger_id=self.ledger_id)
+                raise ArgumentError(f"{name} must be < 2**31, got {value}", ledger_id=self.ledger_id)

@@ -53,6 +53,13 @@ class LedgerTail:
         self._is_running = False
         self._closed: asyncio.Future[None] = self._room.loop.create_future()
 
+    def __repr__(self) -> str:
+        state = "ended" if self._closed.done() else self._room.view.metadata.state.name.lower()
+        return (
+            f"<LedgerTail ledger_id={self._room.codec.ledger_id} {state} next_entry_id={self._plan.next_entry_id} "
+            f"last_add_confirmed={self._room.view.last_add_confirmed}>"
+        )
+
     def __aiter__(self) -> Self:
         return self
 

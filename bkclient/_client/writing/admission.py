@@ -178,7 +178,9 @@ class Admission:
         return all(is_writable(ensemble[position]) for position in self._machine.sizes.write_set(entry_id))
 
     def _refusal(self, why: str) -> TooManyRequests:
-        return TooManyRequests(f"{why}; wait_for_room() first", ledger_id=self._machine.metadata.ledger_id)
+        return TooManyRequests(
+            f"{why}; await submit() or append() instead, which wait", ledger_id=self._machine.metadata.ledger_id
+        )
 
 
 def _complete(waiter: asyncio.Future[None]) -> None:

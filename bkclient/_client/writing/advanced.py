@@ -36,19 +36,23 @@ class AdvancedLedgerWriter(BaseWriter):
         Raises :class:`~bkclient.errors.DuplicateEntryId` for an id that was appended before, or is negative (W-5); the
         writer goes on. Other errors and cancellation as :meth:`bkclient.LedgerWriter.append`.
         """
+        return await (await self.submit(entry_id, payload))
+
+    async def submit(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
+        """Append one entry under ``entry_id`` without waiting until it is acknowledged; returns a future of the id.
+
+        Waits as :meth:`append` does for room. Futures complete in the order of entry ids, and need not be awaited:
+        :meth:`flush` raises a failure too.
+        """
         while True:
             await self.wait_for_room(entry_id)
             try:
-                future = self.append_nowait(entry_id, payload)
+                return self.append_nowait(entry_id, payload)
             except TooManyRequests:
                 continue  # others went first
-            return await future
 
     def append_nowait(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
-        """Send one entry and return a future of its id; raises :class:`~bkclient.errors.TooManyRequests` without room.
-
-        Futures complete in entry id order. They need not be awaited: a failure is also raised by :meth:`flush`.
-        """
+        """As :meth:`submit`, for callers that cannot wait: raises :class:`~bkclient.errors.TooManyRequests` without room."""
         self._check_entry_id(entry_id)
         return self._shell.append_at(entry_id, payload)
 

@@ -118,6 +118,19 @@ class BaseWriter(LedgerReads):
         """Entries appended and not yet acknowledged."""
         return self._machine.pending_count
 
+    def __repr__(self) -> str:
+        machine = self._machine
+        if machine.metadata.is_closed:
+            state = "closed"
+        elif machine.fatal_error is not None:
+            state = f"ended by {type(machine.fatal_error).__name__}"
+        else:
+            state = "open"
+        return (
+            f"<{type(self).__name__} ledger_id={self.ledger_id} {state} last_add_confirmed={machine.last_add_confirmed} "
+            f"last_add_pushed={machine.last_add_pushed}>"
+        )
+
     # Durability --------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
@@ -180,15 +193,21 @@ class BaseWriter(LedgerReads):
 
     # The end -----------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Seal the ledger at the last confirmed entry; entries still in flight fail with ``LedgerClosed`` (W-51, W-52).
+    async def aclose(self) -> None:
+        """End the writer as leaving ``async with`` does: :meth:`flush`, :meth:`force` if sync is deferred, :meth:`close`.
 
-        Call :meth:`flush` first to keep them, and :meth:`force` on a ledger with deferred sync, which is otherwise cut off
-        at the last force (W-57, H-11); leaving ``async with`` does both. Raises
+        Raises the errors of these; the ledger is closed at the last confirmed entry also when the flush fails. Idempotent.
+        """
+        await self.__aexit__(None, None, None)
+
+    async def close(self) -> None:
+        """Close the ledger now, at the last confirmed entry; entries still in flight fail with ``LedgerClosed``.
+
+        :meth:`aclose` waits for them first. On a ledger with deferred sync what was not forced is cut off. Raises
         :class:`~bkclient.errors.MetadataVersionConflict` when another client closed the ledger at another entry,
         :class:`~bkclient.errors.LedgerTruncated` if that is below what was acknowledged,
-        :class:`~bkclient.errors.ClientClosed` when the client was closed first. Every call reports the outcome of the first
-        (W-55), by an exception of its own; cancellation does not stop the closing.
+        :class:`~bkclient.errors.ClientClosed` when the client was closed first. Every call reports the outcome of the first,
+        by an exception of its own; cancellation does not stop the closing.
         """
         await observed(self._core, names.CLOSE, self._shell.close(), self.ledger_id)
 

@@ -184,7 +184,8 @@ class WriterShell:
 
     def _full(self) -> TooManyRequests:
         return TooManyRequests(
-            f"{self.window.occupancy} are in flight; wait_for_room() first", ledger_id=self.ledger_id
+            f"{self.window.occupancy} are in flight; await submit() or append() instead, which wait",
+            ledger_id=self.ledger_id,
         )
 
     def _checked(self, payload: Payload) -> bytes:

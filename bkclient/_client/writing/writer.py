@@ -24,8 +24,7 @@ class LedgerWriter(BaseWriter):
     it. For throughput, keep many appends in flight::
 
         for payload in payloads:
-            await writer.wait_for_room()  # returns at once while the window has room
-            writer.append_nowait(payload)
+            await writer.submit(payload)  # waits only while the window is full
         await writer.flush()
 
     Leaving ``async with writer:`` normally flushes and closes the ledger, forcing it first if it has deferred sync; leaving it
@@ -53,19 +52,23 @@ class LedgerWriter(BaseWriter):
         :class:`~bkclient.errors.ArgumentError` for a payload that is not bytes-like or larger than a frame can carry.
         Cancellation leaves the writer intact and the entry ambiguous.
         """
+        return await (await self.submit(payload))
+
+    async def submit(self, payload: Payload) -> asyncio.Future[int]:
+        """Append one entry without waiting until it is acknowledged; returns a future of its id.
+
+        Waits while the in-flight window, its own or that of the client, is full. Futures complete in the order of entry ids,
+        and raise as :meth:`append`. They need not be awaited: :meth:`flush` raises a failure too.
+        """
         while True:
             await self.wait_for_room()
             try:
-                future = self._shell.append(payload)
+                return self._shell.append(payload)
             except TooManyRequests:
                 continue  # others went first
-            return await future
 
     def append_nowait(self, payload: Payload) -> asyncio.Future[int]:
-        """Send one entry and return a future of its id; raises :class:`~bkclient.errors.TooManyRequests` without room.
-
-        Futures complete in entry id order. They need not be awaited: a failure is also raised by :meth:`flush`.
-        """
+        """As :meth:`submit`, for callers that cannot wait: raises :class:`~bkclient.errors.TooManyRequests` without room."""
         return self._shell.append(payload)
 
     async def wait_for_room(self) -> None:

@@ -36,7 +36,7 @@ async def test_a_ledger_is_recovered_by_the_answers_of_bookies_alone() -> None:
         await writer.append(b"x")
 
         async with asyncio.timeout(10):
-            reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         assert reader.metadata.state is LedgerState.CLOSED
 

@@ -97,11 +97,12 @@ CLIENT = [
 
 #: Calls of whatever reads a ledger. The ledger of the table has the confirmed entries 0 and 1.
 READS = [
-    *(Row(method, "entry_id", (*NO_INTS, True, -1, TOO_LARGE)) for method in ("read_unconfirmed",)),
+    Row("read", "entry_id", (*NO_INTS, True, -1, TOO_LARGE), {"unconfirmed": True}),
     Row("read", "entry_id", (*NO_INTS, True, -1)),
     Row("read", "entry_id", (2, TOO_LARGE), error=ReadFailed),
     Row("read", "parallel", NO_FLAGS, {"entry_id": 0}),
-    Row("read_unconfirmed", "parallel", NO_FLAGS, {"entry_id": 0}),
+    Row("read", "unconfirmed", NO_FLAGS, {"entry_id": 0}),
+    Row("read", "parallel", NO_FLAGS, {"entry_id": 0, "unconfirmed": True}),
     *(
         row
         for method in ("read_range", "read_entries", "read_results")
@@ -114,24 +115,26 @@ READS = [
     ),
     *(
         row
-        for method in ("read_range_unconfirmed", "read_entries_unconfirmed")
+        for method in ("read_range", "read_entries")
         for row in (
-            Row(method, "first", (*NO_INTS, True, -1, 2), {"last": 1}),
-            Row(method, "last", (*NO_INTS, True, -1, TOO_LARGE), {"first": 0}),
-            Row(method, "parallel", NO_FLAGS, {"first": 0, "last": 1}),
+            Row(method, "first", (*NO_INTS, True, -1, 2), {"last": 1, "unconfirmed": True}),
+            Row(method, "last", (*NO_INTS, True, -1, TOO_LARGE), {"first": 0, "unconfirmed": True}),
+            Row(method, "parallel", NO_FLAGS, {"first": 0, "last": 1, "unconfirmed": True}),
+            Row(method, "unconfirmed", NO_FLAGS, {"first": 0, "last": 1}),
         )
     ),
     *(
         row
-        for method in ("read_batch", "read_batch_unconfirmed")
+        for unconfirmed in (False, True)
         for row in (
-            Row(method, "start", (*NO_INTS, True, -1)),
-            Row(method, "max_count", (*NO_INTS, True, -1, 2**31), {"start": 0}),
-            Row(method, "max_bytes", (*NO_INTS, True, -1, 2**31), {"start": 0}),
+            Row("read_batch", "start", (*NO_INTS, True, -1), {"unconfirmed": unconfirmed}),
+            Row("read_batch", "max_count", (*NO_INTS, True, -1, 2**31), {"start": 0, "unconfirmed": unconfirmed}),
+            Row("read_batch", "max_bytes", (*NO_INTS, True, -1, 2**31), {"start": 0, "unconfirmed": unconfirmed}),
         )
     ),
+    Row("read_batch", "unconfirmed", NO_FLAGS, {"start": 0}),
     Row("read_batch", "start", (2, TOO_LARGE), error=ReadFailed),
-    Row("read_batch_unconfirmed", "start", (TOO_LARGE,)),
+    Row("read_batch", "start", (TOO_LARGE,), {"unconfirmed": True}),
     Row("read_last_add_confirmed_and_entry", "entry_id", (*NO_INTS, True, -1, TOO_LARGE), {"timeout_s": 1.0}),
     Row("read_last_add_confirmed_and_entry", "timeout_s", ("1", None, True, -1, 1e9, float("nan")), {"entry_id": 0}),
     Row("read_last_add_confirmed_and_entry", "parallel", NO_FLAGS, {"entry_id": 0, "timeout_s": 1.0}),
@@ -145,14 +148,17 @@ READER = [
 
 WRITER = [
     *READS,
-    *(Row(method, "payload", (*NO_BUFFERS, bytes(6 * 1024 * 1024))) for method in ("append", "append_nowait")),
+    *(
+        Row(method, "payload", (*NO_BUFFERS, bytes(6 * 1024 * 1024)))
+        for method in ("append", "append_nowait", "submit")
+    ),
 ]
 
 ADVANCED = [
     *READS,
     *(
         row
-        for method in ("append", "append_nowait")
+        for method in ("append", "append_nowait", "submit")
         for row in (
             Row(method, "entry_id", (*NO_INTS, True, TOO_LARGE), {"payload": b"x"}),
             Row(method, "entry_id", (-1, 0, 1), {"payload": b"x"}, error=DuplicateEntryId),
@@ -223,8 +229,8 @@ OWNERS = (BookKeeper, RepairAdmin)
 
 #: Public methods that take no argument of an application.
 WITHOUT_ARGUMENTS: dict[type, set[str]] = {
-    BookKeeper: {"bookies", "is_metadata_available", "list_ledgers"},
-    LedgerReader: {"close", "closed"},
+    BookKeeper: {"aclose", "bookies", "is_metadata_available", "list_ledgers"},
+    LedgerReader: {"aclose", "wait_closed"},
     LedgerWriter: {"wait_for_room"},
     AdvancedLedgerWriter: set(),
     RepairAdmin: {"trigger_audit", "auditor"},
@@ -232,7 +238,7 @@ WITHOUT_ARGUMENTS: dict[type, set[str]] = {
 for _handle in (LedgerReader, LedgerWriter, AdvancedLedgerWriter):
     WITHOUT_ARGUMENTS[_handle] |= {"read_last_add_confirmed", "try_read_last_add_confirmed", "read_last_entry"}
 for _handle in (LedgerWriter, AdvancedLedgerWriter):
-    WITHOUT_ARGUMENTS[_handle] |= {"flush", "force", "write_explicit_lac", "close"}
+    WITHOUT_ARGUMENTS[_handle] |= {"aclose", "flush", "force", "write_explicit_lac", "close"}
 
 
 async def make_writer(where: Town) -> LedgerWriter:
@@ -252,7 +258,7 @@ async def make_advanced(where: Town) -> AdvancedLedgerWriter:
 async def make_reader(where: Town) -> LedgerReader:
     async with await make_writer(where) as writer:
         pass
-    return await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+    return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
 
 async def make_client(where: Town) -> BookKeeper:
@@ -374,9 +380,9 @@ async def test_a_closed_client_refuses_every_call_with_good_arguments_as_closed(
     calls: list[Callable[[], Any]] = [
         bk.create_ledger,
         bk.create_advanced_ledger,
-        lambda: bk.open_ledger(0),
+        lambda: bk.open_ledger(0, recover=True),
         lambda: bk.open_ledger(0, recover=False),
-        lambda: bk.open_ledger_as_administrator(0),
+        lambda: bk.open_ledger_as_administrator(0, recover=True),
         lambda: bk.delete_ledger(0),
         lambda: bk.ledger_metadata(0),
         lambda: bk.is_closed(0),

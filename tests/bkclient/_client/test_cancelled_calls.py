@@ -59,7 +59,7 @@ async def check(where: Town, writer: Writer, acknowledged: list[bytes]) -> None:
         assert (line.entries, line.bytes, line.woken, line.waiters) == (0, 0, 0, {})
     assert (window._own, writer._shell.turns) == ({}, {})
     async with where.another_client() as other:
-        reader = await other.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         payloads = [entry.payload async for entry in reader]
     assert [payload for payload in payloads if payload in acknowledged] == acknowledged
     metadata = where.metadata(writer.ledger_id)
@@ -195,7 +195,9 @@ def test_leaving_the_block_of_a_deferred_ledger_may_be_cancelled_and_loses_nothi
 
 CLIENT: dict[str, Callable[[Town, int], Coroutine[Any, Any, object]]] = {
     "create_advanced_ledger": lambda where, _: where.bk.create_advanced_ledger(),
-    "open_ledger_as_administrator": lambda where, ledger_id: where.bk.open_ledger_as_administrator(ledger_id),
+    "open_ledger_as_administrator": lambda where, ledger_id: where.bk.open_ledger_as_administrator(
+        ledger_id, recover=True
+    ),
     "delete_ledger": lambda where, _: where.bk.delete_ledger(4711),
     "ledger_metadata": lambda where, ledger_id: where.bk.ledger_metadata(ledger_id),
     "is_closed": lambda where, ledger_id: where.bk.is_closed(ledger_id),

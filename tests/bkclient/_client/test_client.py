@@ -233,7 +233,7 @@ async def test_a_ledger_older_than_stored_passwords_is_read_with_crc32_and_whate
         transport = FakeTransport("")
         transport.bookies = where.transport.bookies
         async with BookKeeper(OldLedgers(where.service), transport, rng=Random(1)) as bk:
-            reader = await bk.open_ledger(writer.ledger_id, password=b"anything")
+            reader = await bk.open_ledger(writer.ledger_id, password=b"anything", recover=True)
             assert (await reader.read(0)).payload == b"old"
 
 
@@ -256,7 +256,7 @@ async def test_deleting_needs_no_password_and_no_closed_ledger_and_may_be_repeat
 
         assert where.sent == []
         with pytest.raises(NoSuchLedger):
-            await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+            await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         assert await writer.append(b"1") == 1
         with pytest.raises(NoSuchLedger):
             await writer.close()
@@ -280,7 +280,7 @@ async def test_ledgers_are_listed_by_ascending_id_and_looked_up() -> None:
 async def use_everything(bk: BookKeeper) -> list[object]:
     calls: list[Callable[[], Awaitable[object]]] = [
         bk.create_ledger,
-        lambda: bk.open_ledger(0),
+        lambda: bk.open_ledger(0, recover=True),
         lambda: bk.open_ledger(0, recover=False),
         lambda: bk.delete_ledger(0),
         lambda: bk.ledger_metadata(0),
@@ -349,7 +349,7 @@ async def an_open_cancelled_at(turn: int) -> bool:
             await writer.append(payload)
         await turns()
         victim = writer.metadata.last_fragment.ensemble[0]
-        opening = asyncio.ensure_future(where.bk.open_ledger(writer.ledger_id, password=b"secret"))
+        opening = asyncio.ensure_future(where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True))
         await turns(turn)
         was_cancelled = opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)

@@ -45,7 +45,7 @@ async def test_everything_asked_for_is_stored() -> None:
         assert (metadata.password, metadata.digest_type) == (b"open sesame", DigestType.HMAC)
         assert metadata.custom_metadata == {"application": b"test", "empty": b""}
         assert (metadata.state, metadata.format_version, metadata.ctime_ms) == (LedgerState.OPEN, 3, None)
-        reader = await where.bk.open_ledger(4711, password=b"open sesame")
+        reader = await where.bk.open_ledger(4711, password=b"open sesame", recover=True)
         assert reader.metadata.custom_metadata == metadata.custom_metadata
 
 
@@ -56,7 +56,7 @@ async def test_the_password_is_empty_unless_one_is_chosen_and_there_is_no_ledger
         writer = await where.bk.create_ledger()
 
         assert (where.metadata(writer.ledger_id).password, where.metadata(writer.ledger_id).has_password) == (b"", True)
-        await where.bk.open_ledger(writer.ledger_id)
+        await where.bk.open_ledger(writer.ledger_id, recover=True)
         with pytest.raises(ArgumentError, match="a password is bytes, not NoneType"):
             await where.bk.create_ledger(password=None)  # type: ignore[arg-type]
 
@@ -119,7 +119,7 @@ async def test_metadata_is_stored_in_the_format_configured(version: int) -> None
 
         assert where.metadata(writer.ledger_id).format_version == version
         assert where.service._ledgers[writer.ledger_id].data.startswith(b"BookieMetadataFormatVersion\t%d\n" % version)
-        assert (await where.bk.open_ledger(writer.ledger_id, password=b"p")).last_add_confirmed == 0
+        assert (await where.bk.open_ledger(writer.ledger_id, password=b"p", recover=True)).last_add_confirmed == 0
 
 
 @pytest.mark.behaviour("T-73")
@@ -137,7 +137,7 @@ async def test_the_oldest_format_takes_what_it_can_hold_and_nothing_else() -> No
         async with await where.bk.create_ledger(digest_type=DigestType.CRC32) as writer:
             await writer.append(b"x")
         assert where.metadata(writer.ledger_id).format_version == 1
-        assert (await (await where.bk.open_ledger(writer.ledger_id)).read(0)).payload == b"x"
+        assert (await (await where.bk.open_ledger(writer.ledger_id, recover=True)).read(0)).payload == b"x"
 
 
 @pytest.mark.rule("API-5")

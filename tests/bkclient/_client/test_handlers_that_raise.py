@@ -81,7 +81,7 @@ def recovery_fails(target: type, name: str, *, marked: LedgerState = LedgerState
     async def story(where: Town, plant: Planting) -> None:
         writer = await written(where, 2)
         plant(target, name)
-        error = await ends(where.bk.open_ledger(writer.ledger_id, password=b"secret"))
+        error = await ends(where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True))
         assert (error.ledger_id, error.message) == (writer.ledger_id, "a handler of the recovery raised PlantedError()")
         await turns()
         assert where.metadata(writer.ledger_id).state is marked
@@ -324,7 +324,7 @@ async def a_poll_told_of_metadata(where: Town, plant: Planting) -> None:
 async def a_change_of_the_metadata(where: Town, plant: Planting) -> None:
     writer = await written(where, 2)
     reader = await tail_of(where, writer)
-    waiting = [asyncio.ensure_future(reader.closed()) for _ in range(2)]
+    waiting = [asyncio.ensure_future(reader.wait_closed()) for _ in range(2)]
     await turns()
     plant(FollowedLedger, "_on_metadata")
     await writer.close()
@@ -337,7 +337,7 @@ async def a_reader_at_the_end_of_the_client(where: Town, plant: Planting) -> Non
     client = where.another_client()
     async with client as bk:
         reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
-        waiting = asyncio.ensure_future(reader.closed())
+        waiting = asyncio.ensure_future(reader.wait_closed())
         await turns()
         reader._followed.on_client_closed = fails
     with pytest.raises(ClientClosed):

@@ -47,11 +47,11 @@ async def test_every_operation_is_reported_with_its_outcome() -> None:
         await writer.force()
         await writer.write_explicit_lac()
         await writer.close()
-        await where.bk.open_ledger(writer.ledger_id, password=b"secret")
-        await where.bk.open_ledger_as_administrator(writer.ledger_id)
+        await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
+        await where.bk.open_ledger_as_administrator(writer.ledger_id, recover=True)
         await where.bk.delete_ledger(writer.ledger_id)
         with pytest.raises(NoSuchLedger):
-            await where.bk.open_ledger(writer.ledger_id)
+            await where.bk.open_ledger(writer.ledger_id, recover=True)
         with pytest.raises(NotEnoughBookies):
             await where.bk.create_ledger(ensemble_size=9)
 

@@ -77,10 +77,10 @@ async def test_without_autodetection_a_wrong_digest_type_is_a_mismatch_before_an
 @pytest.mark.parametrize(
     "call",
     [
-        lambda bk: bk.open_ledger(-1),
-        lambda bk: bk.open_ledger(0),
+        lambda bk: bk.open_ledger(-1, recover=True),
+        lambda bk: bk.open_ledger(0, recover=True),
         lambda bk: bk.open_ledger(0, recover=False),
-        lambda bk: bk.open_ledger_as_administrator(-1),
+        lambda bk: bk.open_ledger_as_administrator(-1, recover=True),
         lambda bk: bk.ledger_metadata(-1),
         lambda bk: bk.is_closed(-7),
         lambda bk: anext(bk.watch_metadata(-1)),
@@ -102,7 +102,7 @@ async def test_an_administrator_needs_neither_password_nor_digest_type(config: C
 
         tail = await where.bk.open_ledger_as_administrator(writer.ledger_id, recover=False)
         assert not tail.is_closed
-        reader = await where.bk.open_ledger_as_administrator(writer.ledger_id)
+        reader = await where.bk.open_ledger_as_administrator(writer.ledger_id, recover=True)
         assert reader.is_closed
         assert (await reader.read(0)).payload == b"payload"
 
@@ -130,12 +130,16 @@ async def test_ledgers_older_than_stored_passwords_take_the_keys_of_who_opens_th
         config = ClientConfig(admin_password=b"remembered", admin_digest_type=DigestType.HMAC)
         async with BookKeeper(OldLedgers(where.service), transport, config=config, rng=Random(1)) as bk:
             opened = [
-                await bk.open_ledger(writer.ledger_id, password=b"remembered", digest_type=DigestType.HMAC),
-                await bk.open_ledger_as_administrator(writer.ledger_id),
+                await bk.open_ledger(
+                    writer.ledger_id, password=b"remembered", digest_type=DigestType.HMAC, recover=True
+                ),
+                await bk.open_ledger_as_administrator(writer.ledger_id, recover=True),
             ]
             for reader in opened:
                 assert (await reader.read(0)).payload == b"old"
-            wrong = await bk.open_ledger(writer.ledger_id, password=b"forgotten", digest_type=DigestType.HMAC)
+            wrong = await bk.open_ledger(
+                writer.ledger_id, password=b"forgotten", digest_type=DigestType.HMAC, recover=True
+            )
             with pytest.raises(DigestMismatch):
                 await wrong.read(0)
 
@@ -151,7 +155,7 @@ async def test_a_reader_of_a_closed_ledger_follows_re_replication_only_if_asked_
             await writer.close()
 
         async def opened(**options: Any) -> LedgerReader:
-            return await where.bk.open_ledger(writer.ledger_id, password=b"secret", **options)
+            return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True, **options)
 
         following, staying = await opened(keep_metadata_updated=True), await opened()
         assert len(where.service._ledger_watches[writer.ledger_id]) == 1
@@ -161,7 +165,7 @@ async def test_a_reader_of_a_closed_ledger_follows_re_replication_only_if_asked_
 
         assert following.metadata.last_fragment.ensemble == moved
         assert staying.metadata.last_fragment.ensemble != moved
-        await following.close()
+        await following.aclose()
         assert writer.ledger_id not in where.service._ledger_watches
 
 
@@ -199,7 +203,9 @@ async def test_opening_when_all_bookies_time_out_says_so(recover: bool) -> None:
             await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=recover)
 
 
-@pytest.mark.parametrize("options", [{"recover": True}, {"recover": False}, {"keep_metadata_updated": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"recover": True}, {"recover": False}, {"recover": True, "keep_metadata_updated": True}], ids=str
+)
 def test_an_open_that_is_cancelled_anywhere_leaves_no_watch_and_can_be_repeated(options: dict[str, Any]) -> None:
     async def story(cancel: Cancel) -> None:
         async with town() as where:

@@ -53,7 +53,7 @@ async def abandoned(where: Town, entries: int, sizes: tuple[int, int, int] = SIZ
 
 
 async def recovered(where: Town, writer: LedgerWriter) -> LedgerReader:
-    return await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+    return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
 
 @pytest.mark.rule("REC-1")
@@ -268,7 +268,7 @@ async def test_many_clients_that_open_a_ledger_at_once_agree_with_each_other_and
 
         async def open_elsewhere() -> tuple[int, int]:
             async with where.another_client() as other:
-                reader = await other.open_ledger(writer.ledger_id, password=b"secret")
+                reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
                 return reader.last_add_confirmed, reader.length
 
         ends = await asyncio.gather(*(open_elsewhere() for _ in range(10)))

@@ -48,7 +48,7 @@ async def ledger(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> tuple[
 
 
 async def it_ends_at(where: Town, writer: LedgerWriter, last_entry_id: int, length: int | None = None) -> None:
-    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     metadata = where.metadata(writer.ledger_id)
     assert metadata.state is LedgerState.CLOSED
     assert (metadata.last_entry_id, metadata.length) == (last_entry_id, last_entry_id + 1 if length is None else length)
@@ -59,7 +59,7 @@ async def it_ends_at(where: Town, writer: LedgerWriter, last_entry_id: int, leng
 async def it_fails(where: Town, writer: LedgerWriter, code: int) -> BookKeeperError:
     """The recovery tells of ``code``, and leaves nothing but its mark."""
     with pytest.raises(BookKeeperError) as caught:
-        await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     error = caught.value
     as_such = {Code.TIMEOUT: RequestTimeout, Code.UNAUTHORIZED: UnauthorizedAccess, Code.CLIENT_CLOSED: ClientClosed}
     assert type(error) is as_such.get(Code(code) if code != UNKNOWN else Code.OK, LedgerRecoveryFailed)
@@ -321,7 +321,7 @@ def test_log_and_statistics_tell_what_was_found_and_how_long_it_took(caplog: pyt
             script(where, Kind.FENCE, Code.TIMEOUT, "abc")
             second = await crowded(where)
             with pytest.raises(RequestTimeout) as caught:
-                await where.bk.open_ledger(second.ledger_id, password=b"secret")
+                await where.bk.open_ledger(second.ledger_id, password=b"secret", recover=True)
 
             told = [(record.__dict__["event"], record.__dict__["ledger_id"]) for record in caplog.records]
             assert told == [
@@ -364,7 +364,7 @@ async def test_a_mark_that_cannot_be_stored_fails_the_recovery_before_any_fence(
         where.sent.clear()
         where.store.write_errors = [error]
         with pytest.raises(BookKeeperError) as caught:
-            await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+            await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         as_such = error.code in {Code.TIMEOUT, Code.UNAUTHORIZED, Code.CLIENT_CLOSED}
         assert caught.value.code == (error.code if as_such else Code.LEDGER_RECOVERY)
         assert caught.value.__cause__ is error
@@ -409,6 +409,6 @@ async def test_metadata_that_cannot_be_read_is_the_error_of_opening(error: BookK
         where.sent.clear()
         where.store.read_errors = [error]
         with pytest.raises(type(error)) as caught:
-            await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+            await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         assert caught.value is error
         assert where.sent == []

@@ -86,7 +86,7 @@ async def test_an_application_finds_the_error_behind_a_failed_recovery() -> None
             where.transport.bookies[name].code = Code.DATA_UNKNOWN
 
         with pytest.raises(LedgerRecoveryFailed) as caught:
-            await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+            await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         cause = caught.value.__cause__
         assert isinstance(cause, BookKeeperError)

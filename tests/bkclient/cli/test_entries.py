@@ -21,7 +21,7 @@ from tests.end_to_end.town import Town
 
 def payloads(cluster: ThreadedCluster, ledger_id: int, password: bytes = b"") -> list[bytes]:
     async def story(client: BookKeeper) -> list[bytes]:
-        reader = await client.open_ledger(ledger_id, password=password)
+        reader = await client.open_ledger(ledger_id, password=password, recover=True)
         return [entry.payload async for entry in reader]
 
     return cluster.with_client(story)

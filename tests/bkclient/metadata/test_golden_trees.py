@@ -165,7 +165,7 @@ async def test_a_client_of_ours_writes_about_a_ledger_what_java_does(root: Root,
                     await writer.append(payload)
             await writers[0].close()
             await _holds(root, version, "closed", 0)
-            await one.open_ledger(1)
+            await one.open_ledger(1, recover=True)
             await _holds(root, version, "recovered", 1)
             victim = (await store.read_ledger(2)).metadata.last_fragment.ensemble[0]
             await bookies.stop(bookies.bookie_ids[int(victim.rpartition(":")[2]) - PORT])

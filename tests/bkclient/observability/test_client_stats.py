@@ -35,11 +35,11 @@ async def test_each_operation_is_counted_with_its_outcome() -> None:
         for _ in range(5):
             await writer.append(b"x")
         await writer.close()
-        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         await reader.read(3)
         await where.bk.delete_ledger(writer.ledger_id)
         with pytest.raises(NoSuchLedger):
-            await where.bk.open_ledger(writer.ledger_id)
+            await where.bk.open_ledger(writer.ledger_id, recover=True)
     for name, count in (
         (stats.CREATE, 1),
         (stats.ADD, 5),
@@ -58,7 +58,7 @@ async def test_a_recovery_is_counted_with_what_it_read_and_wrote() -> None:
         writer = await writer_of(where)
         for _ in range(4):
             await writer.append(b"x")
-        await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     assert succeeded(ours, stats.RECOVER) == 1
     found = ours.total_of(stats.RECOVERY_READS)
     assert 1 <= found <= 4

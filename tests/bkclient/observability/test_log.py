@@ -104,7 +104,7 @@ async def test_a_recovery_says_what_it_found_and_how_long_it_took(caplog: pytest
         writer = await writer_of(where)
         for _ in range(3):
             await writer.append(b"x")
-        await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     assert events(caplog, "recovery") == ["recovery_started", "recovery_finished"]
     record = caplog.records[-1]
     assert (record.ledger_id, record.entry_id) == (writer.ledger_id, 2)  # type: ignore[attr-defined]
@@ -120,7 +120,7 @@ async def test_a_recovery_that_fails_says_why(caplog: pytest.LogCaptureFixture) 
         for bookie in where.transport.bookies.values():
             bookie.code = Code.TIMEOUT
         with pytest.raises(BookKeeperError) as caught:
-            await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+            await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     assert events(caplog, "recovery") == ["recovery_started", "recovery_failed"]
     assert caplog.records[-1].code == caught.value.code  # type: ignore[attr-defined]
 

@@ -70,11 +70,11 @@ async def live(bk: BookKeeper) -> None:
     for _ in range(20):
         await writer.append(b"x")
     await writer.close()
-    reader = await bk.open_ledger(writer.ledger_id)
+    reader = await bk.open_ledger(writer.ledger_id, recover=True)
     assert len([entry async for entry in reader]) == 20
     left_open = await bk.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
     await left_open.append(b"x")
-    await bk.open_ledger(left_open.ledger_id)
+    await bk.open_ledger(left_open.ledger_id, recover=True)
 
 
 async def test_a_client_that_nobody_watches_calls_nothing_that_watches() -> None:

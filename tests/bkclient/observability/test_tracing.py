@@ -58,7 +58,7 @@ async def test_a_ledgers_life_is_a_span_for_each_operation() -> None:
         writer = await bk.create_ledger(password=b"secret")
         await writer.append(b"x")
         await writer.close()
-        await bk.open_ledger(writer.ledger_id, password=b"secret")
+        await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         await bk.delete_ledger(writer.ledger_id)
     assert traces.names == ["bookkeeper.create", "bookkeeper.close", "bookkeeper.open", "bookkeeper.delete"]
     for span in traces.spans:
@@ -74,7 +74,7 @@ async def test_a_recovery_is_a_child_of_the_opening_and_that_one_of_the_applicat
         await writer.append(b"x")
         tracer = traces.provider.get_tracer("application")
         with tracer.start_as_current_span("request"):
-            await bk.open_ledger(writer.ledger_id, password=b"secret")
+            await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         request, opened = traces.one("request"), traces.one("bookkeeper.open")
         recovered = traces.one("bookkeeper.recover")
     assert opened.parent is not None
@@ -88,7 +88,7 @@ async def test_a_failure_has_its_code_and_its_exception() -> None:
     traces = Traces()
     async with town() as where, traced(where, traces) as bk:
         with pytest.raises(NoSuchLedger):
-            await bk.open_ledger(999)
+            await bk.open_ledger(999, recover=True)
     span = traces.one("bookkeeper.open")
     assert attributes(span) == {"ledger_id": 999, "code": int(Code.NO_SUCH_LEDGER)}
     assert span.status.status_code is StatusCode.ERROR

@@ -343,6 +343,6 @@ async def _recover_in_vain(where: Town, ledger_id: int) -> None:
     for bookie_id in "ab":
         bookies[bookie_id].answer = refusing(bookie_id)  # type: ignore[method-assign]
     with pytest.raises(LedgerRecoveryFailed):
-        await where.bk.open_ledger(ledger_id, password=b"secret")
+        await where.bk.open_ledger(ledger_id, password=b"secret", recover=True)
     for bookie_id in "ab":
         bookies[bookie_id].answer = answers[bookie_id]  # type: ignore[method-assign]

@@ -214,7 +214,7 @@ async def test_failures_met_by_a_recovery_count_too() -> None:
         await writer.append(b"x")
         await writer.append(b"y")
         where.transport.bookies["a"].code = Code.TIMEOUT
-        await where.bk.open_ledger(writer.ledger_id)  # the fence and the reads, and what is written back
+        await where.bk.open_ledger(writer.ledger_id, recover=True)  # the fence and the reads, and what is written back
         where.transport.bookies["a"].code = None
         await anyio.sleep(61)
         assert "a" not in await chosen(where)

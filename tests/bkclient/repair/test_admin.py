@@ -36,7 +36,7 @@ def members(writer: LedgerWriter) -> tuple[str, ...]:
 
 
 async def read_all(bk: BookKeeper, ledger_id: int) -> int:
-    reader = await bk.open_ledger(ledger_id, password=b"secret")
+    reader = await bk.open_ledger(ledger_id, password=b"secret", recover=True)
     return len([entry async for entry in reader])
 
 
@@ -176,7 +176,7 @@ def test_a_writer_whose_older_fragment_is_repaired_goes_on_and_changes_its_ensem
             await admin.recover_bookie(gone)
             assert (await village.thorough(writer.ledger_id)).is_sound
             # and a later fence does disturb it
-            reader = await bk.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert reader.last_add_confirmed == stored.last_entry_id
 
     played(story, bookies=8)
@@ -192,7 +192,7 @@ def test_a_writer_goes_on_after_a_repair_and_stops_at_a_fence() -> None:
             await village.append(writer, 5)
             await admin.recover_bookie([dead])
             await village.append(writer, 5)
-            reader = await other.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert reader.last_add_confirmed == 14
             with pytest.raises((LedgerFenced, LedgerClosed)):
                 await writer.append(b"too late")
@@ -209,7 +209,7 @@ def test_a_ledger_stuck_in_recovery_is_repaired_once_one_of_its_two_dead_bookies
             await village.lose(*first[:2])
             async with village.client() as other:
                 with pytest.raises(BookKeeperError):
-                    await other.open_ledger(writer.ledger_id, password=b"secret")
+                    await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert (await village.metadata(writer.ledger_id)).state is LedgerState.IN_RECOVERY
             with pytest.raises(BookieRecoveryFailed) as failure:
                 await admin.recover_bookie([first[0]])

@@ -245,7 +245,7 @@ def test_the_periodic_check_finds_an_entry_that_a_writer_left_short() -> None:
         # The writer is gone before it noticed; recovery writes back what it reads, which begins above the LAC it finds.
         village.world.network.heal()
         async with village.client() as bk:
-            reader = await bk.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert reader.last_add_confirmed == 5
             hole = [e for e in range(6) if village.body(slow, writer.ledger_id, e) is None]
             assert hole

@@ -68,7 +68,7 @@ class Run:
                     await self._lose_one(bk, with_recovery=with_recovery)
             if with_recovery:
                 for ledger_id in self.acknowledged:
-                    await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
+                    await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_, recover=True))
                 await self._heal(bk)
             await self._judge(bk)
         self.replaced = len(village.told(EventKind.REPLACED))
@@ -123,7 +123,7 @@ class Run:
     async def _judge(self, bk: BookKeeper) -> None:
         for ledger_id, acknowledged in self.acknowledged.items():
             try:
-                reader = await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_))
+                reader = await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_, recover=True))
             except BookKeeperError:  # too few bookies have it for a recovery
                 self.unsound.append(ledger_id)
                 continue

@@ -129,7 +129,7 @@ def test_an_open_empty_ledger_of_a_dead_bookie_is_closed_after_the_grace_period(
             assert (stored.state, stored.last_entry_id) == (LedgerState.CLOSED, -1)
             assert dead not in stored.last_fragment.ensemble
             await village.lose(*others)
-            reader = await bk.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert reader.last_add_confirmed == -1
 
     played(story, bookies=4)

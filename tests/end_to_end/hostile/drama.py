@@ -104,7 +104,7 @@ async def play(
         proxy = await cast.stack.enter_async_context(HostileProxy(await _address(new_store, proxied), mischief))
         acknowledged, ledger_id = await write(await cast.client(proxied, proxy), digest_type)
         await read(await cast.client(proxied, proxy), ledger_id)
-        reader = await honest.open_ledger(ledger_id)
+        reader = await honest.open_ledger(ledger_id, recover=True)
         check([entry.payload async for entry in reader], acknowledged, mischief)
     return proxy
 
@@ -142,7 +142,7 @@ async def write(client: BookKeeper, digest_type: DigestType) -> tuple[int, int]:
 async def read(client: BookKeeper, ledger_id: int) -> None:
     """Open and read every entry, or fail in a way that has a name."""
     with suppress(BookKeeperError):
-        reader = await client.open_ledger(ledger_id)
+        reader = await client.open_ledger(ledger_id, recover=True)
         for entry_id in range(reader.last_add_confirmed + 1):
             with suppress(BookKeeperError):
                 entry = await reader.read(entry_id)

@@ -174,7 +174,7 @@ def play(wire: int, mischief: Mischief | None, *, digest_type: DigestType = Dige
 
                 async def last_act() -> list[bytes]:
                     async with stage.client() as checking:
-                        reader = await checking.open_ledger(ledger_id)
+                        reader = await checking.open_ledger(ledger_id, recover=True)
                         return [entry.payload async for entry in reader]
 
                 check(await honest.spawn(last_act), acknowledged, mischief)

@@ -117,7 +117,7 @@ async def honest_life(client: BookKeeper, cluster: LocalCluster) -> None:
                 assert await writer.append(b"%d" % number) == number
         async with asyncio.timeout(BOUND_S):
             await writer.close()
-            reader = await client.open_ledger(writer.ledger_id)
+            reader = await client.open_ledger(writer.ledger_id, recover=True)
             assert [entry.payload async for entry in reader] == [b"%d" % number for number in range(ENTRIES)]
         await cluster.restart(lost)
 

@@ -112,7 +112,7 @@ class Run:
         async with self._client(self.reader) as client:
             for _ in range(50):
                 try:
-                    reader = await client.open_ledger(ledger_id)
+                    reader = await client.open_ledger(ledger_id, recover=True)
                     self.read = [
                         (await reader.read(entry_id)).payload for entry_id in range(reader.last_add_confirmed + 1)
                     ]

@@ -49,7 +49,7 @@ def recover_a_tail(entries: int, **options: Any) -> Recovered:
         async def recover(ledger_id: int) -> Recovered:
             async with client(recoverer, ClientConfig(**options)) as bk:
                 started_s, sent = world.loop.time(), world.network.counters.sent
-                reader = await bk.open_ledger(ledger_id)
+                reader = await bk.open_ledger(ledger_id, recover=True)
                 return Recovered(
                     reader.last_add_confirmed, world.loop.time() - started_s, world.network.counters.sent - sent
                 )

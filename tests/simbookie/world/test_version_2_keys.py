@@ -141,11 +141,11 @@ async def takeover_after_a_late_denial(town: LivingTown) -> None:
         tail = await other.open_ledger(writer.ledger_id, recover=False)
         network.block("client", second)
         with pytest.raises(BookKeeperError):
-            await tail.read_unconfirmed(0)
+            await tail.read(0, unconfirmed=True)
         network.unblock("client", second)
         assert late.held == 1
         assert await writer.append(b"promised") == 0
-        recovering = asyncio.ensure_future(other.open_ledger(writer.ledger_id))
+        recovering = asyncio.ensure_future(other.open_ledger(writer.ledger_id, recover=True))
         await asyncio.sleep(0.5)
         late.release()
         assert (await recovering).last_add_confirmed == 0, "an acknowledged entry is gone"

@@ -29,7 +29,7 @@ async def reader_of(
     """A reader of a closed ledger of such entries; what was sent so far is forgotten."""
     async with await written(where, entries, sizes, form=form) as writer:
         pass
-    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     where.sent.clear()
     return reader
 

@@ -129,7 +129,7 @@ async def test_a_batch_keeps_to_its_limits_wherever_it_is_read(
         reader = await reader_of(where, 10, sizes)
 
         assert ids(await reader.read_batch(2, max_count, max_bytes)) == expected
-        assert ids(await reader.read_batch_unconfirmed(2, max_count, max_bytes)) == expected
+        assert ids(await reader.read_batch(2, max_count, max_bytes, unconfirmed=True)) == expected
         is_native = config is V2 and sizes == (3, 3, 2)
         assert {kind for kind, _ in kinds(where)} == ({"BatchRead"} if is_native else {"Read"})
 
@@ -148,7 +148,7 @@ async def test_a_confirmed_batch_ends_at_the_lac_and_an_unconfirmed_one_at_the_l
         assert reader.last_add_confirmed == 4
 
         assert ids(await reader.read_batch(0, max_count)) == [0, 1, 2, 3, 4]
-        unconfirmed = await reader.read_batch_unconfirmed(0, max_count)
+        unconfirmed = await reader.read_batch(0, max_count, unconfirmed=True)
         assert ids(unconfirmed) == list(range(min(6, max_count or 6)))
         assert (reader.last_add_confirmed, reader.length) == (4, 50)
 
@@ -179,7 +179,7 @@ async def test_wrong_arguments_are_refused_and_nothing_is_sent(
     async with town(config=config) as where:
         reader = await reader_of(where, 3)
 
-        for call in (reader.read_batch, reader.read_batch_unconfirmed):
+        for call in (reader.read_batch, partial(reader.read_batch, unconfirmed=True)):
             with pytest.raises(ArgumentError, match=f"ledger {reader.ledger_id}"):
                 await call(start, max_count, max_bytes)
         assert where.sent == []
@@ -205,7 +205,7 @@ async def test_a_missing_first_entry_is_an_error_and_a_missing_later_one_ends_th
         equip(where)
         reader = await reader_of(where, 6)
         with pytest.raises(NoSuchEntry, match="entry 6"):
-            await reader.read_batch_unconfirmed(6, 0)
+            await reader.read_batch(6, 0, unconfirmed=True)
 
         for bookie in where.transport.bookies.values():
             del bookie.entries[reader.ledger_id, 3]
@@ -246,7 +246,7 @@ async def test_a_closed_client_reads_no_batches(config: ClientConfig) -> None:
 
     with pytest.raises(ClientClosed):
         await reading
-    for call in (reader.read_batch, reader.read_batch_unconfirmed):
+    for call in (reader.read_batch, partial(reader.read_batch, unconfirmed=True)):
         with pytest.raises(ClientClosed):
             await call(0)
 
@@ -414,7 +414,7 @@ async def test_a_batch_takes_one_permit_for_each_request() -> None:
 async def test_no_more_is_asked_for_beyond_an_unknown_end_than_was_found_before_it() -> None:
     async with town(config=V3) as where:
         reader = await reader_of(where, 5)
-        await reader.read_batch_unconfirmed(0)
+        await reader.read_batch(0, unconfirmed=True)
 
         beyond = {request.entry_id for _, request in where.sent if isinstance(request, ReadRequest)} - set(range(5))
         assert beyond <= set(range(5, 10))

@@ -88,7 +88,7 @@ def test_a_closed_ledger_answers_every_question_for_its_end_by_itself(version: i
 
             assert (reader.is_closed, reader.last_add_confirmed, reader.length) == (True, 1, 2)
             assert await reader.read_last_add_confirmed() == await reader.try_read_last_add_confirmed() == 1
-            await reader.closed()
+            await reader.wait_closed()
             assert await reader.read_last_add_confirmed_and_entry(7, 5.0) == LastConfirmedAndEntry(1, None)
             assert town.requests == []
             found = await reader.read_last_add_confirmed_and_entry(0, 5.0)
@@ -261,7 +261,7 @@ def test_a_poll_ends_when_the_ledger_is_closed() -> None:
         async with town.ledger(entries=3) as (writer, reader):
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 60.0))
             beyond = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(3, 60.0))
-            closing = asyncio.ensure_future(reader.closed())
+            closing = asyncio.ensure_future(reader.wait_closed())
             await asyncio.sleep(1)
             began = now()
             await writer.close()
@@ -318,13 +318,13 @@ def test_a_client_that_closes_ends_polls_and_waits() -> None:
                 reader = await client.open_ledger(writer.ledger_id, recover=False)
                 waits = [
                     asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 60.0)),
-                    asyncio.ensure_future(reader.closed()),
+                    asyncio.ensure_future(reader.wait_closed()),
                 ]
                 await asyncio.sleep(1)
             for wait in waits:
                 with pytest.raises(ClientClosed):
                     await wait
-            for call in (reader.closed, reader.try_read_last_add_confirmed):
+            for call in (reader.wait_closed, reader.try_read_last_add_confirmed):
                 with pytest.raises(ClientClosed):
                     await call()
             with pytest.raises(ClientClosed):

@@ -61,7 +61,7 @@ async def test_a_policy_that_fails_when_the_ensemble_changes_fails_the_polls_and
         await turns()
         where.transport.hold("abc")
         polls = [asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(9, 60)) for _ in range(2)]
-        end = asyncio.ensure_future(reader.closed())
+        end = asyncio.ensure_future(reader.wait_closed())
         await turns()
         policy.fails = True
         where.edit(writer.ledger_id, moved)
@@ -73,7 +73,7 @@ async def test_a_policy_that_fails_when_the_ensemble_changes_fails_the_polls_and
             assert (caught.value.ledger_id, caught.value.entry_id) == (writer.ledger_id, 9)
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(7, 8))
         await asyncio.wait_for(end, 1)
-        await reader.close()
+        await reader.aclose()
 
 
 @pytest.mark.rule("RO-1")
@@ -82,7 +82,7 @@ async def test_a_policy_that_cannot_order_replicas_fails_the_read_with_the_ledge
     async with town(placement=policy) as where:
         async with await writer_of(where) as writer:
             await writer.append(b"x")
-        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         policy.fails = True
         with pytest.raises(UnexpectedCondition, match="no order today") as caught:
             await reader.read(0)
@@ -118,4 +118,4 @@ async def test_a_lac_that_is_told_of_another_ledger_is_a_corrupt_answer() -> Non
         with pytest.raises(DigestMismatch):
             await reader.read_last_add_confirmed_and_entry(9, 1.0)
         assert reader.last_add_confirmed == before
-        await reader.close()
+        await reader.aclose()

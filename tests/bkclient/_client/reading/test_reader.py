@@ -31,7 +31,7 @@ async def reader_of(where: Town, *payloads: bytes, sizes: tuple[int, int, int] =
         for payload in payloads:
             await writer.append(payload)
     await turns()
-    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+    reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     where.sent.clear()
     return reader
 
@@ -66,7 +66,7 @@ async def test_an_entry_tells_ids_payload_the_ledgers_length_and_what_was_confir
         entry = await reader.read(1)
 
         assert (entry.ledger_id, entry.entry_id, entry.payload) == (reader.ledger_id, 1, b"one")
-        assert (entry.length, entry.last_add_confirmed) == (7, 0)
+        assert (entry.ledger_length, entry.last_add_confirmed) == (7, 0)
         assert (reader.last_add_confirmed, reader.length, reader.is_closed) == (1, 7, True)
 
 
@@ -234,7 +234,7 @@ async def test_a_range_spans_the_ensembles_of_its_entries() -> None:
         await writer.close()
         assert len(writer.metadata.fragments) == 2
 
-        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         assert [entry.payload async for entry in reader] == [b"0", b"1", b"2"]
 
 
@@ -373,7 +373,7 @@ async def test_a_reader_that_opened_a_closed_ledger_does_not_watch_it_and_closin
     async with town() as where:
         async with await reader_of(where, b"0") as reader:
             pass
-        await reader.close()
+        await reader.aclose()
 
         assert where.service._ledger_watches == {}
         assert (await reader.read(0)).payload == b"0"

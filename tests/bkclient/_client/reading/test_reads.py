@@ -44,7 +44,7 @@ async def test_a_range_read_as_a_whole_comes_as_a_whole_or_fails_as_one(parallel
         assert [entry.payload for entry in entries] == [b"1", b"2", b"3"]
 
         with pytest.raises(NoSuchEntry, match="entry 4"):
-            await reader.read_entries_unconfirmed(1, 5, parallel=parallel)
+            await reader.read_entries(1, 5, parallel=parallel, unconfirmed=True)
         with pytest.raises(ReadFailed):
             await reader.read_entries(1, 4, parallel=parallel)
 
@@ -107,13 +107,13 @@ async def test_unconfirmed_reads_go_to_the_last_entry_and_move_nothing(config: C
     async with town(config=config) as where, await written(where, 5) as writer:
         reader = await tail_of(where, writer)
 
-        assert (await reader.read_unconfirmed(4)).payload == b"4"
-        assert [entry.payload async for entry in reader.read_range_unconfirmed(2, 4)] == [b"2", b"3", b"4"]
+        assert (await reader.read(4, unconfirmed=True)).payload == b"4"
+        assert [entry.payload async for entry in reader.read_range(2, 4, unconfirmed=True)] == [b"2", b"3", b"4"]
         assert (reader.last_add_confirmed, reader.length) == (3, 4), "entry 4 is not part of it yet"
         with pytest.raises(NoSuchEntry, match="entry 5"):
-            await reader.read_unconfirmed(5)
+            await reader.read(5, unconfirmed=True)
         with pytest.raises(NoSuchEntry, match="entry 7"):
-            [entry async for entry in reader.read_range_unconfirmed(7, 9)]
+            [entry async for entry in reader.read_range(7, 9, unconfirmed=True)]
 
 
 @pytest.mark.rule("H-16")
@@ -190,7 +190,7 @@ async def test_an_entry_tells_its_own_size_and_the_ledgers_length() -> None:
         entries = await writer.read_entries(0, 2) if hasattr(writer, "read_entries") else []
         entries = entries or [entry async for entry in writer.read_range(0, 2)]
 
-        assert [(entry.size, entry.length) for entry in entries] == [(4, 4), (0, 4), (7, 11)]
+        assert [(entry.size, entry.ledger_length) for entry in entries] == [(4, 4), (0, 4), (7, 11)]
 
 
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
@@ -216,7 +216,7 @@ async def test_what_a_tailing_reader_may_read_survives_a_recovery() -> None:
         seen = [entry.payload async for entry in reader]
         for bookie_id in writer.metadata.last_fragment.ensemble[:1]:
             where.transport.bookies[bookie_id].code = Code.BOOKIE_NOT_AVAILABLE
-        recovered = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        recovered = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         await turns()
 
         assert recovered.last_add_confirmed >= reader.last_add_confirmed >= len(seen) - 1
@@ -260,7 +260,9 @@ async def test_a_reader_that_keeps_up_outlives_all_bookies_it_started_with(recov
         writer = await written(where, 4)
         if not recovers:
             await writer.close()
-        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", keep_metadata_updated=True)
+        reader = await where.bk.open_ledger(
+            writer.ledger_id, password=b"secret", keep_metadata_updated=True, recover=True
+        )
         ensemble = list(reader.metadata.last_fragment.ensemble)
         for position, spare in enumerate(sorted(set("abcdef") - set(ensemble))):
             leaving = where.transport.bookies[ensemble[position]]
@@ -270,14 +272,14 @@ async def test_a_reader_that_keeps_up_outlives_all_bookies_it_started_with(recov
             where.edit(writer.ledger_id, lambda metadata: metadata.with_ensemble(0, tuple(ensemble)))
             await turns()
             assert [entry.payload async for entry in reader] == [b"0", b"1", b"2", b"3"]
-        await reader.close()
+        await reader.aclose()
 
 
 async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
     async with town() as where:
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
-        waits = [asyncio.ensure_future(reader.closed()) for _ in range(3)]
+        waits = [asyncio.ensure_future(reader.wait_closed()) for _ in range(3)]
         await turns()
         waits[0].cancel()
         await turns()
@@ -289,20 +291,20 @@ async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
         assert waits[1].cancelled()
 
         assert reader.last_add_confirmed == 2
-        await reader.closed()
+        await reader.wait_closed()
 
 
 async def test_who_does_not_follow_a_ledger_cannot_wait_for_its_close() -> None:
     async with town() as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
-        waiting = asyncio.ensure_future(reader.closed())
+        waiting = asyncio.ensure_future(reader.wait_closed())
         await turns()
-        await reader.close()
+        await reader.aclose()
 
         with pytest.raises(IllegalOperation):
             await waiting
         with pytest.raises(IllegalOperation):
-            await reader.closed()
+            await reader.wait_closed()
 
 
 @in_virtual_time
@@ -373,14 +375,14 @@ async def _next_of_tail(reader: LedgerReader, first: int) -> Any:
 CALLS: dict[str, Callable[[LedgerReader], Any]] = {
     "read": lambda reader: reader.read(0),
     "read, parallel": lambda reader: reader.read(0, parallel=True),
-    "read_unconfirmed": lambda reader: reader.read_unconfirmed(3),
+    "read_unconfirmed": lambda reader: reader.read(3, unconfirmed=True),
     "read_range": lambda reader: _all(reader.read_range(0, 2)),
-    "read_range_unconfirmed": lambda reader: _all(reader.read_range_unconfirmed(0, 3)),
+    "read_range_unconfirmed": lambda reader: _all(reader.read_range(0, 3, unconfirmed=True)),
     "read_entries": lambda reader: reader.read_entries(0, 2),
-    "read_entries_unconfirmed": lambda reader: reader.read_entries_unconfirmed(0, 3),
+    "read_entries_unconfirmed": lambda reader: reader.read_entries(0, 3, unconfirmed=True),
     "read_results": lambda reader: _all(reader.read_results(0, 2)),
     "read_batch": lambda reader: reader.read_batch(0),
-    "read_batch_unconfirmed": lambda reader: reader.read_batch_unconfirmed(0),
+    "read_batch_unconfirmed": lambda reader: reader.read_batch(0, unconfirmed=True),
     "iteration": _all,
     "read_last_entry": lambda reader: reader.read_last_entry(),
     "read_last_add_confirmed": lambda reader: reader.read_last_add_confirmed(),
@@ -440,8 +442,8 @@ def test_waiting_for_the_close_may_be_cancelled() -> None:
             writer = await written(where, 2)
             reader = await tail_of(where, writer)
             asyncio.get_running_loop().call_later(1, lambda: asyncio.ensure_future(writer.close()))
-            await cancel(reader.closed())
+            await cancel(reader.wait_closed())
             assert reader._followed._end_waiters == {}
-            await reader.closed()
+            await reader.wait_closed()
 
     cancel_everywhere(story, at_least=1)

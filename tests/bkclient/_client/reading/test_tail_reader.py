@@ -277,4 +277,4 @@ async def test_a_reader_that_is_closed_follows_no_more() -> None:
         await turns()
 
         assert not reader.is_closed
-        await reader.close()
+        await reader.aclose()

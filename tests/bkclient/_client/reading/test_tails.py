@@ -74,7 +74,7 @@ def test_of_a_closed_ledger_a_tail_is_a_range_and_beyond_its_end_nothing(version
     async def story(town: LivingTown) -> None:
         async with town.ledger(entries=5) as (writer, _), town.client(wire_protocol_version=version) as client:
             await writer.close()
-            reader = await client.open_ledger(writer.ledger_id)
+            reader = await client.open_ledger(writer.ledger_id, recover=True)
             assert await follow(reader.tail(2)) == numbers(2, 4)
             assert await follow(reader.tail(5)) == await follow(reader.tail(2**62)) == []
 
@@ -247,13 +247,13 @@ def test_a_tail_of_a_ledger_that_was_deleted_ends_with_an_error_after_what_was_c
             town.ledger(entries=4, wire_protocol_version=version) as (writer, reader),
             town.client() as other,
         ):
-            tail, closed = reader.tail(), asyncio.ensure_future(reader.closed())
+            tail, closed = reader.tail(), asyncio.ensure_future(reader.wait_closed())
             assert (await anext(tail)).entry_id == 0
             await other.delete_ledger(writer.ledger_id)
             with pytest.raises(NoSuchLedger):
                 await closed
             with pytest.raises(NoSuchLedger):
-                await reader.closed()
+                await reader.wait_closed()
             assert reader.is_deleted
             assert not reader.is_closed
             assert [(await anext(tail)).entry_id for _ in range(2)] == [1, 2]
@@ -268,10 +268,10 @@ def test_a_reader_that_is_closed_cannot_be_followed_beyond_what_it_knows() -> No
     async def story(town: LivingTown) -> None:
         async with town.ledger(entries=4) as (_, reader):
             tail = reader.tail()
-            closed = asyncio.ensure_future(reader.closed())
+            closed = asyncio.ensure_future(reader.wait_closed())
             await asyncio.sleep(0.1)
-            await reader.close()
-            for wait in (closed, reader.closed()):
+            await reader.aclose()
+            for wait in (closed, reader.wait_closed()):
                 with pytest.raises(IllegalOperation):
                     await wait
             assert [(await anext(tail)).entry_id for _ in range(3)] == [0, 1, 2]

@@ -52,7 +52,7 @@ def test_who_waits_for_an_entry_of_a_tail_that_is_closed_meanwhile_is_told_that_
 async def test_a_tail_that_is_closed_while_it_reads_asks_for_nothing_more() -> None:
     async with fake_town() as where:
         await (writer := await filled(where)).close()
-        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         where.transport.hold("abc")
         tail = reader.tail()
         following = asyncio.ensure_future(rest_of(tail))
@@ -69,7 +69,7 @@ async def test_a_tail_that_is_closed_while_it_reads_asks_for_nothing_more() -> N
 async def test_a_tail_that_is_closed_while_the_rate_holds_it_back_sends_nothing() -> None:
     async with fake_town(config=ClientConfig(throttle_per_s=1)) as where:
         await (writer := await filled(where, 1)).close()
-        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         await reader.read(0)
         where.sent.clear()
         tail = reader.tail()
@@ -103,7 +103,7 @@ def test_who_waits_learns_at_once_that_the_ledger_was_deleted_or_the_reader_clos
             following = [asyncio.ensure_future(rest_of(tail)) for tail in tails]
             await asyncio.sleep(3)
             began = now()
-            await reader.close()
+            await reader.aclose()
             for task in following:
                 with pytest.raises(IllegalOperation, match="the reader is closed"):
                     await task
@@ -117,7 +117,7 @@ def test_who_waits_learns_at_once_that_the_ledger_was_deleted_or_the_reader_clos
             with pytest.raises(NoSuchLedger):
                 await waiting
             assert now() - began < 0.1
-            await other.close()
+            await other.aclose()
 
     play(story)
 
@@ -137,7 +137,7 @@ async def test_an_id_that_another_ledger_took_is_not_followed() -> None:
         await turns()
         assert reader.is_deleted
         assert reader.metadata is before
-        await reader.close()
+        await reader.aclose()
         del other
 
 
@@ -162,7 +162,7 @@ async def test_the_end_of_a_closed_ledger_is_final_whatever_the_store_says_later
             await turns()
         assert (reader.metadata, reader.last_add_confirmed) == (ended, 3)
         assert [record.event for record in caplog.records] == ["end_changed"]  # type: ignore[attr-defined]
-        await reader.close()
+        await reader.aclose()
 
 
 def reopened(metadata: LedgerMetadata) -> LedgerMetadata:
@@ -194,7 +194,7 @@ async def test_a_tail_fails_if_the_ledger_is_closed_below_what_it_delivered() ->
             with pytest.raises(UnexpectedCondition, match="closed at entry 1") as caught:
                 await anext(ahead)
             assert (caught.value.ledger_id, caught.value.entry_id) == (writer.ledger_id, 2)
-        await reader.close()
+        await reader.aclose()
 
 
 async def test_a_ledger_that_is_closed_below_its_lac_is_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,4 +207,4 @@ async def test_a_ledger_that_is_closed_below_its_lac_is_logged_as_an_error(caplo
             await turns()
         assert [record.event for record in caplog.records] == ["end_below_confirmed"]  # type: ignore[attr-defined]
         assert f"entry {confirmed} is confirmed" in caplog.text
-        await reader.close()
+        await reader.aclose()

@@ -45,7 +45,7 @@ def reads_of(where: Town) -> list[int]:
 async def take_over(where: Town, writer: BaseWriter) -> int:
     """Another client recovers the ledger; returns where it ends."""
     async with where.another_client() as other:
-        reader = await other.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         return reader.last_add_confirmed
 
 
@@ -353,7 +353,7 @@ async def test_a_recovery_reads_no_more_metadata_than_it_did() -> None:
             store_town = Town(other, where.transport, store, where.service)
             reads = reads_of(store_town)
 
-            reader = await other.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
             assert reader.last_add_confirmed == 2
             assert len(reads) == 1

@@ -155,7 +155,7 @@ async def test_a_writer_whose_ledger_was_taken_over_is_fenced_and_both_agree_on_
         writer = await writer_of(where)
         await writer.append(b"kept")
         async with where.another_client() as other:
-            reader = await other.open_ledger(writer.ledger_id, password=b"secret")
+            reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         with pytest.raises(LedgerFenced):
             await writer.append(b"late")
@@ -169,7 +169,7 @@ async def test_a_hundred_appends_after_a_takeover_all_end() -> None:
     async with town() as where:
         writer = await writer_of(where)
         async with where.another_client() as other:
-            await other.open_ledger(writer.ledger_id, password=b"secret")
+            await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         results = await asyncio.gather(*(writer.append(b"x") for _ in range(100)), return_exceptions=True)
 

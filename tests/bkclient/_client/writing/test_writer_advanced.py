@@ -113,7 +113,7 @@ async def test_an_append_of_the_other_kind_does_not_exist() -> None:
             counted.append_nowait(0, b"an id")  # type: ignore[call-arg, arg-type]
         reader = await where.bk.open_ledger(counted.ledger_id, password=b"secret", recover=False)
         assert not hasattr(reader, "append")
-        await reader.close()
+        await reader.aclose()
         assert where.sent == [item for item in where.sent if item[1].operation.name == "READ_LAC"]
 
 
@@ -147,7 +147,7 @@ async def test_a_ledger_with_a_skipped_id_ends_before_it() -> None:
         await writer.close()
 
         assert all(isinstance(future.exception(), LedgerClosed) for future in beyond)
-        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
+        reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         assert reader.last_add_confirmed == 4
         assert reader.length == 5
 

@@ -299,7 +299,7 @@ class Voyage:
         async with self._client(host) as client:
             for _ in range(attempts):
                 try:
-                    reader = await client.open_ledger(self._ledger_id)
+                    reader = await client.open_ledger(self._ledger_id, recover=True)
                     self.deeds["ledger recovered"] += 1
                     self._tell(self.model.ends, reader.last_add_confirmed, None)
                     # Where nothing was recovered and the last entry could not be read, the length is a guess (REC-14).

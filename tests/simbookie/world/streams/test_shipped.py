@@ -259,7 +259,7 @@ def test_a_ledger_is_written_taken_over_and_read_however_its_bytes_are_cut(segme
             (ledger_id,) = [found async for found in bk.list_ledgers()]
             while True:
                 try:
-                    reader = await bk.open_ledger(ledger_id)
+                    reader = await bk.open_ledger(ledger_id, recover=True)
                     found = [entry.payload async for entry in reader]
                     break
                 except BookKeeperError:
