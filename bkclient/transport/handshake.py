@@ -119,7 +119,7 @@ class Handshake:
         except TimeoutError:
             raise self._failed(BookieNotAvailable, f"{stage} took longer than {security.timeout_s:g} s") from None
         except WireError as error:
-            raise self._failed(BookieNotAvailable, f"it does not keep to the protocol ({error})") from error
+            raise self._failed(BookieNotAvailable, f"it does not keep to the protocol ({error.message})") from error
         transport = self._wire.transport
         if self._wire.end is not None or transport is None:
             raise self._lost()
@@ -247,7 +247,7 @@ def _reason_of(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the bookie's certificate is not accepted: {error.verify_message.rstrip('.')}"
     if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {error.reason or error}"
+        return f"TLS failed: {getattr(error, 'reason', None) or error}"  # those made by Python code have no reason
     return str(error) or type(error).__name__
 
 

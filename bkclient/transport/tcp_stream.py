@@ -187,7 +187,7 @@ class Stream(asyncio.BufferedProtocol):
                     context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
                     self._loop.call_exception_handler(context)
         except WireError as error:
-            self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({reason_of(error)})")
+            self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({error.message})")
         if self._owner.needs_care:
             self._owner.settled(self)
 

@@ -50,7 +50,7 @@ class HeldTransport:
         reply_to(bookie_id, request, code, None)
 
     def pending_requests(self, bookie_id: str) -> int:
-        return len(self.held)
+        return len(self.held) if bookie_id == "b" else 7
 
     def is_writable(self, bookie_id: str) -> bool:
         return bookie_id == "b"
@@ -148,6 +148,6 @@ async def test_everything_else_is_the_inner_transports() -> None:
     world = World()
     assert world.transport.is_writable("b")
     assert not world.transport.is_writable("c")
-    assert world.transport.pending_requests("b") == 0
+    assert (world.transport.pending_requests("b"), world.transport.pending_requests("c")) == (0, 7)
     await world.transport.aclose()
     assert world.inner.is_closed

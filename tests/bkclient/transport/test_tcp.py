@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -50,21 +52,37 @@ def add(entry_id: int, payload: bytes = b"payload", write_flags: int = 0) -> Add
 
 
 class Outcomes:
-    """Collects what reply handlers are told, and fails if any of it happens inside a submit."""
+    """Collects what reply handlers are told, each of which has to be about its own request, later, and once."""
 
     def __init__(self, transport: BookieTransport) -> None:
         self.transport = transport
         self.all: list[tuple[str, Request, int, Response | None]] = []
         self._is_submitting = False
+        self._submitted = 0
+        self._without_outcome: dict[int, tuple[str, Request]] = {}
+        #: What handlers were told that they must not be.
+        self._wrong: list[object] = []
 
     def submit(self, request: Request, bookie_id: str = "b") -> None:
+        number = self._submitted
+        self._submitted += 1
+        self._without_outcome[number] = (bookie_id, request)
         self._is_submitting = True
-        self.transport.submit(bookie_id, request, self._on_reply)
+        self.transport.submit(bookie_id, request, partial(self._on_reply, number))
         self._is_submitting = False
 
-    def _on_reply(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
-        assert not self._is_submitting
+    def _on_reply(self, number: int, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
+        # Not by assertions: what a handler raises is the event loop's.
+        submitted = self._without_outcome.pop(number, None)
+        if self._is_submitting or submitted is None or submitted[0] != bookie_id or submitted[1] is not request:
+            self._wrong.append((submitted, bookie_id, request, code, self._is_submitting))
         self.all.append((bookie_id, request, code, response))
+
+    async def aclose(self) -> None:
+        """Close the transport, by which every request has had its outcome."""
+        await self.transport.aclose()
+        assert self._wrong == []
+        assert self._without_outcome == {}
 
     @property
     def codes(self) -> list[int]:
@@ -72,6 +90,7 @@ class Outcomes:
 
     async def wait(self, count: int = 1) -> list[int]:
         await until(lambda: len(self.all) >= count)
+        assert self._wrong == []
         assert len(self.all) == count
         return self.codes
 
@@ -89,7 +108,7 @@ async def transport_to(*bookies: ScriptedBookie, **config: Any) -> AsyncIterator
     try:
         yield outcomes
     finally:
-        await transport.aclose()
+        await outcomes.aclose()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -318,6 +337,7 @@ async def test_a_handler_that_raises_is_reported_and_costs_nobody_else_the_outco
         await outcomes.wait(3)
         assert outcomes.codes[2] == Code.TIMEOUT
     assert [str(context["exception"]) for context in reported] == ["defect of a caller"] * 3
+    assert all(re.match("the reply handler .*broken.* raised", context["message"]) for context in reported)
 
 
 @pytest.mark.parametrize("limit", [{"max_outstanding_requests": 3}, {"max_outstanding_bytes": 3 * 1000}])

@@ -11,6 +11,15 @@ from bkclient import ClientConfig
 from bkclient.config.fields import setting_of
 from bkclient.errors import ArgumentError
 from bkclient.transport.tcp import TcpTransportConfig
+from bkclient.wire.messages import (
+    AddRequest,
+    BookieInfoRequest,
+    ForceLedgerRequest,
+    LongPoll,
+    ReadRequest,
+    Request,
+    WriteLacRequest,
+)
 
 RENAMED = {
     "protocol_version": "wire_protocol_version",
@@ -59,6 +68,39 @@ def test_a_connection_takes_more_than_all_writers_may_have_in_flight(config: Cli
     made = TcpTransportConfig.of_client(config)
     assert made.max_outstanding_requests > max(config.max_in_flight_entries, config.max_client_in_flight_entries)
     assert made.max_outstanding_bytes > max(config.max_in_flight_bytes, config.max_client_in_flight_bytes)
+
+
+def test_a_bookie_may_owe_ten_windows_of_a_writer_two_of_the_client_and_no_less_than_by_default() -> None:
+    def made(**windows: int) -> tuple[int, int]:
+        small = {"max_in_flight_entries": 1, "max_client_in_flight_entries": 1}
+        small |= {"max_in_flight_bytes": 1 << 20, "max_client_in_flight_bytes": 1 << 20}
+        config = TcpTransportConfig.of_client(ClientConfig(**small | windows))  # type: ignore[arg-type]
+        return config.max_outstanding_requests, config.max_outstanding_bytes
+
+    usual = (20_000, 128 << 20)
+    assert made() == usual
+    assert made(max_in_flight_entries=50_000) == (500_000, usual[1])
+    assert made(max_client_in_flight_entries=50_000) == (100_000, usual[1])
+    assert made(max_in_flight_bytes=1 << 30) == (usual[0], 2 << 30)
+    assert made(max_client_in_flight_bytes=1 << 30) == (usual[0], 2 << 30)
+
+
+@pytest.mark.parametrize(
+    ("request_", "timeout_s"),
+    [
+        (AddRequest(1, 0, bytes(20), b"", b""), 1.0),
+        (BookieInfoRequest(3), 3.0),
+        (ReadRequest(1, 0), 2.0),
+        (ReadRequest(1, 0, long_poll=LongPoll(-1, 500)), 2.5),
+        (WriteLacRequest(1, 0, bytes(20), b""), 2.0),
+        (ForceLedgerRequest(1), 2.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_request_has_the_timeout_of_its_kind(request_: Request, timeout_s: float) -> None:
+    config = TcpTransportConfig(add_timeout_s=1.0, read_timeout_s=2.0, bookie_info_timeout_s=3.0)
+    assert config.timeout_s(request_) == timeout_s
+    assert config.scan_interval_s == 0.05
 
 
 def test_what_a_bookie_may_owe_can_be_bounded() -> None:
