@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -38,9 +37,9 @@ class HeapTrimmer:
         self,
         trim: Callable[[], object],
         activity: Callable[[], object],
+        clock: Callable[[], float],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._trim = trim
         self._activity = activity

@@ -135,7 +135,7 @@ async def _trimmed_heap(server: BookieServer) -> AsyncIterator[None]:
     if malloc_trim is None:
         yield
         return
-    trimming = asyncio.create_task(HeapTrimmer(malloc_trim, lambda: server.turns.count).run())
+    trimming = asyncio.create_task(HeapTrimmer(malloc_trim, lambda: server.turns.count, time.perf_counter).run())
     try:
         yield
     finally:

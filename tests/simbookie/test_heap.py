@@ -63,7 +63,7 @@ async def pauses(activity: list[int], cost_s: float = 0.0) -> list[str]:
         log.append(f"{seconds:g}")
 
     with suppress(Ends):
-        await HeapTrimmer(trim, lambda: activity.pop(0), sleep=sleep, clock=lambda: now).run()
+        await HeapTrimmer(trim, lambda: activity.pop(0), lambda: now, sleep=sleep).run()
     return log
 
 
