@@ -82,8 +82,9 @@ class AuditorElection:
                 except MetadataStoreError:
                     await anyio.sleep(1.0)  # as long as the service does not answer nobody is told anything new
                     continue
-                with anyio.move_on_after(_LOOK_S):
-                    await changed.wait()
+                with suppress(TimeoutError):  # not anyio's scope, see wait_for_news
+                    async with asyncio.timeout(_LOOK_S):
+                        await changed.wait()
         finally:
             cancel()
 
