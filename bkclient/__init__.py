@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from bkclient._client.client import BookKeeper as BookKeeper
     from bkclient._client.connect import PendingClient as PendingClient
     from bkclient._client.connect import connect as connect
-    from bkclient._client.reading.entry import Entries as Entries
-    from bkclient._client.reading.entry import Entry as Entry
-    from bkclient._client.reading.entry import EntryResult as EntryResult
-    from bkclient._client.reading.entry import LastConfirmedAndEntry as LastConfirmedAndEntry
     from bkclient._client.reading.reader import LedgerReader as LedgerReader
     from bkclient._client.reading.tail import LedgerTail as LedgerTail
     from bkclient._client.writing.advanced import AdvancedLedgerWriter as AdvancedLedgerWriter
     from bkclient._client.writing.writer import LedgerWriter as LedgerWriter
     from bkclient.config import ClientConfig as ClientConfig
+    from bkclient.entry import Entries as Entries
+    from bkclient.entry import Entry as Entry
+    from bkclient.entry import EntryResult as EntryResult
+    from bkclient.entry import LastConfirmedAndEntry as LastConfirmedAndEntry
     from bkclient.errors import BookKeeperError as BookKeeperError
     from bkclient.ledger import DigestType as DigestType
     from bkclient.ledger import Fragment as Fragment
     from bkclient.ledger import LedgerMetadata as LedgerMetadata
     from bkclient.ledger import LedgerState as LedgerState
+    from bkclient.metadata.base import BookieSets as BookieSets
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "AdvancedLedgerWriter",
     "BookKeeper",
     "BookKeeperError",
+    "BookieSets",
     "ClientConfig",
     "DigestType",
     "Entries",
@@ -57,13 +59,14 @@ _MODULES = {
     "AdvancedLedgerWriter": "bkclient._client.writing.advanced",
     "BookKeeper": "bkclient._client.client",
     "BookKeeperError": "bkclient.errors",
+    "BookieSets": "bkclient.metadata.base",
     "ClientConfig": "bkclient.config",
     "DigestType": "bkclient.ledger",
-    "Entries": "bkclient._client.reading.entry",
-    "Entry": "bkclient._client.reading.entry",
-    "EntryResult": "bkclient._client.reading.entry",
+    "Entries": "bkclient.entry",
+    "Entry": "bkclient.entry",
+    "EntryResult": "bkclient.entry",
     "Fragment": "bkclient.ledger",
-    "LastConfirmedAndEntry": "bkclient._client.reading.entry",
+    "LastConfirmedAndEntry": "bkclient.entry",
     "LedgerMetadata": "bkclient.ledger",
     "LedgerReader": "bkclient._client.reading.reader",
     "LedgerState": "bkclient.ledger",
@@ -75,15 +78,17 @@ _MODULES = {
 """Where the names above are defined, for those who import them; type checkers read the imports at the top."""
 
 
-def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("bkclient.errors")
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers take a module with this function to have every name
+
+    def __getattr__(name: str) -> Any:
+        if name == "errors":
+            return import_module("bkclient.errors")
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,9 @@ __all__ = ["Code"]
 
 
 class Code(IntEnum):
-    """BookKeeper's client result codes (ERR-1)."""
+    """BookKeeper's client result codes."""
+
+    __module__ = "bkclient.errors"
 
     OK = 0
     READ = -1

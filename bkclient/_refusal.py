@@ -19,6 +19,8 @@ class Refusal(int):
     never about a ledger: other than an UNAUTHORIZED that a bookie answered, one of this kind ends no handle and no recovery.
     """
 
+    __module__ = "bkclient.errors"
+
     reason: str
 
     def __new__(cls, code: int, reason: str) -> Self:

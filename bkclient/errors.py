@@ -451,7 +451,7 @@ def error_for(
     bookie_id: str | None = None,
     advice: str | None = None,
 ) -> BookKeeperError:
-    """The exception for ``code``; an unknown number becomes :class:`UnexpectedCondition` that names it (ERR-4).
+    """The exception for ``code``; an unknown number becomes :class:`UnexpectedCondition` that names it.
 
     A :class:`Refusal` adds its reason to the message.
     """
@@ -469,7 +469,7 @@ _CAUSES_MAX: Final = 100
 
 
 def code_of(error: BaseException | None, default: Code = Code.UNEXPECTED_CONDITION) -> Code:
-    """The code of the first :class:`BookKeeperError` along the causes of ``error``, else ``default`` (ERR-3).
+    """The code of the first :class:`BookKeeperError` along the causes of ``error``, else ``default``.
 
     No error at all is ``OK``. A context counts as a cause unless it was suppressed by ``raise ... from None``.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, Self
 
-from bkclient.frozen import FrozenDict
+from bkclient._frozen import FrozenDict
 
 __all__ = ["BookieId", "DigestType", "Ensemble", "Fragment", "LedgerMetadata", "LedgerState", "Versioned"]
 
@@ -45,12 +45,12 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """Everything the metadata store holds about one ledger (MD-1).
+    """Everything the metadata store holds about one ledger.
 
     ``last_entry_id`` is -1 and ``length`` (bytes of all payloads) 0 unless the state is CLOSED. ``fragments`` are in
     ascending order of their first entry id, the first one starting at 0. ``ctime_ms`` is the creation time only where
     it is part of the stored value. ``unknown_fields`` are fields of a newer writer, as encoded, kept so that a rewrite
-    does not lose them (H-15). Construction checks the shape (API-4) and raises ``ValueError``: wrong shapes are
+    does not lose them. Construction checks the shape and raises ``ValueError``: wrong shapes are
     defects of the program, never of its input. ``custom_metadata`` is copied into a dict that cannot be changed, so metadata
     can be hashed, pickled, copied and passed to ``dataclasses.asdict``.
     """
@@ -127,7 +127,7 @@ class LedgerMetadata:
     def with_ensemble(self, first_entry_id: int, ensemble: Ensemble) -> Self:
         """Entries from ``first_entry_id`` on go to ``ensemble``; replaces the last fragment if it starts there too.
 
-        ``ValueError`` if the last fragment starts above ``first_entry_id`` (W-30, REC-35).
+        ``ValueError`` if the last fragment starts above ``first_entry_id``.
         """
         last = self.last_fragment
         if last.first_entry_id > first_entry_id:
@@ -149,7 +149,7 @@ class LedgerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """Metadata as of one version of the store. Versions compare numerically (MD-2).
+    """Metadata as of one version of the store. Versions compare numerically.
 
     ``created_ms`` is the store's own record of when the ledger was registered, in milliseconds since 1970, where it has
     one; it stands in for ``metadata.ctime_ms`` and takes no part in comparison.

@@ -19,7 +19,7 @@ from typing import Any, Final
 from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.ledger import DigestType, LedgerMetadata, Versioned
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.digest import DIGEST_SIZES
@@ -168,7 +168,7 @@ class RecoveryRecorder:
             bookies=",".join(fragment.ensemble),
         )
 
-    def entry_decided(self, ledger_id: int, entry_id: int, verdict: Verdict, bookies: tuple[str, ...]) -> None:
+    def entry_decided(self, ledger_id: int, entry_id: int, verdict: EntryVerdict, bookies: tuple[str, ...]) -> None:
         """Record REC_DECIDE."""
         self._recorder.record(
             Kind.REC_DECIDE,

@@ -45,12 +45,12 @@ from bkclient.wire.messages import (
 )
 
 __all__ = [
+    "AuthVerdict",
     "BookieAuthProvider",
     "BookieAuthSession",
     "BookieSecurity",
     "Guard",
     "SharedSecretBookie",
-    "Verdict",
     "server_context",
 ]
 
@@ -128,7 +128,7 @@ def server_context(
     return context
 
 
-class Verdict(Enum):
+class AuthVerdict(Enum):
     """What becomes of a request."""
 
     #: The bookie carries it out.
@@ -163,31 +163,31 @@ class Guard:
     def _is_authenticated(self) -> bool:
         return self._session is None or self._session.is_authenticated
 
-    def judge(self, received: ReceivedRequest) -> Verdict | AuthMessage:
+    def judge(self, received: ReceivedRequest) -> AuthVerdict | AuthMessage:
         """What becomes of a request; an :class:`~bkclient.wire.messages.AuthMessage` is the answer to it."""
         request = received.request
         if isinstance(request, StartTlsRequest):
-            return Verdict.SERVE if self.has_tls or self._security.tls is None else Verdict.START_TLS
+            return AuthVerdict.SERVE if self.has_tls or self._security.tls is None else AuthVerdict.START_TLS
         if isinstance(request, AuthMessage):
-            return Verdict.SERVE if self._is_authenticated else self._authenticate(received, request)
+            return AuthVerdict.SERVE if self._is_authenticated else self._authenticate(received, request)
         if not self._is_authenticated:
             self.reason = "it is not authenticated"
         elif self._security.requires_tls and not self.has_tls:
             self.reason = "it does not use TLS"
         else:
-            return Verdict.SERVE
+            return AuthVerdict.SERVE
         if received.protocol_version == 3 or isinstance(request, AddRequest | ReadRequest):
-            return Verdict.REFUSE
-        return Verdict.CLOSE
+            return AuthVerdict.REFUSE
+        return AuthVerdict.CLOSE
 
-    def _authenticate(self, received: ReceivedRequest, message: AuthMessage) -> Verdict | AuthMessage:
+    def _authenticate(self, received: ReceivedRequest, message: AuthMessage) -> AuthVerdict | AuthMessage:
         provider, session = self._security.auth, self._session
         assert provider is not None
         assert session is not None
         is_version_3 = received.protocol_version == 3
         if message.plugin_name != provider.plugin_name:
             self.reason = f"its plug-in is {message.plugin_name!r}, not {provider.plugin_name!r}"
-            return Verdict.REFUSE if is_version_3 else Verdict.CLOSE
+            return AuthVerdict.REFUSE if is_version_3 else AuthVerdict.CLOSE
         self._messages += 1
         try:
             if self._messages > AUTH_MESSAGES_MAX:
@@ -195,7 +195,7 @@ class Guard:
             return AuthMessage(provider.plugin_name, session.respond(message.payload))
         except AuthenticationError as error:
             self.reason = str(error)
-            return Verdict.REFUSE_AND_CLOSE if is_version_3 else Verdict.CLOSE
+            return AuthVerdict.REFUSE_AND_CLOSE if is_version_3 else AuthVerdict.CLOSE
 
 
 # A shared secret -----------------------------------------------------------------------------------------------------

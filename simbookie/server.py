@@ -29,7 +29,7 @@ from simbookie.bookie import Bookie, BookieState
 from simbookie.storage.base import CrashMode
 from simbookie.tcp.admission import Admission, connections_possible
 from simbookie.tcp.config import ServerConfig
-from simbookie.tcp.connection import ClientConnection
+from simbookie.tcp.connection import ServedConnection
 from simbookie.tcp.deadlines import Deadlines
 from simbookie.tcp.listener import Listener, bound_socket
 from simbookie.tcp.notices import Notices
@@ -83,7 +83,7 @@ class BookieServer:
         self._clock = clock
         self._listener: Listener | None = None
         self._deadlines: Deadlines | None = None
-        self._connections: dict[ClientConnection, None] = {}
+        self._connections: dict[ServedConnection, None] = {}
         self._all_gone = asyncio.Event()
 
     @property
@@ -131,7 +131,7 @@ class BookieServer:
         self.unsent = Unsent(config.unsent_bytes_max)
         self._deadlines = Deadlines(config, lambda: list(self._connections), self._clock)
         admission = Admission(connections_max, config.connections_per_source_max)
-        self._listener = Listener(sock, admission, self.notices, config, partial(ClientConnection, self))
+        self._listener = Listener(sock, admission, self.notices, config, partial(ServedConnection, self))
         self.port = self._listener.port
 
     async def aclose(self) -> None:
@@ -192,14 +192,14 @@ class BookieServer:
 
     # ---------------------------------------------------------------------------------------------------- connections
 
-    def admit(self, connection: ClientConnection) -> bool:
+    def admit(self, connection: ServedConnection) -> bool:
         """Whether a new connection may stay; called by the connection."""
         if self.bookie.state is not BookieState.RUNNING or self._listener is None:
             return False
         self._connections[connection] = None
         return True
 
-    def dismiss(self, connection: ClientConnection) -> None:
+    def dismiss(self, connection: ServedConnection) -> None:
         """Forget a connection; called by the connection. Idempotent."""
         self._connections.pop(connection, None)
         if not self._connections:

@@ -45,7 +45,7 @@ class BookKeeper:
     so the block may be left by another task than the one that entered it, as fixtures and lifespan hooks do; leaving waits until
     all has ended, also when it is cancelled. ``rng`` drives placement and back-off; hand in a seeded one for runs that can be
     repeated. The client takes over ``transport`` and closes it on leaving: requests still under way end with
-    :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed stay open (API-19). ``metadata`` stays with whoever
+    :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed stay open. ``metadata`` stays with whoever
     made it. ``wall_clock``, seconds since 1970, is needed only if the configuration has new ledgers stamped with their creation
     time. ``resources`` are closed after everything else.
 
@@ -54,9 +54,11 @@ class BookKeeper:
     Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a
     policy of the application; ``docs/placement.md`` explains both.
 
-    Wrong arguments raise :class:`~bkclient.errors.ArgumentError` before anything else is looked at, even on a closed client
-    (API-2). Every call may be cancelled; what that leaves behind, if anything, is said where it is not obvious.
+    Wrong arguments raise :class:`~bkclient.errors.ArgumentError` before anything else is looked at, even on a closed client.
+    Every call may be cancelled; what that leaves behind, if anything, is said where it is not obvious.
     """
+
+    __module__ = "bkclient"
 
     def __init__(
         self,
@@ -184,12 +186,12 @@ class BookKeeper:
         """Create a ledger and return its writer.
 
         Each entry goes to ``write_quorum_size`` of the ``ensemble_size`` bookies and is acknowledged once
-        ``ack_quorum_size`` of them stored it. Whoever opens the ledger needs the ``password``, which may be empty (H-35). With
+        ``ack_quorum_size`` of them stored it. Whoever opens the ledger needs the ``password``, which may be empty. With
         ``deferred_sync`` bookies acknowledge before entries are durable, and :meth:`LedgerWriter.force` makes them so. The
         ``ledger_id`` is generated unless one is chosen.
 
-        Raises :class:`~bkclient.errors.ArgumentError` unless ensemble >= write quorum >= ack quorum >= 1 (API-3),
-        :class:`~bkclient.errors.NotEnoughBookies` before anything is written (API-5),
+        Raises :class:`~bkclient.errors.ArgumentError` unless ensemble >= write quorum >= ack quorum >= 1,
+        :class:`~bkclient.errors.NotEnoughBookies` before anything is written,
         :class:`~bkclient.errors.LedgerExists` for a chosen id that is taken. A cancelled call may leave an empty ledger.
         """
         wanted = NewLedger(
@@ -272,7 +274,7 @@ class BookKeeper:
     async def open_ledger_as_administrator(
         self, ledger_id: int, *, recover: bool = False, keep_metadata_updated: bool = False
     ) -> LedgerReader:
-        """Open a ledger with the password and digest type that its metadata holds, whatever they are (API-8).
+        """Open a ledger with the password and digest type that its metadata holds, whatever they are.
 
         For tools that repair and inspect: who can read the metadata can read the passwords in it. Raises as
         :meth:`open_ledger`, less what is about credentials.
@@ -285,10 +287,10 @@ class BookKeeper:
         return await observed(core, names.OPEN, opening, ledger_id)
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Delete a ledger; bookies drop its entries later. Succeeds if there is none (DEL-1, DEL-2).
+        """Delete a ledger; bookies drop its entries later. Succeeds if there is none.
 
-        Neither the password nor the state of the ledger is looked at (DEL-3). Raises
-        :class:`~bkclient.errors.ArgumentError` for a negative id (API-9).
+        Neither the password nor the state of the ledger is looked at. Raises
+        :class:`~bkclient.errors.ArgumentError` for a negative id.
         """
         check_ledger_id(ledger_id, may_be_negative=False)
         core = self._open_core()
@@ -302,7 +304,7 @@ class BookKeeper:
         return (await read_metadata(self._open_core(), ledger_id)).metadata
 
     async def is_closed(self, ledger_id: int) -> bool:
-        """Whether the ledger's end is final (T-37); :class:`~bkclient.errors.NoSuchLedger` if there is none."""
+        """Whether the ledger's end is final; :class:`~bkclient.errors.NoSuchLedger` if there is none."""
         return (await self.ledger_metadata(ledger_id)).is_closed
 
     def watch_metadata(self, ledger_id: int) -> AsyncIterator[LedgerMetadata]:
@@ -322,7 +324,7 @@ class BookKeeper:
         return watch_metadata(self._open_core(), ledger_id)
 
     def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids. Not a snapshot: what is created or deleted meanwhile may or may not appear (DEL-6)."""
+        """All ledger ids. Not a snapshot: what is created or deleted meanwhile may or may not appear."""
         return self._open_core().metadata.list_ledgers()
 
     async def bookies(self) -> BookieSets:

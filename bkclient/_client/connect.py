@@ -40,6 +40,8 @@ __all__ = ["PendingClient", "connect"]
 class PendingClient(AbstractAsyncContextManager[BookKeeper]):
     """A client that is not connected yet, from :func:`bkclient.connect`: enter it by ``async with``, or await it."""
 
+    __module__ = "bkclient"
+
     def __init__(self, connecting: Callable[[], Coroutine[Any, Any, BookKeeper]]) -> None:
         self._connecting = connecting
         self._client: BookKeeper | None = None
@@ -139,6 +141,9 @@ def connect(
         raise AssertionError("the block returns or raises")
 
     return PendingClient(connected)
+
+
+connect.__module__ = "bkclient"
 
 
 def _security(config: ClientConfig, auth: AuthProvider | None) -> Security | None:

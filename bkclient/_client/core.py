@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bkclient._client.background import Background
 from bkclient._client.defects import report
-from bkclient._client.health import BookieMemory
+from bkclient._client.health import SharedBookieMemory
 from bkclient._client.updates import drive_update
 from bkclient._client.window import ClientWindow
 from bkclient.config import ClientConfig
@@ -46,13 +46,13 @@ class ClientCore:
     tracer: Tracer | None = None
     is_closed: bool = False
     #: What reads learn about bookies.
-    memory: BookieMemory = field(init=False)
+    memory: SharedBookieMemory = field(init=False)
     #: What all writers have in flight together.
     window: ClientWindow = field(init=False)
     _closers: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memory = BookieMemory(self.config)
+        self.memory = SharedBookieMemory(self.config)
         config = self.config
         # Whoever widens the window of a writer means it, so that of the client is never narrower.
         self.window = ClientWindow(

@@ -13,9 +13,9 @@ from typing import Final
 
 from bkclient._client.arguments import check_flag, check_ledger_id, check_password, check_sizes, checked_digest_type
 from bkclient._client.core import ClientCore
+from bkclient._frozen import FrozenDict
 from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, IllegalOperation, LedgerExists, NotEnoughBookies, WriteOnReadOnlyBookie
-from bkclient.frozen import FrozenDict
 from bkclient.ledger import DigestType, Ensemble, Fragment, LedgerMetadata, Versioned
 from bkclient.placement import LedgerShape
 

@@ -1,6 +1,7 @@
 """What a client learns about its bookies from reading, and how it orders replicas by it.
 
-:class:`BookieMemory` is shared by all handles of a client: which bookies were overtaken lately, and which know no batch reads.
+:class:`SharedBookieMemory` is shared by all handles of a client: which bookies were overtaken lately, and which know no batch
+reads.
 :class:`ReadHealth` is one handle's view: it adds which entry of its ledger a bookie last failed to deliver, and how busy the
 transport finds the bookie (RO-3). All reads feed it, not only long polls, and none blames the bookie that answered (H-27).
 """
@@ -16,13 +17,13 @@ from bkclient.protocol.batch_read import BatchSupport
 from bkclient.protocol.memory import Remembered
 from bkclient.transport.base import BookieTransport
 
-__all__ = ["PENDING_IF_UNWRITABLE", "BookieMemory", "ReadHealth"]
+__all__ = ["PENDING_IF_UNWRITABLE", "ReadHealth", "SharedBookieMemory"]
 
 #: The load of a bookie whose connection takes no more: more than any other can have.
 PENDING_IF_UNWRITABLE: Final = 2**62
 
 
-class BookieMemory:
+class SharedBookieMemory:
     """What the handles of one client remember of bookies in common."""
 
     __slots__ = ("batches", "slow")
@@ -38,7 +39,7 @@ class ReadHealth:
     __slots__ = ("_failures", "_marks_slow", "_memory", "_now", "_tracks_failures", "_transport")
 
     def __init__(
-        self, memory: BookieMemory, transport: BookieTransport, config: ClientConfig, now: Callable[[], float]
+        self, memory: SharedBookieMemory, transport: BookieTransport, config: ClientConfig, now: Callable[[], float]
     ) -> None:
         self._memory = memory
         self._transport = transport

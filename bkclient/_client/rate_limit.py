@@ -16,12 +16,12 @@ import anyio
 
 from bkclient.config import ClientConfig
 
-__all__ = ["Throttle"]
+__all__ = ["RateLimit"]
 
 _BURST_S: Final = 1.0
 
 
-class Throttle:
+class RateLimit:
     """``permits_per_s`` permits a second, above 0. Belongs to the running event loop."""
 
     __slots__ = ("_interval_s", "_loop", "_paid_until")
@@ -33,9 +33,9 @@ class Throttle:
         self._paid_until = self._loop.time() - _BURST_S
 
     @staticmethod
-    def of(config: ClientConfig) -> Throttle | None:
+    def of(config: ClientConfig) -> RateLimit | None:
         """The limit that ``config`` asks for (``throttle_per_s``), None if it asks for none (R-2)."""
-        return Throttle(config.throttle_per_s) if config.throttle_per_s > 0 else None
+        return RateLimit(config.throttle_per_s) if config.throttle_per_s > 0 else None
 
     def try_take(self, permits: int = 1) -> bool:
         """Take ``permits`` if nobody would have to wait for them; else take none."""

@@ -13,7 +13,7 @@ from bkclient.observability import log
 from bkclient.observability import stats as names
 from bkclient.placement import LedgerShape
 from bkclient.protocol.adds import NewEntry
-from bkclient.protocol.recovery import RecoveryMachine, Verdict
+from bkclient.protocol.recovery import EntryVerdict, RecoveryMachine
 from bkclient.protocol.update import UpdateHandle
 from bkclient.wire.entry import DecodedEntry, EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
@@ -162,8 +162,8 @@ class _Recovery:
         shape = LedgerShape.of(self._machine.metadata)
         return self._core.watcher.replace(shape, ensemble, position, excluded)
 
-    def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
-        self._found += verdict is Verdict.POSITIVE
+    def entry_decided(self, entry_id: int, verdict: EntryVerdict, bookies: tuple[BookieId, ...]) -> None:
+        self._found += verdict is EntryVerdict.POSITIVE
         if self._core.observer is not None:
             self._core.observer.entry_decided(self._ledger_id, entry_id, verdict, bookies)
 

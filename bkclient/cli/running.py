@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn, TextIO
 import typer
 
 from bkclient import BookKeeper
-from bkclient.cli.settings import Connection
+from bkclient.cli.settings import ClusterAccess
 from bkclient.cli.text import terminal_safe
 from bkclient.errors import (
     ArgumentError,
@@ -113,7 +113,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def run_with_client(
-    connection: Connection,
+    connection: ClusterAccess,
     work: Callable[[BookKeeper], Awaitable[None]],
     *,
     as_json: bool = False,

@@ -22,7 +22,7 @@ from bkclient.config.properties import parse_properties
 from bkclient.errors import ArgumentError
 from bkclient.repair import RepairConfig
 
-__all__ = ["METADATA_VARIABLE", "PASSWORD_VARIABLE", "Connection", "connection_for", "pairs", "password_from"]
+__all__ = ["METADATA_VARIABLE", "PASSWORD_VARIABLE", "ClusterAccess", "connection_for", "pairs", "password_from"]
 
 METADATA_VARIABLE = "BK_METADATA_URI"
 PASSWORD_VARIABLE = "BK_LEDGER_PASSWORD"  # noqa: S105  a name, not a password
@@ -34,7 +34,7 @@ _REPAIR_ONLY = {setting_of(field).key for field in fields(RepairConfig)} - {
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClusterAccess:
     """Which cluster, how to talk to it, and how to repair its ledgers."""
 
     metadata_uri: str
@@ -46,7 +46,7 @@ class Connection:
         return bkclient.connect(self.metadata_uri, config=self.config)
 
 
-def connection_for(metadata: str | None, file: Path | None, settings: Sequence[str] | None) -> Connection:
+def connection_for(metadata: str | None, file: Path | None, settings: Sequence[str] | None) -> ClusterAccess:
     """What the three options say together; ``typer.BadParameter`` for what cannot be."""
     try:
         properties = {} if file is None else parse_properties(file.read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def connection_for(metadata: str | None, file: Path | None, settings: Sequence[s
             f"say where the cluster is: --metadata, {METADATA_VARIABLE}, or metadataServiceUri in --config",
             param_hint="--metadata",
         )
-    return Connection(uri, config, repair)
+    return ClusterAccess(uri, config, repair)
 
 
 def pairs(options: Sequence[str] | None, name: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ class BookieRegistry(Protocol):
         ...
 
     def watch_bookies(self, listener: BookieListener) -> Cancel:
-        """Call ``listener`` with the registered sets soon after this call, and again after every change of them (PL-1).
+        """Call ``listener`` with the registered sets soon after this call, and again after every change of them.
 
         Calls come from the event loop, in order, never from within this call; sets that changed several times in quick
         succession may be reported once.
@@ -89,7 +89,7 @@ class MetadataStore(BookieRegistry, Protocol):
         ...
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
-        """Register a new ledger; :class:`~bkclient.errors.LedgerExists` if another creator has the id (API-6)."""
+        """Register a new ledger; :class:`~bkclient.errors.LedgerExists` if another creator has the id."""
         ...
 
     async def read_ledger(self, ledger_id: int) -> Versioned:
@@ -105,15 +105,15 @@ class MetadataStore(BookieRegistry, Protocol):
         ...
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Remove the ledger whatever its version; succeeds if there is none (DEL-1, DEL-2)."""
+        """Remove the ledger whatever its version; succeeds if there is none."""
         ...
 
     def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids, ascending within a range of the store; not a snapshot (DEL-6)."""
+        """All ledger ids, ascending within a range of the store; not a snapshot."""
         ...
 
     def watch_ledger(self, ledger_id: int, listener: LedgerListener) -> Cancel:
-        """Call ``listener`` with the ledger's metadata soon after this call, and again after every change of it (NR-7).
+        """Call ``listener`` with the ledger's metadata soon after this call, and again after every change of it.
 
         The first call closes the gap between the caller's last read and the watch. Calls come from the event loop, in
         order, never from within this call; changes in quick succession may be reported once, by the last of them.

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Listener"]
+__all__ = ["ListenerCalls"]
 
 T = TypeVar("T")
 
 
-class Listener(Generic[T]):
+class ListenerCalls(Generic[T]):
     """One listener and the loop it lives in. Compared by identity."""
 
     __slots__ = ("_callback", "_is_cancelled", "_loop")

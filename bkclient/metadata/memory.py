@@ -40,7 +40,7 @@ from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.creator_token import is_created_by, with_creator_token
-from bkclient.metadata.listeners import Listener
+from bkclient.metadata.listeners import ListenerCalls
 from bkclient.metadata.memory_tree import MemoryTree, MemoryTreeSession
 from bkclient.metadata.paths import LEDGER_ID_MAX, check_bookie_id, check_ledger_id
 
@@ -80,8 +80,8 @@ class MemoryMetadataService:
         self._next_ledger_id = first_ledger_id
         self._registrations: dict[BookieId, _Registration] = {}
         self._last_addresses: dict[BookieId, BookieAddress] = {}
-        self._ledger_watches: dict[int, dict[Listener[Versioned | None], None]] = {}
-        self._bookie_watches: dict[Listener[BookieSets], None] = {}
+        self._ledger_watches: dict[int, dict[ListenerCalls[Versioned | None], None]] = {}
+        self._bookie_watches: dict[ListenerCalls[BookieSets], None] = {}
         self.tree = MemoryTree()
 
     @classmethod
@@ -149,7 +149,7 @@ class MemoryMetadataService:
         """Whether the ledger is registered."""
         return ledger_id in self._ledgers
 
-    def watch_ledger(self, ledger_id: int, watch: Listener[Versioned | None]) -> Cancel:
+    def watch_ledger(self, ledger_id: int, watch: ListenerCalls[Versioned | None]) -> Cancel:
         """Report the present value and every later one to ``watch``."""
         watches = self._ledger_watches.setdefault(ledger_id, {})
         watches[watch] = None
@@ -164,7 +164,7 @@ class MemoryMetadataService:
 
         return cancel
 
-    def watch_bookies(self, watch: Listener[BookieSets]) -> Cancel:
+    def watch_bookies(self, watch: ListenerCalls[BookieSets]) -> Cancel:
         """Report the present sets and every later ones to ``watch``."""
         self._bookie_watches[watch] = None
         watch.notify(self.bookies())
@@ -259,7 +259,7 @@ class MemoryMetadataStore:
         return self._service.take_ledger_id()
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
-        """Register a ledger at version 0; with a known creator token, find one's own creation again (API-6)."""
+        """Register a ledger at version 0; with a known creator token, find one's own creation again."""
         metadata = with_creator_token(metadata, self._rng)
         await self._checkpoint(metadata.ledger_id)
         return self._service.create(metadata)
@@ -275,12 +275,12 @@ class MemoryMetadataStore:
         return self._service.write(metadata, expected_version)
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Remove the ledger, whatever its version, if there is one (DEL-1, DEL-2)."""
+        """Remove the ledger, whatever its version, if there is one."""
         await self._checkpoint(ledger_id)
         self._service.delete(ledger_id)
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids, ascending. Ledgers created or deleted meanwhile may be missing or present (DEL-6)."""
+        """All ledger ids, ascending. Ledgers created or deleted meanwhile may be missing or present."""
         floor = -1
         while True:
             await self._checkpoint()
@@ -292,9 +292,9 @@ class MemoryMetadataStore:
             floor = ledger_ids[-1]
 
     def watch_ledger(self, ledger_id: int, listener: LedgerListener) -> Cancel:
-        """Call ``listener`` with the value soon, and after every change (NR-7)."""
+        """Call ``listener`` with the value soon, and after every change."""
         self._check_open(ledger_id)
-        return self._until_closed(self._service.watch_ledger(ledger_id, Listener(listener)))
+        return self._until_closed(self._service.watch_ledger(ledger_id, ListenerCalls(listener)))
 
     async def bookies(self) -> BookieSets:
         """The bookies registered now, by all sessions."""
@@ -302,9 +302,9 @@ class MemoryMetadataStore:
         return self._service.bookies()
 
     def watch_bookies(self, listener: BookieListener) -> Cancel:
-        """Call ``listener`` with the registered sets soon, and after every change (PL-1)."""
+        """Call ``listener`` with the registered sets soon, and after every change."""
         self._check_open()
-        return self._until_closed(self._service.watch_bookies(Listener(listener)))
+        return self._until_closed(self._service.watch_bookies(ListenerCalls(listener)))
 
     async def bookie_address(self, bookie_id: BookieId) -> BookieAddress:
         """Where the bookie listens, or last did; :class:`~bkclient.errors.BookieNotAvailable` if never registered."""

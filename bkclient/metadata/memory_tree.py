@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bkclient.errors import ArgumentError
 from bkclient.metadata.base import Cancel
-from bkclient.metadata.listeners import Listener
+from bkclient.metadata.listeners import ListenerCalls
 from bkclient.metadata.tree import TreeNode
 
 __all__ = ["MemoryTree", "MemoryTreeSession"]
@@ -32,7 +32,7 @@ class MemoryTree:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {"": _Node(b"")}
-        self._watches: dict[str, dict[Listener[None], None]] = {}
+        self._watches: dict[str, dict[ListenerCalls[None], None]] = {}
 
     def get(self, path: str, session: object) -> TreeNode | None:
         """The node as ``session`` sees it."""
@@ -82,7 +82,7 @@ class MemoryTree:
         self._notify(path, parent_path)
         return True
 
-    def watch(self, path: str, watch: Listener[None]) -> Cancel:
+    def watch(self, path: str, watch: ListenerCalls[None]) -> Cancel:
         """Tell ``watch`` soon, and after every change."""
         watches = self._watches.setdefault(path, {})
         watches[watch] = None
@@ -156,7 +156,7 @@ class MemoryTreeSession:
 
     def watch(self, path: str, listener: Callable[[], None]) -> Cancel:
         """See there."""
-        return self._until_closed(self._tree.watch(_checked(path), Listener(lambda _: listener())))
+        return self._until_closed(self._tree.watch(_checked(path), ListenerCalls(lambda _: listener())))
 
 
 def _checked(path: str) -> str:

@@ -28,7 +28,7 @@ async def open_store(
 ) -> MetadataStore:
     """Open a session with the metadata service at ``uri``; whoever opens it closes it with ``aclose()``.
 
-    ``rng`` supplies creator tokens (API-6). ``session_timeout_s`` is how long the service waits for a silent client
+    ``rng`` supplies creator tokens. ``session_timeout_s`` is how long the service waits for a silent client
     before it forgets the bookies it registered. ``connect_timeout_s`` is how long to try servers that refuse or do not
     answer; without it the session timeout, and one second where all of them refuse or have no address. With
     ``initialise`` a cluster that does not exist yet is made; without it a client that was given a wrong root learns so

@@ -16,8 +16,8 @@ from typing import Final
 
 from google.protobuf import text_format
 
+from bkclient._frozen import FrozenDict
 from bkclient.errors import ArgumentError, MetadataSerializationError
-from bkclient.frozen import FrozenDict
 from bkclient.ledger import BookieId
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.codec import MalformedError

@@ -17,15 +17,15 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-__all__ = ["EVENTS", "Event", "Throttle"]
+__all__ = ["EVENTS", "LogEvent", "LogThrottle"]
 
 #: Every event, by logger and name.
-EVENTS: Final[dict[tuple[str, str], Event]] = {}
+EVENTS: Final[dict[tuple[str, str], LogEvent]] = {}
 
 logging.getLogger("bkclient").addHandler(logging.NullHandler())
 
 
-class Event:
+class LogEvent:
     """One kind of line. Call it with the fields that its ``template`` names."""
 
     __slots__ = ("_logger", "level", "logger_name", "name", "template")
@@ -61,7 +61,7 @@ class Event:
         self._logger.log(self.level, self.template, about | details, extra=extra, stacklevel=2)
 
 
-class Throttle:
+class LogThrottle:
     """Lets one of many equal lines pass in ``interval_s``, for each of the things they are about; counts the others."""
 
     def __init__(self, interval_s: float) -> None:
@@ -84,22 +84,22 @@ class Throttle:
 
 # Transport -----------------------------------------------------------------------------------------------------------
 
-CONNECTION_MADE: Final = Event(
+CONNECTION_MADE: Final = LogEvent(
     "transport", "connection_made", logging.INFO, "connected to bookie %(bookie_id)s at %(address)s"
 )
-CONNECTION_LOST: Final = Event(
+CONNECTION_LOST: Final = LogEvent(
     "transport",
     "connection_lost",
     logging.WARNING,
     "lost the connection to bookie %(bookie_id)s with %(outstanding)d requests under way: %(reason)s",
 )
-CONNECTION_CLOSED: Final = Event(
+CONNECTION_CLOSED: Final = LogEvent(
     "transport",
     "connection_closed",
     logging.INFO,
     "closed a further connection to bookie %(bookie_id)s that is not needed any more",
 )
-BOOKIE_UNAVAILABLE: Final = Event(
+BOOKIE_UNAVAILABLE: Final = LogEvent(
     "transport",
     "bookie_unavailable",
     logging.WARNING,
@@ -108,20 +108,20 @@ BOOKIE_UNAVAILABLE: Final = Event(
 
 # Client --------------------------------------------------------------------------------------------------------------
 
-CLIENT_CONNECTED: Final = Event("client", "connected", logging.INFO, "connected to the metadata service %(uri)s")
-CLIENT_CLOSED: Final = Event("client", "closed", logging.INFO, "closed the client of %(uri)s")
+CLIENT_CONNECTED: Final = LogEvent("client", "connected", logging.INFO, "connected to the metadata service %(uri)s")
+CLIENT_CLOSED: Final = LogEvent("client", "closed", logging.INFO, "closed the client of %(uri)s")
 
 # Recovery ------------------------------------------------------------------------------------------------------------
 
-RECOVERY_STARTED: Final = Event("recovery", "recovery_started", logging.INFO, "recovering ledger %(ledger_id)d")
-RECOVERY_FINISHED: Final = Event(
+RECOVERY_STARTED: Final = LogEvent("recovery", "recovery_started", logging.INFO, "recovering ledger %(ledger_id)d")
+RECOVERY_FINISHED: Final = LogEvent(
     "recovery",
     "recovery_finished",
     logging.INFO,
     "recovered ledger %(ledger_id)d: it ends at entry %(entry_id)d, %(found)d entries were found beyond what was confirmed and "
     "%(written)d written back, in %(seconds).3f s",
 )
-RECOVERY_FAILED: Final = Event(
+RECOVERY_FAILED: Final = LogEvent(
     "recovery",
     "recovery_failed",
     logging.WARNING,
@@ -130,14 +130,14 @@ RECOVERY_FAILED: Final = Event(
 
 # Reader --------------------------------------------------------------------------------------------------------------
 
-END_BELOW_CONFIRMED: Final = Event(
+END_BELOW_CONFIRMED: Final = LogEvent(
     "reader",
     "end_below_confirmed",
     logging.ERROR,
     "ledger %(ledger_id)d was closed at entry %(entry_id)d, although its bookies had told that entry %(confirmed)d is confirmed: "
     "entries were lost",
 )
-END_CHANGED: Final = Event(
+END_CHANGED: Final = LogEvent(
     "reader",
     "end_changed",
     logging.ERROR,
@@ -147,75 +147,77 @@ END_CHANGED: Final = Event(
 
 # Writer --------------------------------------------------------------------------------------------------------------
 
-ENSEMBLE_CHANGED: Final = Event(
+ENSEMBLE_CHANGED: Final = LogEvent(
     "writer",
     "ensemble_changed",
     logging.INFO,
     "ledger %(ledger_id)d is stored by %(ensemble)s from entry %(entry_id)d on",
 )
-WRITER_FENCED: Final = Event(
+WRITER_FENCED: Final = LogEvent(
     "writer", "fenced", logging.WARNING, "another client has taken over ledger %(ledger_id)d at entry %(entry_id)d"
 )
-TAKEOVER_FOUND: Final = Event(
+TAKEOVER_FOUND: Final = LogEvent(
     "writer",
     "takeover_found",
     logging.WARNING,
     "another client has taken over ledger %(ledger_id)d, which is stored as %(state)s: its writer read that after it had "
     "connected to bookies anew, and %(held)d answers of bookies that may have forgotten their fence do not count",
 )
-WRITER_FAILED: Final = Event(
+WRITER_FAILED: Final = LogEvent(
     "writer",
     "failed",
     logging.WARNING,
     "the writer of ledger %(ledger_id)d ends at entry %(entry_id)d: %(reason)s [%(code)d]",
 )
-ACKNOWLEDGED_LOST: Final = Event(
+ACKNOWLEDGED_LOST: Final = LogEvent(
     "writer",
     "acknowledged_lost",
     logging.ERROR,
     "another client closed ledger %(ledger_id)d at entry %(entry_id)d, although its writer had acknowledged entries up to "
     "%(confirmed)d: entries were lost",
 )
-LEDGER_CLOSED: Final = Event("writer", "closed", logging.DEBUG, "closed ledger %(ledger_id)d at entry %(entry_id)d")
-CLOSE_FAILED: Final = Event(
+LEDGER_CLOSED: Final = LogEvent("writer", "closed", logging.DEBUG, "closed ledger %(ledger_id)d at entry %(entry_id)d")
+CLOSE_FAILED: Final = LogEvent(
     "writer", "close_failed", logging.WARNING, "could not close ledger %(ledger_id)d: %(reason)s [%(code)d]"
 )
 
 # Metadata ------------------------------------------------------------------------------------------------------------
 
-METADATA_DISCONNECTED: Final = Event(
+METADATA_DISCONNECTED: Final = LogEvent(
     "metadata", "disconnected", logging.WARNING, "lost the connection to %(name)s; requests wait for the next one"
 )
-METADATA_SESSION_LOST: Final = Event(
+METADATA_SESSION_LOST: Final = LogEvent(
     "metadata", "session_lost", logging.WARNING, "the session with %(name)s expired; what it had registered is gone"
 )
-METADATA_SESSION_ABANDONED: Final = Event(
+METADATA_SESSION_ABANDONED: Final = LogEvent(
     "metadata",
     "session_abandoned",
     logging.WARNING,
     "%(name)s did not confirm the end of the session within %(seconds)g s and was left; it ends the session itself later",
 )
-METADATA_REGISTRATION_IGNORED: Final = Event(
+METADATA_REGISTRATION_IGNORED: Final = LogEvent(
     "metadata",
     "registration_ignored",
     logging.WARNING,
     "%(name)s is registered as a bookie and is no bookie id; it is ignored",
 )
-METADATA_CONNECTED: Final = Event("metadata", "connected", logging.INFO, "connected to %(name)s")
+METADATA_CONNECTED: Final = LogEvent("metadata", "connected", logging.INFO, "connected to %(name)s")
 
 # Placement -----------------------------------------------------------------------------------------------------------
 
-BOOKIES_CHANGED: Final = Event(
+BOOKIES_CHANGED: Final = LogEvent(
     "placement", "bookies_changed", logging.INFO, "%(kind)s bookies: %(count)d; new %(came)s; gone %(left)s"
 )
-BOOKIE_QUARANTINED: Final = Event(
+BOOKIE_QUARANTINED: Final = LogEvent(
     "placement",
     "bookie_quarantined",
     logging.WARNING,
     "bookie %(bookie_id)s failed too often and is avoided for %(seconds)s s",
 )
-BOOKIE_RELEASED: Final = Event("placement", "bookie_released", logging.INFO, "bookie %(bookie_id)s is avoided no more")
-QUARANTINE_LIFTED: Final = Event(
+BOOKIE_RELEASED: Final = LogEvent(
+    "placement", "bookie_released", logging.INFO, "bookie %(bookie_id)s is avoided no more"
+)
+QUARANTINE_LIFTED: Final = LogEvent(
     "placement",
     "quarantine_lifted",
     logging.INFO,
@@ -224,5 +226,5 @@ QUARANTINE_LIFTED: Final = Event(
 
 # Auto-recovery -------------------------------------------------------------------------------------------------------
 
-REPAIR_ACTION: Final = Event("repair", "action", logging.INFO, "%(subject)s: %(what)s")
-REPAIR_FAILED: Final = Event("repair", "failed", logging.WARNING, "%(subject)s: %(detail)s")
+REPAIR_ACTION: Final = LogEvent("repair", "action", logging.INFO, "%(subject)s: %(what)s")
+REPAIR_FAILED: Final = LogEvent("repair", "failed", logging.WARNING, "%(subject)s: %(detail)s")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bkclient.errors import Code
 from bkclient.observability.latencies import Latencies
-from bkclient.observability.stats import METRICS, Kind, Metric
+from bkclient.observability.stats import METRICS, Metric, MetricKind
 
 __all__ = ["OTHER_BOOKIES", "MemoryStats", "Operations"]
 
@@ -129,18 +129,18 @@ class MemoryStats:
     def all_operations(self) -> Iterator[tuple[Metric, str | None, Operations]]:
         """Operations and requests that ended at least once, by name and bookie."""
         for name, bookie_id in _sorted(self._operations):
-            yield metric_of(name, Kind.OPERATION), bookie_id, self._operations[name, bookie_id]
+            yield metric_of(name, MetricKind.OPERATION), bookie_id, self._operations[name, bookie_id]
 
     def all_events(self) -> Iterator[tuple[Metric, str | None, int, int]]:
         """Events that happened, by name and bookie: how often, and the sum of their amounts."""
         for name, bookie_id in _sorted(self._events):
             count = self._events[name, bookie_id]
-            yield metric_of(name, Kind.EVENT), bookie_id, count.times, count.total
+            yield metric_of(name, MetricKind.EVENT), bookie_id, count.times, count.total
 
     def all_levels(self) -> Iterator[tuple[Metric, str | None, int]]:
         """Levels that ever changed, by name and bookie."""
         for name, bookie_id in _sorted(self._levels):
-            yield metric_of(name, Kind.LEVEL), bookie_id, self._levels[name, bookie_id]
+            yield metric_of(name, MetricKind.LEVEL), bookie_id, self._levels[name, bookie_id]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as JSON can hold it: full metric names, with the bookie in braces; durations in milliseconds."""
@@ -175,7 +175,7 @@ class MemoryStats:
         return "\n".join(lines)
 
 
-def metric_of(name: str, kind: Kind) -> Metric:
+def metric_of(name: str, kind: MetricKind) -> Metric:
     """What is declared about ``name``; a name that nobody declared is shown all the same."""
     return METRICS.get(name) or Metric(name, kind, "not declared", is_bookkeepers=False)
 

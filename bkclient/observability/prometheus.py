@@ -37,7 +37,7 @@ except ModuleNotFoundError as error:
 
 from bkclient.observability.latencies import Latencies
 from bkclient.observability.memory import MemoryStats
-from bkclient.observability.stats import METRICS, Kind, Metric
+from bkclient.observability.stats import METRICS, Metric, MetricKind
 
 __all__ = ["FAILED_OPERATIONS", "FAILED_REQUESTS", "PrometheusStats"]
 
@@ -45,8 +45,13 @@ __all__ = ["FAILED_OPERATIONS", "FAILED_REQUESTS", "PrometheusStats"]
 FAILED_OPERATIONS: Final = "bookkeeper_client_FAILED_OPERATIONS"
 FAILED_REQUESTS: Final = "per_channel_bookie_client_FAILED_REQUESTS"
 
-_TYPES: Final = {Kind.OPERATION: "histogram", Kind.EVENT: "unknown", Kind.AMOUNT: "summary", Kind.LEVEL: "gauge"}
-_UNITS: Final = {Kind.OPERATION: ", in milliseconds"}
+_TYPES: Final = {
+    MetricKind.OPERATION: "histogram",
+    MetricKind.EVENT: "unknown",
+    MetricKind.AMOUNT: "summary",
+    MetricKind.LEVEL: "gauge",
+}
+_UNITS: Final = {MetricKind.OPERATION: ", in milliseconds"}
 
 
 class PrometheusStats(MemoryStats):
@@ -89,7 +94,7 @@ class PrometheusStats(MemoryStats):
         for metric, bookie_id, times, total in self.all_events():
             family = families.setdefault(metric.full_name, _family(metric))
             labels = {} if bookie_id is None else {"bookie": bookie_id}
-            if metric.kind is Kind.AMOUNT:
+            if metric.kind is MetricKind.AMOUNT:
                 family.add_sample(f"{family.name}_count", {**labels, "success": "true"}, times)
                 family.add_sample(f"{family.name}_sum", {**labels, "success": "true"}, total)
             else:

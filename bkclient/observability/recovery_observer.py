@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bkclient.ledger import BookieId, Versioned
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 
 __all__ = ["RecoveryObserver"]
 
@@ -21,6 +21,8 @@ class RecoveryObserver(Protocol):
         """The ledger is marked; ``metadata`` is what the recovery works on, its last fragment is the one to fence."""
         ...
 
-    def entry_decided(self, ledger_id: int, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+    def entry_decided(
+        self, ledger_id: int, entry_id: int, verdict: EntryVerdict, bookies: tuple[BookieId, ...]
+    ) -> None:
         """The answers of ``bookies`` settled whether the entry is part of the ledger."""
         ...

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["METRICS", "BookieStats", "ClientStats", "Kind", "Metric"]
+__all__ = ["METRICS", "BookieStats", "ClientStats", "Metric", "MetricKind"]
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What is counted, and how."""
 
     #: How often, how long, with which outcome.
@@ -35,7 +35,7 @@ class Metric:
     """What is known about a name. ``scope`` is where BookKeeper files it; metrics of a bookie are kept for each one."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     meaning: str
     scope: str = "bookkeeper_client"
     is_per_bookie: bool = False
@@ -51,61 +51,67 @@ class Metric:
 METRICS: Final[dict[str, Metric]] = {}
 
 
-def _declare(name: str, kind: Kind, meaning: str, *, is_bookkeepers: bool = True) -> str:
+def _declare(name: str, kind: MetricKind, meaning: str, *, is_bookkeepers: bool = True) -> str:
     METRICS[name] = Metric(name, kind, meaning, is_bookkeepers=is_bookkeepers)
     return name
 
 
 # Operations of the client: latency and outcome.
-CREATE: Final = _declare("LEDGER_CREATE", Kind.OPERATION, "creating a ledger")
-OPEN: Final = _declare("LEDGER_OPEN", Kind.OPERATION, "opening a ledger, its recovery included")
-DELETE: Final = _declare("LEDGER_DELETE", Kind.OPERATION, "deleting a ledger")
-RECOVER: Final = _declare("LEDGER_RECOVER", Kind.OPERATION, "recovering a ledger")
-CLOSE: Final = _declare("LEDGER_CLOSE", Kind.OPERATION, "closing a ledger by its writer", is_bookkeepers=False)
-ADD: Final = _declare("ADD_ENTRY", Kind.OPERATION, "appending an entry, from the call to its acknowledgement")
-READ: Final = _declare("READ_ENTRY", Kind.OPERATION, "reading an entry")
-READ_LAC: Final = _declare("READ_LAC", Kind.OPERATION, "asking the ensemble for the last add confirmed")
+CREATE: Final = _declare("LEDGER_CREATE", MetricKind.OPERATION, "creating a ledger")
+OPEN: Final = _declare("LEDGER_OPEN", MetricKind.OPERATION, "opening a ledger, its recovery included")
+DELETE: Final = _declare("LEDGER_DELETE", MetricKind.OPERATION, "deleting a ledger")
+RECOVER: Final = _declare("LEDGER_RECOVER", MetricKind.OPERATION, "recovering a ledger")
+CLOSE: Final = _declare("LEDGER_CLOSE", MetricKind.OPERATION, "closing a ledger by its writer", is_bookkeepers=False)
+ADD: Final = _declare("ADD_ENTRY", MetricKind.OPERATION, "appending an entry, from the call to its acknowledgement")
+READ: Final = _declare("READ_ENTRY", MetricKind.OPERATION, "reading an entry")
+READ_LAC: Final = _declare("READ_LAC", MetricKind.OPERATION, "asking the ensemble for the last add confirmed")
 TRY_READ_LAC: Final = _declare(
-    "TRY_READ_LAC", Kind.OPERATION, "asking for a last add confirmed until one is newer", is_bookkeepers=False
+    "TRY_READ_LAC", MetricKind.OPERATION, "asking for a last add confirmed until one is newer", is_bookkeepers=False
 )
-READ_LAC_AND_ENTRY: Final = _declare("READ_LAST_CONFIRMED_AND_ENTRY", Kind.OPERATION, "waiting for the next entry")
-FORCE: Final = _declare("FORCE", Kind.OPERATION, "making acknowledged entries durable")
-WRITE_LAC: Final = _declare("WRITE_LAC", Kind.OPERATION, "telling the ensemble the last add confirmed")
+READ_LAC_AND_ENTRY: Final = _declare(
+    "READ_LAST_CONFIRMED_AND_ENTRY", MetricKind.OPERATION, "waiting for the next entry"
+)
+FORCE: Final = _declare("FORCE", MetricKind.OPERATION, "making acknowledged entries durable")
+WRITE_LAC: Final = _declare("WRITE_LAC", MetricKind.OPERATION, "telling the ensemble the last add confirmed")
 
 # Events.
-ENSEMBLE_CHANGES: Final = _declare("NUM_ENSEMBLE_CHANGE", Kind.EVENT, "ensembles changed because bookies failed")
+ENSEMBLE_CHANGES: Final = _declare("NUM_ENSEMBLE_CHANGE", MetricKind.EVENT, "ensembles changed because bookies failed")
 ADD_UNDER_REPLICATED: Final = _declare(
-    "ADD_ENTRY_UR", Kind.EVENT, "entries acknowledged although a bookie had failed to store them"
+    "ADD_ENTRY_UR", MetricKind.EVENT, "entries acknowledged although a bookie had failed to store them"
 )
-SPECULATIVE_READS: Final = _declare("SPECULATIVE_READ_COUNT", Kind.EVENT, "reads sent to a further replica in advance")
-READS_REORDERED: Final = _declare("READ_REQUESTS_REORDERED", Kind.EVENT, "reads that began with another replica")
-LAC_UPDATE_HITS: Final = _declare("LAC_UPDATE_HITS", Kind.EVENT, "answers that told a newer last add confirmed")
-LAC_UPDATE_MISSES: Final = _declare("LAC_UPDATE_MISSES", Kind.EVENT, "answers that told none that was newer")
-DIGEST_MISMATCHES: Final = _declare("READ_ENTRY_DM", Kind.EVENT, "replicas that came back corrupt")
-RECOVERED_ENTRIES: Final = _declare("LEDGER_RECOVER_ADD_ENTRIES", Kind.AMOUNT, "entries written back by a recovery")
-RECOVERY_READS: Final = _declare("LEDGER_RECOVER_READ_ENTRIES", Kind.AMOUNT, "entries read by a recovery")
+SPECULATIVE_READS: Final = _declare(
+    "SPECULATIVE_READ_COUNT", MetricKind.EVENT, "reads sent to a further replica in advance"
+)
+READS_REORDERED: Final = _declare("READ_REQUESTS_REORDERED", MetricKind.EVENT, "reads that began with another replica")
+LAC_UPDATE_HITS: Final = _declare("LAC_UPDATE_HITS", MetricKind.EVENT, "answers that told a newer last add confirmed")
+LAC_UPDATE_MISSES: Final = _declare("LAC_UPDATE_MISSES", MetricKind.EVENT, "answers that told none that was newer")
+DIGEST_MISMATCHES: Final = _declare("READ_ENTRY_DM", MetricKind.EVENT, "replicas that came back corrupt")
+RECOVERED_ENTRIES: Final = _declare(
+    "LEDGER_RECOVER_ADD_ENTRIES", MetricKind.AMOUNT, "entries written back by a recovery"
+)
+RECOVERY_READS: Final = _declare("LEDGER_RECOVER_READ_ENTRIES", MetricKind.AMOUNT, "entries read by a recovery")
 NOT_ADHERING: Final = _declare(
     "bookie_watcher_ENSEMBLE_NOT_ADHERING_TO_PLACEMENT_POLICY_TOTAL",
-    Kind.EVENT,
+    MetricKind.EVENT,
     "ensembles chosen, or changed, against the placement policy for want of better bookies",
 )
-QUARANTINED: Final = _declare("BOOKIE_QUARANTINE", Kind.EVENT, "bookies put in quarantine", is_bookkeepers=False)
+QUARANTINED: Final = _declare("BOOKIE_QUARANTINE", MetricKind.EVENT, "bookies put in quarantine", is_bookkeepers=False)
 FAULT_DOMAINS_MISSED: Final = _declare(
     "WRITE_DELAYED_DUE_TO_NOT_ENOUGH_FAULT_DOMAINS",
-    Kind.EVENT,
+    MetricKind.EVENT,
     "entries that had their quorum before they had their fault domains",
 )
 THROTTLED: Final = _declare(
-    "WRITE_THROTTLED", Kind.EVENT, "appends that waited for connections to take more", is_bookkeepers=False
+    "WRITE_THROTTLED", MetricKind.EVENT, "appends that waited for connections to take more", is_bookkeepers=False
 )
 
 # Levels.
-PENDING_ADDS: Final = _declare("NUM_PENDING_ADD", Kind.LEVEL, "entries appended and not yet acknowledged")
+PENDING_ADDS: Final = _declare("NUM_PENDING_ADD", MetricKind.LEVEL, "entries appended and not yet acknowledged")
 
 _CHANNEL: Final = "per_channel_bookie_client"
 
 
-def _declare_channel(name: str, kind: Kind, meaning: str) -> str:
+def _declare_channel(name: str, kind: MetricKind, meaning: str) -> str:
     METRICS[f"{_CHANNEL}_{name}"] = Metric(name, kind, meaning, scope=_CHANNEL, is_per_bookie=True)
     return f"{_CHANNEL}_{name}"
 
@@ -123,26 +129,28 @@ _REQUESTS: Final = {
 }
 REQUESTS: Final = {
     name: (
-        _declare_channel(name, Kind.OPERATION, f"{meaning}, from the request to its outcome"),
-        _declare_channel(f"TIMEOUT_{name}", Kind.OPERATION, f"{meaning}, but without an answer in time"),
+        _declare_channel(name, MetricKind.OPERATION, f"{meaning}, from the request to its outcome"),
+        _declare_channel(f"TIMEOUT_{name}", MetricKind.OPERATION, f"{meaning}, but without an answer in time"),
     )
     for name, meaning in _REQUESTS.items()
 }
-OUTSTANDING_ADDS: Final = _declare_channel("ADD_OP_OUTSTANDING", Kind.LEVEL, "adds without an outcome yet")
-OUTSTANDING_READS: Final = _declare_channel("READ_OP_OUTSTANDING", Kind.LEVEL, "reads without an outcome yet")
+OUTSTANDING_ADDS: Final = _declare_channel("ADD_OP_OUTSTANDING", MetricKind.LEVEL, "adds without an outcome yet")
+OUTSTANDING_READS: Final = _declare_channel("READ_OP_OUTSTANDING", MetricKind.LEVEL, "reads without an outcome yet")
 CONNECT: Final = _declare_channel(
-    "CLIENT_CONNECT_TIMER", Kind.OPERATION, "connecting, the look-up of the address included"
+    "CLIENT_CONNECT_TIMER", MetricKind.OPERATION, "connecting, the look-up of the address included"
 )
 ACTIVE_CHANNELS: Final = _declare_channel(
-    "ACTIVE_NON_TLS_CHANNEL_COUNTER", Kind.LEVEL, "connections that stand, without TLS"
+    "ACTIVE_NON_TLS_CHANNEL_COUNTER", MetricKind.LEVEL, "connections that stand, without TLS"
 )
 ACTIVE_TLS_CHANNELS: Final = _declare_channel(
-    "ACTIVE_TLS_CHANNEL_COUNTER", Kind.LEVEL, "connections that stand, with TLS"
+    "ACTIVE_TLS_CHANNEL_COUNTER", MetricKind.LEVEL, "connections that stand, with TLS"
 )
 FAILED_TLS_HANDSHAKES: Final = _declare_channel(
-    "FAILED_TLS_HANDSHAKE_COUNTER", Kind.EVENT, "attempts to connect that failed because TLS did"
+    "FAILED_TLS_HANDSHAKE_COUNTER", MetricKind.EVENT, "attempts to connect that failed because TLS did"
 )
-FAILED_CONNECTIONS: Final = _declare_channel("FAILED_CONNECTION_COUNTER", Kind.EVENT, "attempts to connect that failed")
+FAILED_CONNECTIONS: Final = _declare_channel(
+    "FAILED_CONNECTION_COUNTER", MetricKind.EVENT, "attempts to connect that failed"
+)
 
 
 class ClientStats(Protocol):

@@ -44,6 +44,7 @@ except ModuleNotFoundError as error:
 
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.observability import stats
+from bkclient.observability.tracer import Span
 
 __all__ = ["SPAN_NAMES", "OpenTelemetryTracer"]
 
@@ -75,7 +76,7 @@ class OpenTelemetryTracer:
         return self._appends
 
     @contextmanager
-    def operation(self, name: str, ledger_id: int | None = None) -> Iterator[_Span]:
+    def operation(self, name: str, ledger_id: int | None = None) -> Iterator[Span]:
         """See :class:`~bkclient.observability.tracer.Tracer`."""
         with self._tracer.start_as_current_span(
             SPAN_NAMES.get(name, name),

@@ -47,7 +47,7 @@ class Adherence(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerShape:
-    """What a policy may know about the ledger: its sizes and its custom metadata (T-216)."""
+    """What a policy may know about the ledger: its sizes and its custom metadata."""
 
     ensemble_size: int
     write_quorum_size: int
@@ -66,7 +66,7 @@ class LedgerShape:
 
 
 class BookieHealth(Protocol):
-    """What a client knows about its bookies when it orders the replicas of a read (RO-3, RO-6, RO-7)."""
+    """What a client knows about its bookies when it orders the replicas of a read."""
 
     def pending_requests(self, bookie_id: BookieId) -> int:
         """Requests without an answer yet; huge for a bookie whose connection takes no more."""
@@ -82,27 +82,27 @@ class BookieHealth(Protocol):
 
 
 class PlacementPolicy(Protocol):
-    """Chooses among the registered bookies. Read-only and unregistered bookies are never chosen (PL-5).
+    """Chooses among the registered bookies. Read-only and unregistered bookies are never chosen.
 
     None of these may wait for anything; a policy that needs knowledge from elsewhere keeps it up to date by itself. What a
     policy raises, and a choice that breaks the rules below, fails the one operation that asked:
     :class:`~bkclient.errors.ArgumentError` from :meth:`new_ensemble` as such, which says that no cluster could serve the
-    request; everything else as :class:`~bkclient.errors.NotEnoughBookies` caused by it (T-216), and a choice that breaks the
+    request; everything else as :class:`~bkclient.errors.NotEnoughBookies` caused by it, and a choice that breaks the
     rules as :class:`~bkclient.errors.UnexpectedCondition`.
     """
 
     def update(self, bookies: BookieSets) -> None:
-        """The registered bookies changed (PL-1)."""
+        """The registered bookies changed."""
         ...
 
     def new_ensemble(self, shape: LedgerShape, excluded: frozenset[BookieId]) -> Ensemble | None:
-        """``shape.ensemble_size`` distinct writable bookies, none ``excluded``; None if there are too few (PL-2)."""
+        """``shape.ensemble_size`` distinct writable bookies, none ``excluded``; None if there are too few."""
         ...
 
     def replace(
         self, shape: LedgerShape, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]
     ) -> BookieId | None:
-        """A writable bookie for ``position``, neither in ``ensemble`` nor in ``excluded``; None if there is none (PL-4)."""
+        """A writable bookie for ``position``, neither in ``ensemble`` nor in ``excluded``; None if there is none."""
         ...
 
     def adherence(self, shape: LedgerShape, ensemble: Ensemble) -> Adherence:
@@ -110,17 +110,17 @@ class PlacementPolicy(Protocol):
         ...
 
     def covers_fault_domains(self, shape: LedgerShape, bookies: Collection[BookieId]) -> bool:
-        """Whether acknowledgements of ``bookies`` span as many fault domains as the policy asks for (W-19, PL-15)."""
+        """Whether acknowledgements of ``bookies`` span as many fault domains as the policy asks for."""
         ...
 
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
-        """The members of ``write_set`` in the order in which to ask them; none added, none left out (RO-1)."""
+        """The members of ``write_set`` in the order in which to ask them; none added, none left out."""
         ...
 
 
 @runtime_checkable
 class RepairingPolicy(Protocol):
-    """A policy that can tell how to mend an ensemble that breaks it (PL-16); those that cannot leave the method out."""
+    """A policy that can tell how to mend an ensemble that breaks it; those that cannot leave the method out."""
 
     def propose_repair(self, shape: LedgerShape, ensemble: Ensemble, excluded: frozenset[BookieId]) -> Ensemble | None:
         """An adherent ensemble that differs from ``ensemble`` in as few positions as possible; None if there is none.
@@ -156,5 +156,5 @@ class PlacementDefaults:
         return True
 
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:  # noqa: ARG002
-        """As striped (RO-2)."""
+        """As striped."""
         return tuple(write_set)

@@ -148,7 +148,7 @@ def _to_resolve(locations: object) -> ResolvingLocations | None:
 
 
 async def _is_enabled(registry: BookieRegistry) -> bool:
-    """Whether the cluster allows health checks (PL-8); it does if it does not say, or cannot be asked."""
+    """Whether the cluster allows health checks; it does if it does not say, or cannot be asked."""
     if not isinstance(registry, HasNodeTree):
         return True
     try:

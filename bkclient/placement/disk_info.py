@@ -1,4 +1,4 @@
-"""Learning the free disk space of bookies, for weighted placement (PL-26).
+"""Learning the free disk space of bookies, for weighted placement.
 
 All writable bookies are asked at the start and once per interval; new ones as soon as they appear; one that did not answer and
 never has, again after a shorter interval. What a bookie told holds until it tells something else or leaves.

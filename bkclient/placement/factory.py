@@ -26,7 +26,7 @@ def locations_from_config(config: ClientConfig) -> NetworkLocations | None:
     """The locations that ``network_location_script`` knows, None if there is no script.
 
     A script that cannot be run leaves every bookie in the default rack, with a warning; if racks are enforced that would make
-    every ledger impossible, so it raises :class:`~bkclient.errors.ArgumentError` (PL-10).
+    every ledger impossible, so it raises :class:`~bkclient.errors.ArgumentError`.
     """
     script = config.network_location_script
     if not script:
@@ -50,7 +50,7 @@ def policy_from_config(
     """The policy that ``config`` names, choosing by ``rng`` among bookies that are at ``locations``.
 
     ``weights`` are what weighted placement goes by; without them all bookies are alike. Raises
-    :class:`~bkclient.errors.ArgumentError` for settings that contradict each other (PL-19, PL-22).
+    :class:`~bkclient.errors.ArgumentError` for settings that contradict each other.
     """
     own_location = config.client_network_location
     if own_location is not None and not is_location(own_location):

@@ -2,7 +2,7 @@
 
 The whole path is the *rack* of a bookie, its first part the *region* (or *zone*). Policies ask without waiting, so a plug-in
 answers from memory; one that has to look elsewhere also is a :class:`ResolvingLocations`, and the client has it look whenever
-bookies appear. A location that is not known is None, and what that means is up to the policy (PL-10).
+bookies appear. A location that is not known is None, and what that means is up to the policy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NetworkLocations(Protocol):
         ...
 
     def on_change(self, listener: Callable[[], None]) -> Cancel:
-        """Call ``listener`` after a location was learned or changed (T-233), from the event loop."""
+        """Call ``listener`` after a location was learned or changed, from the event loop."""
         ...
 
 
@@ -96,7 +96,7 @@ class LocationListeners:
 class FixedLocations(LocationListeners):
     """Locations from a mapping by bookie id.
 
-    :meth:`replace` puts another mapping in its place, for applications that learn of moves (T-233). Raises
+    :meth:`replace` puts another mapping in its place, for applications that learn of moves. Raises
     :class:`~bkclient.errors.ArgumentError` for a location that is no path.
     """
 
@@ -109,7 +109,7 @@ class FixedLocations(LocationListeners):
         return self._locations.get(bookie_id)
 
     def replace(self, locations: Mapping[BookieId, str]) -> None:
-        """``locations`` hold from now on. A bookie they leave out stays where it was last known to be (PL-10)."""
+        """``locations`` hold from now on. A bookie they leave out stays where it was last known to be."""
         self._locations = _checked(locations)
         self.changed()
 

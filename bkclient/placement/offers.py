@@ -27,7 +27,7 @@ def ask_for_ensemble(
     """A new ensemble as ``policy`` chooses it, or None.
 
     Raises :class:`~bkclient.errors.ArgumentError` as the policy does, :class:`~bkclient.errors.NotEnoughBookies` for anything
-    else that it raises (T-216), and :class:`~bkclient.errors.UnexpectedCondition` for an offer that no policy may make.
+    else that it raises, and :class:`~bkclient.errors.UnexpectedCondition` for an offer that no policy may make.
     """
     try:
         offer = policy.new_ensemble(shape, excluded)
@@ -86,7 +86,7 @@ def ask_for_repair(
 
 
 def ask_for_order(policy: PlacementPolicy, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
-    """The members of ``write_set`` in another order (RO-1); raises :class:`~bkclient.errors.UnexpectedCondition` otherwise."""
+    """The members of ``write_set`` in another order; raises :class:`~bkclient.errors.UnexpectedCondition` otherwise."""
     striped = tuple(write_set)
     try:
         ordered = tuple(policy.read_order(striped, health))

@@ -72,7 +72,7 @@ class Quarantine:
     def put(self, bookies: tuple[BookieId, ...], now: float) -> int:
         """Quarantine ``bookies``, or the share of them that chance picks; tells how many.
 
-        One that is in quarantine stays until the end that was set (PL-6).
+        One that is in quarantine stays until the end that was set.
         """
         self.at(now)
         put = 0
@@ -84,7 +84,7 @@ class Quarantine:
         return put
 
     def release_all(self) -> None:
-        """Health checks are switched off for the cluster (PL-8)."""
+        """Health checks are switched off for the cluster."""
         if self._until:
             log.QUARANTINE_LIFTED(bookies=", ".join(self._until))
         self._until.clear()

@@ -3,7 +3,7 @@
 Where nothing is known of racks it chooses by chance alone, from the same random numbers as
 :class:`~bkclient.placement.random_choice.RandomPlacement`. The minimum of racks is a wish by default: with too few racks or
 bookies write sets span as many as they can. Enforced, an ensemble either obeys or does not come about, and bookies of which no
-rack is known are left out (PL-12).
+rack is known are left out.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class RackAwarePlacement:
         self._order = ReadOrder(self._topology, rng, threshold=reorder_threshold, shuffles=reorder_randomly)
 
     def update(self, bookies: BookieSets) -> None:
-        """The registered bookies changed (PL-1)."""
+        """The registered bookies changed."""
         self._topology.update(bookies)
         self._random.update(bookies)
 
     def new_ensemble(self, shape: LedgerShape, excluded: frozenset[BookieId]) -> Ensemble | None:
-        """An ensemble whose write sets span the minimum of racks; unless enforced, as many as possible (PL-11, PL-12)."""
+        """An ensemble whose write sets span the minimum of racks; unless enforced, as many as possible."""
         barred = self._barred(excluded)
         candidates = self._topology.candidates(barred)
         if len(candidates) < shape.ensemble_size:
@@ -73,7 +73,7 @@ class RackAwarePlacement:
     def replace(
         self, shape: LedgerShape, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]
     ) -> BookieId | None:
-        """From the same rack, else from one not used, else from any that keeps the minimum; unless enforced, any (PL-13)."""
+        """From the same rack, else from one not used, else from any that keeps the minimum; unless enforced, any."""
         barred = self._barred(excluded.union(ensemble))
         candidates = self._topology.candidates(barred)
         if not self._enforce and len(self._topology.places(candidates)) < 2:
@@ -86,7 +86,7 @@ class RackAwarePlacement:
         return None
 
     def propose_repair(self, shape: LedgerShape, ensemble: Ensemble, excluded: frozenset[BookieId]) -> Ensemble | None:
-        """An adherent ensemble with as few new bookies as possible; None without enough racks (PL-16)."""
+        """An adherent ensemble with as few new bookies as possible; None without enough racks."""
         candidates = self._topology.candidates(self._barred(excluded.union(ensemble)))
         must_go = frozenset(p for p, b in enumerate(ensemble) if self._enforce and not self._topology.is_located(b))
         return self._chooser.repair(candidates, shape, ensemble, self._wanted(shape), must_go)
@@ -106,7 +106,7 @@ class RackAwarePlacement:
         return Adherence.MEETS_STRICT if is_spread else Adherence.FAIL
 
     def covers_fault_domains(self, shape: LedgerShape, bookies: Collection[BookieId]) -> bool:
-        """Whether ``bookies`` span the minimum of racks (PL-15)."""
+        """Whether ``bookies`` span the minimum of racks."""
         return groups_in(self._chooser.places_of(tuple(bookies))) >= self._wanted(shape)
 
     @property
@@ -115,7 +115,7 @@ class RackAwarePlacement:
         return self._order.is_steady and type(self).read_order is RackAwarePlacement.read_order
 
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
-        """Healthy ones first (RO-3)."""
+        """Healthy ones first."""
         return self._order.by_health(write_set, health)
 
     def _wanted(self, shape: LedgerShape) -> int:

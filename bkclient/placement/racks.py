@@ -57,7 +57,7 @@ class RackChooser:
         """An ensemble whose write sets each span ``least`` racks; None if there is none.
 
         The first bookie is of the own rack if that has one, each next of another rack than its ``least`` - 1 predecessors if
-        possible (PL-11). Not of another one than all predecessors: that would load the bookies of small racks far more than
+        possible. Not of another one than all predecessors: that would load the bookies of small racks far more than
         others, for a spread that nobody asked for.
         """
         slots: Slots = (None,) * shape.ensemble_size
@@ -97,8 +97,7 @@ class RackChooser:
     ) -> BookieId | None:
         """One of ``candidates`` that lets the write sets of ``position`` span ``least`` racks; None if there is none.
 
-        From the rack of the bookie to be replaced if that suits, else from one that no remaining member is in, else from any
-        (PL-13).
+        From the rack of the bookie to be replaced if that suits, else from one that no remaining member is in, else from any.
         """
         slots = list(self.places_of(ensemble))
         old, slots[position] = slots[position], NOWHERE
@@ -121,7 +120,7 @@ class RackChooser:
         least: int,
         must_go: frozenset[int],
     ) -> Ensemble | None:
-        """``ensemble`` with as few ``candidates`` in it as let every write set span ``least`` racks (PL-16).
+        """``ensemble`` with as few ``candidates`` in it as let every write set span ``least`` racks.
 
         Bookies at ``must_go`` are replaced in any case. None if there is no way, or none within :data:`REPAIRS_MAX` tries.
         """

@@ -1,4 +1,4 @@
-"""Placement by chance alone, or weighted by free disk space (PL-27)."""
+"""Placement by chance alone, or weighted by free disk space."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Striping alone would spread reads evenly, so the striped order stands as long as nothing speaks against it. What is known of a
 replica puts it into a class, and classes are asked one after the other; within a class the striped order stays, however large
-the write set is (RO-8).
+the write set is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ReadOrder:
         return self._threshold == 0 and not self._shuffles
 
     def by_health(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
-        """Rack-aware order (RO-3)."""
+        """Rack-aware order."""
         members = self._least_busy_first(write_set, health)
         if not self._shuffles and all(
             self._is_registered(bookie_id) and not health.is_slow(bookie_id) for bookie_id in members
@@ -63,7 +63,7 @@ class ReadOrder:
     def by_region(
         self, write_set: Sequence[BookieId], health: BookieHealth, is_local: Callable[[BookieId], bool]
     ) -> tuple[BookieId, ...]:
-        """Region-aware order (RO-4): after two replicas of the own region one of another is asked."""
+        """Region-aware order: after two replicas of the own region one of another is asked."""
         ordered = self._by_class(self._least_busy_first(write_set, health), health, is_local)
         healthy = [b for b in ordered if self._topology.is_writable(b) and not health.is_slow(b)]
         first_remote = next((bookie_id for bookie_id in healthy if not is_local(bookie_id)), None)

@@ -1,11 +1,11 @@
 """Region-aware placement: ensembles are spread over regions, so that one of them may fail.
 
-Positions are dealt to regions evenly and in turns, the own one first. With *durability* (PL-19, PL-20) it is a promise: no
+Positions are dealt to regions evenly and in turns, the own one first. With *durability* it is a promise: no
 ``min_regions - 1`` regions together hold an ack quorum of any entry, so what is acknowledged survives the loss of that many.
 Without, it is the best that can be done with the regions there are. Within a region copies of one entry are put into different
 racks as far as possible. With one region left placement is rack-aware, with none it is random.
 
-The Java client calls every ensemble adherent here; this one judges (H-39): see :meth:`RegionAwarePlacement.adherence`.
+The Java client calls every ensemble adherent here; this one judges: see :meth:`RegionAwarePlacement.adherence`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RegionAwarePlacement:
     or to reading only. ``min_racks`` and ``enforce_racks`` are for rack-aware placement, when one region is left.
 
     Features, by their names in BookKeeper, switch durability off or keep new ledgers out of a region at run time. Raises
-    :class:`~bkclient.errors.ArgumentError` for fewer regions than the minimum (PL-19).
+    :class:`~bkclient.errors.ArgumentError` for fewer regions than the minimum.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class RegionAwarePlacement:
         self._order = ReadOrder(self._topology, rng, threshold=reorder_threshold, shuffles=reorder_randomly)
 
     def update(self, bookies: BookieSets) -> None:
-        """The registered bookies changed (PL-1)."""
+        """The registered bookies changed."""
         self._topology.update(bookies)
         self._random.update(bookies)
         self._within_one.update(bookies)
 
     def check(self, shape: LedgerShape) -> None:
-        """Raise :class:`~bkclient.errors.ArgumentError` for sizes that the minimum of regions rules out (PL-19)."""
+        """Raise :class:`~bkclient.errors.ArgumentError` for sizes that the minimum of regions rules out."""
         size, quorum, acks = shape.ensemble_size, shape.write_quorum_size, shape.ack_quorum_size
         least = self._durable_regions()
         if acks < least:
@@ -123,7 +123,7 @@ class RegionAwarePlacement:
     # Choosing ----------------------------------------------------------------------------------------------------
 
     def new_ensemble(self, shape: LedgerShape, excluded: frozenset[BookieId]) -> Ensemble | None:
-        """An ensemble dealt to the available regions in turns; None if the bookies or regions do not suffice (PL-20)."""
+        """An ensemble dealt to the available regions in turns; None if the bookies or regions do not suffice."""
         if self._validate:
             self.check(shape)
         by_region = self._by_region(excluded)
@@ -168,7 +168,7 @@ class RegionAwarePlacement:
     def replace(
         self, shape: LedgerShape, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]
     ) -> BookieId | None:
-        """From the same region, its rack first, else from any allowed one, as long as durability stays (PL-21)."""
+        """From the same region, its rack first, else from any allowed one, as long as durability stays."""
         barred = excluded.union(ensemble)
         if not any(self._is_allowed(region_of(self._place(bookie_id))) for bookie_id in self._topology.writable):
             return self._random.replace(shape, ensemble, position, excluded)
@@ -213,7 +213,7 @@ class RegionAwarePlacement:
         return groups_in(regions) >= min(self._durable_regions(), shape.write_quorum_size)
 
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
-        """The own region first, another one third at the latest (RO-4); by health alone if the own one is not known."""
+        """The own region first, another one third at the latest; by health alone if the own one is not known."""
         if self._own_region is None:
             return self._order.by_health(write_set, health)
         return self._order.by_region(write_set, health, self._is_local)

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 class Topology:
     """The registered bookies and their places.
 
-    A bookie is where ``locations`` says; if they do not know, where they last said (PL-10), as long as that is remembered; else
+    A bookie is where ``locations`` says; if they do not know, where they last said, as long as that is remembered; else
     it is at ``default``. ``usable``, if given, tells which paths make sense to the policy; others count as not known.
     """
 
@@ -83,7 +83,7 @@ class Topology:
         return [bookie_id for bookie_id in self.writable if bookie_id not in barred]
 
     def locate(self) -> None:
-        """Ask again where the registered bookies are (T-233)."""
+        """Ask again where the registered bookies are."""
         registered = (*self.writable, *sorted(self.read_only))
         self._places = {bookie_id: self._located(bookie_id) or self.default for bookie_id in registered}
 

@@ -1,10 +1,10 @@
 """The bookies as one client sees them: who is registered, and who is to be avoided.
 
-All choices of bookies go through the :class:`BookieWatcher`: it keeps the policy up to date with the registry (PL-1) and asks
-it in two rounds, first without the bookies in quarantine, then, if there are too few, with them (PL-2, PL-3). That holds for
-repairs too; the Java client's tools ask the policy directly and copy to bookies it keeps its own writers from (H-43).
+All choices of bookies go through the :class:`BookieWatcher`: it keeps the policy up to date with the registry and asks
+it in two rounds, first without the bookies in quarantine, then, if there are too few, with them. That holds for
+repairs too; the Java client's tools ask the policy directly and copy to bookies it keeps its own writers from.
 
-With a *stabilisation period* bookies that left still count for a while where there are too few others (PL-14): most of them are
+With a *stabilisation period* bookies that left still count for a while where there are too few others: most of them are
 being restarted. Then each round asks the ``fallback``, a second policy like the first, which is told of them.
 """
 
@@ -104,7 +104,7 @@ class BookieWatcher:
                 listener()
 
     def is_available(self, bookie_id: BookieId) -> bool:
-        """Whether the bookie is registered, writable or not (PL-1)."""
+        """Whether the bookie is registered, writable or not."""
         return bookie_id in self._writable or bookie_id in self._read_only
 
     @property
@@ -113,14 +113,14 @@ class BookieWatcher:
         return _NONE if self._quarantine is None else self._quarantine.at(self._clock())
 
     def on_request_failed(self, bookie_id: BookieId, code: int) -> None:
-        """A request to the bookie failed; enough of the kind that tells of a sick bookie put it in quarantine (PL-6, PL-7)."""
+        """A request to the bookie failed; enough of the kind that tells of a sick bookie put it in quarantine."""
         if self._quarantine is not None:
             self._quarantine.count(bookie_id, code)
 
     # Choosing ----------------------------------------------------------------------------------------------------
 
     def new_ensemble(self, shape: LedgerShape) -> Ensemble | None:
-        """An ensemble for a new ledger, None if too few bookies are writable (PL-2).
+        """An ensemble for a new ledger, None if too few bookies are writable.
 
         Raises :class:`~bkclient.errors.ArgumentError` for sizes that the policy refuses,
         :class:`~bkclient.errors.NotEnoughBookies` if the policy fails, and
@@ -136,7 +136,7 @@ class BookieWatcher:
     def replace(
         self, shape: LedgerShape, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]
     ) -> BookieId | None:
-        """A bookie for ``position`` of ``ensemble``, None if there is none (PL-3). Raises as :meth:`new_ensemble` does."""
+        """A bookie for ``position`` of ``ensemble``, None if there is none. Raises as :meth:`new_ensemble` does."""
         for policy, avoided, writable in self._rounds():
             bookie_id = ask_for_replacement(policy, shape, ensemble, position, excluded | avoided, writable)
             if bookie_id is not None:
@@ -147,7 +147,7 @@ class BookieWatcher:
     def propose_repair(
         self, shape: LedgerShape, ensemble: Ensemble, excluded: frozenset[BookieId] = _NONE
     ) -> Ensemble | None:
-        """An ensemble that adheres to the policy, with as few new bookies as possible (PL-16).
+        """An ensemble that adheres to the policy, with as few new bookies as possible.
 
         None if there is none, or if the policy cannot tell. Raises as :meth:`replace` does.
         """
@@ -188,7 +188,7 @@ class BookieWatcher:
             return Adherence.FAIL
 
     def covers_fault_domains(self, shape: LedgerShape, bookies: Collection[BookieId]) -> bool:
-        """Whether acknowledgements of ``bookies`` span enough fault domains (W-19); no if the policy fails to tell."""
+        """Whether acknowledgements of ``bookies`` span enough fault domains; no if the policy fails to tell."""
         try:
             return self.policy.covers_fault_domains(shape, bookies)
         except Exception:  # noqa: BLE001 - a plug-in, whose failure is logged
@@ -196,7 +196,7 @@ class BookieWatcher:
             return False
 
     def read_order(self, write_set: Sequence[BookieId], health: BookieHealth) -> tuple[BookieId, ...]:
-        """The members of ``write_set`` in the order in which to ask them (RO-1).
+        """The members of ``write_set`` in the order in which to ask them.
 
         Raises :class:`~bkclient.errors.UnexpectedCondition` if the policy fails, or adds or leaves out any.
         """

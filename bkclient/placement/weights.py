@@ -1,4 +1,4 @@
-"""Drawing bookies: by chance alone, or with chances that follow their free disk space (PL-26, PL-27).
+"""Drawing bookies: by chance alone, or with chances that follow their free disk space.
 
 All policies draw the same way: they ask for the candidates in a random order and take the first that suits. With weights
 the order is that of an exponential race: a bookie of twice the weight comes first twice as often, and among those that
@@ -21,7 +21,7 @@ __all__ = ["BookieWeights", "capped_weights", "draw"]
 
 
 def capped_weights(weights: Mapping[BookieId, float], max_multiple: float) -> dict[BookieId, float]:
-    """The chances of bookies, from their raw weights (PL-27).
+    """The chances of bookies, from their raw weights.
 
     None above ``max_multiple`` times the median of all, unless that is 0; 0 counts as the smallest weight that is not, and as
     1 if there is none.

@@ -2,7 +2,7 @@
 
 A location here is ``/zone/upgrade-domain``; bookies whose location has another shape count as not located and are not chosen.
 Strict placement gives every write set the number of zones wished for if the bookies allow that at all, else as many as they
-allow down to the minimum, else nothing (PL-23). Placement that is not strict is random, and only judged.
+allow down to the minimum, else nothing. Placement that is not strict is random, and only judged.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def zones_and_domains(zones: int) -> Admits:
 
 
 class ZoneAwarePlacement(PlacementDefaults):
-    """Spreads write sets over ``min_zones`` to ``desired_zones`` zones (section 8.7 of the rules); leaves reads alone (RO-5).
+    """Spreads write sets over ``min_zones`` to ``desired_zones`` zones (section 8.7 of the rules); leaves reads alone.
 
-    Raises :class:`~bkclient.errors.ArgumentError` if the minimum is above the number wished for (PL-22).
+    Raises :class:`~bkclient.errors.ArgumentError` if the minimum is above the number wished for.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class ZoneAwarePlacement(PlacementDefaults):
         self._random = RandomPlacement(rng, weights)
 
     def update(self, bookies: BookieSets) -> None:
-        """The registered bookies changed (PL-1)."""
+        """The registered bookies changed."""
         self._topology.update(bookies)
         self._random.update(bookies)
 
     def check(self, shape: LedgerShape) -> None:
-        """Raise :class:`~bkclient.errors.ArgumentError` for sizes that strict placement cannot serve (PL-22)."""
+        """Raise :class:`~bkclient.errors.ArgumentError` for sizes that strict placement cannot serve."""
         if shape.ensemble_size % shape.write_quorum_size:
             raise ArgumentError(
                 f"strict zone-aware placement needs an ensemble that is a multiple of the write quorum, "
@@ -134,7 +134,7 @@ class ZoneAwarePlacement(PlacementDefaults):
         return None
 
     def adherence(self, shape: LedgerShape, ensemble: Ensemble) -> Adherence:
-        """STRICT with the zones wished for in every write set, SOFT with the minimum; else FAIL (PL-24)."""
+        """STRICT with the zones wished for in every write set, SOFT with the minimum; else FAIL."""
         places = self._places(ensemble)
         quorum = shape.write_quorum_size
         if NOWHERE in places or shape.ensemble_size % quorum or quorum <= self._min_zones:
@@ -145,7 +145,7 @@ class ZoneAwarePlacement(PlacementDefaults):
         return Adherence.MEETS_STRICT if is_strict else Adherence.MEETS_SOFT
 
     def covers_fault_domains(self, shape: LedgerShape, bookies: Collection[BookieId]) -> bool:
-        """Whether ``bookies`` are an ack quorum and span the minimum of zones (PL-25)."""
+        """Whether ``bookies`` are an ack quorum and span the minimum of zones."""
         zones = [region_of(place) for place in self._places(tuple(bookies)) if place]
         needed = min(shape.write_quorum_size, self._min_zones)
         return len(set(bookies)) >= shape.ack_quorum_size and groups_in(zones) >= needed

@@ -27,7 +27,7 @@ from bkclient.protocol.ensemble_change import EnsembleChange, Membership, Resend
 from bkclient.protocol.intents import SealAsWritten
 from bkclient.protocol.machine import LedgerMachine
 from bkclient.protocol.quorum import QuorumSizes
-from bkclient.protocol.quorum_timeout import QuorumTimeout
+from bkclient.protocol.quorum_timeout import QuorumClock
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
 from bkclient.protocol.value import moved
 from bkclient.protocol.writer_state import HAS_ENDED, NEXT, WriterState
@@ -75,7 +75,7 @@ class AppendMachine(LedgerMachine):
         self.members: Final = Membership()
         self._resends = Resends(options)
         self._close_update = 0
-        self._quorum_timeout = None if options.quorum_timeout_s is None else QuorumTimeout(options.quorum_timeout_s)
+        self._quorum_timeout = None if options.quorum_timeout_s is None else QuorumClock(options.quorum_timeout_s)
         self._deferred = DeferredLac()
 
     def _enter(self, state: WriterState) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bkclient.backoff import Backoff
+from bkclient._backoff import Backoff
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
 from bkclient.protocol.adds import PendingAdds
 from bkclient.protocol.append_options import AppendOptions

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from bkclient.protocol.adds import PendingAdd
 from bkclient.protocol.value import Value
 
-__all__ = ["QuorumTimeout"]
+__all__ = ["QuorumClock"]
 
 _MARKS_PER_TIMEOUT = 8
 
 
-class QuorumTimeout(Value):
+class QuorumClock(Value):
     """Finds entries that have waited too long. At most nine notes are kept, however often the clock is checked."""
 
     __slots__ = ("_marks", "_timeout_s")

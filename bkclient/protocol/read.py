@@ -2,7 +2,7 @@
 
 An ordinary read asks one replica after the other (R-7): the first good answer wins, and "no such entry" is reported only
 if every replica said so, because a single one proves nothing (R-14). When an answer is late, the next replica is asked
-although the last one has not answered (R-11): this machine decides whether, a :class:`~bkclient.backoff.Backoff` when,
+although the last one has not answered (R-11): this machine decides whether, a :class:`~bkclient._backoff.Backoff` when,
 and whatever owns both has the clock.
 
 A recovery read decides more: whether the ledger goes on with this entry or ends before it. It asks all replicas at

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from bkclient.backoff import Backoff
+from bkclient._backoff import Backoff
 from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine

@@ -45,7 +45,7 @@ from bkclient.protocol.read_ahead import FoundEntry, ReadAhead
 from bkclient.protocol.update import LocalMetadata
 from bkclient.protocol.value import moved
 
-__all__ = ["RecoveryMachine", "RecoveryPhase", "RecoveryPorts", "Verdict", "starting_lac"]
+__all__ = ["EntryVerdict", "RecoveryMachine", "RecoveryPhase", "RecoveryPorts", "starting_lac"]
 
 
 class RecoveryPhase(Enum):
@@ -73,7 +73,7 @@ _NEXT: Final = {
 }
 
 
-class Verdict(Enum):
+class EntryVerdict(Enum):
     """What the answers of its replicas prove about an entry."""
 
     POSITIVE = "positive"
@@ -107,7 +107,7 @@ class RecoveryPorts(Protocol):
         """A writable bookie for ``position``, or None."""
         ...
 
-    def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+    def entry_decided(self, entry_id: int, verdict: EntryVerdict, bookies: tuple[BookieId, ...]) -> None:
         """The fate of ``entry_id`` is settled by the answers of ``bookies``."""
         ...
 
@@ -273,15 +273,15 @@ class RecoveryMachine(LedgerMachine):
         read = entry.read
         if read.outcome is ReadOutcome.FOUND:
             assert read.code_from is not None, "somebody found it"
-            self.ports.entry_decided(read.entry_id, Verdict.POSITIVE, (read.code_from,))
+            self.ports.entry_decided(read.entry_id, EntryVerdict.POSITIVE, (read.code_from,))
             self._write_back(entry.payload, entry.length)
         elif read.outcome is ReadOutcome.ABSENT:
-            self.ports.entry_decided(read.entry_id, Verdict.NEGATIVE, read.deniers)
+            self.ports.entry_decided(read.entry_id, EntryVerdict.NEGATIVE, read.deniers)
             self._end_found = True
             self._reads = None
             self._close_if_written_back()
         else:
-            self.ports.entry_decided(read.entry_id, Verdict.UNKNOWN, ())
+            self.ports.entry_decided(read.entry_id, EntryVerdict.UNKNOWN, ())
             self._fail(
                 read.code,
                 f"entry {read.entry_id} can be neither read nor ruled out",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from bkclient.backoff import Backoff
+from bkclient._backoff import Backoff
 from bkclient.protocol.value import Value
 
 __all__ = ["TailRead", "TailStep"]

@@ -5,7 +5,37 @@ the time. ``docs/repair.md`` explains both.
 """
 
 from bkclient.repair.admin import RepairAdmin
+from bkclient.repair.bookie_recovery import BookieRecoveryFailed, BookieRecoveryReport
 from bkclient.repair.config import RepairConfig
+from bkclient.repair.coordination.underreplication import CheckKind, LedgerLock, LedgerMark, UnderReplication
+from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
+from bkclient.repair.findings import BadPosition, Flaw, FragmentReport, LedgerReport
+from bkclient.repair.progress import OnProgress, Progress, Step
+from bkclient.repair.replicas import ReplicaReport, Shortage
 from bkclient.repair.service import run_auto_recovery
+from bkclient.wire.availability import EntryAvailability
 
-__all__ = ["RepairAdmin", "RepairConfig", "run_auto_recovery"]
+__all__ = [
+    "BadPosition",
+    "BookieRecoveryFailed",
+    "BookieRecoveryReport",
+    "CheckKind",
+    "EntryAvailability",
+    "EventKind",
+    "Flaw",
+    "FragmentReport",
+    "LedgerLock",
+    "LedgerMark",
+    "LedgerReport",
+    "OnProgress",
+    "OnRepairEvent",
+    "Progress",
+    "RepairAdmin",
+    "RepairConfig",
+    "RepairEvent",
+    "ReplicaReport",
+    "Shortage",
+    "Step",
+    "UnderReplication",
+    "run_auto_recovery",
+]

@@ -59,11 +59,11 @@ class BookieRegistered(IllegalOperation):
 class RepairAdmin:
     """Administration of a cluster through ``client``, which has to be entered and stays the caller's.
 
-    Ledgers are opened without a password: theirs is in the metadata (API-8, T-240). ``config`` decides how ledgers are
+    Ledgers are opened without a password: theirs is in the metadata. ``config`` decides how ledgers are
     checked and copied; ``rng`` draws samples of entries. Methods raise :class:`~bkclient.errors.ArgumentError` for wrong
-    arguments before anything is looked at or sent (API-1), and :class:`~bkclient.errors.ClientClosed` once the client is
-    closed (T-51). Each may be cancelled at any time, and repeated: a repair that was given up has named no bookie in the
-    metadata that lacks entries (AR-11).
+    arguments before anything is looked at or sent, and :class:`~bkclient.errors.ClientClosed` once the client is
+    closed. Each may be cancelled at any time, and repeated: a repair that was given up has named no bookie in the
+    metadata that lacks entries.
     """
 
     def __init__(self, client: BookKeeper, config: RepairConfig | None = None, *, rng: Random | None = None) -> None:
@@ -81,7 +81,7 @@ class RepairAdmin:
     # Looking -----------------------------------------------------------------------------------------------------
 
     async def check_ledger(self, ledger_id: int, *, thorough: bool = False) -> LedgerReport:
-        """What is wrong with a ledger (AR-4..AR-7); ``thorough`` reads and compares every copy of every entry.
+        """What is wrong with a ledger; ``thorough`` reads and compares every copy of every entry.
 
         An open ledger is judged as far as its bookies, or else its metadata, tell it to be confirmed.
         :class:`~bkclient.errors.NoSuchLedger` for an unknown id.
@@ -91,7 +91,7 @@ class RepairAdmin:
         return await self._checker.check(await open_or_view(self._core(), ledger_id), thorough=thorough)
 
     async def ledgers_on(self, bookie_id: BookieId) -> AsyncIterator[int]:
-        """The ledgers that need the bookie for entries they have or, while open, may get (T-252)."""
+        """The ledgers that need the bookie for entries they have or, while open, may get."""
         check_bookie_id(bookie_id)
         core = self._core()
         async for ledger_id in core.metadata.list_ledgers():
@@ -103,13 +103,13 @@ class RepairAdmin:
                 yield ledger_id
 
     async def entries_on(self, bookie_id: BookieId, ledger_id: int) -> EntryAvailability:
-        """The entries of a ledger that the bookie says it stores (T-251); see :func:`bkclient.repair.replicas.entries_on`."""
+        """The entries of a ledger that the bookie says it stores; see :func:`bkclient.repair.replicas.entries_on`."""
         check_bookie_id(bookie_id)
         check_ledger_id(ledger_id, may_be_negative=False)
         return await entries_on(self._core(), ledger_id, bookie_id)
 
     async def check_replicas(self, ledger_id: int) -> ReplicaReport:
-        """Which entries of a closed ledger have too few copies by what bookies list (AR-19)."""
+        """Which entries of a closed ledger have too few copies by what bookies list."""
         check_ledger_id(ledger_id)
         core = self._core()
         return await check_replicas(core, (await read_metadata(core, ledger_id)).metadata)
@@ -160,7 +160,7 @@ class RepairAdmin:
     ) -> BookieRecoveryReport:
         """Copy what ``bookie_ids`` store to other bookies and name those in the metadata, of all ledgers or of ``ledger_ids``.
 
-        Open ledgers whose last fragment lies on one of the bookies are fenced and closed first, and their writers fail (AR-14);
+        Open ledgers whose last fragment lies on one of the bookies are fenced and closed first, and their writers fail;
         with ``skip_open_ledgers`` no open ledger is touched. A ``dry_run`` only tells. The other bookies must not be asked to
         store more than they can; the bookies themselves may be alive or dead.
 
@@ -241,7 +241,7 @@ class RepairAdmin:
         )
 
     async def trigger_audit(self) -> None:
-        """Have the auditor audit at once, by setting the delay of audits to what it is (AR-16)."""
+        """Have the auditor audit at once, by setting the delay of audits to what it is."""
         marks = self.under_replication()
         await marks.set_lost_bookie_recovery_delay_s(await marks.lost_bookie_recovery_delay_s() or 0)
 

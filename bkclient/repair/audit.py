@@ -1,4 +1,4 @@
-"""Auditing: which ledgers name bookies that are gone (AR-17).
+"""Auditing: which ledgers name bookies that are gone.
 
 The metadata of all ledgers is read, and every ledger that names, in any fragment, a bookie that is registered neither as
 writable nor as read-only is marked for the workers, with the bookies that it misses. The list of bookies is read before the

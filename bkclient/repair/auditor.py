@@ -190,7 +190,7 @@ class _Term:
     # Periodic checks ---------------------------------------------------------------------------------------------
 
     async def _schedule(self) -> list[tuple[float, float, Callable[[], Awaitable[None]]]]:
-        """``(first in, then every, what)`` for each check that is switched on, in seconds (AR-18)."""
+        """``(first in, then every, what)`` for each check that is switched on, in seconds."""
         config = self._config
         found: list[tuple[float, float, Callable[[], Awaitable[None]]]] = []
         if config.bookie_check_interval_s:

@@ -1,8 +1,8 @@
 """Repairing everything that named bookies store, now: the manual recovery of bookies (section 9.4 of the rules).
 
 An open ledger whose last fragment lies on such a bookie is closed first, by an ordinary recovery: its writer has not
-replaced the bookie himself and could change the ensemble at any moment. He learns it as fenced or closed (AR-14). Writers
-whose older fragments alone are repaired do not notice (AR-15).
+replaced the bookie himself and could change the ensemble at any moment. He learns it as fenced or closed. Writers
+whose older fragments alone are repaired do not notice.
 """
 
 from __future__ import annotations

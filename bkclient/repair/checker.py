@@ -2,7 +2,7 @@
 
 An ordinary check asks every position for the first and the last entry it should store, and for a sample of those between. A
 thorough one asks for every copy of every entry and compares the copies of each. Either verifies the digest of whatever it
-reads (H-42): a copy that readers would refuse is none. Nothing is changed at any bookie; a writer does not notice.
+reads: a copy that readers would refuse is none. Nothing is changed at any bookie; a writer does not notice.
 
 The check judges the ledger as it was when it was opened. An open ledger goes on meanwhile, and its newest entries may be on
 their way to some of their bookies, so what is found in its last fragment has to be found again, later, before anything is
@@ -33,7 +33,7 @@ class LedgerChecker:
     """Checks ledgers; several at a time share ``max_reads``.
 
     ``percentage`` of the entries between the first and the last are read, drawn by ``rng``. A bookie is unavailable if
-    ``core.watcher`` does not know it as registered; it is not asked (T-245).
+    ``core.watcher`` does not know it as registered; it is not asked.
     """
 
     def __init__(self, core: ClientCore, *, max_reads: int, percentage: float, rng: Random) -> None:
@@ -59,7 +59,7 @@ class LedgerChecker:
         return LedgerReport(ledger.ledger_id, ledger.value.version, tuple(reports), copies)
 
     async def _with_a_last_entry(self, ledger: OpenedLedger, fragment: LedgerFragment) -> LedgerFragment | None:
-        """The fragment with the last entry to check; None if it was never written to (AR-6)."""
+        """The fragment with the last entry to check; None if it was never written to."""
         first = fragment.first_entry_id
         if fragment.is_final or fragment.last_entry_id > first:
             return fragment

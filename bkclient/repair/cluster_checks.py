@@ -1,4 +1,4 @@
-"""The periodic checks of all ledgers, by an auditor (AR-18, AR-19): copies, placement, and what bookies list.
+"""The periodic checks of all ledgers, by an auditor: copies, placement, and what bookies list.
 
 Each is one pass over the ledgers, a bounded number of them at a time, that marks what workers should look at and counts the
 rest. A ledger that cannot be judged now is counted and passed over: one damaged ledger must not keep the others from being

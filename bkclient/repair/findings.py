@@ -1,10 +1,10 @@
 """What a check found out about one fragment; the judgement, without the reading.
 
 A copy is *missing* if its bookie denies the entry, *corrupt* if its digest does not fit, *unreadable* after any other
-failure; a bookie that is not registered is *unavailable* without being asked (AR-4). One such copy makes the position bad
+failure; a bookie that is not registered is *unavailable* without being asked. One such copy makes the position bad
 for the fragment. Copies whose digests fit and that still differ in payload or length are a *conflict*: no copy is wrong by
 itself, so nothing is repaired and somebody has to look (bytes are never compared, copies may differ in what else the header
-says: H-32).
+says).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LedgerReport:
 
 
 def is_never_written(codes: Iterable[int]) -> bool:
-    """Whether the answers for the first entry of an open fragment prove that nobody wrote to it: all deny it (AR-6)."""
+    """Whether the answers for the first entry of an open fragment prove that nobody wrote to it: all deny it."""
     return all(code in EXPLICIT_NEGATIVES for code in codes)
 
 

@@ -2,8 +2,8 @@
 
 A fragment may be copied once it is *final*: nobody will add to it or cut it. That is so for every fragment of a closed
 ledger, and for every one that a later fragment follows: a fragment begins one above what its writer had confirmed, so the
-boundary itself proves that everything below it is confirmed (AR-2). Which fragment is the last is told by its first entry
-and never by its bookies: an older fragment may have the same ones (H-41).
+boundary itself proves that everything below it is confirmed. Which fragment is the last is told by its first entry
+and never by its bookies: an older fragment may have the same ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LedgerFragment:
-    """The entries ``first_entry_id`` to ``last_entry_id`` of a ledger, on ``ensemble`` (AR-1).
+    """The entries ``first_entry_id`` to ``last_entry_id`` of a ledger, on ``ensemble``.
 
     The last one known; for an empty fragment it is one below the first. ``is_last`` tells the fragment that new entries of an
     open ledger belong to, ``is_final`` that its entries will never change.
@@ -91,7 +91,7 @@ def shape_of(metadata: LedgerMetadata) -> LedgerShape:
 
 
 def stores_entries(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
-    """Whether the ledger needs the bookie for entries it has or may get (T-251, T-252).
+    """Whether the ledger needs the bookie for entries it has or may get.
 
     A fragment whose entries are all striped to others does not; nor does the empty last fragment of a closed ledger. The last
     fragment of an open ledger does, because it may grow.
@@ -109,7 +109,7 @@ def stores_entries(metadata: LedgerMetadata, bookie_id: BookieId) -> bool:
 def choose_replacements(
     ensemble: Ensemble, positions: Collection[int], excluded: Collection[BookieId], choose: ReplaceBookie
 ) -> dict[int, BookieId]:
-    """A new bookie for each of ``positions`` for which there is one (AR-13).
+    """A new bookie for each of ``positions`` for which there is one.
 
     New ones are none of ``excluded``, of the ensemble, of those that leave, or chosen before.
     """
@@ -128,7 +128,7 @@ def choose_replacements(
 
 @dataclass(frozen=True, slots=True)
 class ReplaceInFragment:
-    """Name the new bookies of a fragment, in whatever state the ledger is by then (AR-11).
+    """Name the new bookies of a fragment, in whatever state the ledger is by then.
 
     ``ensemble`` is that of the fragment as it was copied. Positions that somebody else has changed meanwhile stay as he left
     them. It fails as :class:`~bkclient.errors.ReplicationFailed` if a new bookie has become a member by another repair: an

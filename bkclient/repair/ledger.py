@@ -1,4 +1,4 @@
-"""Ledgers as repairs open them: as an administrator, who knows no password and disturbs no writer (API-8)."""
+"""Ledgers as repairs open them: as an administrator, who knows no password and disturbs no writer."""
 
 from __future__ import annotations
 

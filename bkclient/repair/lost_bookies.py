@@ -1,4 +1,4 @@
-"""When an auditor audits because bookies went away: the decision, without the waiting (AR-16).
+"""When an auditor audits because bookies went away: the decision, without the waiting.
 
 A bookie that was registered and is no more is *lost*. With a delay a single lost bookie gets that long to come back, so
 that a restart moves no data; if it does, nothing happens. Several lost at once are no restart and are audited at once.

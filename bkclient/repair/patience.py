@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import anyio
 
-from bkclient.backoff import Backoff
+from bkclient._backoff import Backoff
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataDriverError, MetadataStoreError
 from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
@@ -46,7 +46,7 @@ async def until_enabled(marks: UnderReplication) -> None:
 
 
 def lock_release_delay_s(failures: int, grace_s: float) -> float:
-    """How long a ledger stays locked after its ``failures``-th failure in a row, counted from 1 (AR-24).
+    """How long a ledger stays locked after its ``failures``-th failure in a row, counted from 1.
 
     A 32nd of the grace period at first, twice as long each time, and the whole of it from the sixth on.
     """
@@ -65,7 +65,7 @@ async def farewell(leave: Callable[[], Awaitable[None]], tell: OnRepairEvent) ->
 
 
 class FailureCount:
-    """Failures of the metadata service in a row: how long to pause after each, and when to give up (AR-25)."""
+    """Failures of the metadata service in a row: how long to pause after each, and when to give up."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,4 +1,4 @@
-"""Which entries of a range one position of an ensemble stores (DS-4).
+"""Which entries of a range one position of an ensemble stores.
 
 In a striped ensemble a position stores Qw of every E consecutive entries, always the same ones counted from a multiple of
 E. So everything follows from one period: the first entry stored is at most E - 1 steps from the start of a range, and the
@@ -64,7 +64,7 @@ def stored_at_any(sizes: QuorumSizes, positions: Collection[int], first: int, la
 
 
 def sampled(sizes: QuorumSizes, position: int, first: int, last: int, percentage: float, rng: Random) -> Iterator[int]:
-    """The first and the last entry that the position stores, and about ``percentage`` of those in between (AR-4).
+    """The first and the last entry that the position stores, and about ``percentage`` of those in between.
 
     The entries in between are cut into buckets of equal size, and one is drawn from each, so that a long stretch is nowhere
     left out. Ascending; 100 gives every entry.

@@ -1,4 +1,4 @@
-"""Limiting the bytes that are copied in a second (AR-12)."""
+"""Limiting the bytes that are copied in a second."""
 
 from __future__ import annotations
 

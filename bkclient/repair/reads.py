@@ -27,7 +27,7 @@ OnRead = Callable[[int, DecodedEntry | None], None]
 
 
 class CopyReads:
-    """Bounds the reads of everybody who shares it to ``limit`` at a time (AR-5)."""
+    """Bounds the reads of everybody who shares it to ``limit`` at a time."""
 
     def __init__(self, core: ClientCore, limit: int) -> None:
         self.core = core
@@ -85,7 +85,7 @@ class ReadBatch:
 async def read_any_copy(core: ClientCore, codec: EntryCodec, entry_id: int, replicas: Iterable[BookieId]) -> Copy:
     """The entry from the first of ``replicas`` that gives it, asked in this order, with the body as it is stored.
 
-    Fails with the most telling error of all (R-13).
+    Fails with the most telling error of all.
     """
     machine = EntryRead(entry_id, replicas)
     request = ReadRequest(codec.ledger_id, entry_id)
@@ -109,7 +109,7 @@ async def read_any_copy(core: ClientCore, codec: EntryCodec, entry_id: int, repl
 async def write_copies(
     core: ClientCore, codec: EntryCodec, entry_id: int, body: bytes, bookies: Sequence[BookieId]
 ) -> None:
-    """Store ``body`` at all of ``bookies``, past fences; :class:`~bkclient.errors.ReplicationFailed` unless all take it (AR-9).
+    """Store ``body`` at all of ``bookies``, past fences; :class:`~bkclient.errors.ReplicationFailed` unless all take it.
 
     The body is stored as it was read: the writer's own digest protects the copy too, and all copies are the same bytes.
     """

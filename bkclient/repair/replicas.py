@@ -1,4 +1,4 @@
-"""Counting copies by what bookies say they store (AR-19).
+"""Counting copies by what bookies say they store.
 
 Bookies list the entries they have of a ledger without reading them, so this is cheap and shallow: it finds what was lost,
 not what rotted. Only closed ledgers can be judged, because only their entries are all known. A bookie that does not answer
@@ -66,7 +66,7 @@ class ReplicaReport:
 
 
 async def entries_on(core: ClientCore, ledger_id: int, bookie_id: BookieId) -> EntryAvailability:
-    """The entries of a ledger that a bookie says it stores, whatever the metadata says (T-251).
+    """The entries of a ledger that a bookie says it stores, whatever the metadata says.
 
     :class:`~bkclient.errors.NoSuchLedgerOnBookie` if it has never heard of the ledger, and the other errors of bookies;
     :class:`~bkclient.errors.UnexpectedCondition` for a list that cannot be read.

@@ -1,7 +1,7 @@
 """Copying a final fragment to new bookies, and then naming them in the metadata.
 
 All data first, the metadata last: a copy that was given up half-way leaves nothing but spare entries on bookies that nobody
-asks (AR-11). Each new bookie gets the entries that its position stores and no others (H-40). Copies are read from the
+asks. Each new bookie gets the entries that its position stores and no others. Copies are read from the
 bookies that stay where possible, byte for byte with the writer's digest, and a digest that does not fit makes the next
 replica be asked.
 
@@ -86,12 +86,12 @@ class FragmentReplicator:
         excluded: Collection[BookieId] = (),
         on_copied: Callable[[int], None] | None = None,
     ) -> ReplicatedFragment:
-        """Give ``positions`` of the fragment new bookies, none of them ``excluded`` (AR-8..AR-13).
+        """Give ``positions`` of the fragment new bookies, none of them ``excluded``.
 
-        New bookies come from placement, quarantined ones last (H-43). If there are some but not enough for all positions, those
+        New bookies come from placement, quarantined ones last. If there are some but not enough for all positions, those
         that can be are replaced. ``on_copied`` is called with the bytes of every entry.
 
-        Raises :class:`~bkclient.errors.UnclosedFragment` for a fragment that is not final (AR-3),
+        Raises :class:`~bkclient.errors.UnclosedFragment` for a fragment that is not final,
         :class:`~bkclient.errors.NotEnoughBookies` if there is not a single new bookie, :class:`UnreadableEntry` if an entry
         has no readable copy left, :class:`~bkclient.errors.ReplicationFailed` if a new bookie does not take its copies;
         then the metadata is unchanged. Errors of the metadata store leave open whether it was.

@@ -6,8 +6,8 @@ left over decides:
 
 * a bad fragment that is still written to, or an open ledger whose last ensemble lacks a bookie: its writer gets a grace
   period to replace the bookie himself. Then the ledger is recovered, which fences a writer who is alive: with a bookie missing
-  one more failure might make the ledger unrecoverable (AR-22, AR-23);
-* anything else: the ledger stays locked for a while that doubles with each failure, so that workers turn to others (AR-24).
+  one more failure might make the ledger unrecoverable;
+* anything else: the ledger stays locked for a while that doubles with each failure, so that workers turn to others.
   Bookies that come or go end that wait early, because they may have made the repair possible.
 
 The waiting goes on in the background while the worker takes the next ledger. A worker that is stopped, or dies, leaves at
@@ -82,7 +82,7 @@ class ReplicationWorker:
     async def run(self) -> None:
         """Work until cancelled; then all ledgers are unlocked, as far as the metadata service answers soon.
 
-        Raises :class:`~bkclient.errors.MetadataStoreError` once the service has failed too often in a row (AR-25), and
+        Raises :class:`~bkclient.errors.MetadataStoreError` once the service has failed too often in a row, and
         :class:`~bkclient.errors.ClientClosed`.
         """
         failures = FailureCount(self._config.max_metadata_failures)
@@ -159,7 +159,7 @@ class ReplicationWorker:
         return False
 
     def _lacks_a_bookie(self, ledger: OpenedLedger) -> bool:
-        """Whether the ledger may grow and its last ensemble cannot take all of it (AR-22)."""
+        """Whether the ledger may grow and its last ensemble cannot take all of it."""
         if ledger.metadata.is_closed:
             return False
         writable = self._core.watcher.bookies.writable

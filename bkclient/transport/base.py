@@ -56,7 +56,7 @@ class BookieTransport(Protocol):
         ...
 
     def is_writable(self, bookie_id: str) -> bool:
-        """Whether the bookie takes what is sent to it (W-7); true as well while there is no connection to it yet."""
+        """Whether the bookie takes what is sent to it; true as well while there is no connection to it yet."""
         ...
 
     async def aclose(self) -> None:

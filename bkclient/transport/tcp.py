@@ -25,7 +25,7 @@ from typing import Final
 
 from bkclient.errors import Code
 from bkclient.metadata.base import BookieAddress
-from bkclient.observability.log import Throttle
+from bkclient.observability.log import LogThrottle
 from bkclient.observability.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.handshake import Security
@@ -89,7 +89,7 @@ class TcpTransport:
             rng=rng,
             txn_ids=itertools.count(1),
             fail=self._fail_later,
-            unavailable=Throttle(self._config.unavailable_log_interval_s),
+            unavailable=LogThrottle(self._config.unavailable_log_interval_s),
             stats=stats,
             security=security,
         )
@@ -122,7 +122,7 @@ class TcpTransport:
         return sum(link.pending_requests for link in self._links_to(bookie_id))
 
     def is_writable(self, bookie_id: str) -> bool:
-        """Whether none of the connections to the bookie is over its high-water mark (W-7)."""
+        """Whether none of the connections to the bookie is over its high-water mark."""
         return all(link.is_writable for link in self._links_to(bookie_id))
 
     async def aclose(self) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from bkclient.backoff import Backoff
+from bkclient._backoff import Backoff
 from bkclient.config import ClientConfig
 from bkclient.config.fields import check_settings, number, whole
 from bkclient.wire.messages import Operation, ReadRequest, Request
@@ -35,7 +35,7 @@ class TcpTransportConfig:
     """How to talk to bookies. :class:`~bkclient.errors.ArgumentError` for values that cannot work.
 
     A request times out ``add_timeout_s`` or, if it is no add, ``read_timeout_s`` after it was handed to an established
-    connection (W-45), noticed up to a twentieth later; the question for a bookie's disk space has ``bookie_info_timeout_s``.
+    connection, noticed up to a twentieth later; the question for a bookie's disk space has ``bookie_info_timeout_s``.
     ``connect_timeout_s`` includes resolving the bookie's address.
 
     After an attempt to connect fails, further requests fail at once for a time that doubles with every failure from
@@ -47,7 +47,7 @@ class TcpTransportConfig:
     without it the first answer holds for good.
 
     A connection counts as not writable from ``write_buffer_high_water_bytes`` unsent bytes on until fewer than
-    ``write_buffer_low_water_bytes`` are left (W-7). The settings of the socket are the kernel's where they are None.
+    ``write_buffer_low_water_bytes`` are left. The settings of the socket are the kernel's where they are None.
 
     ``max_outstanding_requests`` and ``max_outstanding_bytes`` bound what a bookie owes answers to, per channel: once
     reached, requests fail with ``TOO_MANY_REQUESTS``. Keep the number of entries a writer has in flight below.
@@ -88,7 +88,7 @@ class TcpTransportConfig:
         check_settings(self, _ORDERED)
 
     def timeout_s(self, request: Request) -> float:
-        """For how many seconds a connection waits for the answer to ``request`` (W-45)."""
+        """For how many seconds a connection waits for the answer to ``request``."""
         operation = request.operation
         if operation is Operation.ADD_ENTRY:
             return self.add_timeout_s

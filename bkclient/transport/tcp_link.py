@@ -57,7 +57,7 @@ class LinkContext:
     rng: random.Random
     txn_ids: Iterator[int]
     fail: FailLater
-    unavailable: log.Throttle
+    unavailable: log.LogThrottle
     stats: BookieStats | None
     security: Security | None = None
     #: By bookie, the number of the newest connection; see :attr:`bkclient.transport.base.BookieTransport.connections`.

@@ -29,15 +29,15 @@ from bkclient.wire.errors import FrameTooLarge, WireError
 from bkclient.wire.messages import AddRequest, AddResponse, AuthMessage, Response, StartTlsResponse, Status
 from bkclient.wire.server_connection import ServerConnection
 from simbookie.bookie import Bookie
-from simbookie.security import Guard, Verdict
+from simbookie.security import AuthVerdict, Guard
 from simbookie.tcp.config import ServerConfig
 from simbookie.tcp.notices import Notices
-from simbookie.tcp.progress import Progress
+from simbookie.tcp.progress import PeerProgress
 from simbookie.tcp.turns import Turns
 from simbookie.tcp.unsent import Unsent
 from simbookie.tcp.upgrade import Upgraded, upgrade
 
-__all__ = ["ClientConnection", "ConnectionOwner"]
+__all__ = ["ConnectionOwner", "ServedConnection"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -66,16 +66,16 @@ class ConnectionOwner(Protocol):
     turns: Turns
     unsent: Unsent
 
-    def admit(self, connection: ClientConnection) -> bool:
+    def admit(self, connection: ServedConnection) -> bool:
         """Whether a new connection may stay."""
         ...
 
-    def dismiss(self, connection: ClientConnection) -> None:
+    def dismiss(self, connection: ServedConnection) -> None:
         """Forget a connection, which has ended."""
         ...
 
 
-class ClientConnection(asyncio.BufferedProtocol):
+class ServedConnection(asyncio.BufferedProtocol):
     """The connection of a client that counts as ``origin``; ``on_gone`` is called once, when it has ended."""
 
     def __init__(self, server: ConnectionOwner, origin: str, on_gone: Callable[[], None]) -> None:
@@ -110,10 +110,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._slice_ends_at = 0.0
         self._guard: Guard | None = None
         self._starting_tls: asyncio.Task[None] | None = None
-        self._progress = Progress(server.config, self._clock())
+        self._progress = PeerProgress(server.config, self._clock())
 
     def __repr__(self) -> str:
-        return f"<ClientConnection {self._source}>"
+        return f"<ServedConnection {self._source}>"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -319,9 +319,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Those of ``requests`` that the bookie may see; the others are answered here."""
         for received in requests:
             verdict = guard.judge(received)
-            if verdict is Verdict.SERVE:
+            if verdict is AuthVerdict.SERVE:
                 yield received
-            elif verdict is Verdict.START_TLS:
+            elif verdict is AuthVerdict.START_TLS:
                 self._start_tls(received, guard)
                 return
             elif isinstance(verdict, AuthMessage):
@@ -329,9 +329,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._settle(guard)
             else:
                 _log.info("bookie %s refuses %s: %s", self._bookie.bookie_id, self._source, guard.reason)
-                if verdict is not Verdict.CLOSE:
+                if verdict is not AuthVerdict.CLOSE:
                     self._send(self._wire.refuse(received, Status.UNAUTHORIZED))
-                if verdict is not Verdict.REFUSE:
+                if verdict is not AuthVerdict.REFUSE:
                     self.close()
                     return
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from simbookie.tcp.config import ServerConfig
-from simbookie.tcp.connection import ClientConnection
+from simbookie.tcp.connection import ServedConnection
 from simbookie.tcp.turns import REAL_CLOCK, Clock
 
 __all__ = ["Deadlines"]
@@ -19,7 +19,7 @@ class Deadlines:
     """Lets the connections of a server look at their deadlines once a second, and more often where one is short."""
 
     def __init__(
-        self, config: ServerConfig, connections: Callable[[], Iterable[ClientConnection]], clock: Clock = REAL_CLOCK
+        self, config: ServerConfig, connections: Callable[[], Iterable[ServedConnection]], clock: Clock = REAL_CLOCK
     ) -> None:
         shortest = min(config.handshake_timeout_s, config.frame_timeout_s, config.answers_timeout_s)
         self._interval_s = min(_LONGEST_INTERVAL_S, shortest / 4)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from simbookie.tcp.config import ServerConfig
 
-__all__ = ["Progress"]
+__all__ = ["PeerProgress"]
 
 
-class Progress:
+class PeerProgress:
     """What has been seen of one connection, opened at ``now``. Times in seconds of a monotonic clock."""
 
     __slots__ = ("_answers_seen", "_config", "_frame_seen_at", "_opened_at", "has_served", "is_established")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from simbookie.world.process import Process
 
-__all__ = ["BookieLink", "LinkOwner"]
+__all__ = ["LinkOwner", "SimulatedLink"]
 
 
 _Submitted = tuple[Request, ReplyHandler]
@@ -83,7 +83,7 @@ class _Call:
     key: bytes | None = field(repr=False)
 
 
-class BookieLink:
+class SimulatedLink:
     """Connections to one bookie, made when they are needed; backing off while it cannot be reached."""
 
     def __init__(self, transport: LinkOwner, bookie_id: str) -> None:
@@ -279,7 +279,7 @@ class BookieLink:
 class _Lane:
     """One connection: being made, or made; requests wait in it until it is."""
 
-    def __init__(self, link: BookieLink) -> None:
+    def __init__(self, link: SimulatedLink) -> None:
         #: The requests of version 2 on this connection.
         self.keys: Outstanding[_Call] = Outstanding(keys_recur=True)
         #: Requests that were sent and have no outcome.

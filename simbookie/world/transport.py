@@ -20,7 +20,7 @@ from bkclient.errors import Code
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import AddRequest, Operation, ReadRequest, Request, Response
-from simbookie.world.bookie_link import BookieLink
+from simbookie.world.bookie_link import SimulatedLink
 from simbookie.world.hosts import Host, World
 
 __all__ = ["SimulatedTransport"]
@@ -41,7 +41,7 @@ class SimulatedTransport:
         #: By bookie, the number of the newest connection; see :class:`~bkclient.transport.base.BookieTransport`.
         self.connections: Final[dict[str, int]] = {}
         self.connection_numbers = itertools.count(1)
-        self._links: dict[str, BookieLink] = {}
+        self._links: dict[str, SimulatedLink] = {}
         self._outcomes: list[tuple[ReplyHandler, str, Request, Code]] = []
         self._is_closed = False
 
@@ -57,7 +57,7 @@ class SimulatedTransport:
         else:
             link = self._links.get(bookie_id)
             if link is None:
-                link = self._links[bookie_id] = BookieLink(self, bookie_id)
+                link = self._links[bookie_id] = SimulatedLink(self, bookie_id)
             link.submit(request, reply_to)
 
     def pending_requests(self, bookie_id: str) -> int:

@@ -14,7 +14,7 @@ from simbookie.zookeeper.jute import FrameSplitter, JuteError
 from simbookie.zookeeper.service import ZooKeeperService
 from simbookie.zookeeper.sessions import Session
 
-__all__ = ["Connection", "ConnectionLimits", "Host"]
+__all__ = ["Connection", "ConnectionHost", "ConnectionLimits"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ConnectionLimits:
     keepalive_interval_s: int = 10
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """The server behind a connection."""
 
     limits: ConnectionLimits
@@ -67,7 +67,7 @@ class Host(Protocol):
 class Connection(asyncio.Protocol):
     """Implements :class:`~simbookie.zookeeper.service.Client` over a transport."""
 
-    def __init__(self, host: Host, source: str, on_gone: Callable[[], None]) -> None:
+    def __init__(self, host: ConnectionHost, source: str, on_gone: Callable[[], None]) -> None:
         self.session: Session | None = None
         self.identities: tuple[Identity, ...] = ()
         self.source = source

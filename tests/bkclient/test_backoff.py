@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient.backoff import Backoff
+from bkclient._backoff import Backoff
 
 DELAYS = st.builds(
     lambda first_s, more, factor: Backoff(first_s, first_s * more, factor),

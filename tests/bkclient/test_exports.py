@@ -16,7 +16,7 @@ SOURCE = ast.parse(Path(bkclient.__file__).read_text(encoding="utf-8"))
 
 def imports_for_type_checkers() -> dict[str, str]:
     """Names by the module that they are imported from. Only ``import x as x`` passes a name on, for Pyright and mypy alike."""
-    (block,) = [node for node in SOURCE.body if isinstance(node, ast.If)]
+    block = next(node for node in SOURCE.body if isinstance(node, ast.If))
     found = {}
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkclient._client.reading.entry import Entry, EntryResult, LastConfirmedAndEntry
-from bkclient.frozen import FrozenDict
+from bkclient._frozen import FrozenDict
+from bkclient.entry import Entry, EntryResult, LastConfirmedAndEntry
 from bkclient.ledger import DigestType, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.records import BookieServiceInfo, Endpoint
 

@@ -10,7 +10,7 @@ import pytest
 
 from bkclient.errors import BookKeeperError, Code, LedgerClosed, MetadataVersionConflict, NoSuchLedger, ReadFailed
 from bkclient.ledger import Versioned
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import (
     LAST_ENTRY,
@@ -169,9 +169,9 @@ async def test_closing_closes(client: Client) -> None:
 def test_what_a_recovery_concludes(notes: Notes) -> None:
     recovery = RecoveryRecorder(notes.recorder, "recoverer")
     recovery.recovery_started(Versioned(METADATA.with_ensemble(4, ("b0", "b1", "b3")), 6))
-    recovery.entry_decided(LEDGER, 5, Verdict.POSITIVE, ("b1",))
-    recovery.entry_decided(LEDGER, 6, Verdict.NEGATIVE, ("b0", "b3"))
-    recovery.entry_decided(LEDGER, 7, Verdict.UNKNOWN, ())
+    recovery.entry_decided(LEDGER, 5, EntryVerdict.POSITIVE, ("b1",))
+    recovery.entry_decided(LEDGER, 6, EntryVerdict.NEGATIVE, ("b0", "b3"))
+    recovery.entry_decided(LEDGER, 7, EntryVerdict.UNKNOWN, ())
     assert notes.told() == [
         ("REC_START", "recoverer", LEDGER, {"version": 6, "first_entry": 4, "bookies": "b0,b1,b3"}),
         ("REC_DECIDE", "recoverer", LEDGER, {"entry": 5, "verdict": "positive", "bookies": "b1"}),

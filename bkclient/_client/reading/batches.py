@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 
 from bkclient._client.defects import defect, ends_operation
-from bkclient._client.reading.entry import Entries, Entry
 from bkclient._client.reading.entry_reads import EntryReads
 from bkclient._client.reading.window import ReadWindow
+from bkclient.entry import Entries, Entry
 from bkclient.errors import BookieNotAvailable, BookKeeperError, ClientClosed, Code, error_for
 from bkclient.ledger import BookieId
 from bkclient.observability.stats import READ, SPECULATIVE_READS

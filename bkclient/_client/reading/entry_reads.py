@@ -13,12 +13,12 @@ from typing import Final, Protocol
 
 import anyio
 
+from bkclient._backoff import Backoff
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.health import ReadHealth
-from bkclient._client.rate_limit import Throttle
-from bkclient._client.reading.entry import Entry
-from bkclient.backoff import Backoff
+from bkclient._client.rate_limit import RateLimit
+from bkclient.entry import Entry
 from bkclient.errors import ClientClosed, Code, DigestMismatch, UnexpectedCondition, error_for
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
 from bkclient.observability.stats import DIGEST_MISMATCHES, READ, READS_REORDERED, SPECULATIVE_READS
@@ -28,7 +28,7 @@ from bkclient.protocol.sticky import StickyIndex
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response
 
-__all__ = ["EntryReads", "LedgerView", "Operation"]
+__all__ = ["EntryReads", "LedgerView", "ReadOperation"]
 
 #: What a bookie answers that has nothing to do with being slow or away: it does not have the entry as it should.
 _FAILED_TO_DELIVER: Final = EXPLICIT_NEGATIVES | {Code.DIGEST_MATCH, Code.READ, Code.DATA_UNKNOWN}
@@ -58,7 +58,7 @@ class LedgerView(Protocol):
         ...
 
 
-class Operation:
+class ReadOperation:
     """What the entries of one read have in common. ``fails_fast``: no request goes to a connection that takes no more (R-6)."""
 
     __slots__ = ("answering", "answers", "fails_fast", "parallel")
@@ -74,7 +74,7 @@ class Operation:
 class EntryReads:
     """Reads entries of one ledger. ``throttle`` limits the requests of the handle, its adds included (R-2)."""
 
-    def __init__(self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: Throttle | None) -> None:
+    def __init__(self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: RateLimit | None) -> None:
         config = core.config
         self.core = core
         self.view = view
@@ -112,10 +112,10 @@ class EntryReads:
 
     # Before reading ----------------------------------------------------------------------------------------------
 
-    async def begin(self, entry_id: int, *, parallel: bool = False) -> Operation:
+    async def begin(self, entry_id: int, *, parallel: bool = False) -> ReadOperation:
         """Begin an operation with ``entry_id``, once its bookies take requests (R-6) and the rate allows one (R-2)."""
         self.check_open()
-        operation = Operation(parallel=parallel)
+        operation = ReadOperation(parallel=parallel)
         if self._backpressure_wait_s is not None:
             operation.fails_fast = not await self._wait_for_connections(entry_id, self._backpressure_wait_s)
         if self.throttle is not None:
@@ -187,7 +187,7 @@ class EntryReads:
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    def start(self, entry_id: int, operation: Operation) -> asyncio.Future[Entry]:
+    def start(self, entry_id: int, operation: ReadOperation) -> asyncio.Future[Entry]:
         """Read one entry; no task is made. The future fails with the most telling error of the replicas (R-13).
 
         Cancelling it asks no further replica.
@@ -249,7 +249,7 @@ class _EntryCall:
 
     __slots__ = ("_began", "_machine", "_operation", "_request", "_room", "_seen", "_timer", "future")
 
-    def __init__(self, room: EntryReads, entry_id: int, operation: Operation) -> None:
+    def __init__(self, room: EntryReads, entry_id: int, operation: ReadOperation) -> None:
         self._room = room
         self._operation = operation
         self._machine = EntryRead(entry_id, room.replicas(entry_id), parallel=operation.parallel)

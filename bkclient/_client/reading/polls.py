@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from bkclient._backoff import Backoff
 from bkclient._client.defects import defect, ends_operation
-from bkclient._client.reading.entry import Entry, LastConfirmedAndEntry
 from bkclient._client.reading.entry_reads import EntryReads
 from bkclient._client.reading.lac import least_lac
-from bkclient.backoff import Backoff
+from bkclient.entry import Entry, LastConfirmedAndEntry
 from bkclient.errors import BookKeeperError, Code, DigestMismatch, error_for
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.observability.stats import READ_LAC_AND_ENTRY, SPECULATIVE_READS

@@ -8,11 +8,11 @@ from typing import Final, Self
 
 from bkclient._client.arguments import check_duration
 from bkclient._client.core import ClientCore
-from bkclient._client.rate_limit import Throttle
-from bkclient._client.reading.entry import Entry
+from bkclient._client.rate_limit import RateLimit
 from bkclient._client.reading.followed import FollowedLedger
 from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.reading.tail import LedgerTail
+from bkclient.entry import Entry
 from bkclient.errors import NoSuchEntry
 from bkclient.ledger import LedgerMetadata
 from bkclient.wire.entry import EntryCodec
@@ -26,20 +26,22 @@ class LedgerReader(LedgerReads):
     """Reads a ledger, from :meth:`bkclient.BookKeeper.open_ledger`.
 
     Entries up to :attr:`last_add_confirmed` can be read; they are acknowledged and stay. On a closed ledger that is its
-    last entry. On an open one it advances with :meth:`read_last_add_confirmed`, with what bookies tell in passing
-    (LAC-3), and when the ledger is closed. ``async for entry in reader`` yields everything up to it, ``async for entry in
+    last entry. On an open one it advances with :meth:`read_last_add_confirmed`, with what bookies tell in passing, and when
+    the ledger is closed. ``async for entry in reader`` yields everything up to it, ``async for entry in
     reader.tail()`` goes on with what is written later.
 
     The reader of an open ledger follows its metadata, so it learns of new ensembles and of the close from the metadata
-    store, whatever bookies answer (NR-7, NR-10); of a closed one if it was opened with ``keep_metadata_updated`` (NR-9).
+    store, whatever bookies answer; of a closed one if it was opened with ``keep_metadata_updated``.
 
     A ledger that is closed below what its bookies told to be confirmed has lost entries, which the protocol rules out. If it
     happens all the same, the reader logs it as an error and keeps to the end of the ledger, the one time that
     :attr:`last_add_confirmed` goes back; a tail that has delivered more fails.
     """
 
+    __module__ = "bkclient"
+
     def __init__(self, core: ClientCore, followed: FollowedLedger, codec: EntryCodec) -> None:
-        super().__init__(core, followed, codec, Throttle.of(core.config))
+        super().__init__(core, followed, codec, RateLimit.of(core.config))
         self._followed = followed
         followed.on_metadata_changed = self._polls.on_metadata
         followed.on_client_closed = self._room.stop
@@ -71,7 +73,7 @@ class LedgerReader(LedgerReads):
 
     @property
     def length(self) -> int:
-        """Payload bytes of a closed ledger; of an open one those up to the last confirmed entry read here (H-18)."""
+        """Payload bytes of a closed ledger; of an open one those up to the last confirmed entry read here."""
         return self._followed.length
 
     def __repr__(self) -> str:
@@ -86,7 +88,7 @@ class LedgerReader(LedgerReads):
         return self._iterate(0, self.last_add_confirmed, parallel=False)
 
     async def read_last_entry(self) -> Entry:
-        """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` on an empty ledger (R-22)."""
+        """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` on an empty ledger."""
         if not self.is_closed:
             await self.read_last_add_confirmed()
         if self.last_add_confirmed < 0:

@@ -7,16 +7,16 @@ from typing import Final
 
 import anyio
 
+from bkclient._backoff import Backoff
 from bkclient._client.arguments import LARGEST_ID, check_duration, check_flag
 from bkclient._client.core import ClientCore
-from bkclient._client.rate_limit import Throttle
+from bkclient._client.rate_limit import RateLimit
 from bkclient._client.reading.batches import read_batch
-from bkclient._client.reading.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
-from bkclient._client.reading.entry_reads import EntryReads, LedgerView, Operation
+from bkclient._client.reading.entry_reads import EntryReads, LedgerView, ReadOperation
 from bkclient._client.reading.lac import read_last_add_confirmed, try_read_last_add_confirmed
 from bkclient._client.reading.polls import Polls
 from bkclient._client.reading.window import ReadWindow
-from bkclient.backoff import Backoff
+from bkclient.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, ReadFailed
 from bkclient.wire.entry import EntryCodec
 
@@ -42,7 +42,9 @@ class LedgerReads:
     ``throttle`` is shared with whatever else the handle sends.
     """
 
-    def __init__(self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: Throttle | None = None) -> None:
+    def __init__(
+        self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: RateLimit | None = None
+    ) -> None:
         self._core = core
         self._view = view
         self._codec = codec
@@ -76,7 +78,7 @@ class LedgerReads:
     async def _read(self, entry_id: int, *, parallel: bool) -> Entry:
         check_flag("parallel", parallel)
         room = self._room
-        operation = await room.begin(entry_id, parallel=parallel) if room.may_wait else Operation(parallel=parallel)
+        operation = await room.begin(entry_id, parallel=parallel) if room.may_wait else ReadOperation(parallel=parallel)
         return await room.start(entry_id, operation)
 
     def read_range(
@@ -164,9 +166,9 @@ class LedgerReads:
     # The last add confirmed --------------------------------------------------------------------------------------
 
     async def read_last_add_confirmed(self) -> int:
-        """Ask the ensemble how far the ledger is confirmed and advance to it (R-34); a closed ledger answers locally.
+        """Ask the ensemble how far the ledger is confirmed and advance to it; a closed ledger answers locally.
 
-        Returns :attr:`last_add_confirmed`, which an answer behind it does not take back (H-17). Raises
+        Returns :attr:`last_add_confirmed`, which an answer behind it does not take back. Raises
         :class:`~bkclient.errors.RequestTimeout` and other errors of the bookies when too few of them answer.
         """
         self._room.check_open()
@@ -176,7 +178,7 @@ class LedgerReads:
         return view.last_add_confirmed
 
     async def try_read_last_add_confirmed(self) -> int:
-        """Ask the ensemble for progress and return at the first sign of it, or when all have answered without (R-38).
+        """Ask the ensemble for progress and return at the first sign of it, or when all have answered without.
 
         Faster than :meth:`read_last_add_confirmed` and needs one bookie only; the answer may be behind what others know.
         """
@@ -190,10 +192,10 @@ class LedgerReads:
     async def read_last_add_confirmed_and_entry(
         self, entry_id: int, timeout_s: float, *, parallel: bool = False
     ) -> LastConfirmedAndEntry:
-        """Wait up to ``timeout_s`` seconds for ``entry_id`` to be confirmed (R-39).
+        """Wait up to ``timeout_s`` seconds for ``entry_id`` to be confirmed.
 
         Returns at once if it is, or if the ledger is closed; else when bookies tell of it, with the entry if the one that
-        tells has it; when the ledger is closed; or without news, which is no error (R-45). The bookies do the waiting, one
+        tells has it; when the ledger is closed; or without news, which is no error. The bookies do the waiting, one
         after the other or all at once if ``parallel``; over protocol version 2, which has no long polls, the LAC is asked
         for again and again.
         """

@@ -6,12 +6,12 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
-from bkclient._client.reading.entry import Entry, LastConfirmedAndEntry
 from bkclient._client.reading.entry_reads import EntryReads
 from bkclient._client.reading.followed import FollowedLedger
 from bkclient._client.reading.lac import start_lac_read
 from bkclient._client.reading.polls import Poll, Polls, note_outcome
 from bkclient._client.reading.window import ReadWindow
+from bkclient.entry import Entry, LastConfirmedAndEntry
 from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.tail import TailRead, TailStep
@@ -38,6 +38,8 @@ class LedgerTail:
     at a time may use it. Leaving ``async with reader.tail() as tail:`` or :meth:`aclose`, which any task may call, ends what it
     has under way: whoever waits for the next entry is told that there is none.
     """
+
+    __module__ = "bkclient"
 
     def __init__(
         self, ledger: FollowedLedger, room: EntryReads, polls: Polls, first_entry_id: int, patience_s: float

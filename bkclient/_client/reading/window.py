@@ -11,8 +11,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from bkclient._client.reading.entry import Entry
-from bkclient._client.reading.entry_reads import EntryReads, Operation
+from bkclient._client.reading.entry_reads import EntryReads, ReadOperation
+from bkclient.entry import Entry
 from bkclient.errors import IllegalOperation
 
 __all__ = ["ReadWindow"]
@@ -43,7 +43,7 @@ class ReadWindow:
         "next_entry_id",
     )
 
-    def __init__(self, room: EntryReads, operation: Operation, first_entry_id: int, limit: int) -> None:
+    def __init__(self, room: EntryReads, operation: ReadOperation, first_entry_id: int, limit: int) -> None:
         self._room = room
         self._operation = operation
         self._futures: deque[asyncio.Future[Entry]] = deque()

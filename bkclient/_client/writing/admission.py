@@ -11,18 +11,18 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from bkclient._backoff import Backoff
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect, ends_operation
-from bkclient._client.rate_limit import Throttle
+from bkclient._client.rate_limit import RateLimit
 from bkclient._client.writing.failures import fresh
-from bkclient.backoff import Backoff
 from bkclient.errors import Code, TooManyRequests
 from bkclient.observability import stats as names
 from bkclient.protocol.append import AppendMachine
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import Request
 
-__all__ = ["Admission"]
+__all__ = ["WriterAdmission"]
 
 #: How often to look whether connections take more again.
 _LOOKS: Final = Backoff(0.001, 0.005)
@@ -37,7 +37,7 @@ class _Held:
     future: asyncio.Future[None]
 
 
-class Admission:
+class WriterAdmission:
     """Decides, entry by entry, whether one writer may append."""
 
     def __init__(self, core: ClientCore, machine: AppendMachine) -> None:
@@ -46,7 +46,7 @@ class Admission:
         self._loop = asyncio.get_running_loop()
         self._wait_s: Final = core.config.backpressure_wait_s
         #: Shared by the appends and the reads of one handle; None without a rate limit.
-        self.throttle: Final = Throttle.of(core.config)
+        self.throttle: Final = RateLimit.of(core.config)
         #: Permits that were waited for and are not used yet, and those who wait.
         self._permits = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -70,7 +70,7 @@ class Admission:
         if self.throttle is not None:
             await self._wait_for_permit(self.throttle)
 
-    async def _wait_for_permit(self, throttle: Throttle) -> None:
+    async def _wait_for_permit(self, throttle: RateLimit) -> None:
         delay_s = throttle.reserve()
         if delay_s > 0:
             waiter: asyncio.Future[None] = self._loop.create_future()
@@ -144,7 +144,7 @@ class Admission:
                 del self._fail_fast[done]
             self._fail_fast[entry_id] = None
 
-    def _take_permit(self, throttle: Throttle) -> bool:
+    def _take_permit(self, throttle: RateLimit) -> bool:
         if self._permits > 0:
             self._permits -= 1
             return True

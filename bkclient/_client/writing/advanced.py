@@ -18,8 +18,8 @@ class AdvancedLedgerWriter(BaseWriter):
     """The single writer of a ledger whose entry ids come from outside, from :meth:`bkclient.BookKeeper.create_advanced_ledger`.
 
     Ids start at 0 and must, in the end, leave no gap; within that they may be appended in any order, by as many tasks as one
-    likes. An entry is acknowledged when all entries with smaller ids are (API-16). So a gap holds up everything above it, and
-    what is still above one when the ledger is closed fails and is not part of it (W-23).
+    likes. An entry is acknowledged when all entries with smaller ids are. So a gap holds up everything above it, and
+    what is still above one when the ledger is closed fails and is not part of it.
 
     Everything else is as for :class:`~bkclient.LedgerWriter`. The in-flight windows hold back any entry but the
     next one in order: that one must get through for the others to become done, however many there are. Entries above a gap,
@@ -27,13 +27,15 @@ class AdvancedLedgerWriter(BaseWriter):
     held back go on when all smaller ids were appended, or when there is room.
     """
 
+    __module__ = "bkclient"
+
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
         super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=True)
 
     async def append(self, entry_id: int, payload: Payload) -> int:
         """Append one entry under ``entry_id`` and wait until it and all below are acknowledged; returns the id.
 
-        Raises :class:`~bkclient.errors.DuplicateEntryId` for an id that was appended before, or is negative (W-5); the
+        Raises :class:`~bkclient.errors.DuplicateEntryId` for an id that was appended before, or is negative; the
         writer goes on. Other errors and cancellation as :meth:`bkclient.LedgerWriter.append`.
         """
         return await (await self.submit(entry_id, payload))

@@ -12,12 +12,12 @@ import anyio
 from bkclient._client.core import ClientCore
 from bkclient._client.create import CreatedLedger
 from bkclient._client.measure import measured, observed
-from bkclient._client.reading.entry import Entry
 from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.explicit_lac import write_lac
 from bkclient._client.writing.force import force_ledger
 from bkclient._client.writing.shell import WriterShell
 from bkclient._client.writing.traced import shell_class
+from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchEntry
 from bkclient.ledger import LedgerMetadata
 from bkclient.observability import stats as names
@@ -83,7 +83,7 @@ class BaseWriter(LedgerReads):
 
     @property
     def is_deferred_sync(self) -> bool:
-        """Whether entries are acknowledged before they are durable, so that :meth:`force` is needed (LAC-11)."""
+        """Whether entries are acknowledged before they are durable, so that :meth:`force` is needed."""
         return self._machine.options.deferred_sync
 
     @property
@@ -142,11 +142,11 @@ class BaseWriter(LedgerReads):
         await self._shell.flush(self._machine.last_add_pushed)
 
     async def force(self) -> None:
-        """Make durable what is acknowledged now, and advance the last add confirmed to it (LAC-12).
+        """Make durable what is acknowledged now, and advance the last add confirmed to it.
 
-        Entries in flight are not covered (LAC-13): :meth:`flush` first. Needs an answer of every bookie of the ensemble;
+        Entries in flight are not covered: :meth:`flush` first. Needs an answer of every bookie of the ensemble;
         raises the first error of one, and may be repeated then. On a writer that has ended raises the error that ended it. On a
-        ledger without deferred sync there is nothing to move, and success says that all bookies answer (LAC-14).
+        ledger without deferred sync there is nothing to move, and success says that all bookies answer.
         :class:`~bkclient.errors.IllegalOperation` over wire protocol version 2.
         """
         if self._core.is_closed:
@@ -159,7 +159,7 @@ class BaseWriter(LedgerReads):
         self._shell.watch_lac()
 
     async def write_explicit_lac(self) -> int:
-        """Tell the bookies the last add confirmed now, so that tailing readers can see the last entries (LAC-5, LAC-9).
+        """Tell the bookies the last add confirmed now, so that tailing readers can see the last entries.
 
         Returns it once an ack quorum knows; -1, with nothing sent, before the first entry. Idle writers do this by
         themselves if the configuration sets an interval. Raises the error of a bookie, which harms nothing. On a writer
@@ -173,7 +173,7 @@ class BaseWriter(LedgerReads):
     # Reading -----------------------------------------------------------------------------------------------------
 
     async def read_last_entry(self) -> Entry:
-        """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` before the first (R-22)."""
+        """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` before the first."""
         last = self._machine.known_end
         if last < 0:
             raise NoSuchEntry("the ledger has no confirmed entry", ledger_id=self.ledger_id)
@@ -256,7 +256,7 @@ class BaseWriter(LedgerReads):
         await self.flush()
 
     async def _seal(self) -> None:
-        """Close; but force first what is acknowledged, and rather leave the ledger open than cut that off (H-11)."""
+        """Close; but force first what is acknowledged, and rather leave the ledger open than cut that off."""
         machine = self._machine
         if self.is_deferred_sync and machine.is_writable and machine.last_add_confirmed < machine.last_add_acknowledged:
             try:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from bkclient._backoff import Backoff
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
-from bkclient.backoff import Backoff
 from bkclient.errors import BookKeeperError, Code, code_of, error_for
 from bkclient.ledger import BookieId
 from bkclient.observability import stats as names

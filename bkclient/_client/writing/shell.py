@@ -19,7 +19,7 @@ from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.create import CreatedLedger
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.window import WriterWindow
-from bkclient._client.writing.admission import Admission
+from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
 from bkclient._client.writing.failures import fresh
 from bkclient._client.writing.gaps import Gaps
@@ -85,7 +85,7 @@ class WriterShell:
         self.machine: Final = AppendMachine(created.value, self, options=options)
         self.ownership: Final = Ownership(core, self, created.connection)
         self._check: Final = self.ownership.check
-        self.admission: Final = Admission(core, self.machine) if Admission.is_wanted(core) else None
+        self.admission: Final = WriterAdmission(core, self.machine) if WriterAdmission.is_wanted(core) else None
         self._submit = core.transport.submit if self.admission is None else self.admission.submit
         self._master_key = self.codec.master_key
         self._write_flags = WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE

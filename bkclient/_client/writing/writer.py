@@ -7,7 +7,7 @@ from typing import Final
 
 from bkclient._client.core import ClientCore
 from bkclient._client.create import CreatedLedger
-from bkclient._client.writing.admission import Admission
+from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.base import BaseWriter
 from bkclient._client.writing.shell import Payload
 from bkclient.errors import TooManyRequests
@@ -35,6 +35,8 @@ class LedgerWriter(BaseWriter):
     A failed or cancelled append is *ambiguous*: the entry may or may not be part of the ledger. All readers of the closed
     ledger agree on which.
     """
+
+    __module__ = "bkclient"
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
         super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=False)
@@ -86,7 +88,7 @@ class LedgerWriter(BaseWriter):
         if admission is not None:
             await self._wait_for_admission(admission)
 
-    async def _wait_for_admission(self, admission: Admission) -> None:
+    async def _wait_for_admission(self, admission: WriterAdmission) -> None:
         await admission.wait()
         while not self._window.is_open:  # others went first meanwhile
             await self._window.wait()

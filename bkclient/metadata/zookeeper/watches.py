@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 from bkclient.errors import MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.base import Cancel
-from bkclient.metadata.listeners import Listener
+from bkclient.metadata.listeners import ListenerCalls
 from bkclient.metadata.zookeeper.session import ZooKeeperSession
 
 __all__ = ["REREAD_DELAY_S", "Watched"]
@@ -47,7 +47,7 @@ class Watched(Generic[T]):
         self._paths = paths
         self._read = read
         self._on_idle = on_idle
-        self._stamps: dict[Listener[T], object] = {}
+        self._stamps: dict[ListenerCalls[T], object] = {}
         self._wake = asyncio.Event()
         for path in paths:
             session.add_waker(path, self._wake)
@@ -55,7 +55,7 @@ class Watched(Generic[T]):
 
     def add(self, callback: Callable[[T], None]) -> Cancel:
         """Report the present value and every later one to ``callback``, until the returned function is called."""
-        listener = Listener(callback)
+        listener = ListenerCalls(callback)
         self._stamps[listener] = _NEVER
         self._wake.set()
 

@@ -2,7 +2,7 @@
 
 An auditor *marks* a ledger, naming bookies that are without their copies. A worker *locks* a marked ledger, repairs it and
 removes the mark, but only if it still is what the worker saw when it locked it: whoever marked the ledger meanwhile has news
-that the repair may not have met (T-267). Locks are ephemeral, so those of a dead worker disappear. They save work and are
+that the repair may not have met. Locks are ephemeral, so those of a dead worker disappear. They save work and are
 not what makes repairs safe: a worker whose session ended goes on for a while unknowingly, beside the one that took over, and both
 change the ledger's metadata by compare-and-set.
 
@@ -217,7 +217,7 @@ class UnderReplication:
                 raise outcome
 
     async def mark_replicated(self, lock: LedgerLock) -> bool:
-        """Remove the mark if it is the one that was locked, and unlock; whether the ledger is unmarked now (T-267)."""
+        """Remove the mark if it is the one that was locked, and unlock; whether the ledger is unmarked now."""
         try:
             is_gone = await self._tree.delete(_mark_path(lock.ledger_id), lock.version)
             if is_gone:
@@ -255,7 +255,7 @@ class UnderReplication:
         return None if node is None else decode_delay(node.data)
 
     async def set_lost_bookie_recovery_delay_s(self, delay_s: int, *, only_first: bool = False) -> None:
-        """Set the delay for the whole cluster; the present value, and 0, have an auditor audit at once (AR-16).
+        """Set the delay for the whole cluster; the present value, and 0, have an auditor audit at once.
 
         With ``only_first`` a value that is set already stands.
         """

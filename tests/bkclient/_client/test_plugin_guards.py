@@ -20,7 +20,7 @@ from bkclient.ledger import BookieId, Versioned
 from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import BookieStats, ClientStats
 from bkclient.observability.tracer import Span, Tracer
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of
 
 
@@ -131,7 +131,9 @@ class BrokenObserver:
     def recovery_started(self, metadata: Versioned) -> None:
         raise BrokenError
 
-    def entry_decided(self, ledger_id: int, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+    def entry_decided(
+        self, ledger_id: int, entry_id: int, verdict: EntryVerdict, bookies: tuple[BookieId, ...]
+    ) -> None:
         raise BrokenError
 
 

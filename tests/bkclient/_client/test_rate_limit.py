@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import anyio
 import pytest
 
-from bkclient._client.rate_limit import Throttle
+from bkclient._client.rate_limit import RateLimit
 from bkclient.config import ClientConfig
 from simbookie.world.hosts import World
 from tests.cancellation import Cancel, cancel_everywhere
@@ -37,8 +37,8 @@ def now() -> float:
 
 def test_no_rate_is_no_throttle(play: Play) -> None:
     async def story() -> None:
-        assert Throttle.of(ClientConfig()) is None
-        assert Throttle.of(ClientConfig(throttle_per_s=5)) is not None
+        assert RateLimit.of(ClientConfig()) is None
+        assert RateLimit.of(ClientConfig(throttle_per_s=5)) is not None
 
     play(story)
 
@@ -46,7 +46,7 @@ def test_no_rate_is_no_throttle(play: Play) -> None:
 @pytest.mark.rule("R-2")
 def test_a_burst_of_one_second_is_free_and_then_permits_come_at_the_rate(play: Play) -> None:
     async def story() -> None:
-        throttle, began = Throttle(10), now()
+        throttle, began = RateLimit(10), now()
         for _ in range(10):
             await throttle.acquire()
         assert now() == began
@@ -60,7 +60,7 @@ def test_a_burst_of_one_second_is_free_and_then_permits_come_at_the_rate(play: P
 
 def test_what_an_idle_time_saves_is_one_second(play: Play) -> None:
     async def story() -> None:
-        throttle = Throttle(10)
+        throttle = RateLimit(10)
         await throttle.acquire(10)
         await anyio.sleep(60)
         assert throttle.try_take(10)
@@ -71,7 +71,7 @@ def test_what_an_idle_time_saves_is_one_second(play: Play) -> None:
 
 def test_permits_are_due_in_the_order_in_which_they_were_asked_for(play: Play) -> None:
     async def story() -> None:
-        throttle, began, order = Throttle(10), now(), []
+        throttle, began, order = RateLimit(10), now(), []
         await throttle.acquire(10)
 
         async def take(number: int) -> None:
@@ -88,7 +88,7 @@ def test_permits_are_due_in_the_order_in_which_they_were_asked_for(play: Play) -
 
 def test_what_is_taken_on_credit_is_waited_for_by_the_next(play: Play) -> None:
     async def story() -> None:
-        throttle, began = Throttle(10), now()
+        throttle, began = RateLimit(10), now()
         throttle.take(14)
         assert now() == began
         await throttle.acquire()
@@ -99,7 +99,7 @@ def test_what_is_taken_on_credit_is_waited_for_by_the_next(play: Play) -> None:
 
 def test_a_caller_that_is_cancelled_gives_its_permits_back() -> None:
     async def story(cancel: Cancel) -> None:
-        throttle = Throttle(10)
+        throttle = RateLimit(10)
         throttle.take(20)
         began = now()
         await cancel(throttle.acquire(5))

@@ -20,7 +20,7 @@ from bkclient.errors import (
     UnauthorizedAccess,
 )
 from bkclient.ledger import LedgerState, Versioned
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
 from tests.bkclient.fakes import Town, town, turns, writer_of
@@ -33,12 +33,12 @@ class Notebook:
 
     def __init__(self) -> None:
         self.started: list[Versioned] = []
-        self.decided: list[tuple[int, int, Verdict, int]] = []
+        self.decided: list[tuple[int, int, EntryVerdict, int]] = []
 
     def recovery_started(self, metadata: Versioned) -> None:
         self.started.append(metadata)
 
-    def entry_decided(self, ledger_id: int, entry_id: int, verdict: Verdict, bookies: tuple[str, ...]) -> None:
+    def entry_decided(self, ledger_id: int, entry_id: int, verdict: EntryVerdict, bookies: tuple[str, ...]) -> None:
         self.decided.append((ledger_id, entry_id, verdict, len(bookies)))
 
 
@@ -370,8 +370,8 @@ async def test_an_observer_hears_what_a_recovery_works_on_and_what_it_decides() 
         (started,) = notebook.started
         assert (started.metadata.state, started.version) == (LedgerState.IN_RECOVERY, 1)
         assert notebook.decided == [
-            (writer.ledger_id, 2, Verdict.POSITIVE, 1),
-            (writer.ledger_id, 3, Verdict.NEGATIVE, 2),
+            (writer.ledger_id, 2, EntryVerdict.POSITIVE, 1),
+            (writer.ledger_id, 3, EntryVerdict.NEGATIVE, 2),
         ]
 
 

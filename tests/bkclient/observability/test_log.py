@@ -11,7 +11,7 @@ import pytest
 import bkclient
 from bkclient.errors import BookKeeperError, Code, LedgerFenced
 from bkclient.observability import log
-from bkclient.observability.log import EVENTS, Event
+from bkclient.observability.log import EVENTS, LogEvent
 from tests.bkclient.fakes import town, turns, writer_of
 
 PACKAGE = Path(bkclient.__file__).parent
@@ -37,7 +37,7 @@ def test_a_record_carries_what_it_is_about_for_formatters(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("event", EVENTS.values(), ids=lambda event: f"{event.logger_name}.{event.name}")
-def test_every_event_happens_somewhere_in_the_package(event: Event) -> None:
+def test_every_event_happens_somewhere_in_the_package(event: LogEvent) -> None:
     (name,) = (name for name, value in vars(log).items() if value is event)
     uses = [path for path in PACKAGE.rglob("*.py") if re.search(rf"\blog\.{name}\b", path.read_text())]
     assert uses

@@ -11,7 +11,7 @@ from bkclient.errors import Code
 from bkclient.observability import stats
 from bkclient.observability.latencies import BOUNDS_MS, Latencies
 from bkclient.observability.memory import OTHER_BOOKIES, MemoryStats
-from bkclient.observability.stats import METRICS, BookieStats, ClientStats, Kind
+from bkclient.observability.stats import METRICS, BookieStats, ClientStats, MetricKind
 
 
 def test_it_is_both_kinds_of_statistics() -> None:
@@ -97,7 +97,7 @@ def test_a_name_that_nobody_declared_is_shown_all_the_same() -> None:
 def test_every_metric_is_declared_once_under_its_full_name() -> None:
     names = [metric.full_name for metric in METRICS.values()]
     assert len(set(names)) == len(names)
-    assert {metric.kind for metric in METRICS.values()} == set(Kind)
+    assert {metric.kind for metric in METRICS.values()} == set(MetricKind)
 
 
 def test_a_quantile_is_no_less_than_the_true_one_and_within_its_bucket() -> None:

@@ -15,16 +15,16 @@ import bkclient
 from bkclient.observability import stats
 from bkclient.observability.log import EVENTS
 from bkclient.observability.prometheus import FAILED_OPERATIONS, FAILED_REQUESTS
-from bkclient.observability.stats import METRICS, Kind
+from bkclient.observability.stats import METRICS, MetricKind
 from bkclient.observability.tracing import SPAN_NAMES
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
 PACKAGE = Path(bkclient.__file__).parent
 KINDS = {
-    Kind.OPERATION: ["latency", "milliseconds"],
-    Kind.EVENT: ["counter", "times"],
-    Kind.AMOUNT: ["amount", "entries"],
-    Kind.LEVEL: ["gauge", "at present"],
+    MetricKind.OPERATION: ["latency", "milliseconds"],
+    MetricKind.EVENT: ["counter", "times"],
+    MetricKind.AMOUNT: ["amount", "entries"],
+    MetricKind.LEVEL: ["gauge", "at present"],
 }
 
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bkclient.errors import Code
 from bkclient.observability import stats
 from bkclient.observability.prometheus import FAILED_OPERATIONS, FAILED_REQUESTS, PrometheusStats
-from bkclient.observability.stats import METRICS, Kind
+from bkclient.observability.stats import METRICS, MetricKind
 
 #: As Java's client has them: BookKeeperClientStats and PerChannelBookieClient at version 4.18.
 JAVAS_NAMES = {
@@ -105,10 +105,10 @@ def test_requests_are_counted_by_bookie() -> None:
 def record_everything(ours: PrometheusStats) -> None:
     for name, metric in METRICS.items():
         bookie_id = "b" if metric.is_per_bookie else None
-        if metric.kind is Kind.OPERATION:
+        if metric.kind is MetricKind.OPERATION:
             for code in (Code.OK, Code.TIMEOUT):
                 ours._operation((name, bookie_id), 0.001, code)
-        elif metric.kind is Kind.LEVEL:
+        elif metric.kind is MetricKind.LEVEL:
             ours._levels[name, bookie_id] = 1
         else:
             ours._event((name, bookie_id), 1)

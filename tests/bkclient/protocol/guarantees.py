@@ -14,7 +14,7 @@ from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState
 from bkclient.protocol.append import WriterState
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from bkclient.protocol.value import Value
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ class Guarantees(Value):
         if message.add.payload != self._world.payload_of(message.entry_id):
             raise Violation("B8", f"entry {message.entry_id} was not written like that")
 
-    def on_decided(self, heard: Heard, entry_id: int, verdict: Verdict) -> None:
+    def on_decided(self, heard: Heard, entry_id: int, verdict: EntryVerdict) -> None:
         """E3: only enough explicit negatives of the write set deny an entry."""
-        if verdict is not Verdict.NEGATIVE:
+        if verdict is not EntryVerdict.NEGATIVE:
             return
         assert heard.started_with is not None, "fences go out first"
         _, write_quorum, ack_quorum = self._world.configuration.sizes

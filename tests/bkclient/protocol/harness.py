@@ -16,7 +16,7 @@ from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.intents import Choose, Intent
-from bkclient.protocol.recovery import RecoveryMachine, Verdict
+from bkclient.protocol.recovery import EntryVerdict, RecoveryMachine
 from bkclient.protocol.update import LocalMetadata, ReadMetadata, UpdateHandle
 from bkclient.protocol.value import Value
 
@@ -279,7 +279,7 @@ class Recovery(Stage):
     ) -> None:
         value = ledger(sizes, ensembles) if store is None else store.value
         super().__init__(value, spares=spares, store=store)
-        self.decided: list[tuple[int, Verdict, str]] = []
+        self.decided: list[tuple[int, EntryVerdict, str]] = []
         self.finished: list[Code | None] = []
         self.errors: list[BookKeeperError] = []
         self.machine: RecoveryMachine = RecoveryMachine(self.store.value, self, **limits)
@@ -336,7 +336,7 @@ class Recovery(Stage):
     def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
         self._note_add(entry, bookies, "W")
 
-    def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+    def entry_decided(self, entry_id: int, verdict: EntryVerdict, bookies: tuple[BookieId, ...]) -> None:
         self.decided.append((entry_id, verdict, "".join(bookies)))
 
     def recovery_finished(self, error: BookKeeperError | None) -> None:

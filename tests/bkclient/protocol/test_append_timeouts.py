@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bkclient.errors import ArgumentError, Code
 from bkclient.protocol.append_options import AppendOptions
-from bkclient.protocol.quorum_timeout import QuorumTimeout
+from bkclient.protocol.quorum_timeout import QuorumClock
 from tests.bkclient.protocol.harness import Writer
 
 # Quorum timeout -----------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_without_the_option_the_clock_does_not_matter() -> None:
 @pytest.mark.rule("W-46")
 @given(st.lists(st.floats(0.0, 2.0), min_size=1, max_size=200))
 def test_however_often_the_clock_is_checked_few_notes_are_kept(steps: list[float]) -> None:
-    timeout = QuorumTimeout(8.0)
+    timeout = QuorumClock(8.0)
     now = 0.0
     for step in steps:
         now += step

@@ -8,7 +8,7 @@ from itertools import combinations, permutations, product
 import pytest
 
 from bkclient.errors import Code
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from tests.bkclient.protocol.harness import Recovery, reading
 
 NEGATIVES = (Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE)
@@ -73,19 +73,19 @@ def test_fencing_ends_as_its_answers_say_whatever_they_are_and_in_whatever_order
     assert seen == {"reading", Code.LEDGER_RECOVERY, *REPORTED_AS_SUCH}
 
 
-def expected_of_reading(sizes: tuple[int, int, int], answers: Answers) -> Verdict | None:
+def expected_of_reading(sizes: tuple[int, int, int], answers: Answers) -> EntryVerdict | None:
     """None while the answers decide nothing."""
     denied: set[str] = set()
     for bookie_id, code in answers:
         if code == Code.OK:
-            return Verdict.POSITIVE
+            return EntryVerdict.POSITIVE
         if code == Code.CLIENT_CLOSED:
-            return Verdict.UNKNOWN
+            return EntryVerdict.UNKNOWN
         if code in NEGATIVES:
             denied.add(bookie_id)
             if sizes[1] - len(denied) < sizes[2]:
-                return Verdict.NEGATIVE
-    return Verdict.UNKNOWN if len(answers) == sizes[1] else None
+                return EntryVerdict.NEGATIVE
+    return EntryVerdict.UNKNOWN if len(answers) == sizes[1] else None
 
 
 @pytest.mark.rule("REC-18")
@@ -105,8 +105,8 @@ def test_an_entry_is_decided_as_its_answers_say_after_every_single_one_of_them(s
                 seen.add(expected)
                 decided = [verdict for entry_id, verdict, _ in recovery.decided if entry_id == 0]
                 assert decided == ([] if expected is None else [expected]), order[:count]
-                assert bool(recovery.finished) == (expected is Verdict.UNKNOWN), order[:count]
-    assert seen >= {Verdict.POSITIVE, Verdict.NEGATIVE, Verdict.UNKNOWN}
+                assert bool(recovery.finished) == (expected is EntryVerdict.UNKNOWN), order[:count]
+    assert seen >= {EntryVerdict.POSITIVE, EntryVerdict.NEGATIVE, EntryVerdict.UNKNOWN}
 
 
 @pytest.mark.rule("REC-25")

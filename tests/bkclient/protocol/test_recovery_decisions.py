@@ -6,10 +6,10 @@ import pytest
 
 from bkclient.errors import Code, DataUnknown, DigestMismatch, MetadataStoreError, code_of
 from bkclient.ledger import LedgerState
-from bkclient.protocol.recovery import Verdict, starting_lac
+from bkclient.protocol.recovery import EntryVerdict, starting_lac
 from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, end_of, ledger, reading
 
-POSITIVE, NEGATIVE, UNKNOWN = Verdict.POSITIVE, Verdict.NEGATIVE, Verdict.UNKNOWN
+POSITIVE, NEGATIVE, UNKNOWN = EntryVerdict.POSITIVE, EntryVerdict.NEGATIVE, EntryVerdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY
 
 

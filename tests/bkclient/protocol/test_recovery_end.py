@@ -8,10 +8,10 @@ import pytest
 
 from bkclient.errors import ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.ledger import Fragment, LedgerState
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, Writer, end_of, ledger, reading
 
-POSITIVE, NEGATIVE, UNKNOWN = Verdict.POSITIVE, Verdict.NEGATIVE, Verdict.UNKNOWN
+POSITIVE, NEGATIVE, UNKNOWN = EntryVerdict.POSITIVE, EntryVerdict.NEGATIVE, EntryVerdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY
 
 

@@ -10,10 +10,10 @@ from bkclient.errors import Code
 from bkclient.ledger import LedgerState
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read_ahead import ReadAhead
-from bkclient.protocol.recovery import Verdict
+from bkclient.protocol.recovery import EntryVerdict
 from tests.bkclient.protocol.harness import Recovery, end_of, reading
 
-POSITIVE, NEGATIVE, UNKNOWN = Verdict.POSITIVE, Verdict.NEGATIVE, Verdict.UNKNOWN
+POSITIVE, NEGATIVE, UNKNOWN = EntryVerdict.POSITIVE, EntryVerdict.NEGATIVE, EntryVerdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY
 
 

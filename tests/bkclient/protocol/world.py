@@ -24,7 +24,7 @@ from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
-from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase, Verdict
+from bkclient.protocol.recovery import EntryVerdict, RecoveryMachine, RecoveryPhase
 from bkclient.protocol.update import UpdateHandle, WriteMetadata
 from bkclient.protocol.value import Value
 from tests.bkclient.protocol.guarantees import Guarantees, Heard, Violation
@@ -442,7 +442,7 @@ class RecoveryClient(Client):
         kind = "read" if self.machine.phase is RecoveryPhase.READING else "measure"
         self.world.send(Message(self, bookie_id, kind, entry_id, fence=fence))
 
-    def entry_decided(self, entry_id: int, verdict: Verdict, bookies: tuple[BookieId, ...]) -> None:
+    def entry_decided(self, entry_id: int, verdict: EntryVerdict, bookies: tuple[BookieId, ...]) -> None:
         self.world.guarantees.on_decided(self.heard, entry_id, verdict)
 
     def recovery_finished(self, error: BookKeeperError | None) -> None:

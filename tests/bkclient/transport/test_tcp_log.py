@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bkclient.metadata.base import BookieAddress
-from bkclient.observability.log import Throttle
+from bkclient.observability.log import LogThrottle
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient.transport.scripted_bookie import BookieConnection, keep_silent, running, until
@@ -95,13 +95,13 @@ async def test_without_an_interval_every_failure_is_logged(caplog: pytest.LogCap
 
 
 def test_what_was_held_back_is_counted_and_told_with_the_next_line() -> None:
-    throttle = Throttle(5.0)
+    throttle = LogThrottle(5.0)
     assert [throttle.passes("b", now) for now in (0.0, 1.0, 4.9, 5.0, 5.1, 20.0)] == [0, None, None, 2, None, 1]
     assert throttle.passes("c", 1.0) == 0
 
 
 def test_news_are_not_held_back() -> None:
-    throttle = Throttle(5.0)
+    throttle = LogThrottle(5.0)
     assert throttle.passes("b", 0.0) == 0
     throttle.reset("b")
     assert throttle.passes("b", 0.1) == 0

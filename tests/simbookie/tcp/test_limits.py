@@ -232,7 +232,7 @@ def test_a_transport_that_does_not_tell_that_it_is_full_is_asked(
 ) -> None:
     """asyncio of CPython 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 does not tell of ``writelines``."""
     for name in ("pause_writing", "resume_writing"):
-        monkeypatch.setattr(f"simbookie.tcp.connection.ClientConnection.{name}", lambda _self: None)
+        monkeypatch.setattr(f"simbookie.tcp.connection.ServedConnection.{name}", lambda _self: None)
     reads = 200
 
     async def story() -> None:

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from bkclient._client.reading.entry import Entries
 from bkclient._client.reading.reader import LedgerReader
 from bkclient.config import ClientConfig
+from bkclient.entry import Entries
 from bkclient.errors import (
     ArgumentError,
     BookieNotAvailable,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bkclient._client.reading.entry import LastConfirmedAndEntry
+from bkclient.entry import LastConfirmedAndEntry
 from bkclient.errors import (
     ArgumentError,
     BookieNotAvailable,

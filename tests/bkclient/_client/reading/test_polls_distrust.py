@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from bkclient._client.reading.entry import LastConfirmedAndEntry
+from bkclient.entry import LastConfirmedAndEntry
 from bkclient.errors import Code, DigestMismatch, UnexpectedCondition
 from bkclient.ledger import BookieId, DigestType, LedgerMetadata
 from bkclient.placement.base import BookieHealth

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from bkclient import BookKeeper, LedgerReader, LedgerWriter
-from bkclient._client.reading.entry import Entry
 from bkclient._client.reading.tail import LedgerTail
 from bkclient.config import ClientConfig
+from bkclient.entry import Entry
 from bkclient.errors import (
     ArgumentError,
     BookieNotAvailable,

@@ -23,7 +23,7 @@ from bkclient.ledger import BookieId, Fragment, LedgerMetadata
 from bkclient.protocol.lac import LacOutcome, LacRead
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
-from bkclient.protocol.recovery import RecoveryPhase, Verdict
+from bkclient.protocol.recovery import EntryVerdict, RecoveryPhase
 from tests.bkclient.protocol.guarantees import Guarantees, Heard
 from tests.bkclient.protocol.stateful.model import Ledger
 from tests.bkclient.protocol.world import Client, Configuration, Message, StoredEntry, World
@@ -94,7 +94,7 @@ class Promises(Guarantees):
     def on_stored(self, message: Message) -> None:
         """Of no concern to applications."""
 
-    def on_decided(self, heard: Heard, entry_id: int, verdict: Verdict) -> None:
+    def on_decided(self, heard: Heard, entry_id: int, verdict: EntryVerdict) -> None:
         """Of no concern to applications."""
 
     def on_acknowledged(self, entry_id: int) -> None:

@@ -48,14 +48,14 @@ class EntryResult:
 
 @dataclass(frozen=True, slots=True)
 class LastConfirmedAndEntry:
-    """What a long poll brought: the LAC, and the entry if it is confirmed and was sent along (R-43)."""
+    """What a long poll brought: the LAC, and the entry if it is confirmed and was sent along."""
 
     last_add_confirmed: int
     entry: Entry | None
 
 
 class Entries(Sequence[Entry]):
-    """Consecutive entries in order, at least one; may be iterated over again and again (API-12)."""
+    """Consecutive entries in order, at least one; may be iterated over again and again."""
 
     __slots__ = ("_entries",)
 
