@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bkclient.errors import Code, Refusal
@@ -42,6 +43,12 @@ _FATAL_CODES: Final = frozenset(
 
 Spans = Callable[[tuple[BookieId, ...]], bool]
 """Says whether these bookies span enough fault domains for an ack quorum (W-19)."""
+
+
+@lru_cache(maxsize=1024)
+def _members(ensemble: Ensemble, positions: tuple[int, ...]) -> tuple[BookieId, ...]:
+    """The bookies at ``positions``; remembered, because every entry asks, and a ledger has as many answers as write sets."""
+    return tuple(ensemble[position] for position in positions)
 
 
 class NewEntry(NamedTuple):
@@ -121,8 +128,8 @@ class PendingAdds(Value):
 
     def write_set(self, entry_id: int) -> tuple[BookieId, ...]:
         """The bookies that are to store the entry."""
-        ensemble = self.ensemble
-        return tuple([ensemble[position] for position in self.sizes.write_set(entry_id)])
+        sizes = self.sizes
+        return _members(self.ensemble, sizes.write_sets[entry_id % sizes.ensemble_size])
 
     def push(self, payload: bytes, header_lac: int) -> NewEntry:
         """Take the next entry (W-4, W-10)."""
@@ -186,7 +193,7 @@ class PendingAdds(Value):
         acknowledged = add.acknowledged
         ensemble, sizes = self.ensemble, self.sizes
         found = -1
-        for position in sizes.write_set(entry_id):
+        for position in sizes.write_sets[entry_id % sizes.ensemble_size]:
             if ensemble[position] == bookie_id:
                 found = position
                 if not acknowledged >> position & 1:

@@ -103,7 +103,7 @@ class AppendMachine(LedgerMachine):
         The caller checks :attr:`is_writable` first; see :meth:`refusal`. Raises :class:`~bkclient.errors.IllegalOperation` where
         callers choose ids (API-14).
         """
-        assert self.is_writable, "the shell refuses appends to a closed handle"
+        assert self.state is _OPEN or self.is_writable, "the shell refuses appends to a closed handle"
         if self.options.entry_ids_given:
             raise self._illegal("the writer of this ledger takes entries with ids only")
         adds = self.adds
@@ -179,12 +179,12 @@ class AppendMachine(LedgerMachine):
         add = self.adds.acknowledge(bookie_id, entry_id)
         if add is None:
             return
-        spans = self._spans
-        if spans is None or self.adds.spans(add, spans):
-            add.has_quorum = True
-            self._complete()
-        elif self.adds.is_stuck(add):
-            self._on_stuck(add)
+        if self.options.enforce_fault_domains and not self.adds.spans(add, self.ports.spans_fault_domains):
+            if self.adds.is_stuck(add):
+                self._on_stuck(add)
+            return
+        add.has_quorum = True
+        self._complete()
 
     def acknowledged(self, bookie_id: BookieId, first: int, last: int) -> None:
         """The bookie stored all its entries from ``first`` to ``last``.

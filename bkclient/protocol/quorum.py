@@ -27,7 +27,8 @@ class QuorumSizes:
     ensemble_size: int
     write_quorum_size: int
     ack_quorum_size: int
-    _write_sets: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
+    #: The write set of entry ``n`` is the one at ``n`` modulo E; for those that ask for every answer.
+    write_sets: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     _windows: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +38,7 @@ class QuorumSizes:
                 f"ensemble size {size} >= write quorum {write_quorum} >= ack quorum {ack_quorum} >= 1 does not hold"
             )
         write_sets = tuple(tuple((first + w) % size for w in range(write_quorum)) for first in range(size))
-        object.__setattr__(self, "_write_sets", write_sets)
+        object.__setattr__(self, "write_sets", write_sets)
         object.__setattr__(self, "_windows", tuple(sum(1 << i for i in write_set) for write_set in write_sets))
 
     @staticmethod
@@ -47,7 +48,7 @@ class QuorumSizes:
 
     def write_set(self, entry_id: int) -> tuple[int, ...]:
         """The positions that store ``entry_id``, in the order in which they are read by default (DS-1, DS-5)."""
-        return self._write_sets[entry_id % self.ensemble_size]
+        return self.write_sets[entry_id % self.ensemble_size]
 
     def stores(self, position: int, entry_id: int) -> bool:
         """Whether ``position`` is in the write set of ``entry_id`` (DS-2)."""

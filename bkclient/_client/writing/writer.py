@@ -79,8 +79,8 @@ class LedgerWriter(BaseWriter):
         Returns at once on a writer that accepts no more. Now and then it passes control to the loop even with room, so
         that a producer which never waits for anything else does not keep what it appended from leaving.
         """
-        if self._machine.last_add_pushed >= self._yield_at:
-            self._yield_at = self._machine.last_add_pushed + _YIELD_EVERY_ENTRIES
+        if self._machine.adds.last_add_pushed >= self._yield_at:
+            self._yield_at = self._machine.adds.last_add_pushed + _YIELD_EVERY_ENTRIES
             await asyncio.sleep(0)
         window, admission = self._window, self._shell.admission
         if not window.is_open:

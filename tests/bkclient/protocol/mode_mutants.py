@@ -32,7 +32,7 @@ def the_lac_follows_acknowledgements_in_spite_of_deferred_sync(patch: pytest.Mon
 
 
 def fault_domains_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AppendMachine, "_spans", None)
+    patch.setattr(PendingAdds, "spans", lambda self, add, spans: True)
 
 
 def a_force_is_content_with_an_ack_quorum(patch: pytest.MonkeyPatch) -> None:
