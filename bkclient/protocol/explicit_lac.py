@@ -74,16 +74,19 @@ class LacWrite(Value):
         return self.code is not None
 
 
-class ExplicitLac:
+class ExplicitLac(Value):
     """Decides at every tick of a timer whether to send the LAC of ``writer``.
 
     One LAC is under way at a time: its requests have timeouts, so it ends. A LAC that failed is sent again by the next tick,
     where the Java client waits for a newer one.
     """
 
+    OUTSIDE = frozenset({"ports", "writer"})
+    __slots__ = ("_told", "_under_way", "ports", "writer")
+
     def __init__(self, writer: AppendMachine, ports: ExplicitLacPorts) -> None:
-        self._writer = writer
-        self._ports = ports
+        self.writer = writer
+        self.ports = ports
         #: The highest LAC that readers can know.
         self._told = -1
         self._under_way: LacWrite | None = None
@@ -91,14 +94,14 @@ class ExplicitLac:
     @property
     def is_done(self) -> bool:
         """Whether no tick is needed before the writer appends or forces again: readers can know everything there is."""
-        writer = self._writer
+        writer = self.writer
         if not writer.is_writable:
             return True
         return self._under_way is None and not writer.pending_count and writer.last_add_confirmed <= self._told
 
     def on_tick(self) -> None:
         """One interval is over (LAC-5)."""
-        writer = self._writer
+        writer = self.writer
         if self._under_way is not None or not writer.is_writable:
             return
         if self._told < writer.told_lac:
@@ -106,7 +109,7 @@ class ExplicitLac:
         elif writer.last_add_confirmed > self._told:
             write = self._under_way = LacWrite(writer.sizes, writer.ensemble, writer.last_add_confirmed)
             for bookie_id in write.bookies:
-                self._ports.send_write_lac(bookie_id, write.last_add_confirmed)
+                self.ports.send_write_lac(bookie_id, write.last_add_confirmed)
 
     def give_up(self) -> None:
         """Nothing will be learned any more of what is under way; the next tick begins anew."""
@@ -121,12 +124,12 @@ class ExplicitLac:
         assert write.code is not None, "a decided write has a code"
         if write.code == Code.OK:
             self._told = max(self._told, last_add_confirmed)
-            self._ports.write_lac_finished(last_add_confirmed, None)
+            self.ports.write_lac_finished(last_add_confirmed, None)
         else:
             error = error_for(
                 write.code,
                 f"too few bookies took the explicit LAC {last_add_confirmed}",
-                ledger_id=self._writer.metadata.ledger_id,
+                ledger_id=self.writer.metadata.ledger_id,
                 bookie_id=bookie_id,
             )
-            self._ports.write_lac_finished(last_add_confirmed, error)
+            self.ports.write_lac_finished(last_add_confirmed, error)

@@ -14,13 +14,15 @@ other, for it does not know. Whoever uses deferred sync trusts its bookies not t
 
 from __future__ import annotations
 
-from typing import Protocol
+from enum import Enum
+from typing import Final, Protocol
 
 from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.value import Value, moved
 
-__all__ = ["ForceMachine", "ForcePorts"]
+__all__ = ["ForceMachine", "ForcePorts", "ForceState"]
 
 
 class ForcePorts(Protocol):
@@ -35,7 +37,23 @@ class ForcePorts(Protocol):
         ...
 
 
-class ForceMachine:
+class ForceState(Enum):
+    """Where a force is."""
+
+    NEW = "new"
+    #: Bookies have been asked.
+    WAITING = "waiting"
+    FINISHED = "finished"
+
+
+_NEXT: Final = {
+    ForceState.NEW: (ForceState.WAITING, ForceState.FINISHED),
+    ForceState.WAITING: (ForceState.FINISHED,),
+    ForceState.FINISHED: (),
+}
+
+
+class ForceMachine(Value):
     """One force of the ledger that ``writer`` writes. Call :meth:`start`, feed it answers.
 
     It fails with the first error of a bookie, and may then be repeated by another machine; with the writer's refusal if
@@ -43,19 +61,27 @@ class ForceMachine:
     be forced, before all bookies had answered.
     """
 
+    OUTSIDE = frozenset({"ports", "writer"})
+    __slots__ = ("_ensemble", "_length", "_outstanding", "entry_id", "ports", "state", "writer")
+
     def __init__(self, writer: AppendMachine, ports: ForcePorts) -> None:
         #: The last entry that the force covers; -1 before :meth:`start`.
         self.entry_id = -1
-        self.is_finished = False
-        self._writer = writer
-        self._ports = ports
+        self.state = ForceState.NEW
+        self.writer = writer
+        self.ports = ports
         self._length = 0
         self._ensemble: Ensemble = ()
         self._outstanding = 0
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether ``force_finished`` was called."""
+        return self.state is ForceState.FINISHED
+
     def start(self) -> None:
         """Note what is acknowledged now, and ask all E bookies; nothing is asked if nothing is (LAC-12)."""
-        writer = self._writer
+        writer = self.writer
         if not writer.is_writable:
             self._finish(writer.refusal())
             return
@@ -63,10 +89,11 @@ class ForceMachine:
         if self.entry_id < 0:
             self._finish(None)
             return
+        self.state = moved(_NEXT, self.state, ForceState.WAITING)
         self._ensemble = writer.ensemble
         self._outstanding = (1 << len(self._ensemble)) - 1
         for bookie_id in self._ensemble:
-            self._ports.send_force(bookie_id)
+            self.ports.send_force(bookie_id)
 
     def on_force_reply(self, bookie_id: BookieId, code: int) -> None:
         """A bookie answered, or it is known that it will not (``code`` says why)."""
@@ -77,7 +104,7 @@ class ForceMachine:
                 error_for(
                     code,
                     "a bookie did not force what it stores",
-                    ledger_id=self._writer.metadata.ledger_id,
+                    ledger_id=self.writer.metadata.ledger_id,
                     bookie_id=bookie_id,
                 )
             )
@@ -89,8 +116,9 @@ class ForceMachine:
         if position is None:
             return
         self._outstanding &= ~(1 << position)
+        assert self._outstanding >= 0, "every place answers once"
         if self._outstanding == 0:
-            is_covered = self._writer.on_forced(self.entry_id, self._length)
+            is_covered = self.writer.on_forced(self.entry_id, self._length)
             self._finish(None if is_covered else self._cut_off())
 
     def abandon(self, error: BookKeeperError) -> None:
@@ -99,13 +127,13 @@ class ForceMachine:
             self._finish(error)
 
     def _cut_off(self) -> BookKeeperError:
-        return self._writer.truncation or error_for(
+        return self.writer.truncation or error_for(
             Code.LEDGER_CLOSED,
-            f"the ledger was closed at entry {self._writer.known_end} while entries up to {self.entry_id} were "
+            f"the ledger was closed at entry {self.writer.known_end} while entries up to {self.entry_id} were "
             f"being forced",
-            ledger_id=self._writer.metadata.ledger_id,
+            ledger_id=self.writer.metadata.ledger_id,
         )
 
     def _finish(self, error: BookKeeperError | None) -> None:
-        self.is_finished = True
-        self._ports.force_finished(error)
+        self.state = moved(_NEXT, self.state, ForceState.FINISHED)
+        self.ports.force_finished(error)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
+from typing import Final
 
 from bkclient.errors import Code, Refusal
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
 from bkclient.protocol.read import outranks
-from bkclient.protocol.value import Value
+from bkclient.protocol.value import Value, ends_once, moved
 
 __all__ = ["LacOutcome", "LacProgress", "LacRead"]
 
@@ -29,6 +30,9 @@ class LacOutcome(Enum):
     WAITING = "waiting"
     COVERED = "covered"
     FAILED = "failed"
+
+
+_NEXT: Final = ends_once(LacOutcome.WAITING)
 
 
 class LacRead(Value):
@@ -64,7 +68,7 @@ class LacRead(Value):
             return self.outcome
         if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED) and not isinstance(code, Refusal):
             self.failure_code, self.failed_by = code, bookie_id
-            self.outcome = LacOutcome.FAILED
+            self.outcome = moved(_NEXT, self.outcome, LacOutcome.FAILED)
             return self.outcome
         for position, member in enumerate(self._ensemble):
             if member == bookie_id:
@@ -76,9 +80,9 @@ class LacRead(Value):
         if not is_valid:
             self.failure_code, self.failed_by = code, bookie_id
         if is_valid and self._coverage.is_covered:
-            self.outcome = LacOutcome.COVERED
+            self.outcome = moved(_NEXT, self.outcome, LacOutcome.COVERED)
         elif self._coverage.is_exhausted:
-            self.outcome = LacOutcome.FAILED
+            self.outcome = moved(_NEXT, self.outcome, LacOutcome.FAILED)
         return self.outcome
 
 
@@ -112,15 +116,15 @@ class LacProgress(Value):
         self._answered[bookie_id] = None
         if code in (Code.UNAUTHORIZED, Code.CLIENT_CLOSED) and not isinstance(code, Refusal):
             self.failure_code, self.failed_by = code, bookie_id
-            self.outcome = LacOutcome.FAILED
+            self.outcome = moved(_NEXT, self.outcome, LacOutcome.FAILED)
             return self.outcome
         self._has_answer |= code == Code.OK or code in EXPLICIT_NEGATIVES
         if code == Code.OK and last_add_confirmed > self.last_add_confirmed:
             self.last_add_confirmed = last_add_confirmed
-            self.outcome = LacOutcome.COVERED
+            self.outcome = moved(_NEXT, self.outcome, LacOutcome.COVERED)
             return self.outcome
         if code != Code.OK and outranks(code, self.failure_code):
             self.failure_code, self.failed_by = code, bookie_id
         if len(self._answered) == len(self._ensemble):
-            self.outcome = LacOutcome.COVERED if self._has_answer else LacOutcome.FAILED
+            self.outcome = moved(_NEXT, self.outcome, LacOutcome.COVERED if self._has_answer else LacOutcome.FAILED)
         return self.outcome

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from bkclient.errors import Code, Refusal
 from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 from bkclient.protocol.read import outranks
-from bkclient.protocol.value import Value
+from bkclient.protocol.value import Value, ends_once, moved
 
 __all__ = ["LongPollRead", "PollOutcome"]
 
@@ -29,6 +30,9 @@ class PollOutcome(Enum):
     #: With the entry, with a LAC that reached it, or without news.
     ENDED = "ended"
     FAILED = "failed"
+
+
+_NEXT: Final = ends_once(PollOutcome.WAITING)
 
 
 class LongPollRead(Value):
@@ -124,20 +128,20 @@ class LongPollRead(Value):
         self.last_add_confirmed = max(self.last_add_confirmed, last_add_confirmed)
         if has_entry and last_add_confirmed >= self.entry_id:
             self.found_by = bookie_id
-            self.outcome = PollOutcome.ENDED
+            self.outcome = moved(_NEXT, self.outcome, PollOutcome.ENDED)
         elif self.last_add_confirmed >= self.entry_id:
-            self.outcome = PollOutcome.ENDED
+            self.outcome = moved(_NEXT, self.outcome, PollOutcome.ENDED)
         else:
             self._empty += 1
             if self._empty >= self._enough:
-                self.outcome = PollOutcome.ENDED
+                self.outcome = moved(_NEXT, self.outcome, PollOutcome.ENDED)
 
     def _go_on(self) -> None:
         answered = len(self._answered)
         denied = self._negatives >= self._enough
         if answered == len(self._candidates) or (self._is_parallel and denied):
             if self._has_answer:
-                self.outcome = PollOutcome.ENDED
+                self.outcome = moved(_NEXT, self.outcome, PollOutcome.ENDED)
             else:
                 unavailable = self.code == Code.BOOKIE_NOT_AVAILABLE and denied
                 self._fail(Code.NO_SUCH_ENTRY if unavailable else self.code, self.code_from)
@@ -146,4 +150,4 @@ class LongPollRead(Value):
 
     def _fail(self, code: int, bookie_id: BookieId | None) -> None:
         self.code, self.code_from = code, bookie_id
-        self.outcome = PollOutcome.FAILED
+        self.outcome = moved(_NEXT, self.outcome, PollOutcome.FAILED)

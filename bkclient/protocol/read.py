@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from enum import Enum
+from typing import Final
 
 from bkclient.errors import Code
 from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
-from bkclient.protocol.value import Value
+from bkclient.protocol.value import Value, ends_once, moved
 
 __all__ = ["EntryRead", "ReadOutcome", "outranks"]
 
@@ -32,6 +33,9 @@ class ReadOutcome(Enum):
     #: Explicit negatives suffice: the entry is not there. Ordinary reads need all of them, recovery reads Qw - Qa + 1.
     ABSENT = "absent"
     FAILED = "failed"
+
+
+_NEXT: Final = ends_once(ReadOutcome.WAITING)
 
 
 def outranks(code: int, current: int) -> bool:
@@ -145,18 +149,18 @@ class EntryRead(Value):
         self._answered |= bit
         if code in (Code.OK, Code.CLIENT_CLOSED):
             self.code, self.code_from = code, bookie_id
-            self.outcome = ReadOutcome.FOUND if code == Code.OK else ReadOutcome.FAILED
+            self.outcome = moved(_NEXT, self.outcome, ReadOutcome.FOUND if code == Code.OK else ReadOutcome.FAILED)
             return self.outcome
         self._note_error(code, bookie_id)
         if code in EXPLICIT_NEGATIVES:
             self._denied |= bit
             if self._denied.bit_count() >= self._negatives_to_deny:
                 self.code, self.code_from = code, bookie_id
-                self.outcome = ReadOutcome.ABSENT
+                self.outcome = moved(_NEXT, self.outcome, ReadOutcome.ABSENT)
                 return self.outcome
         answered = self._answered.bit_count()
         if answered == len(self._replicas):
-            self.outcome = ReadOutcome.FAILED
+            self.outcome = moved(_NEXT, self.outcome, ReadOutcome.FAILED)
         elif answered == self._asked:
             self._width = self._asked + 1  # the next after an error, unless an answer is outstanding
         return self.outcome

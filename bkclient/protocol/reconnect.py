@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from enum import Enum
 from typing import Final, Protocol
 
 from bkclient._backoff import Backoff
@@ -30,8 +31,9 @@ from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
+from bkclient.protocol.value import Value, moved
 
-__all__ = ["ReconnectCheck", "ReconnectPorts"]
+__all__ = ["CheckState", "ReconnectCheck", "ReconnectPorts"]
 
 #: After a read that failed: how long to wait before the next one.
 _DELAYS: Final = Backoff(0.1, 5.0)
@@ -56,7 +58,25 @@ class ReconnectPorts(Protocol):
         ...
 
 
-class ReconnectCheck:
+class CheckState(Enum):
+    """What a check is doing about the answers it holds."""
+
+    #: It holds none.
+    IDLE = "idle"
+    #: The metadata is being read.
+    READING = "reading"
+    #: The metadata could not be read, and will be again.
+    PAUSING = "pausing"
+
+
+_NEXT: Final = {
+    CheckState.IDLE: (CheckState.READING,),
+    CheckState.READING: (CheckState.IDLE, CheckState.PAUSING),
+    CheckState.PAUSING: (CheckState.IDLE, CheckState.READING),
+}
+
+
+class ReconnectCheck(Value):
     """Holds what bookies say to have stored until it is certain that they could not have forgotten a fence.
 
     A shell compares, for every success of a bookie, ``connections[bookie_id]`` with :attr:`verified`, and hands over to
@@ -69,19 +89,21 @@ class ReconnectCheck:
     metadata could not be read for ``give_up_after_s`` seconds; None waits for ever.
     """
 
+    OUTSIDE = frozenset({"connections", "forces", "ports", "writer"})
     __slots__ = (
         "_delay_s",
         "_failing_since",
         "_give_up_after_s",
         "_held",
-        "_is_reading",
-        "_ports",
         "_prune_at",
         "_reading_at",
         "_reading_from_version",
-        "_writer",
         "connections",
+        "forces",
+        "ports",
+        "state",
         "verified",
+        "writer",
     )
 
     def __init__(
@@ -96,13 +118,15 @@ class ReconnectCheck:
         self.connections: Final = connections
         #: The greatest number of a connection whose answers count.
         self.verified = sys.maxsize if verified is None else verified
-        self._writer = writer
-        self._ports = ports
+        self.writer = writer
+        self.ports = ports
+        #: Those whose answers are held, by number.
+        self.forces: dict[int, ForceMachine] = {}
+        self.state = CheckState.IDLE
         self._give_up_after_s = give_up_after_s
-        #: Number of the connection, bookie, and the entry or the force that the answer is about; in order of arrival.
-        self._held: list[tuple[int, BookieId, int | ForceMachine]] = []
+        #: Number of the connection, bookie, and what the answer is about: an entry, or minus a force's number; as they came.
+        self._held: list[tuple[int, BookieId, int]] = []
         self._prune_at = _FEW
-        self._is_reading = False
         self._reading_at = 0
         self._reading_from_version = 0
         self._delay_s = _DELAYS.first_s
@@ -117,47 +141,56 @@ class ReconnectCheck:
 
     def on_stored(self, bookie_id: BookieId, entry_id: int) -> None:
         """A bookie stored an entry, and said so over a connection that is not verified."""
-        if self._writer.is_pending(entry_id):
+        if self.writer.is_pending(entry_id):
             self._hold(bookie_id, entry_id)
         else:
-            self._writer.on_add_reply(bookie_id, entry_id, Code.OK)  # nobody waits for it, so it acknowledges nothing
+            self.writer.on_add_reply(bookie_id, entry_id, Code.OK)  # nobody waits for it, so it acknowledges nothing
 
     def on_forced(self, bookie_id: BookieId, force: ForceMachine) -> None:
         """A bookie forced the ledger, and said so over a connection that is not verified."""
-        if not force.is_finished:
-            self._hold(bookie_id, force)
+        if force.is_finished:
+            return
+        number = next((n for n, known in self.forces.items() if known is force), 0)
+        if number == 0:
+            number = max(self.forces, default=0) + 1
+            self.forces[number] = force
+        self._hold(bookie_id, -number)
 
-    def _hold(self, bookie_id: BookieId, what: int | ForceMachine) -> None:
+    def _hold(self, bookie_id: BookieId, what: int) -> None:
         self._held.append((self.connections[bookie_id], bookie_id, what))
-        if not self._writer.is_writable:
+        if not self.writer.is_writable:
             self.stop()
-        elif not self._is_reading:
+        elif self.state is CheckState.IDLE:
             self._read()
         elif len(self._held) >= self._prune_at:
             # Other bookies may have been enough. Then nobody waits for this answer, and a long outage must not collect them.
-            self._held = [held for held in self._held if self._is_awaited(held[2])]
-            self._prune_at = max(_FEW, 2 * len(self._held))
+            self._keep([held for held in self._held if self._is_awaited(held[2])])
 
-    def _is_awaited(self, what: int | ForceMachine) -> bool:
-        return not what.is_finished if isinstance(what, ForceMachine) else self._writer.is_pending(what)
+    def _keep(self, held: list[tuple[int, BookieId, int]]) -> None:
+        """Hold these on, and let go of what nobody waits for."""
+        self._held = held
+        self._prune_at = max(_FEW, 2 * len(held))
+        forces = {-what for _, _, what in held}
+        self.forces = {number: force for number, force in self.forces.items() if number in forces}
 
-    def _count(self, bookie_id: BookieId, what: int | ForceMachine) -> None:
-        if isinstance(what, ForceMachine):
-            what.on_force_reply(bookie_id, Code.OK)
-        else:
-            self._writer.on_add_reply(bookie_id, what, Code.OK)
+    def _is_awaited(self, what: int) -> bool:
+        return self.writer.is_pending(what) if what >= 0 else not self.forces[-what].is_finished
 
     # Reading -----------------------------------------------------------------------------------------------------
 
+    def _enter(self, state: CheckState) -> None:
+        """Change the state. Nothing else does."""
+        self.state = moved(_NEXT, self.state, state)
+
     def _read(self) -> None:
-        self._is_reading = True
+        self._enter(CheckState.READING)
         self._reading_at = max(self.connections.values())
-        self._reading_from_version = self._writer.local.value.version
-        self._ports.read_metadata()
+        self._reading_from_version = self.writer.local.value.version
+        self.ports.read_metadata()
 
     def on_metadata(self, stored: Versioned, now: float) -> None:
         """What is stored, as read since :meth:`ReconnectPorts.read_metadata`; ``now`` is a monotonic clock in seconds."""
-        writer = self._writer
+        writer = self.writer
         if not writer.is_writable:
             self.stop()
         elif stored.version < self._reading_from_version:
@@ -168,23 +201,27 @@ class ReconnectCheck:
             writer.on_taken_over(stored)
             self.stop()
         else:
-            self._is_reading = False
+            self._enter(CheckState.IDLE)
             self._failing_since, self._delay_s = None, _DELAYS.first_s
             writer.held_up_by = None
             self.verified = self._reading_at
+            forces = self.forces  # what is counted may end the writer, and with it the check
             held, self._held = self._held, []
             for connection, bookie_id, what in held:
-                if connection <= self.verified:
-                    self._count(bookie_id, what)
-                else:
+                if connection > self.verified:
                     self._held.append((connection, bookie_id, what))
-            self._prune_at = max(_FEW, 2 * len(self._held))
-            if self._held:
+                elif what >= 0:
+                    writer.on_add_reply(bookie_id, what, Code.OK)
+                else:
+                    forces[-what].on_force_reply(bookie_id, Code.OK)
+            self.forces = forces
+            self._keep(self._held)
+            if self._held and self.state is CheckState.IDLE:
                 self._read()
 
     def on_read_failed(self, error: BookKeeperError, now: float) -> None:
         """The metadata could not be read; ``now`` is a monotonic clock in seconds."""
-        writer = self._writer
+        writer = self.writer
         if not writer.is_writable:
             self.stop()
             return
@@ -204,30 +241,35 @@ class ReconnectCheck:
             self.stop()
         else:
             writer.held_up_by = error
-            self._ports.read_metadata_later(self._delay_s)
+            self._enter(CheckState.PAUSING)
+            self.ports.read_metadata_later(self._delay_s)
             self._delay_s = _DELAYS.after(self._delay_s)
 
     def on_retry(self) -> None:
         """The time that :meth:`ReconnectPorts.read_metadata_later` was given is over."""
-        if self._writer.is_writable:
+        if self.writer.is_writable:
             self._read()
         else:
             self.stop()
 
     def _error(self, why: str) -> BookKeeperError:
-        return error_for(Code.METADATA_STORE, why, ledger_id=self._writer.metadata.ledger_id)
+        return error_for(Code.METADATA_STORE, why, ledger_id=self.writer.metadata.ledger_id)
 
     # The end -----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """The writer has ended, so no entry waits any more; forces are told what became of it. Idempotent."""
-        self._is_reading = False
-        error = self._writer.fatal_error
-        held, self._held = self._held, []
+        if self.state is not CheckState.IDLE:
+            self._enter(CheckState.IDLE)
+        error = self.writer.fatal_error
+        held, forces = self._held, self.forces
+        self._keep([])
         for _, bookie_id, what in held:
-            if not isinstance(what, ForceMachine):
+            if what >= 0:
                 continue
             if error is None:
-                what.on_force_reply(bookie_id, Code.OK)  # a closed ledger has its end, which no force moves any more
+                forces[-what].on_force_reply(
+                    bookie_id, Code.OK
+                )  # a closed ledger has its end, which no force moves any more
             else:
-                what.abandon(error)
+                forces[-what].abandon(error)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bkclient.errors import BookKeeperError
 
-__all__ = ["Value", "freeze", "moved"]
+__all__ = ["Value", "ends_once", "freeze", "moved"]
 
 E = TypeVar("E", bound=Enum)
 
@@ -26,6 +26,12 @@ def moved(table: Mapping[E, tuple[E, ...]], state: E, to: E) -> E:
     """``to``, which ``table`` must name among the states that follow ``state``."""
     assert to in table[state], f"{state} is not followed by {to}"
     return to
+
+
+def ends_once(waiting: E) -> Mapping[E, tuple[E, ...]]:
+    """The table of what waits and then ends, in any other state there is."""
+    ends = tuple(state for state in type(waiting) if state is not waiting)
+    return {waiting: ends} | dict.fromkeys(ends, ())
 
 
 class Value:
@@ -37,6 +43,7 @@ class Value:
     _STATE: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         slots = [name for base in reversed(cls.__mro__) for name in vars(base).get("__slots__", ())]
         cls._STATE = tuple(name for name in slots if name not in cls.OUTSIDE)
 
