@@ -670,3 +670,14 @@ def test_whatever_is_killed_fenced_and_read_in_whatever_order_nothing_counts_tha
         taken_over += bool(takeover.made.writer.failed)
     assert acked > 1000
     assert taken_over > 500
+
+
+@pytest.mark.rule("W-60")
+def test_a_takeover_that_is_read_in_an_older_version_ends_the_writer_and_is_not_its_view() -> None:
+    writer = Writer((1, 1, 1), "a")
+    known = writer.machine.local.value = Versioned(writer.store.metadata, 5)
+
+    writer.machine.on_taken_over(Versioned(writer.store.metadata.with_state(LedgerState.IN_RECOVERY), 4))
+
+    assert writer.machine.local.value is known
+    assert writer.machine.refusal().code is Code.LEDGER_FENCED

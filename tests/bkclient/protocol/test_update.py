@@ -11,7 +11,7 @@ from bkclient.errors import Code, IllegalOperation, MetadataStoreError, NoSuchLe
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.intents import ReplaceBookies
 from bkclient.protocol.update import LocalMetadata, ReadMetadata, UpdateHandle, WriteMetadata
-from tests.bkclient.protocol.harness import LEDGER_ID, Store, Wanted, begin, ledger
+from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, Wanted, begin, ledger
 
 OPEN = ledger((3, 2, 2), "abc")
 
@@ -314,6 +314,7 @@ def test_updates_of_one_view_are_told_apart_by_number() -> None:
     first, second = seat(0, "d", local), seat(1, "e", local)
 
     assert first.number != second.number
+    assert (first.cause, first.ledger_id) == ("ensemble", LEDGER_ID)
     assert first.action != second.action
     first.on_error(NoSuchLedger(ledger_id=LEDGER_ID))
     assert local.end(first.number).error is not None
@@ -323,3 +324,8 @@ def test_updates_of_one_view_are_told_apart_by_number() -> None:
 def test_nobody_chooses_bookies_for_a_view_that_belongs_to_no_writer() -> None:
     with pytest.raises(AssertionError, match=r"nobody chooses bookies for \{0: 'a'\} of ledger 7"):
         begin(LocalMetadata(OPEN), ReplaceBookies(0, ((0, "a"),)))
+
+
+def test_a_recovery_wants_no_ensemble_chosen_in_the_store() -> None:
+    with pytest.raises(NotImplementedError):
+        Recovery().machine.choose_ensemble(OPEN.metadata, {0: "a"})
