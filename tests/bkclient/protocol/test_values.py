@@ -30,7 +30,7 @@ from bkclient.protocol.lac import LacProgress, LacRead
 from bkclient.protocol.long_poll import LongPollRead
 from bkclient.protocol.memory import Remembered
 from bkclient.protocol.quorum import QuorumSizes
-from bkclient.protocol.quorum_timeout import QuorumTimeout
+from bkclient.protocol.quorum_timeout import QuorumClock
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.read_ahead import ReadAhead
 from bkclient.protocol.reconnect import CheckState, ReconnectCheck
@@ -264,7 +264,7 @@ MACHINES: dict[str, tuple[Callable[[], Value], tuple[Call, ...]]] = {
         lambda: Remembered[int](10.0, limit=2),
         (("put", (BOOKIES, NUMBERS, TIMES)), ("get", (BOOKIES, TIMES)), ("forget", (BOOKIES,))),
     ),
-    "quorum timeout": (lambda: QuorumTimeout(8.0), (("find_expired", (TIMES, st.builds(some_pending))),)),
+    "quorum timeout": (lambda: QuorumClock(8.0), (("find_expired", (TIMES, st.builds(some_pending))),)),
 }
 
 
