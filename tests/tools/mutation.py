@@ -80,6 +80,7 @@ PARTS: Final = {
         ("bkclient/_client/reading/*.py",),
         (
             f"{_TESTS}/_client/reading",
+            f"{_TESTS}/_client/test_bad_arguments.py",
             f"{_TESTS}/_client/test_handlers_that_raise.py",
             f"{_TESTS}/_client/test_measured.py",
         ),
@@ -88,7 +89,11 @@ PARTS: Final = {
         ("bkclient/_client/writing/*.py",),
         (
             f"{_TESTS}/_client/writing",
+            f"{_TESTS}/_client/test_bad_arguments.py",
+            f"{_TESTS}/_client/test_client_window.py",
+            f"{_TESTS}/_client/test_gaps_in_windows.py",
             f"{_TESTS}/_client/test_handlers_that_raise.py",
+            f"{_TESTS}/_client/test_measured.py",
             f"{_TESTS}/observability/test_client_stats.py",
             f"{_TESTS}/observability/test_tracing.py",
         ),

@@ -49,9 +49,13 @@ class NotingLoop(VirtualTimeLoop):
     def __init__(self) -> None:
         super().__init__()
         self.reported: list[BaseException | None] = []
+        self.messages: set[str] = set()
+        #: Errors of operations that ended.
+        self.ends: list[BookKeeperError] = []
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self.reported.append(context.get("exception"))
+        self.reported.append(context["exception"])
+        self.messages.add(context["message"])
 
 
 def fails(*_arguments: object, **_options: object) -> None:
@@ -68,9 +72,12 @@ async def ends(operation: Awaitable[object]) -> BookKeeperError:
         async with asyncio.timeout(SOON_S):
             await operation
     cause: BaseException | None = caught.value
-    while cause is not None and not isinstance(cause, PlantedError):
+    while cause is not None and not isinstance(cause.__cause__, PlantedError):
         cause = cause.__cause__
-    assert cause is not None, "another error"
+    assert isinstance(cause, BookKeeperError), "another error"
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, NotingLoop)
+    loop.ends += [caught.value, cause]
     return caught.value
 
 
@@ -435,6 +442,25 @@ ROWS = {
     "noting a copy": Row("repair.reads.on_reply", a_read_of_copies(ReadBatch, "nothing")),
 }
 
+#: What errors call the operation, by module and, where that has several, by row.
+CALLED = {
+    "recover": "the recovery",
+    "writing.shell": "the writer",
+    "writing.ownership": "the writer",
+    "writing.force": "a force",
+    "writing.explicit_lac": "the writing of an explicit LAC",
+    "writing.admission": "the wait for connections",
+    "reading.entry_reads": "a read",
+    "reading.batches": "a batch read",
+    "reading.lac": "a read of the last add confirmed",
+    "reading.polls": "a long poll",
+    "reading.followed": "a reader",
+    "the LAC timer": "the timer of the explicit LAC",
+    "a poll and the metadata": "a long poll",
+    "decoding a copy": "a read of a copy",
+    "noting a copy": "a read of copies",
+}
+
 #: Handlers that end nobody's wait, or do nothing that could raise before they have.
 HARMLESS = {
     "core.tell": "guards the handlers of updates",
@@ -480,3 +506,7 @@ def test_an_operation_whose_handler_raises_ends_with_an_error(name: str, monkeyp
         loop.close()
     assert loop.reported, "the error is known to nobody but the caller"
     assert {type(error) for error in loop.reported} == {PlantedError}
+    what = CALLED.get(name) or CALLED[row.handler.rpartition(".")[0]]
+    assert loop.messages == {f"a handler of {what} raised"}
+    assert {error.message for error in loop.ends} <= {f"a handler of {what} raised PlantedError()"}
+    assert all(error.ledger_id is not None for error in loop.ends)
