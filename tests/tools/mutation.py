@@ -19,6 +19,7 @@ from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -229,6 +230,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", help="patterns of mutants to try; all by default")
     parser.add_argument("--children", type=int, default=_FEW_CHILDREN, help="processes that try mutants")
     parser.add_argument("--survivors", action="store_true", help="try those again that the last run did not kill")
+    parser.add_argument("--every", type=int, default=1, help="try one mutant of so many, for an estimate")
     parser.add_argument("--most", type=int, help="of the tests that reach a mutant, how many to try; for a first look")
     parser.add_argument("--tests", nargs="+", help="tests to notice, instead of those of the part")
     chosen = parser.parse_args(arguments)
@@ -246,6 +248,7 @@ def main(arguments: Sequence[str]) -> int:
         mutants = {
             name: function for name, function in mutants.items() if any(fnmatch(name, each) for each in patterns)
         }
+    mutants = dict(islice(mutants.items(), 0, None, chosen.every))
     outcomes = try_mutants(part, mutants, chosen.children, chosen.most)
     text = report(chosen.part, outcomes)
     RESULTS.mkdir(parents=True, exist_ok=True)

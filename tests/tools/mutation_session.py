@@ -32,6 +32,8 @@ PROFILE: Final = "mutation"
 _HANGS_AFTER_S: Final = 10.0
 _HANGS_AFTER_TIMES: Final = 10
 _FAILED: Final = 1
+#: Of the processes that try mutants, which take long and can wait.
+_NICENESS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class MutantSession:
     def _try(self, mutant: str, items: Sequence[pytest.Item], seconds: Iterable[float], killer: IO[bytes]) -> None:
         """In the child: run ``items`` until one fails, and end the process."""
         try:
+            os.nice(_NICENESS)
             _be_quiet(items[0].config)
             self._trampoline.set_mutant_under_test(mutant)
             for item, following, usual_s in zip(items, [*items[1:], None], seconds, strict=True):
