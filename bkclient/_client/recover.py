@@ -6,8 +6,9 @@ import asyncio
 
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.defects import defect, ends_operation
+from bkclient._client.exchange import answers, outcomes
 from bkclient._client.measure import observed
-from bkclient.errors import BookKeeperError, Code, DigestMismatch
+from bkclient.errors import BookKeeperError
 from bkclient.ledger import BookieId, Ensemble, LedgerState, Versioned
 from bkclient.observability import log
 from bkclient.observability import stats as names
@@ -41,6 +42,7 @@ class _Recovery:
         self._codec = codec or entry_codec_for(metadata.metadata)
         self._ledger_id = metadata.metadata.ledger_id
         self._submit = core.transport.submit
+        self.note_failure = core.watcher.on_request_failed
         self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.recovery_read_batch_size)
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_abandoned = False
@@ -93,12 +95,16 @@ class _Recovery:
         request = ReadRequest(self._ledger_id, LAST_ENTRY, fence_key=self._codec.master_key, high_priority=True)
         self._submit(bookie_id, request, self._on_fence_reply)
 
-    @ends_operation
-    def _on_fence_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+    def _decode(self, request: Request, response: Response | None) -> DecodedEntry:
+        assert isinstance(request, ReadRequest), "only reads are answered here"
+        assert isinstance(response, ReadResponse), "a read is answered by a read response"
+        entry_id = None if request.entry_id == LAST_ENTRY else request.entry_id
+        return self._codec.decode(response.body or b"", entry_id)
+
+    @answers(_decode)
+    def _on_fence_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: DecodedEntry | None) -> None:
         if self._is_abandoned:
             return
-        code, entry = self._decode(code, response, None)
-        self._note_health(bookie_id, code)
         if entry is None:
             self._machine.on_fence_reply(bookie_id, code)
         else:
@@ -109,26 +115,15 @@ class _Recovery:
         request = ReadRequest(self._ledger_id, entry_id, fence_key=fence_key, high_priority=fence)
         self._submit(bookie_id, request, self._on_read_reply)
 
-    @ends_operation
-    def _on_read_reply(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
+    @answers(_decode)
+    def _on_read_reply(self, bookie_id: BookieId, request: Request, code: int, entry: DecodedEntry | None) -> None:
         if self._is_abandoned:
             return
         assert isinstance(request, ReadRequest), "only reads are answered here"
-        code, entry = self._decode(code, response, request.entry_id)
-        self._note_health(bookie_id, code)
         if entry is None:
             self._machine.on_read_reply(bookie_id, request.entry_id, code)
         else:
             self._machine.on_read_reply(bookie_id, request.entry_id, code, entry.payload, entry.length)
-
-    def _decode(self, code: int, response: Response | None, entry_id: int | None) -> tuple[int, DecodedEntry | None]:
-        if code != Code.OK:
-            return code, None
-        assert isinstance(response, ReadResponse), "a read is answered by a read response"
-        try:
-            return Code.OK, self._codec.decode(response.body or b"", entry_id)
-        except DigestMismatch:
-            return Code.DIGEST_MATCH, None
 
     def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
         if entry.entry_id > self._last_written:
@@ -147,16 +142,11 @@ class _Recovery:
         for bookie_id in bookies:
             self._submit(bookie_id, request, self._on_add_reply)
 
-    @ends_operation
-    def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
+    @outcomes
+    def _on_add_reply(self, bookie_id: BookieId, request: Request, code: int, _value: None) -> None:
         if not self._is_abandoned:
             assert isinstance(request, AddRequest), "only adds are answered here"
-            self._note_health(bookie_id, code)
             self._machine.on_add_reply(bookie_id, request.entry_id, code)
-
-    def _note_health(self, bookie_id: BookieId, code: int) -> None:
-        if code:
-            self._core.watcher.on_request_failed(bookie_id, code)
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         shape = LedgerShape.of(self._machine.metadata)

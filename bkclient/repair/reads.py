@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
-from bkclient.errors import BookKeeperError, Code, DigestMismatch, ReplicationFailed, error_for
+from bkclient._client.exchange import ask, no_value
+from bkclient.errors import BookKeeperError, Code, ReplicationFailed, code_of, error_for
 from bkclient.ledger import BookieId
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.wire.entry import DecodedEntry, EntryCodec
@@ -23,7 +25,7 @@ Copy = tuple[DecodedEntry, bytes]
 """An entry, and the body that it was decoded from."""
 
 OnRead = Callable[[int, DecodedEntry | None], None]
-"""``(code, entry)``: the entry is there exactly if the code is OK."""
+"""``(code, entry)``: the entry is there exactly if the code is OK. Must not raise."""
 
 
 class CopyReads:
@@ -36,16 +38,17 @@ class CopyReads:
     async def start(self, codec: EntryCodec, entry_id: int, bookie_id: BookieId, on_read: OnRead) -> None:
         """Wait for room, then ask; ``on_read`` is called once, later. A caller who was cancelled is still called."""
         await self._room.acquire()
+        answer = ask(self.core, bookie_id, ReadRequest(codec.ledger_id, entry_id), partial(_copy_in, codec))
+        answer.add_done_callback(partial(self._on_answer, on_read))
 
-        def on_reply(_bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-            self._room.release()
-            try:
-                code, copy = _decoded(codec, entry_id, code, response)
-            except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the entry
-                code, copy = defect(error, "a read of a copy", ledger_id=codec.ledger_id, entry_id=entry_id).code, None
+    def _on_answer(self, on_read: OnRead, answer: asyncio.Future[tuple[int, Copy | None]]) -> None:
+        self._room.release()
+        error = answer.exception()
+        if error is not None:
+            on_read(code_of(error), None)
+        else:
+            code, copy = answer.result()
             on_read(code, None if copy is None else copy[0])
-
-        self.core.transport.submit(bookie_id, ReadRequest(codec.ledger_id, entry_id), on_reply)
 
 
 class ReadBatch:
@@ -92,8 +95,7 @@ async def read_any_copy(core: ClientCore, codec: EntryCodec, entry_id: int, repl
     copy: Copy | None = None
     while machine.outcome is ReadOutcome.WAITING:
         for bookie_id in machine.to_ask():
-            code, response = await _ask(core, bookie_id, request)
-            code, copy = _decoded(codec, entry_id, code, response)
+            code, copy = await ask(core, bookie_id, request, partial(_copy_in, codec))
             machine.on_reply(bookie_id, code)
     if copy is None:
         raise error_for(
@@ -116,7 +118,7 @@ async def write_copies(
     request = AddRequest(
         codec.ledger_id, entry_id, codec.master_key, body[: codec.overhead], body[codec.overhead :], recovery=True
     )
-    answers = await asyncio.gather(*[_ask(core, bookie_id, request) for bookie_id in bookies])
+    answers = await asyncio.gather(*[ask(core, bookie_id, request, no_value) for bookie_id in bookies])
     for bookie_id, (code, _) in zip(bookies, answers, strict=True):
         if code != Code.OK:
             cause = error_for(code, ledger_id=codec.ledger_id, entry_id=entry_id, bookie_id=bookie_id)
@@ -125,23 +127,8 @@ async def write_copies(
             ) from cause
 
 
-def _ask(core: ClientCore, bookie_id: BookieId, request: Request) -> asyncio.Future[tuple[int, Response | None]]:
-    future: asyncio.Future[tuple[int, Response | None]] = asyncio.get_running_loop().create_future()
-
-    def on_reply(_bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-        if not future.done():
-            future.set_result((code, response))
-
-    core.transport.submit(bookie_id, request, on_reply)
-    return future
-
-
-def _decoded(codec: EntryCodec, entry_id: int, code: int, response: Response | None) -> tuple[int, Copy | None]:
-    if code != Code.OK:
-        return code, None
+def _copy_in(codec: EntryCodec, request: Request, response: Response | None) -> Copy:
+    assert isinstance(request, ReadRequest), "copies are read"
     assert isinstance(response, ReadResponse), "a read is answered by a read response"
     body = response.body or b""
-    try:
-        return Code.OK, (codec.decode(body, entry_id), body)
-    except DigestMismatch:
-        return Code.DIGEST_MATCH, None
+    return codec.decode(body, request.entry_id), body

@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from bkclient._client.core import ClientCore
+from bkclient._client.exchange import ask
 from bkclient.errors import BookKeeperError, ClientClosed, Code, error_for
 from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.protocol.quorum import QuorumSizes
@@ -71,23 +72,20 @@ async def entries_on(core: ClientCore, ledger_id: int, bookie_id: BookieId) -> E
     :class:`~bkclient.errors.NoSuchLedgerOnBookie` if it has never heard of the ledger, and the other errors of bookies;
     :class:`~bkclient.errors.UnexpectedCondition` for a list that cannot be read.
     """
-    future: asyncio.Future[tuple[int, Response | None]] = asyncio.get_running_loop().create_future()
-
-    def on_reply(_bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-        if not future.done():
-            future.set_result((code, response))
-
-    core.transport.submit(bookie_id, EntryListRequest(ledger_id), on_reply)
-    code, response = await future
-    if code != Code.OK:
+    code, availability = await ask(core, bookie_id, EntryListRequest(ledger_id), _availability_in)
+    if availability is None:
         raise error_for(code, "the bookie did not list its entries", ledger_id=ledger_id, bookie_id=bookie_id)
-    assert isinstance(response, EntryListResponse), "a list of entries is what was asked for"
     try:
-        return decode_availability(response.availability or b"")
+        return decode_availability(availability)
     except MalformedMessage as error:
         raise error_for(
             Code.UNEXPECTED_CONDITION, f"malformed list of entries: {error}", ledger_id=ledger_id, bookie_id=bookie_id
         ) from error
+
+
+def _availability_in(_request: Request, response: Response | None) -> bytes:
+    assert isinstance(response, EntryListResponse), "a list of entries is what was asked for"
+    return response.availability or b""
 
 
 async def check_replicas(core: ClientCore, metadata: LedgerMetadata) -> ReplicaReport:

@@ -14,6 +14,7 @@ _ROOT = Path(bkclient.__file__).parent
 #: Where operations live that somebody waits for.
 _SHELLS = (
     "_client/core.py",
+    "_client/exchange.py",
     "_client/recover.py",
     "_client/writing/*.py",
     "_client/reading/*.py",

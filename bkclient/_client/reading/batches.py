@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 
-from bkclient._client.defects import defect, ends_operation
+from bkclient._client.defects import defect
+from bkclient._client.exchange import answers
 from bkclient._client.reading.entry_reads import EntryReads
+from bkclient._client.reading.late import LateTimer
 from bkclient._client.reading.window import ReadWindow
 from bkclient.entry import Entries, Entry
-from bkclient.errors import BookieNotAvailable, BookKeeperError, ClientClosed, Code, error_for
+from bkclient.errors import BookieNotAvailable, BookKeeperError, ClientClosed, DigestMismatch, error_for
 from bkclient.ledger import BookieId
-from bkclient.observability.stats import READ, SPECULATIVE_READS
+from bkclient.observability.stats import READ
 from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD, BatchRead
 from bkclient.protocol.read import ReadOutcome
 from bkclient.wire.entry import DecodedEntry
@@ -93,7 +95,7 @@ class _BatchCall:
         self._room = room
         self._machine = BatchRead(first_entry_id, max_count, replicas)
         self._request = BatchReadRequest(room.codec.ledger_id, first_entry_id, max_count or 0, max_bytes)
-        self._timer: asyncio.TimerHandle | None = None
+        self._late = LateTimer(self, room.speculation, room.loop, room.stats)
         self._future: asyncio.Future[None] = room.loop.create_future()
 
     async def run(self) -> list[Entry]:
@@ -101,13 +103,10 @@ class _BatchCall:
         began = 0.0 if room.stats is None else room.stats.now()
         try:
             self._send(prepaid=1)
-            delay_s = room.speculation.first_s
-            if delay_s > 0:
-                self._timer = room.loop.call_later(delay_s, self._on_late, delay_s)
+            self._late.start()
             await self._future
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._late.stop()
         if room.stats is not None:
             room.stats.operation(READ, room.stats.now() - began, machine.code)
         if machine.outcome is not ReadOutcome.FOUND:
@@ -129,32 +128,32 @@ class _BatchCall:
         for bookie_id in bookies:
             room.submit(bookie_id, self._request, self._on_reply)
 
-    @ends_operation
-    def _on_late(self, delay_s: float) -> None:
-        self._timer = None
-        if self._machine.on_late():
-            room = self._room
-            if room.stats is not None:
-                room.stats.event(SPECULATIVE_READS)
-            self._send()
-            delay_s = room.speculation.after(delay_s)
-            self._timer = room.loop.call_later(delay_s, self._on_late, delay_s)
+    def ask_another(self) -> bool:
+        """See :class:`~bkclient._client.reading.late.LateTimer`."""
+        if not self._machine.on_late():
+            return False
+        self._send()
+        return True
 
-    @ends_operation
-    def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
+    def _decode(self, _request: Request, response: Response | None) -> tuple[DecodedEntry, ...]:
+        assert isinstance(response, BatchReadResponse), "a batch read is answered by a batch"
+        entries = self._machine.verified(response.bodies, self._room.codec.decode)
+        if not entries:
+            raise DigestMismatch(ledger_id=self._request.ledger_id)
+        return entries
+
+    def note_failure(self, bookie_id: BookieId, code: int) -> None:
+        """See :class:`~bkclient._client.exchange.Requester`."""
+        room = self._room
+        room.on_request_failed(bookie_id, self._machine.entry_id, code)
+        room.core.memory.batches.on_batch_failed(bookie_id, code, room.loop.time())
+
+    @answers(_decode)
+    def _on_reply(
+        self, bookie_id: BookieId, _request: Request, code: int, entries: tuple[DecodedEntry, ...] | None
+    ) -> None:
         room, machine = self._room, self._machine
-        entries: tuple[DecodedEntry, ...] = ()
-        if code == Code.OK:
-            assert isinstance(response, BatchReadResponse), "a batch read is answered by a batch"
-            entries = machine.verified(response.bodies, room.codec.decode)
-            if not entries:
-                code = Code.DIGEST_MATCH
-        if entries:
-            outcome = machine.on_entries(bookie_id, entries)
-        else:
-            room.on_request_failed(bookie_id, machine.entry_id, code)
-            room.core.memory.batches.on_batch_failed(bookie_id, code, room.loop.time())
-            outcome = machine.on_reply(bookie_id, code)
+        outcome = machine.on_reply(bookie_id, code) if entries is None else machine.on_entries(bookie_id, entries)
         if self._future.done():
             return
         if outcome is ReadOutcome.WAITING:

@@ -15,13 +15,15 @@ import anyio
 
 from bkclient._backoff import Backoff
 from bkclient._client.core import ClientCore
-from bkclient._client.defects import defect, ends_operation
+from bkclient._client.defects import defect
+from bkclient._client.exchange import answers
 from bkclient._client.health import ReadHealth
 from bkclient._client.rate_limit import RateLimit
+from bkclient._client.reading.late import LateTimer
 from bkclient.entry import Entry
-from bkclient.errors import ClientClosed, Code, DigestMismatch, UnexpectedCondition, error_for
+from bkclient.errors import ClientClosed, Code, UnexpectedCondition, error_for
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata
-from bkclient.observability.stats import DIGEST_MISMATCHES, READ, READS_REORDERED, SPECULATIVE_READS
+from bkclient.observability.stats import DIGEST_MISMATCHES, READ, READS_REORDERED
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.sticky import StickyIndex
@@ -213,7 +215,7 @@ class EntryReads:
                 self._timer = self.loop.call_at(due, self._on_timer)
                 return
             del self.waiting[call]
-            call.late(self.speculation.first_s)
+            call.late()
 
     def stop(self) -> None:
         """Nobody is told of late answers any more; reads under way end with what their replicas say."""
@@ -247,7 +249,7 @@ class EntryReads:
 class _EntryCall:
     """One entry on its way. Compared by identity."""
 
-    __slots__ = ("_began", "_machine", "_operation", "_request", "_room", "_seen", "_timer", "future")
+    __slots__ = ("_began", "_late", "_machine", "_operation", "_request", "_room", "_seen", "future")
 
     def __init__(self, room: EntryReads, entry_id: int, operation: ReadOperation) -> None:
         self._room = room
@@ -255,7 +257,8 @@ class _EntryCall:
         self._machine = EntryRead(entry_id, room.replicas(entry_id), parallel=operation.parallel)
         self._request = ReadRequest(room.codec.ledger_id, entry_id)
         self._seen = operation.answers
-        self._timer: asyncio.TimerHandle | None = None
+        #: Only once the first answer was late.
+        self._late: LateTimer | None = None
         self._began = 0.0 if room.stats is None else room.stats.now()
         self.future: asyncio.Future[Entry] = room.loop.create_future()
 
@@ -276,61 +279,51 @@ class _EntryCall:
             else:
                 room.submit(bookie_id, self._request, self._on_reply)
 
-    @ends_operation
-    def late(self, delay_s: float) -> None:
-        """No answer for ``delay_s`` seconds: ask another replica unless one of those asked answers others (R-11)."""
-        self._timer = None
-        room, operation = self._room, self._operation
-        answering = [b for b, number in operation.answering.items() if number > self._seen]
+    def late(self) -> None:
+        """The first answer is late."""
+        room = self._room
+        self._late = LateTimer(self, room.speculation, room.loop, room.stats)
+        self._late.on_late(room.speculation.first_s)
+
+    def ask_another(self) -> bool:
+        """Ask another replica unless one of those asked answers others (R-11)."""
+        answering = [b for b, number in self._operation.answering.items() if number > self._seen]
         if self.future.done() or not self._machine.on_late(answering):
-            return
-        if room.stats is not None:
-            room.stats.event(SPECULATIVE_READS)
+            return False
         self._send()
-        delay_s = room.speculation.after(delay_s)
-        self._timer = room.loop.call_later(delay_s, self.late, delay_s)
+        return True
 
-    def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-        try:
-            room, machine = self._room, self._machine
-            entry: Entry | None = None
-            if code == Code.OK:
-                assert isinstance(response, ReadResponse), "a read is answered by a read response"
-                try:
-                    entry = self._decode(response)
-                except DigestMismatch:
-                    code = Code.DIGEST_MATCH
-                else:
-                    operation = self._operation
-                    operation.answers += 1
-                    operation.answering[bookie_id] = operation.answers
-                    if room.batches is not None and room.batches.has_suspects:
-                        room.batches.on_single_read(bookie_id, room.loop.time())
-            if code != Code.OK:
-                room.on_request_failed(bookie_id, machine.entry_id, code)
-            outcome = machine.on_reply(bookie_id, code)
-            if self.future.done():
-                self._stop_waiting()
-            elif outcome is ReadOutcome.WAITING:
-                self._send()
-            else:
-                self._finish(entry)
-        except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every entry
-            self.on_defect(error)
+    def _decode(self, _request: Request, response: Response | None) -> Entry:
+        assert isinstance(response, ReadResponse), "a read is answered by a read response"
+        room, entry_id = self._room, self._machine.entry_id
+        decoded = room.codec.decode(response.body or b"", entry_id)
+        max_lac = response.max_lac
+        room.view.on_entry_read(entry_id, decoded.length, -1 if max_lac is None else max_lac)
+        ledger_id, _, lac, length, payload = decoded
+        return Entry(ledger_id, entry_id, payload, length, lac)
 
-    def on_defect(self, error: Exception) -> None:
-        """A handler raised; see :func:`~bkclient._client.defects.ends_operation`."""
-        request = self._request
-        failure = defect(error, "a read", ledger_id=request.ledger_id, entry_id=request.entry_id)
-        self._stop_waiting()
-        if not self.future.done():
-            self.future.set_exception(failure)
+    def note_failure(self, bookie_id: BookieId, code: int) -> None:
+        """See :class:`~bkclient._client.exchange.Requester`."""
+        self._room.on_request_failed(bookie_id, self._machine.entry_id, code)
 
-    def _finish(self, entry: Entry | None) -> None:
-        self._stop_waiting()
-        room, machine = self._room, self._machine
+    @answers(_decode)
+    def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: Entry | None) -> None:
+        room, machine, operation = self._room, self._machine, self._operation
         if entry is not None:
-            if machine.tried > 1 and not self._operation.parallel:
+            operation.answers += 1
+            operation.answering[bookie_id] = operation.answers
+            if room.batches is not None and room.batches.has_suspects:
+                room.batches.on_single_read(bookie_id, room.loop.time())
+        outcome = machine.on_reply(bookie_id, code)
+        is_over = self.future.done()
+        if outcome is ReadOutcome.WAITING and not is_over:
+            self._send()
+            return
+        self._stop_waiting()
+        if is_over:
+            return
+        if entry is not None:
+            if machine.tried > 1 and not operation.parallel:
                 room.on_found(machine)
             self.future.set_result(entry)
         else:
@@ -347,14 +340,13 @@ class _EntryCall:
 
     def _stop_waiting(self) -> None:
         self._room.waiting.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._late is not None:
+            self._late.stop()
 
-    def _decode(self, response: ReadResponse) -> Entry:
-        room, entry_id = self._room, self._machine.entry_id
-        decoded = room.codec.decode(response.body or b"", entry_id)
-        max_lac = response.max_lac
-        room.view.on_entry_read(entry_id, decoded.length, -1 if max_lac is None else max_lac)
-        ledger_id, _, lac, length, payload = decoded
-        return Entry(ledger_id, entry_id, payload, length, lac)
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised; see :func:`~bkclient._client.defects.ends_operation`."""
+        request = self._request
+        failure = defect(error, "a read", ledger_id=request.ledger_id, entry_id=request.entry_id)
+        self._stop_waiting()
+        if not self.future.done():
+            self.future.set_exception(failure)

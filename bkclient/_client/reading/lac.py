@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from bkclient._client.core import ClientCore
-from bkclient._client.defects import defect, ends_operation
-from bkclient.errors import Code, DigestMismatch, error_for
-from bkclient.ledger import LedgerMetadata
+from bkclient._client.defects import defect
+from bkclient._client.exchange import answers
+from bkclient.errors import Code, error_for
+from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.observability.stats import READ_LAC, TRY_READ_LAC
 from bkclient.protocol.lac import LacOutcome, LacProgress, LacRead
 from bkclient.protocol.quorum import QuorumSizes
@@ -94,16 +95,17 @@ class _LacCall:
         for bookie_id in self._machine.bookies:
             self._core.transport.submit(bookie_id, request, self._on_reply)
 
-    @ends_operation
-    def _on_reply(self, bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-        found = -1
-        if code == Code.OK:
-            try:
-                found = _lac_in(response, self._codec)
-            except DigestMismatch:
-                code = Code.DIGEST_MATCH  # R-36: a bad answer is no answer
-        if code not in (Code.OK, Code.CLIENT_CLOSED):
+    def _decode(self, _request: Request, response: Response | None) -> int:
+        return _lac_in(response, self._codec)
+
+    def note_failure(self, bookie_id: BookieId, code: int) -> None:
+        """See :class:`~bkclient._client.exchange.Requester`."""
+        if code != Code.CLIENT_CLOSED:
             self._core.watcher.on_request_failed(bookie_id, code)
+
+    @answers(_decode)
+    def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, lac: int | None) -> None:
+        found = -1 if lac is None else lac
         if self._on_lac is not None:
             self._on_lac(found)
         outcome = self._machine.on_reply(bookie_id, code, found)

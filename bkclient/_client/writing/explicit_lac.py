@@ -9,13 +9,14 @@ from typing import Final
 from bkclient._backoff import Backoff
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
+from bkclient._client.exchange import outcomes
 from bkclient.errors import BookKeeperError, Code, code_of, error_for
 from bkclient.ledger import BookieId
 from bkclient.observability import stats as names
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.explicit_lac import ExplicitLac, LacWrite
 from bkclient.wire.entry import EntryCodec
-from bkclient.wire.messages import Request, Response, WriteLacRequest
+from bkclient.wire.messages import Request, WriteLacRequest
 
 __all__ = ["LacTimer", "write_lac"]
 
@@ -23,24 +24,33 @@ __all__ = ["LacTimer", "write_lac"]
 _MAX_DELAY_S: Final = 10.0
 
 
-def _send(
-    core: ClientCore,
-    codec: EntryCodec,
-    bookie_id: BookieId,
-    lac: int,
-    on_reply: Callable[[BookieId, int], None],
-    fail: Callable[[BookKeeperError], None],
-) -> None:
-    def on_answer(answered_by: str, _request: Request, code: int, _response: Response | None) -> None:
-        try:
-            if code:
-                core.watcher.on_request_failed(answered_by, code)
-            on_reply(answered_by, code)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody may wait for the outcome
-            fail(defect(error, "the writing of an explicit LAC", ledger_id=codec.ledger_id))
+class _LacWrite:
+    """One LAC on its way to bookies."""
 
-    request = WriteLacRequest(codec.ledger_id, lac, codec.master_key, codec.encode_lac(lac))
-    core.transport.submit(bookie_id, request, on_answer)
+    def __init__(
+        self,
+        core: ClientCore,
+        codec: EntryCodec,
+        lac: int,
+        on_reply: Callable[[BookieId, int], None],
+        fail: Callable[[BookKeeperError], None],
+    ) -> None:
+        self._submit = core.transport.submit
+        self.note_failure = core.watcher.on_request_failed
+        self._request = WriteLacRequest(codec.ledger_id, lac, codec.master_key, codec.encode_lac(lac))
+        self._on_outcome = on_reply
+        self._fail = fail
+
+    def send(self, bookie_id: BookieId) -> None:
+        self._submit(bookie_id, self._request, self._on_reply)
+
+    @outcomes
+    def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, _value: None) -> None:
+        self._on_outcome(bookie_id, code)
+
+    def on_defect(self, error: Exception) -> None:
+        """See :class:`~bkclient._client.exchange.Requester`."""
+        self._fail(defect(error, "the writing of an explicit LAC", ledger_id=self._request.ledger_id))
 
 
 async def write_lac(core: ClientCore, codec: EntryCodec, writer: AppendMachine) -> int:
@@ -68,8 +78,9 @@ async def write_lac(core: ClientCore, codec: EntryCodec, writer: AppendMachine) 
             finished.set_exception(error)
             finished.exception()  # who gave up waiting is not complained about
 
+    request = _LacWrite(core, codec, lac, on_reply, fail)
     for bookie_id in write.bookies:
-        _send(core, codec, bookie_id, lac, on_reply, fail)
+        request.send(bookie_id)
     return await finished
 
 
@@ -130,7 +141,7 @@ class LacTimer:
         def on_reply(answered_by: BookieId, code: int) -> None:
             self._machine.on_write_lac_reply(answered_by, last_add_confirmed, code)
 
-        _send(self._core, self._codec, bookie_id, last_add_confirmed, on_reply, self._on_defect)
+        _LacWrite(self._core, self._codec, last_add_confirmed, on_reply, self._on_defect).send(bookie_id)
 
     def _on_defect(self, error: BookKeeperError) -> None:  # noqa: ARG002 - it was reported, and nobody waits for it
         self._machine.give_up()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from bkclient._client.core import ClientCore
-from bkclient._client.defects import defect, ends_operation
+from bkclient._client.defects import defect
+from bkclient._client.exchange import outcomes
 from bkclient._client.writing.failures import fresh
 from bkclient.errors import BookKeeperError
 from bkclient.ledger import BookieId
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
 from bkclient.protocol.reconnect import ReconnectCheck
-from bkclient.wire.messages import ForceLedgerRequest, Request, Response
+from bkclient.wire.messages import ForceLedgerRequest, Request
 
 __all__ = ["force_ledger"]
 
@@ -32,6 +33,7 @@ class _Force:
 
     def __init__(self, core: ClientCore, writer: AppendMachine, check: ReconnectCheck) -> None:
         self._core = core
+        self.note_failure = core.watcher.on_request_failed
         self._check = check
         self._request = ForceLedgerRequest(writer.metadata.ledger_id)
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -41,11 +43,9 @@ class _Force:
     def send_force(self, bookie_id: BookieId) -> None:
         self._core.transport.submit(bookie_id, self._request, self._on_reply)
 
-    @ends_operation
-    def _on_reply(self, bookie_id: str, _request: Request, code: int, _response: Response | None) -> None:
-        if code:
-            self._core.watcher.on_request_failed(bookie_id, code)
-        elif self._check.connections[bookie_id] > self._check.verified:
+    @outcomes
+    def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, _value: None) -> None:
+        if not code and self._check.connections[bookie_id] > self._check.verified:
             self._check.on_forced(bookie_id, self._machine)
             return
         self._machine.on_force_reply(bookie_id, code)
