@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bkclient._client.connect import PendingClient as PendingClient
     from bkclient._client.connect import connect as connect
     from bkclient._client.reading.reader import LedgerReader as LedgerReader
+    from bkclient._client.reading.reads import LedgerReads as LedgerReads
     from bkclient._client.reading.tail import LedgerTail as LedgerTail
     from bkclient._client.writing.advanced import AdvancedLedgerWriter as AdvancedLedgerWriter
     from bkclient._client.writing.writer import LedgerWriter as LedgerWriter
@@ -47,6 +48,7 @@ __all__ = [
     "LastConfirmedAndEntry",
     "LedgerMetadata",
     "LedgerReader",
+    "LedgerReads",
     "LedgerState",
     "LedgerTail",
     "LedgerWriter",
@@ -69,6 +71,7 @@ _MODULES = {
     "LastConfirmedAndEntry": "bkclient.entry",
     "LedgerMetadata": "bkclient.ledger",
     "LedgerReader": "bkclient._client.reading.reader",
+    "LedgerReads": "bkclient._client.reading.reads",
     "LedgerState": "bkclient.ledger",
     "LedgerTail": "bkclient._client.reading.tail",
     "LedgerWriter": "bkclient._client.writing.writer",

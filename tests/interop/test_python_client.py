@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from bkclient import BookKeeper, LedgerReader
+import bkclient
+from bkclient import BookKeeper, ClientConfig, LedgerReader
 from bkclient.errors import LedgerClosed, LedgerFenced, NoSuchLedger, ReadFailed, UnauthorizedAccess
 from bkclient.ledger import DigestType
 from tests.interop.java_peer import pattern
+from tests.interop.real_bookie import RealCluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -43,6 +45,26 @@ async def test_what_was_appended_is_read(python: BookKeeper, digest_type: Digest
 
     assert await payloads_of(reader) == [pattern(entry_id) for entry_id in range(50)]
     assert reader.length == sum(len(pattern(entry_id)) for entry_id in range(50))
+
+
+@pytest.mark.matrix("append and read, every digest")
+async def test_handles_that_are_held_without_blocks(real: RealCluster, wire: int) -> None:
+    held: BookKeeper = await bkclient.connect(real.metadata_uri, config=ClientConfig(wire_protocol_version=wire))
+    writer = await held.create_ledger()
+    futures = [await writer.submit(pattern(entry_id)) for entry_id in range(50)]
+    await writer.aclose()
+    assert [await future for future in futures] == list(range(50))
+    given = await held.create_advanced_ledger()
+    later = await given.submit(1, pattern(1))
+    assert [await (await given.submit(0, pattern(0))), await later] == [0, 1]
+    await given.aclose()
+
+    reader = await held.open_ledger(writer.ledger_id)
+
+    assert reader.is_closed
+    assert await payloads_of(reader) == [pattern(entry_id) for entry_id in range(50)]
+    await reader.aclose()
+    await held.aclose()
 
 
 @pytest.mark.matrix("striped ensembles")

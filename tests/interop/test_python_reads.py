@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, EntryResult, LedgerReader, LedgerWriter
+from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, EntryResult, LedgerReader, LedgerReads, LedgerWriter
 from bkclient.errors import (
     BookKeeperError,
     IllegalOperation,
@@ -27,6 +27,11 @@ from tests.interop.test_python_client import written
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 Handle = LedgerReader | LedgerWriter | AdvancedLedgerWriter
+
+
+def reads(handle: Handle) -> LedgerReads | LedgerReader:
+    return handle if isinstance(handle, LedgerReader) else handle.reader
+
 
 COUNT = 20
 LAST = COUNT - 1
@@ -98,15 +103,15 @@ async def test_confirmed_reads(python: BookKeeper, make: Callable[..., Any], par
     everything = whole(handle.ledger_id)
     assert handle.last_add_confirmed == LAST
 
-    assert [shown(await handle.read(entry_id, parallel=parallel)) for entry_id in range(COUNT)] == everything
-    assert [shown(entry) async for entry in handle.read_range(3, 11, parallel=parallel)] == everything[3:12]
-    entries = await handle.read_entries(0, LAST, parallel=parallel)
+    assert [shown(await reads(handle).read(entry_id, parallel=parallel)) for entry_id in range(COUNT)] == everything
+    assert [shown(entry) async for entry in reads(handle).read_range(3, 11, parallel=parallel)] == everything[3:12]
+    entries = await reads(handle).read_entries(0, LAST, parallel=parallel)
     assert [shown(entry) for entry in entries] == everything
     assert (entries.first_entry_id, entries.last_entry_id, shown(entries.entry(9))) == (0, LAST, everything[9])
-    results = [result async for result in handle.read_results(0, LAST, parallel=parallel)]
+    results = [result async for result in reads(handle).read_results(0, LAST, parallel=parallel)]
     assert [(each.entry_id, each.error) for each in results] == [(entry_id, None) for entry_id in range(COUNT)]
     assert [shown(each.entry) for each in results if each.entry is not None] == everything
-    assert shown(await handle.read_last_entry()) == everything[LAST]
+    assert shown(await reads(handle).read_last_entry()) == everything[LAST]
 
 
 @pytest.mark.matrix("confirmed reads end at the last add confirmed")
@@ -114,13 +119,17 @@ async def test_confirmed_reads(python: BookKeeper, make: Callable[..., Any], par
 async def test_confirmed_reads_go_no_further(python: BookKeeper, make: Callable[..., Any]) -> None:
     handle: Handle = await make(python)
     for entry_id in (COUNT, COUNT + 1):
-        for refused in (handle.read(entry_id), handle.read_entries(0, entry_id), handle.read_batch(entry_id)):
+        for refused in (
+            reads(handle).read(entry_id),
+            reads(handle).read_entries(0, entry_id),
+            reads(handle).read_batch(entry_id),
+        ):
             with pytest.raises(ReadFailed):
                 await refused
         with pytest.raises(ReadFailed):
-            handle.read_range(0, entry_id)
+            reads(handle).read_range(0, entry_id)
         with pytest.raises(ReadFailed):
-            handle.read_results(0, entry_id)
+            reads(handle).read_results(0, entry_id)
 
 
 @pytest.mark.matrix("an empty ledger has nothing to read, for either client")
@@ -132,14 +141,14 @@ async def test_an_empty_ledger(python: BookKeeper, java: JavaPeer) -> None:
     for each in handles:
         handle: Handle = each
         assert (handle.last_add_confirmed, handle.length) == (-1, 0)
-        assert await handle.read_last_add_confirmed() == -1
-        assert await handle.try_read_last_add_confirmed() == -1
+        assert await reads(handle).read_last_add_confirmed() == -1
+        assert await reads(handle).try_read_last_add_confirmed() == -1
         with pytest.raises(NoSuchEntry):
-            await handle.read_last_entry()
+            await reads(handle).read_last_entry()
         with pytest.raises(NoSuchLedgerOnBookie):  # as Java says below: its bookies have nothing at all of it
-            await handle.read(0, unconfirmed=True)
+            await reads(handle).read(0, unconfirmed=True)
         with pytest.raises(ReadFailed):
-            await handle.read(0)
+            await reads(handle).read(0)
     await java("open", writer.ledger_id, recover=False)
     with pytest.raises(JavaError) as denied:
         await java.payloads(writer.ledger_id, first=0, last=0, how="unconfirmed")
@@ -154,21 +163,21 @@ async def test_batches(python: BookKeeper, make: Callable[..., Any], sizes: dict
     everything = whole(handle.ledger_id)
     found: list[Shown] = []
     while len(found) < COUNT:
-        batch = await handle.read_batch(len(found), max_count=6)
+        batch = await reads(handle).read_batch(len(found), max_count=6)
         assert 1 <= len(batch) <= 6
         found += [shown(entry) for entry in batch]
     assert found == everything
-    assert [shown(entry) for entry in await handle.read_batch(4)] == everything[4:]
-    one = await handle.read_batch(6, max_bytes=1)
+    assert [shown(entry) for entry in await reads(handle).read_batch(4)] == everything[4:]
+    one = await reads(handle).read_batch(6, max_bytes=1)
     assert [shown(entry) for entry in one] == everything[6:7], "at least one, whatever its size"
-    some = await handle.read_batch(0, max_bytes=300)
+    some = await reads(handle).read_batch(0, max_bytes=300)
     assert 1 <= len(some) < COUNT
     assert [shown(entry) for entry in some] == everything[: len(some)]
-    further = [shown(entry) for entry in await handle.read_batch(15, max_count=100, unconfirmed=True)]
+    further = [shown(entry) for entry in await reads(handle).read_batch(15, max_count=100, unconfirmed=True)]
     beyond = whole(handle.ledger_id, COUNT + 1)[15:]
     assert further == (beyond if make is open_reader else everything[15:])
     with pytest.raises(NoSuchEntry):
-        await handle.read_batch(COUNT + 1, unconfirmed=True)
+        await reads(handle).read_batch(COUNT + 1, unconfirmed=True)
 
 
 async def with_a_hole(client: BookKeeper, **sizes: Any) -> AdvancedLedgerWriter:
@@ -187,7 +196,7 @@ async def with_a_hole(client: BookKeeper, **sizes: Any) -> AdvancedLedgerWriter:
 
 async def _is_stored(handle: Handle, entry_id: int) -> bool:
     try:
-        return (await handle.read(entry_id, unconfirmed=True)).payload == pattern(entry_id)
+        return (await reads(handle).read(entry_id, unconfirmed=True)).payload == pattern(entry_id)
     except (NoSuchEntry, NoSuchLedgerOnBookie):
         return False
 
@@ -204,7 +213,7 @@ async def until_it_fails(entries: AsyncIterator[Entry] | LedgerReader) -> tuple[
 
 
 async def results_of(handle: Handle, last: int) -> list[tuple[int, Shown | None, type[BookKeeperError] | None]]:
-    found: list[EntryResult] = [result async for result in handle.read_results(0, last)]
+    found: list[EntryResult] = [result async for result in reads(handle).read_results(0, last)]
     return [
         (
             each.entry_id,
@@ -227,19 +236,19 @@ async def test_unconfirmed_reads_around_a_hole(python: BookKeeper, sizes: dict[s
         handle: Handle = each
         assert -1 <= handle.last_add_confirmed < HOLE
         ids = [entry_id for entry_id in range(COUNT) if entry_id != HOLE]
-        found = [await handle.read(entry_id, parallel=parallel, unconfirmed=True) for entry_id in ids]
+        found = [await reads(handle).read(entry_id, parallel=parallel, unconfirmed=True) for entry_id in ids]
         assert [(entry.entry_id, entry.payload) for entry in found] == [each[1:3] for each in everything]
         with pytest.raises(NoSuchEntry) as denied:
-            await handle.read(HOLE, parallel=parallel, unconfirmed=True)
+            await reads(handle).read(HOLE, parallel=parallel, unconfirmed=True)
         assert denied.value.entry_id == HOLE
-        before, error = await until_it_fails(handle.read_range(0, LAST, parallel=parallel, unconfirmed=True))
+        before, error = await until_it_fails(reads(handle).read_range(0, LAST, parallel=parallel, unconfirmed=True))
         assert before == [pattern(entry_id) for entry_id in range(HOLE)]
         assert (type(error), error.entry_id) == (NoSuchEntry, HOLE)
         with pytest.raises(NoSuchEntry):
-            await handle.read_entries(0, LAST, parallel=parallel, unconfirmed=True)
-        beyond = await handle.read_entries(HOLE + 1, LAST, parallel=parallel, unconfirmed=True)
+            await reads(handle).read_entries(0, LAST, parallel=parallel, unconfirmed=True)
+        beyond = await reads(handle).read_entries(HOLE + 1, LAST, parallel=parallel, unconfirmed=True)
         assert [entry.payload for entry in beyond] == [pattern(entry_id) for entry_id in range(HOLE + 1, COUNT)]
-        batch = await handle.read_batch(2, max_count=COUNT, unconfirmed=True)
+        batch = await reads(handle).read_batch(2, max_count=COUNT, unconfirmed=True)
         assert [entry.payload for entry in batch] == [pattern(entry_id) for entry_id in range(2, HOLE)]
 
 
@@ -248,13 +257,13 @@ async def test_a_writer_reads_what_is_beyond_its_end(python: BookKeeper) -> None
     writer = await open_writer(python)
     everything = whole(writer.ledger_id)
 
-    assert [shown(entry) async for entry in writer.read_range(0, LAST, unconfirmed=True)] == everything
-    assert [shown(entry) for entry in await writer.read_entries(5, LAST, unconfirmed=True)] == everything[5:]
-    assert shown(await writer.read(LAST, unconfirmed=True)) == everything[LAST]
+    assert [shown(entry) async for entry in writer.reader.read_range(0, LAST, unconfirmed=True)] == everything
+    assert [shown(entry) for entry in await writer.reader.read_entries(5, LAST, unconfirmed=True)] == everything[5:]
+    assert shown(await writer.reader.read(LAST, unconfirmed=True)) == everything[LAST]
     with pytest.raises(NoSuchEntry):
-        await writer.read(COUNT, unconfirmed=True)
+        await writer.reader.read(COUNT, unconfirmed=True)
     with pytest.raises(NoSuchEntry):
-        await writer.read_entries(LAST, COUNT, unconfirmed=True)
+        await writer.reader.read_entries(LAST, COUNT, unconfirmed=True)
 
 
 @pytest.mark.matrix("a closed ledger that lacks an entry, read by both clients")
@@ -322,7 +331,7 @@ async def test_entries_of_a_silent_bookie_hide_no_others(
 async def test_the_last_add_confirmed_in_every_way(python: BookKeeper, wire: int) -> None:
     writer = await open_writer(python)
     reader = await python.open_ledger(writer.ledger_id, recover=False)
-    assert await writer.read_last_add_confirmed() == await writer.try_read_last_add_confirmed() == LAST
+    assert await writer.reader.read_last_add_confirmed() == await writer.reader.try_read_last_add_confirmed() == LAST
     assert await reader.read_last_add_confirmed() == await reader.try_read_last_add_confirmed() == LAST - 1
 
     await writer.append(pattern(COUNT))  # tells that the one before is confirmed, to two of three bookies
@@ -332,11 +341,12 @@ async def test_the_last_add_confirmed_in_every_way(python: BookKeeper, wire: int
 
     found = await reader.read_last_add_confirmed_and_entry(COUNT, 0.0)
     assert (found.last_add_confirmed, found.entry and found.entry.payload) == (COUNT, pattern(COUNT))
-    own = await writer.read_last_add_confirmed_and_entry(COUNT + 1, 5.0)
+    own = await writer.reader.read_last_add_confirmed_and_entry(COUNT + 1, 5.0)
     assert (own.last_add_confirmed, own.entry and own.entry.payload) == (COUNT + 1, pattern(COUNT + 1))
     waits: list[Handle] = [reader, writer]
     polls = [
-        asyncio.create_task(each.read_last_add_confirmed_and_entry(COUNT + 2, 10.0, parallel=True)) for each in waits
+        asyncio.create_task(reads(each).read_last_add_confirmed_and_entry(COUNT + 2, 10.0, parallel=True))
+        for each in waits
     ]
     await asyncio.sleep(0.05)
     await writer.append(pattern(COUNT + 2))
@@ -360,8 +370,8 @@ async def test_the_last_add_confirmed_in_every_way(python: BookKeeper, wire: int
 async def test_the_last_add_confirmed_of_an_advanced_writer(python: BookKeeper) -> None:
     writer = await open_advanced_writer(python)
     reader = await python.open_ledger(writer.ledger_id, recover=False)
-    assert await writer.read_last_add_confirmed() == await writer.try_read_last_add_confirmed() == LAST
-    found = await writer.read_last_add_confirmed_and_entry(LAST, 0.0)
+    assert await writer.reader.read_last_add_confirmed() == await writer.reader.try_read_last_add_confirmed() == LAST
+    found = await writer.reader.read_last_add_confirmed_and_entry(LAST, 0.0)
     assert found.entry is not None
     assert shown(found.entry) == whole(writer.ledger_id)[LAST]
 
@@ -416,12 +426,12 @@ async def test_what_writers_tell_of_themselves(python: BookKeeper, java: JavaPee
         assert handle.is_deferred_sync
         assert (handle.last_add_acknowledged, handle.last_add_confirmed) == (LAST, -1)
         with pytest.raises(ReadFailed):
-            await handle.read(0)
-        unforced = await handle.read_entries(0, LAST, unconfirmed=True)
+            await reads(handle).read(0)
+        unforced = await reads(handle).read_entries(0, LAST, unconfirmed=True)
         assert [entry.payload for entry in unforced] == [pattern(entry_id) for entry_id in range(COUNT)]
         await handle.force()
         assert handle.last_add_confirmed == LAST
-        assert [shown(entry) for entry in await handle.read_entries(0, LAST)] == whole(handle.ledger_id)
+        assert [shown(entry) for entry in await reads(handle).read_entries(0, LAST)] == whole(handle.ledger_id)
         await handle.close()
         await java("open", handle.ledger_id)
         assert await java.payloads(handle.ledger_id) == [pattern(entry_id) for entry_id in range(COUNT)]
@@ -447,13 +457,13 @@ async def test_a_writer_reads_along(python: BookKeeper) -> None:
             if writer.last_add_confirmed < len(found):
                 await asyncio.sleep(0)
                 continue
-            found += [shown(entry) async for entry in writer.read_range(len(found), writer.last_add_confirmed)]
+            found += [shown(entry) async for entry in writer.reader.read_range(len(found), writer.last_add_confirmed)]
             rounds += 1
     await writing
     assert rounds > 1
     assert found == whole(writer.ledger_id, 300)
     await writer.close()
-    assert shown(await writer.read_last_entry()) == found[-1], "also when it is closed"
+    assert shown(await writer.reader.read_last_entry()) == found[-1], "also when it is closed"
 
 
 @pytest.mark.matrix("a tail that is ended from outside")

@@ -13,7 +13,6 @@ from bkclient._client.reading.followed import FollowedLedger
 from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.reading.tail import LedgerTail
 from bkclient.entry import Entry
-from bkclient.errors import NoSuchEntry
 from bkclient.ledger import LedgerMetadata
 from bkclient.wire.entry import EntryCodec
 
@@ -86,14 +85,6 @@ class LedgerReader(LedgerReads):
         if self.last_add_confirmed < 0:
             return _nothing()
         return self._iterate(0, self.last_add_confirmed, parallel=False)
-
-    async def read_last_entry(self) -> Entry:
-        """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` on an empty ledger."""
-        if not self.is_closed:
-            await self.read_last_add_confirmed()
-        if self.last_add_confirmed < 0:
-            raise NoSuchEntry("the ledger has no confirmed entry", ledger_id=self.ledger_id)
-        return await self.read(self.last_add_confirmed)
 
     def tail(self, first_entry_id: int = 0, *, patience_s: float = 60.0) -> LedgerTail:
         """The entries from ``first_entry_id`` on, each once and in order, as they are confirmed, until the ledger is closed.

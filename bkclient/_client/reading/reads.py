@@ -17,7 +17,7 @@ from bkclient._client.reading.lac import read_last_add_confirmed, try_read_last_
 from bkclient._client.reading.polls import Polls
 from bkclient._client.reading.window import ReadWindow
 from bkclient.entry import Entries, Entry, EntryResult, LastConfirmedAndEntry
-from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, ReadFailed
+from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, NoSuchEntry, ReadFailed
 from bkclient.wire.entry import EntryCodec
 
 __all__ = ["LedgerReads"]
@@ -37,10 +37,12 @@ class LedgerReads:
 
     Entries are read from one replica after the other: from the next one if one fails, or if it is late and answers nothing else
     either. ``parallel=True`` asks all replicas at once, for the fastest answer at the price of the others.
-
-    The owner of the ledger's metadata makes this object, with its ``view`` of them, and tells ``_polls`` when they changed.
-    ``throttle`` is shared with whatever else the handle sends.
     """
+
+    __module__ = "bkclient"
+
+    # The owner of the ledger's metadata makes this object, with its view of them, and tells the polls when they changed. The rate
+    # limit is shared with whatever else the handle sends.
 
     def __init__(
         self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: RateLimit | None = None
@@ -162,6 +164,16 @@ class LedgerReads:
             return await read_batch(self._room, start, max_count or None, max_bytes)
         confirmed = self._view.last_add_confirmed - start + 1
         return await read_batch(self._room, start, min(max_count or confirmed, confirmed), max_bytes)
+
+    async def read_last_entry(self) -> Entry:
+        """The last confirmed entry, after a refresh of :attr:`last_add_confirmed`.
+
+        :class:`~bkclient.errors.NoSuchEntry` on a ledger without any.
+        """
+        last = await self.read_last_add_confirmed()
+        if last < 0:
+            raise NoSuchEntry("the ledger has no confirmed entry", ledger_id=self.ledger_id)
+        return await self.read(last)
 
     # The last add confirmed --------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the two kinds of writers offer alike: flushing, forcing, reading, closing."""
+"""What the two kinds of writers offer alike: flushing, forcing, closing."""
 
 from __future__ import annotations
 
@@ -15,56 +15,40 @@ from bkclient._client.measure import measured, observed
 from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.explicit_lac import write_lac
 from bkclient._client.writing.force import force_ledger
+from bkclient._client.writing.own_reads import OwnReads
 from bkclient._client.writing.shell import WriterShell
 from bkclient._client.writing.traced import shell_class
-from bkclient.entry import Entry
-from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchEntry
+from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.ledger import LedgerMetadata
 from bkclient.observability import stats as names
-from bkclient.protocol.append import AppendMachine
 
 __all__ = ["BaseWriter"]
 
 _CLOSE_AFTER_ERROR_S: Final = 5.0
 
 
-class _Known:
-    """What a writer knows of its ledger, as reads want to see it. Reads have nothing to teach a writer."""
-
-    def __init__(self, machine: AppendMachine) -> None:
-        self._machine = machine
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """The metadata as known now."""
-        return self._machine.metadata
-
-    @property
-    def last_add_confirmed(self) -> int:
-        """How far confirmed reads may go: nobody reads beyond the end of a closed ledger."""
-        return self._machine.known_end
-
-    def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
-        """Nothing new."""
-
-    def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
-        """Nothing new."""
-
-
-class BaseWriter(LedgerReads):
-    """The single writer of a ledger; see :class:`~bkclient.LedgerWriter` for how one is used.
-
-    It can read its own ledger up to its last add confirmed, by the same calls as a reader.
-    """
+class BaseWriter:
+    """The single writer of a ledger; see :class:`~bkclient.LedgerWriter` for how one is used."""
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         kind = shell_class(core)
         shell = kind(core, created, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
-        throttle = None if shell.admission is None else shell.admission.throttle
-        super().__init__(core, _Known(shell.machine), shell.codec, throttle)
-        shell.on_metadata_changed = self._polls.on_metadata
+        self._core = core
         self._shell: WriterShell = shell
         self._machine = shell.machine
+        self._reader: OwnReads | None = None
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger's id."""
+        return self._shell.ledger_id
+
+    @property
+    def reader(self) -> LedgerReads:
+        """Reads of the ledger, up to what this writer has confirmed, which nobody knows better: bookies are not asked for it."""
+        if self._reader is None:
+            self._reader = OwnReads(self._core, self._shell)
+        return self._reader
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -169,27 +153,6 @@ class BaseWriter(LedgerReads):
             raise self._shell.refusal()
         telling = write_lac(self._core, self._shell.codec, self._machine)
         return await measured(self._core.stats, names.WRITE_LAC, telling)
-
-    # Reading -----------------------------------------------------------------------------------------------------
-
-    async def read_last_entry(self) -> Entry:
-        """The entry at :attr:`last_add_confirmed`; :class:`~bkclient.errors.NoSuchEntry` before the first."""
-        last = self._machine.known_end
-        if last < 0:
-            raise NoSuchEntry("the ledger has no confirmed entry", ledger_id=self.ledger_id)
-        return await self.read(last)
-
-    async def read_last_add_confirmed(self) -> int:
-        """:attr:`last_add_confirmed`: nobody knows it better than the writer, so nobody is asked.
-
-        After :class:`~bkclient.errors.LedgerTruncated`, where the ledger ends.
-        """
-        self._room.check_open()
-        return self._machine.known_end
-
-    async def try_read_last_add_confirmed(self) -> int:
-        """As :meth:`read_last_add_confirmed`."""
-        return await self.read_last_add_confirmed()
 
     # The end -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from bkclient import AdvancedLedgerWriter, BookKeeper, ClientConfig, LedgerReader, LedgerWriter
+from bkclient import AdvancedLedgerWriter, BookKeeper, ClientConfig, LedgerReader, LedgerReads, LedgerWriter
+from bkclient._client.writing.own_reads import OwnReads
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -147,7 +148,6 @@ READER = [
 ]
 
 WRITER = [
-    *READS,
     *(
         Row(method, "payload", (*NO_BUFFERS, bytes(6 * 1024 * 1024)))
         for method in ("append", "append_nowait", "submit")
@@ -155,7 +155,6 @@ WRITER = [
 ]
 
 ADVANCED = [
-    *READS,
     *(
         row
         for method in ("append", "append_nowait", "submit")
@@ -219,6 +218,7 @@ MARKS = [
 TABLE: dict[type, list[Row]] = {
     BookKeeper: CLIENT,
     LedgerReader: READER,
+    OwnReads: READS,
     LedgerWriter: WRITER,
     AdvancedLedgerWriter: ADVANCED,
     RepairAdmin: ADMIN,
@@ -231,12 +231,13 @@ OWNERS = (BookKeeper, RepairAdmin)
 WITHOUT_ARGUMENTS: dict[type, set[str]] = {
     BookKeeper: {"aclose", "bookies", "is_metadata_available", "list_ledgers"},
     LedgerReader: {"aclose", "wait_closed"},
+    OwnReads: set(),
     LedgerWriter: {"wait_for_room"},
     AdvancedLedgerWriter: set(),
     RepairAdmin: {"trigger_audit", "auditor"},
 }
-for _handle in (LedgerReader, LedgerWriter, AdvancedLedgerWriter):
-    WITHOUT_ARGUMENTS[_handle] |= {"read_last_add_confirmed", "try_read_last_add_confirmed", "read_last_entry"}
+for _reads in (LedgerReader, OwnReads):
+    WITHOUT_ARGUMENTS[_reads] |= {"read_last_add_confirmed", "try_read_last_add_confirmed", "read_last_entry"}
 for _handle in (LedgerWriter, AdvancedLedgerWriter):
     WITHOUT_ARGUMENTS[_handle] |= {"aclose", "flush", "force", "write_explicit_lac", "close"}
 
@@ -246,6 +247,10 @@ async def make_writer(where: Town) -> LedgerWriter:
     for payload in (b"0", b"1"):
         await writer.append(payload)
     return writer
+
+
+async def make_own_reads(where: Town) -> LedgerReads:
+    return (await make_writer(where)).reader
 
 
 async def make_advanced(where: Town) -> AdvancedLedgerWriter:
@@ -277,6 +282,7 @@ async def make_marks(where: Town) -> UnderReplication:
 MAKERS: dict[type, Callable[[Town], Awaitable[Any]]] = {
     BookKeeper: make_client,
     LedgerReader: make_reader,
+    OwnReads: make_own_reads,
     LedgerWriter: make_writer,
     AdvancedLedgerWriter: make_advanced,
     RepairAdmin: make_admin,
@@ -395,9 +401,11 @@ async def test_a_closed_client_refuses_every_call_with_good_arguments_as_closed(
         lambda: writer.append_nowait(b"x"),
         lambda: advanced.append(2, b"x"),
         lambda: advanced.append_nowait(2, b"x"),
+        lambda: writer.submit(b"x"),
+        lambda: advanced.submit(2, b"x"),
         *(getattr(handle, name) for handle in (writer, advanced) for name in ("force", "write_explicit_lac", "close")),
-        *(handle.read_last_add_confirmed for handle in (writer, advanced)),
-        lambda: writer.read(0),
+        *(handle.reader.read_last_add_confirmed for handle in (writer, advanced)),
+        lambda: writer.reader.read(0),
         *(partial(getattr(admin, name), 0) for name in ("check_ledger", "check_replicas", "repair_ledger")),
         *(partial(getattr(admin, name), "gone") for name in ("ledgers_on", "decommission")),
         lambda: admin.entries_on("a", 0),

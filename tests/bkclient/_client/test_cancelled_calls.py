@@ -68,7 +68,7 @@ async def check(where: Town, writer: Writer, acknowledged: list[bytes]) -> None:
 
 
 async def read_all(writer: Writer) -> list[bytes]:
-    return [entry.payload async for entry in writer.read_range(0, 0)]
+    return [entry.payload async for entry in writer.reader.read_range(0, 0)]
 
 
 async def in_a_block(writer: LedgerWriter) -> None:
@@ -88,9 +88,9 @@ COUNTED: dict[str, Call] = {
     "flush": lambda writer: writer.flush(),
     "force": lambda writer: writer.force(),
     "write_explicit_lac": lambda writer: writer.write_explicit_lac(),
-    "read": lambda writer: writer.read(0),
+    "read": lambda writer: writer.reader.read(0),
     "read_range": read_all,
-    "read_last_entry": lambda writer: writer.read_last_entry(),
+    "read_last_entry": lambda writer: writer.reader.read_last_entry(),
     "close": lambda writer: writer.close(),
     "async with": in_a_block,
 }

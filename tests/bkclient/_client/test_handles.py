@@ -141,3 +141,13 @@ async def test_handles_show_their_ledger_and_its_state_and_no_secret() -> None:
         assert repr(advanced).startswith(f"<AdvancedLedgerWriter ledger_id={advanced.ledger_id} closed ")
         assert not any("secret" in repr(handle) for handle in (bk, writer, reader, tail, advanced))
     assert repr(bk) == "<BookKeeper closed>"
+
+
+async def test_a_writer_has_reads_of_its_own_ledger_and_is_no_reader_itself() -> None:
+    async with town() as where:
+        writer = await writer_of(where)
+        await writer.append(b"0")
+        assert [name for name in dir(writer) if name.startswith(("read", "try_read"))] == ["reader"]
+        assert writer.reader is writer.reader
+        assert (await writer.reader.read(0)).payload == b"0"
+        assert (await writer.reader.read_last_entry()).entry_id == writer.reader.last_add_confirmed == 0

@@ -121,7 +121,7 @@ async def test_entries_do_not_reach_the_log_whatever_its_level(caplog: pytest.Lo
             for _ in range(20):
                 await writer.append(b"x")
             for entry_id in range(20):
-                await writer.read(entry_id)
+                await writer.reader.read(entry_id)
     assert counted["observability/log.py"] == counted["logging"] == 0
     assert counted["_client/writing/shell.py"] > 20
 

@@ -100,7 +100,7 @@ async def test_a_writer_is_not_told_by_a_bookie_what_it_has_confirmed(entry_id: 
         body = codec.encode_header(entry_id, entry_id, 99, b"y") + b"y"
         answer_polls(where, ReadResponse(Status.OK, writer.ledger_id, entry_id, body, entry_id))
 
-        poll = writer.read_last_add_confirmed_and_entry(entry_id, 1.0)
+        poll = writer.reader.read_last_add_confirmed_and_entry(entry_id, 1.0)
         assert await asyncio.wait_for(poll, 5) == LastConfirmedAndEntry(2, None)
 
 

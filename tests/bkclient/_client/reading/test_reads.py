@@ -186,8 +186,8 @@ async def test_an_entry_tells_its_own_size_and_the_ledgers_length() -> None:
     async with town() as where, await writer_of(where) as writer:
         for payload in (b"four", b"", b"seven77"):
             await writer.append(payload)
-        entries = await writer.read_entries(0, 2) if hasattr(writer, "read_entries") else []
-        entries = entries or [entry async for entry in writer.read_range(0, 2)]
+        entries = await writer.reader.read_entries(0, 2) if hasattr(writer, "read_entries") else []
+        entries = entries or [entry async for entry in writer.reader.read_range(0, 2)]
 
         assert [(entry.size, entry.ledger_length) for entry in entries] == [(4, 4), (0, 4), (7, 11)]
 

@@ -46,9 +46,9 @@ async def test_many_producers_share_the_rate_and_reads_of_the_handle_count_too()
         await asyncio.gather(*(writer.append(b"%d" % number) for number in range(20)))
         assert 0.9 <= now() - began <= 1.1
         for entry_id in range(10):
-            await writer.read(entry_id)
+            await writer.reader.read(entry_id)
         assert 1.9 <= now() - began <= 2.1
-        assert len([entry async for entry in writer.read_range(0, 9)]) == 10
+        assert len([entry async for entry in writer.reader.read_range(0, 9)]) == 10
         assert 2.8 <= now() - began <= 3.2
 
 

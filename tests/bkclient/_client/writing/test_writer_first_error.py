@@ -324,12 +324,12 @@ async def test_a_writer_whose_entries_were_cut_off_says_so_everywhere_and_takes_
         # The end is the same for everybody, for this writer's own reads too.
         for bookie in where.transport.bookies.values():
             bookie.code = None
-        assert (await writer.read_last_entry()).entry_id == 0
-        assert await writer.read_last_add_confirmed() == 0
+        assert (await writer.reader.read_last_entry()).entry_id == 0
+        assert await writer.reader.read_last_add_confirmed() == 0
         for entry_id in (1, CONFIRMED - 1):
             with pytest.raises(ReadFailed):
-                await writer.read(entry_id)
-        assert [entry.entry_id for entry in await writer.read_batch(0)] == [0]
+                await writer.reader.read(entry_id)
+        assert [entry.entry_id for entry in await writer.reader.read_batch(0)] == [0]
 
     (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert (told.name, vars(told)["event"]) == ("bkclient.writer", "acknowledged_lost")
@@ -346,7 +346,7 @@ async def test_a_writer_that_lost_everything_reads_nothing() -> None:
         with pytest.raises(LedgerTruncated):
             await writer.close()
         with pytest.raises(NoSuchEntry):
-            await writer.read_last_entry()
+            await writer.reader.read_last_entry()
 
 
 @pytest.mark.rule("W-50")

@@ -15,9 +15,9 @@ async def test_a_writer_reads_what_it_has_confirmed_without_asking_how_far_that_
         await turns()
         where.sent.clear()
 
-        assert (await writer.read(9)).payload == b"9"
-        assert [entry.payload async for entry in writer.read_range(2, 5)] == [b"2", b"3", b"4", b"5"]
-        assert (await writer.read_last_entry()).entry_id == 9
+        assert (await writer.reader.read(9)).payload == b"9"
+        assert [entry.payload async for entry in writer.reader.read_range(2, 5)] == [b"2", b"3", b"4", b"5"]
+        assert (await writer.reader.read_last_entry()).entry_id == 9
         assert {request.operation.name for _, request in where.sent} == {"READ_ENTRY"}
         assert await writer.append(b"it goes on") == 10
 
@@ -26,17 +26,17 @@ async def test_a_writer_reads_what_it_has_confirmed_without_asking_how_far_that_
 async def test_what_is_not_confirmed_is_not_read() -> None:
     async with town() as where, await writer_of(where) as writer:
         with pytest.raises(NoSuchEntry):
-            await writer.read_last_entry()
+            await writer.reader.read_last_entry()
         await writer.append(b"0")
         where.transport.hold("abc")
         writer.append_nowait(b"1")
         with pytest.raises(ReadFailed, match="entry 1"):
-            await writer.read(1)
+            await writer.reader.read(1)
         with pytest.raises(ReadFailed):
-            writer.read_range(0, 1)
+            writer.reader.read_range(0, 1)
         for first, last in ((-1, 0), (1, 0)):
             with pytest.raises(ArgumentError):
-                writer.read_range(first, last)
+                writer.reader.read_range(first, last)
         where.transport.let_go("abc")
 
 
@@ -44,9 +44,9 @@ async def test_with_deferred_sync_what_is_not_forced_is_not_read() -> None:
     async with town() as where, await advanced_writer_of(where, deferred_sync=True) as writer:
         await writer.append(0, b"0")
         with pytest.raises(ReadFailed):
-            await writer.read(0)
+            await writer.reader.read(0)
         await writer.force()
-        assert (await writer.read(0)).payload == b"0"
+        assert (await writer.reader.read(0)).payload == b"0"
 
 
 async def test_reads_go_to_the_bookies_of_their_fragments() -> None:
@@ -60,7 +60,7 @@ async def test_reads_go_to_the_bookies_of_their_fragments() -> None:
         where.sent.clear()
 
         assert len(writer.metadata.fragments) == 2
-        assert [entry.payload async for entry in writer.read_range(0, 3)] == [b"0", b"1", b"2", b"3"]
+        assert [entry.payload async for entry in writer.reader.read_range(0, 3)] == [b"0", b"1", b"2", b"3"]
         asked_for_later = {b for b, r in where.sent if getattr(r, "entry_id", 0) > 0}
         assert gone not in asked_for_later
 
@@ -71,7 +71,7 @@ async def test_a_closed_writer_still_reads_and_a_closed_client_does_not() -> Non
         await writer.append(b"0")
         await writer.close()
         assert writer.is_closed
-        assert (await writer.read_last_entry()).payload == b"0"
+        assert (await writer.reader.read_last_entry()).payload == b"0"
         assert writer.metadata_version == where.service.read(writer.ledger_id).version
     with pytest.raises(ClientClosed):
-        await writer.read(0)
+        await writer.reader.read(0)

@@ -62,7 +62,7 @@ async def test_with_given_ids_too() -> None:
             writer.append_nowait(1, bytes(MAX_PAYLOAD + 1))
         says(caught, writer, f"a payload of {MAX_PAYLOAD + 1} bytes exceeds the {MAX_PAYLOAD} bytes that fit a frame")
         assert await writer.append(1, bytearray(b"it goes on")) == 1
-        assert (await writer.read(1)).payload == b"it goes on"
+        assert (await writer.reader.read(1)).payload == b"it goes on"
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["counted", "given"])
@@ -84,7 +84,7 @@ async def test_a_buffer_may_be_changed_while_its_entry_is_in_flight() -> None:
         buffer[:] = b"after!"
         where.transport.let_go("abc")
         await acknowledged
-        assert (await writer.read(0)).payload == b"before"
+        assert (await writer.reader.read(0)).payload == b"before"
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["counted", "given"])
@@ -213,7 +213,7 @@ async def test_forcing_over_version_2_says_what_it_needs() -> None:
 async def test_reading_the_last_entry_of_an_empty_ledger_says_that_there_is_none() -> None:
     async with town() as where, await writer_of(where) as writer:
         with pytest.raises(NoSuchEntry) as caught:
-            await writer.read_last_entry()
+            await writer.reader.read_last_entry()
         says(caught, writer, "the ledger has no confirmed entry")
 
 

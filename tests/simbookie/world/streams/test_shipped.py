@@ -255,8 +255,9 @@ def test_a_ledger_is_written_taken_over_and_read_however_its_bytes_are_cut(segme
 
     async def read() -> list[bytes]:
         bk, store = await client("reader")
+        found: list[bytes] = []
         async with bk:
-            (ledger_id,) = [found async for found in bk.list_ledgers()]
+            (ledger_id,) = [each async for each in bk.list_ledgers()]
             while True:
                 try:
                     reader = await bk.open_ledger(ledger_id, recover=True)
