@@ -20,12 +20,12 @@ from random import Random
 from typing import NamedTuple, Self, TypeVar
 
 from bkclient.errors import BookKeeperError, Code, LedgerTruncated
-from bkclient.ledger import BookieId, Ensemble
+from bkclient.ledger import BookieId, Ensemble, Versioned
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.recovery import EntryVerdict, RecoveryMachine, RecoveryPhase
-from bkclient.protocol.update import UpdateHandle, WriteMetadata
+from bkclient.protocol.update import MetadataUpdate, UpdateHandle, WriteMetadata
 from bkclient.protocol.value import Value
 from tests.bkclient.protocol.guarantees import Guarantees, Heard, Violation
 from tests.bkclient.protocol.harness import Store, ledger
@@ -124,7 +124,7 @@ class World:
             "bookie crashes": (lambda: len(self._bookies(is_up=True)), self._bookie_crashes),
             "bookie returns": (lambda: len(self._bookies(is_up=False)), self._bookie_returns),
             "append": (self._may_append, self._append),
-            "close": (self._may_close, lambda _: self.writer.machine.close()),
+            "close": (self._may_close, lambda _: self._close()),
             "writer crashes": (lambda: int(self.writer.is_alive), lambda _: self.writer.crash()),
             "recovery starts": (
                 lambda: int(len(self.recoveries) < self.configuration.recoveries),
@@ -146,7 +146,7 @@ class World:
         twin.recoveries = [clients[recovery] for recovery in self.recoveries]  # type: ignore[misc]  # and of a recovery
         twin.requests = [message.copy(clients) for message in self.requests]
         twin.answers = [message.copy(clients) for message in self.answers]
-        twin.updates = [(clients[c], UpdateHandle(clients[c].machine, u.number)) for c, u in self.updates]
+        twin.updates = [(clients[c], UpdateHandle(clients[c], u.number)) for c, u in self.updates]
         twin.appended = list(self.appended)
         twin.replacements_offered = self.replacements_offered
         twin.is_change_disabled = self.is_change_disabled
@@ -245,6 +245,7 @@ class World:
     def _answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
         message.is_answered = True
         if message.client.is_alive:
+            message.client.wake()
             self.guarantees.on_answer(message, code)
             message.client.on_answer(message, code, entry)
 
@@ -306,6 +307,7 @@ class World:
         client, update = self.updates[index]
         if update.action is None:
             del self.updates[index]
+            client.wake()
             if client.is_alive:
                 client.machine.on_update_done(update.number)
 
@@ -321,7 +323,12 @@ class World:
     def _append(self, _: int) -> None:
         payload = b"x" * (len(self.appended) + 1)
         self.appended.append(payload)
+        self.writer.wake()
         self.writer.machine.append(payload)
+
+    def _close(self) -> None:
+        self.writer.wake()
+        self.writer.machine.close()
 
     def _recovery_starts(self) -> None:
         recovery = RecoveryClient(self)
@@ -347,19 +354,39 @@ class Client:
         self.is_alive = True
         #: How often it was told that it is done: the writer with closing, a recovery with everything.
         self.endings = 0
+        #: Whether copies of this client have the same machine, which nothing has happened to since.
+        self.is_shared = False
+        #: What a search calls this state of the client, if it has seen it.
+        self.number: int | None = None
 
     def copy(self, world: World) -> Self:
         """The same client in a copy of its world."""
+        self.is_shared = True
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        twin.world = world
-        twin.machine = self.machine.copy()
-        twin.machine.ports = twin  # type: ignore[assignment]  # a client of either kind has the ports of its machine
-        twin.heard = None if self.heard is None else self.heard.copy()
+        vars(twin).update(vars(self), world=world)
         return twin
 
+    def wake(self) -> None:
+        """Something is about to happen to the machine: it may be that of several copies so far, and this one needs its own."""
+        self.number = None
+        if self.is_shared:
+            self.is_shared = False
+            self.machine = self.machine.copy()
+            self.machine.ports = self  # type: ignore[assignment]  # a client of either kind has the ports of its machine
+            self.heard = None if self.heard is None else self.heard.copy()
+
     def crash(self) -> None:
+        self.wake()
         self.is_alive = False
+
+    def update(self, number: int) -> MetadataUpdate:
+        """An update of the machine, for the store."""
+        return self.machine.update(number)
+
+    def on_update_answer(self, number: int, answer: Versioned | BookKeeperError | None) -> None:
+        """The store answers."""
+        self.wake()
+        self.machine.on_update_answer(number, answer)
 
     def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
         raise NotImplementedError
@@ -371,7 +398,7 @@ class Client:
             self.world.send(Message(self, bookie_id, "add", entry.entry_id, add=entry))
 
     def run_update(self, number: int) -> None:
-        self.world.updates.append((self, UpdateHandle(self.machine, number)))
+        self.world.updates.append((self, UpdateHandle(self, number)))
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         return self.world.replace_bookie(ensemble, excluded)

@@ -82,30 +82,34 @@ def _make(world: World, step: Step) -> None:
     world.move("answer arrives", len(world.answers) - 1)
 
 
+#: Numbers of all states of clients and messages that were ever seen. They are few, and come again and again.
+_NUMBERS: Final[dict[Hashable, int]] = {}
+
+
+def _number(state: Hashable) -> int:
+    return _NUMBERS.setdefault(state, len(_NUMBERS))
+
+
 def fingerprint(world: World) -> Hashable:
     """Equal for worlds that cannot be told apart by anything that may still happen."""
     clients = [world.writer, *world.recoveries]
-    number = {id(client): index for index, client in enumerate(clients)}
+    index = {id(client): index for index, client in enumerate(clients)}
 
-    def message(one: Message) -> Hashable:
-        return (
-            number[id(one.client)],
-            one.bookie_id,
-            one.kind,
-            one.entry_id,
-            one.fence,
-            one.add,
-            one.answer,
-            one.is_answered,
-        )
+    def message(one: Message) -> int:
+        client = index[id(one.client)]
+        return _number((client, one.bookie_id, one.kind, one.entry_id, one.fence, one.add, one.answer, one.is_answered))
 
+    for client in clients:
+        if client.number is None:
+            state = (client.is_alive, client.endings, freeze(client.heard), client.machine.snapshot())
+            client.number = _number(state)
     return (
-        world.store.value,
+        _number(world.store.value),
         tuple([bookie.snapshot() for bookie in world.bookies.values()]),
-        tuple(sorted(map(message, world.requests), key=repr)),
-        tuple(sorted(map(message, world.answers), key=repr)),
-        tuple(sorted((number[id(client)], update.number) for client, update in world.updates)),
-        tuple([(c.is_alive, c.endings, freeze(c.heard), c.machine.snapshot()) for c in clients]),
+        tuple(sorted([message(one) for one in world.requests])),
+        tuple(sorted([message(one) for one in world.answers])),
+        tuple(sorted([(index[id(client)], update.number) for client, update in world.updates])),
+        tuple([client.number for client in clients]),
         world.guarantees.snapshot(),
         len(world.appended),
         world.replacements_offered,

@@ -126,6 +126,7 @@ def test_worlds_are_told_apart_by_anything_that_may_matter_later() -> None:
     assert fingerprint(first) == fingerprint(second)
     first.bookies["a"].is_fenced = True
     assert fingerprint(first) != fingerprint(second)
+    first.writer.wake()
     first.writer.machine.on_add_reply("b", 0, Code.TIMEOUT)
     second.bookies["a"].is_fenced = True
     assert fingerprint(first) != fingerprint(second)
