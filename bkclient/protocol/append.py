@@ -83,6 +83,7 @@ class AppendMachine(LedgerMachine):
         self.state = moved(NEXT, self.state, state)
         if state is not _CHANGING:
             self.members.change = None
+        assert (self.fatal_error is not None) or state is not _FAILED, "who failed knows why"
 
     @property
     def is_writable(self) -> bool:

@@ -71,6 +71,7 @@ class LacWrite(Value):
             self._failed |= 1 << position
             if self._failed.bit_count() > self._sizes.write_quorum_size - self._sizes.ack_quorum_size:
                 self.code = code
+        assert not self._acknowledged & self._failed, "every place answers once"
         return self.code is not None
 
 

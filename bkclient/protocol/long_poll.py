@@ -138,6 +138,7 @@ class LongPollRead(Value):
 
     def _go_on(self) -> None:
         answered = len(self._answered)
+        assert self._empty + self._negatives <= answered, "what is counted was answered"
         denied = self._negatives >= self._enough
         if answered == len(self._candidates) or (self._is_parallel and denied):
             if self._has_answer:

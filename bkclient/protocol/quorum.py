@@ -95,6 +95,7 @@ class CoverageSet(Value):
             self._known |= bit
         else:
             self._known &= ~bit
+        assert not self._known & ~self._answered, "who is known has answered"
 
     @property
     def is_covered(self) -> bool:

@@ -158,6 +158,7 @@ class EntryRead(Value):
                 self.code, self.code_from = code, bookie_id
                 self.outcome = moved(_NEXT, self.outcome, ReadOutcome.ABSENT)
                 return self.outcome
+        assert not self._denied & ~self._answered, "a denial is an answer"
         answered = self._answered.bit_count()
         if answered == len(self._replicas):
             self.outcome = moved(_NEXT, self.outcome, ReadOutcome.FAILED)

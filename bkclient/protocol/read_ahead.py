@@ -119,8 +119,10 @@ class ReadAhead(Value):
         entry = self._entries.get(self._next_to_take)
         if entry is None or entry.read.outcome is ReadOutcome.WAITING:
             return None
+        assert entry.read.entry_id == self._next_to_take, "entries are taken one after the other"
         del self._entries[self._next_to_take]
         self._next_to_take += 1
         self._waiting_bytes -= len(entry.payload)
+        assert self._waiting_bytes >= 0 <= self._under_way, "what is taken away had been counted"
         self._window = min(self._window + 1, self._limit)
         return entry

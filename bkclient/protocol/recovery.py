@@ -395,12 +395,14 @@ class RecoveryMachine(LedgerMachine):
 
     def _close(self) -> None:
         self._enter(RecoveryPhase.CLOSING)
+        assert not self.adds.pending, "all that was found is written back"
         self._reads = self._measuring = None
         ensembles = tuple(sorted(self._new_ensembles.items()))
         self._run_update(SealAsRecovered(self.adds.last_add_confirmed, self.adds.length, ensembles))
 
     def _finish(self) -> None:
         self._enter(RecoveryPhase.DONE)
+        assert self.metadata.is_closed, "a recovery ends with a closed ledger, or fails"
         self.adds.end_at(self.metadata.last_entry_id, self.metadata.length)
         self.ports.recovery_finished(None)
 

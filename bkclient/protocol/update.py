@@ -132,6 +132,7 @@ class LocalMetadata(Value):
         None says that the write found another version, or that its outcome is unknown: read and decide anew (W-48.4).
         """
         update = self._updates[number]
+        assert update.basis.version <= self.value.version, "a view does not go back"
         action = update.action
         assert action is not None, "nothing is asked for any more"
         if isinstance(answer, BookKeeperError):

@@ -380,6 +380,7 @@ def test_a_writer_moves_as_its_table_says_and_in_no_other_way() -> None:
         for to in WriterState:
             machine = Writer().machine
             machine.state = state
+            machine.fatal_error = LedgerFenced()
             if to in following:
                 machine._enter(to)
                 assert machine.state is to
