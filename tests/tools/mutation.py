@@ -78,7 +78,7 @@ PARTS: Final = {
         ),
     ),
     "reading": Part(
-        ("bkclient/_client/reading/*.py",),
+        ("bkclient/_client/exchange.py", "bkclient/_client/reading/*.py"),
         (
             f"{_TESTS}/_client/reading",
             f"{_TESTS}/_client/test_bad_arguments.py",

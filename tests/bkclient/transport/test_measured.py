@@ -15,6 +15,7 @@ from bkclient.wire.messages import (
     BatchReadRequest,
     BookieInfoRequest,
     EntryListRequest,
+    ErrorResponse,
     ForceLedgerRequest,
     Operation,
     ReadLacRequest,
@@ -22,6 +23,7 @@ from bkclient.wire.messages import (
     Request,
     Response,
     StartTlsRequest,
+    Status,
     WriteLacRequest,
 )
 
@@ -32,6 +34,9 @@ class Clock:
 
     def __call__(self) -> float:
         return self.time
+
+
+RESPONSE = ErrorResponse(Operation.ADD_ENTRY, Status.OK)
 
 
 class HeldTransport:
@@ -47,7 +52,7 @@ class HeldTransport:
 
     def answer(self, code: int) -> None:
         bookie_id, request, reply_to = self.held.pop(0)
-        reply_to(bookie_id, request, code, None)
+        reply_to(bookie_id, request, code, RESPONSE)
 
     def pending_requests(self, bookie_id: str) -> int:
         return len(self.held) if bookie_id == "b" else 7
@@ -68,10 +73,12 @@ class World:
         self.codes: list[int] = []
 
     def submit(self, request: Request) -> None:
-        self.transport.submit("b", request, self._on_reply)
+        def on_reply(bookie_id: str, answered: Request, code: int, response: Response | None) -> None:
+            assert (bookie_id, answered, response) == ("b", request, RESPONSE)
+            self.codes.append(code)
 
-    def _on_reply(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
-        self.codes.append(code)
+        self.transport.submit("b", request, on_reply)
+        assert self.inner.held[-1][:2] == ("b", request)
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,52 @@ async def test_what_waits_for_a_connection_counts_until_it_has_an_outcome(versio
     await outcomes.aclose()
 
 
+async def test_bytes_that_wait_for_a_connection_are_refused_from_the_limit_on() -> None:
+    stuck = asyncio.Event()
+
+    async def resolve(bookie_id: str) -> BookieAddress:
+        await stuck.wait()
+        raise OSError("no route")
+
+    one = add(0, bytes(1000))
+    config = TcpTransportConfig(max_outstanding_bytes=2 * (len(one.header) + len(one.payload)))
+    outcomes = Outcomes(TcpTransport(resolve, config, rng=random.Random(1)))
+    for entry_id in range(2):
+        outcomes.submit(add(entry_id, bytes(1000)))
+    outcomes.submit(ReadRequest(1, 0))
+    assert await outcomes.wait() == [Code.TOO_MANY_REQUESTS]
+    stuck.set()
+    await outcomes.wait(3)
+    await outcomes.aclose()
+
+
+async def test_a_bookie_that_answered_is_news_again_when_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+    reachable = False
+
+    async def resolve(bookie_id: str) -> BookieAddress:
+        if not reachable:
+            raise OSError("no route")
+        return bookie.address
+
+    config = TcpTransportConfig(unavailable_log_interval_s=1000.0, backoff_initial_s=0.001, backoff_max_s=0.001)
+    outcomes = Outcomes(TcpTransport(resolve, config, rng=random.Random(1)))
+
+    async def ask_until(code: int) -> None:
+        while not outcomes.codes or outcomes.codes[-1] != code:
+            outcomes.submit(add(0))
+            await outcomes.wait(len(outcomes.codes) + 1)
+            await asyncio.sleep(0.002)
+
+    await ask_until(Code.BOOKIE_NOT_AVAILABLE)
+    async with running() as bookie:
+        reachable = True
+        await ask_until(Code.OK)
+        reachable = False
+    await ask_until(Code.BOOKIE_NOT_AVAILABLE)
+    await until(lambda: [event for event, *_ in records(caplog)].count("bookie_unavailable") == 2)
+    await outcomes.aclose()
+
+
 async def test_bytes_are_refused_from_the_limit_on() -> None:
     connection: ClientConnection[None] = ClientConnection(3)
     limits = {"max_outstanding_bytes": 2 * sum(map(len, connection.send(add(0, bytes(1000)), None)))}
