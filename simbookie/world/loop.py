@@ -260,6 +260,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 raise
             except BaseException as error:  # noqa: BLE001  as asyncio's own handles do
                 self._callback_failed(handle, error)
+        # The traceback of what a task raised may keep this frame, and the task must be destroyed as soon as nobody has it.
+        handle = None  # type: ignore[assignment]  # not used any more
         if self._failures:
             failures, self._failures = self._failures, []
             raise UnhandledErrors(failures) from failures[0][1]
