@@ -83,10 +83,13 @@ def outcomes(handler: Handler[S, None]) -> ReplyMethod[S]:
 
 
 def ask(
-    core: ClientCore, bookie_id: BookieId, request: Request, decode: Callable[[Request, Response | None], V]
+    core: ClientCore, bookie_id: BookieId, request: Request, decode: Callable[[Request, Response | None], V], what: str
 ) -> asyncio.Future[tuple[int, V | None]]:
-    """Ask one bookie; the future has the code of the answer, and its value exactly if that is OK. It fails for defects only."""
-    question = _Question(core, request, decode)
+    """Ask one bookie; the future has the code of the answer, and its value exactly if that is OK. It fails for defects only.
+
+    ``what`` is the name of the operation in their reports.
+    """
+    question = _Question(core, request, decode, what)
     core.transport.submit(bookie_id, request, question.on_reply)
     return question.answer
 
@@ -94,10 +97,13 @@ def ask(
 class _Question(Generic[V]):
     """One request whose answer is awaited."""
 
-    def __init__(self, core: ClientCore, request: Request, decode: Callable[[Request, Response | None], V]) -> None:
+    def __init__(
+        self, core: ClientCore, request: Request, decode: Callable[[Request, Response | None], V], what: str
+    ) -> None:
         self.note_failure = core.watcher.on_request_failed
         self._decode = decode
         self._request = request
+        self._what = what
         self.answer: asyncio.Future[tuple[int, V | None]] = asyncio.get_running_loop().create_future()
 
     def decoded(self, request: Request, response: Response | None) -> V:
@@ -110,6 +116,11 @@ class _Question(Generic[V]):
 
     def on_defect(self, error: Exception) -> None:
         """The answer could not be decoded, and not because of its digest."""
-        failure = defect(error, "a request to a bookie", ledger_id=getattr(self._request, "ledger_id", None))
+        failure = defect(
+            error,
+            self._what,
+            ledger_id=getattr(self._request, "ledger_id", None),
+            entry_id=getattr(self._request, "entry_id", None),
+        )
         if not self.answer.done():
             self.answer.set_exception(failure)

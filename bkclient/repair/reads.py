@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Final
 
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
@@ -24,6 +25,8 @@ __all__ = ["Copy", "CopyReads", "ReadBatch", "read_any_copy", "write_copies"]
 Copy = tuple[DecodedEntry, bytes]
 """An entry, and the body that it was decoded from."""
 
+_READING: Final = "a read of a copy"
+
 OnRead = Callable[[int, DecodedEntry | None], None]
 """``(code, entry)``: the entry is there exactly if the code is OK. Must not raise."""
 
@@ -38,7 +41,7 @@ class CopyReads:
     async def start(self, codec: EntryCodec, entry_id: int, bookie_id: BookieId, on_read: OnRead) -> None:
         """Wait for room, then ask; ``on_read`` is called once, later. A caller who was cancelled is still called."""
         await self._room.acquire()
-        answer = ask(self.core, bookie_id, ReadRequest(codec.ledger_id, entry_id), partial(_copy_in, codec))
+        answer = ask(self.core, bookie_id, ReadRequest(codec.ledger_id, entry_id), partial(_copy_in, codec), _READING)
         answer.add_done_callback(partial(self._on_answer, on_read))
 
     def _on_answer(self, on_read: OnRead, answer: asyncio.Future[tuple[int, Copy | None]]) -> None:
@@ -95,7 +98,7 @@ async def read_any_copy(core: ClientCore, codec: EntryCodec, entry_id: int, repl
     copy: Copy | None = None
     while machine.outcome is ReadOutcome.WAITING:
         for bookie_id in machine.to_ask():
-            code, copy = await ask(core, bookie_id, request, partial(_copy_in, codec))
+            code, copy = await ask(core, bookie_id, request, partial(_copy_in, codec), _READING)
             machine.on_reply(bookie_id, code)
     if copy is None:
         raise error_for(
@@ -118,7 +121,9 @@ async def write_copies(
     request = AddRequest(
         codec.ledger_id, entry_id, codec.master_key, body[: codec.overhead], body[codec.overhead :], recovery=True
     )
-    answers = await asyncio.gather(*[ask(core, bookie_id, request, no_value) for bookie_id in bookies])
+    answers = await asyncio.gather(
+        *[ask(core, bookie_id, request, no_value, "a write of a copy") for bookie_id in bookies]
+    )
     for bookie_id, (code, _) in zip(bookies, answers, strict=True):
         if code != Code.OK:
             cause = error_for(code, ledger_id=codec.ledger_id, entry_id=entry_id, bookie_id=bookie_id)

@@ -72,7 +72,7 @@ async def entries_on(core: ClientCore, ledger_id: int, bookie_id: BookieId) -> E
     :class:`~bkclient.errors.NoSuchLedgerOnBookie` if it has never heard of the ledger, and the other errors of bookies;
     :class:`~bkclient.errors.UnexpectedCondition` for a list that cannot be read.
     """
-    code, availability = await ask(core, bookie_id, EntryListRequest(ledger_id), _availability_in)
+    code, availability = await ask(core, bookie_id, EntryListRequest(ledger_id), _availability_in, "a list of entries")
     if availability is None:
         raise error_for(code, "the bookie did not list its entries", ledger_id=ledger_id, bookie_id=bookie_id)
     try:

@@ -219,7 +219,8 @@ async def test_an_answer_that_raises_when_it_is_decoded_fails_the_question_and_i
         reported: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
         with pytest.raises(UnexpectedCondition) as caught:
-            await ask(core_of(where), "a", ReadRequest(reader.ledger_id, 0), decode)
+            await ask(core_of(where), "a", ReadRequest(reader.ledger_id, 0), decode, "a question")
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        assert caught.value.ledger_id == reader.ledger_id
+        assert (caught.value.ledger_id, caught.value.entry_id) == (reader.ledger_id, 0)
+        assert caught.value.message == "a handler of a question raised ZeroDivisionError()"
         assert reported == [caught.value.__cause__]

@@ -457,10 +457,10 @@ CALLED = {
     "reading.followed": "a reader",
     "the LAC timer": "the timer of the explicit LAC",
     "a poll and the metadata": "a long poll",
+    "decoding a copy": "a read of a copy",
     "a later read": "a read",
     "a late batch": "a batch read",
     "a late poll": "a long poll",
-    "decoding a copy": "a request to a bookie",
     "noting a copy": "a read of copies",
 }
 
