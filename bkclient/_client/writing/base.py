@@ -17,7 +17,6 @@ from bkclient._client.writing.explicit_lac import write_lac
 from bkclient._client.writing.force import force_ledger
 from bkclient._client.writing.own_reads import OwnReads
 from bkclient._client.writing.shell import WriterShell
-from bkclient._client.writing.traced import shell_class
 from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.ledger import LedgerMetadata
 from bkclient.observability import stats as names
@@ -31,10 +30,9 @@ class BaseWriter:
     """The single writer of a ledger; see :class:`~bkclient.LedgerWriter` for how one is used."""
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
-        kind = shell_class(core)
-        shell = kind(core, created, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
+        shell = WriterShell(core, created, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         self._core = core
-        self._shell: WriterShell = shell
+        self._shell = shell
         self._machine = shell.machine
         self._reader: OwnReads | None = None
 

@@ -2,7 +2,7 @@
 
 :class:`WriterShell` implements the ports of :class:`~bkclient.protocol.append.AppendMachine`, for writers of either kind. An
 append makes one future and one request for all its replicas; there is no task and no lock per entry, and what is optional
-(a rate limit, statistics) is either a reference that is None or a subclass that is not there.
+(a rate limit, statistics, a tracer) is a reference that is None.
 
 Two timers belong to a writer, each set only while there is something to wait for: one looks for entries without an ack quorum
 (W-46), the other gives a writer that pauses the chance to replace a bookie that failed after the quorum (H-5).
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.create import CreatedLedger
@@ -21,20 +21,21 @@ from bkclient._client.defects import defect, ends_operation
 from bkclient._client.window import WriterWindow
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
-from bkclient._client.writing.failures import fresh
+from bkclient._client.writing.failures import fail_quietly, fresh, log_failure
 from bkclient._client.writing.gaps import Gaps
+from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.ownership import Ownership
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
     ClientClosed,
-    Code,
     LedgerClosed,
     LedgerTruncated,
     TooManyRequests,
 )
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.observability import log
+from bkclient.observability import stats as names
 from bkclient.placement import LedgerShape
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine
@@ -88,6 +89,8 @@ class WriterShell:
         self.admission: Final = WriterAdmission(core, self.machine) if WriterAdmission.is_wanted(core) else None
         self._submit = core.transport.submit if self.admission is None else self.admission.submit
         self._master_key = self.codec.master_key
+        self._stats: Final = None if core.stats is None else WriterStats(core.stats)
+        self._tracer: Final = core.tracer if core.tracer is not None and core.tracer.wants_appends else None
         self._write_flags = WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE
         self._shape = LedgerShape.of(metadata)
         #: Of the entries that are pending.
@@ -98,12 +101,11 @@ class WriterShell:
         self.turns: dict[int, asyncio.Future[None]] = {}
         self.first_failure: BookKeeperError | None = None
         #: Told whenever the metadata may have changed.
-        self.on_metadata_changed: Callable[[], None] = _nobody
+        self.on_metadata_changed: Callable[[], None] = lambda: None
         self._closed = asyncio.Event()
         self._close_error: BookKeeperError | None = None
-        self._look_s = None if config.add_quorum_timeout_s is None else config.add_quorum_timeout_s / _LOOKS_PER_TIMEOUT
         #: Whether every timer runs that an append needs.
-        self._is_watched = self._look_s is None
+        self._is_watched = config.add_quorum_timeout_s is None
         #: Those that were set last, by what they are for.
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_let_go = False
@@ -137,6 +139,8 @@ class WriterShell:
             machine.append(data)
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
             self._on_append_defect(error, size, entry_id)
+        if self._tracer is not None:
+            trace_append(self._tracer, self.ledger_id, entry_id, future)
         return future
 
     def append_at(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
@@ -175,6 +179,8 @@ class WriterShell:
                 self._wake_turn(self.gaps.last_without_gap + 1)
         if not self._is_watched:
             self._watch()
+        if self._tracer is not None:
+            trace_append(self._tracer, self.ledger_id, entry_id, future)
         return future
 
     def check_room(self, *, is_above_gap: bool = False) -> None:
@@ -247,7 +253,7 @@ class WriterShell:
         failure = defect(error, "the writer", ledger_id=self.ledger_id)
         pending = self.machine.stop(failure)
         for entry in pending:
-            _fail_quietly(
+            fail_quietly(
                 self.futures[entry.entry_id], fresh(failure, ledger_id=self.ledger_id, entry_id=entry.entry_id)
             )
         if not self._closed.is_set():
@@ -264,7 +270,7 @@ class WriterShell:
         if future is not None:  # the entry had not become one that is pending
             self.window.give_back(size)
             assert self.machine.fatal_error is not None, "the writer was stopped"
-            _fail_quietly(future, fresh(self.machine.fatal_error))
+            fail_quietly(future, fresh(self.machine.fatal_error))
 
     def _let_go_if_ended(self) -> None:
         if not self._is_let_go and not self.machine.is_writable:
@@ -322,8 +328,9 @@ class WriterShell:
 
     def _watch(self) -> None:
         self._is_watched = True
-        if self._look_s is not None and "look" not in self._timers:
-            self._timers["look"] = self.loop.call_later(self._look_s, self._look)
+        timeout_s = self.core.config.add_quorum_timeout_s
+        if timeout_s is not None and "look" not in self._timers:
+            self._timers["look"] = self.loop.call_later(timeout_s / _LOOKS_PER_TIMEOUT, self._look)
         self.watch_lac()
 
     def watch_lac(self) -> None:
@@ -354,6 +361,8 @@ class WriterShell:
 
     def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        if self._stats is not None:
+            self._stats.on_sent(entry)
         entry_id, payload, last_add_confirmed, length = entry
         header = self.codec.encode_header(entry_id, last_add_confirmed, length, payload)
         request = AddRequest(self.ledger_id, entry_id, self._master_key, header, payload)
@@ -376,10 +385,12 @@ class WriterShell:
         except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every answer
             self.on_defect(error)
 
-    def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:  # noqa: ARG002
+    def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
         self.core.watcher.on_request_failed(bookie_id, code)
         if "late" not in self._timers and self.machine.is_writable and not self.core.is_closed:
             self._timers["late"] = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
+        if self._stats is not None and entry_id <= self.machine.last_add_acknowledged:
+            self._stats.event(names.ADD_UNDER_REPLICATED)
 
     def on_ownership_read(self) -> None:
         """The metadata was read, or could not be, and the writer may have ended by it."""
@@ -388,6 +399,9 @@ class WriterShell:
 
     def confirm_adds(self, entries: list[NewEntry]) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        if self._stats is not None:
+            for entry in entries:
+                self._stats.on_ended(entry)
         for entry in entries:
             entry_id = entry.entry_id
             self.window.give_back(len(entry.payload))
@@ -408,35 +422,34 @@ class WriterShell:
 
     def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
+        if self._stats is not None:
+            self._stats.on_ended(entry, error.code)
         if self.gaps.above:  # this writer has ended, and all that is above its gap fails with it
             self.window.leave_gap(*self.gaps.clear())
         self.window.give_back(len(entry.payload))
         failure = fresh(error, ledger_id=self.ledger_id, entry_id=entry.entry_id)
         if self.first_failure is None:
             self.first_failure = failure
-            self._log_failure(error, entry.entry_id)
-        _fail_quietly(self.futures.pop(entry.entry_id), failure)
+            log_failure(error, self.ledger_id, entry.entry_id)
+        fail_quietly(self.futures.pop(entry.entry_id), failure)
         self._let_go_if_ended()
         self._fail_flushes(failure)
 
     def _fail_flushes(self, failure: BookKeeperError) -> None:
         while self._flush_waiters:
             waiter = self._flush_waiters.popleft()[1]
-            _fail_quietly(waiter, fresh(failure))
+            fail_quietly(waiter, fresh(failure))
 
     def run_update(self, number: int) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         self.core.run_update(UpdateHandle(self.machine, number), self._on_update_done)
 
-    def _log_failure(self, error: BookKeeperError, entry_id: int) -> None:
-        if error.code == Code.LEDGER_FENCED:
-            log.WRITER_FENCED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code)
-        elif error.code not in {Code.CLIENT_CLOSED, Code.LEDGER_CLOSED}:
-            log.WRITER_FAILED(ledger_id=self.ledger_id, entry_id=entry_id, code=error.code, reason=error.message)
-
     @ends_operation
     def _on_update_done(self, update: UpdateHandle) -> None:
-        if update.cause == "ensemble" and update.error is None and log.ENSEMBLE_CHANGED.is_enabled:
+        has_changed = update.cause == "ensemble" and update.error is None
+        if has_changed and self._stats is not None and not self.machine.metadata.is_closed:
+            self._stats.event(names.ENSEMBLE_CHANGES)
+        if has_changed and log.ENSEMBLE_CHANGED.is_enabled:
             last = self.machine.metadata.last_fragment
             log.ENSEMBLE_CHANGED(
                 ledger_id=self.ledger_id, entry_id=last.first_entry_id, ensemble=", ".join(last.ensemble)
@@ -464,7 +477,10 @@ class WriterShell:
 
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        return self.core.watcher.covers_fault_domains(self._shape, bookies)
+        spans = self.core.watcher.covers_fault_domains(self._shape, bookies)
+        if not spans and self._stats is not None:
+            self._stats.event(names.FAULT_DOMAINS_MISSED)
+        return spans
 
     def ledger_truncated(self, error: LedgerTruncated) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
@@ -480,14 +496,3 @@ class WriterShell:
             log.LEDGER_CLOSED(ledger_id=self.ledger_id, entry_id=self.machine.last_add_confirmed)
         else:
             log.CLOSE_FAILED(ledger_id=self.ledger_id, code=error.code, reason=error.message)
-
-
-def _nobody() -> None:
-    """Nobody wants to know."""
-
-
-def _fail_quietly(future: asyncio.Future[Any], error: BookKeeperError) -> None:
-    """Set the exception without a complaint if nobody ever asks for it: flush() and close() report it too."""
-    if not future.done():
-        future.set_exception(error)
-        future.exception()
