@@ -32,6 +32,8 @@ PROFILE: Final = "mutation"
 _HANGS_AFTER_S: Final = 10.0
 _HANGS_AFTER_TIMES: Final = 10
 _FAILED: Final = 1
+#: How many tests may fail that look at the code itself, which is full of mutants.
+_BROKEN_MAX: Final = 5
 #: Of the processes that try mutants, which take long and can wait.
 _NICENESS: Final = 10
 
@@ -50,7 +52,7 @@ class _Found:
 
     seconds: list[float] = field(default_factory=list)
     reached: list[set[str]] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
 
 
 class MutantSession:
@@ -99,10 +101,13 @@ class MutantSession:
         self._trampoline.get_mutant_under_test = lambda: self._trampoline._mutant_under_test
         found = self._watch(session.items)
         if found.failed:
-            raise pytest.UsageError(f"without any mutant these fail: {', '.join(found.failed)}")
+            names = ", ".join(session.items[number].nodeid for number in found.failed)
+            if len(found.failed) > _BROKEN_MAX:
+                raise pytest.UsageError(f"without any mutant these fail: {names}")
+            self._progress(f"left out, because they fail without any mutant: {names}")
         by_function: dict[str, list[int]] = defaultdict(list)
         for number in sorted(range(len(session.items)), key=lambda number: found.seconds[number]):
-            for function in found.reached[number]:
+            for function in found.reached[number] if number not in found.failed else ():
                 by_function[function].append(number)
         self._progress(f"{len(session.items)} tests, {sum(found.seconds):.0f} s; {len(self._mutants)} mutants")
         gc.collect()
@@ -133,13 +138,13 @@ class MutantSession:
         found = _Found()
         _be_quiet(items[0].config)
         self._trampoline.set_mutant_under_test("stats")
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for number, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
             self._hits.clear()
             self._run(item, following)
             found.seconds.append(self._seconds)
             found.reached.append(set(self._hits))
             if self._is_failed:
-                found.failed.append(item.nodeid)
+                found.failed.append(number)
         return found
 
     def _try_all(
