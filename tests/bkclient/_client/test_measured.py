@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import anyio
 import pytest
 
 from bkclient._client.writing.shell import WriterShell
@@ -134,3 +135,33 @@ async def test_what_an_append_goes_through_has_few_enough_attributes_for_fast_lo
         assert not hasattr(writer._machine, "__dict__")  # slots have no such limit
         for worker in (writer, writer._shell):
             assert len(vars(worker)) < 30
+
+
+@in_virtual_time
+async def test_a_last_add_confirmed_that_an_idle_writer_tells_is_measured_like_one_that_is_asked_for() -> None:
+    notes = Notes()
+    async with town(config=ClientConfig(explicit_lac_interval_s=1.0), stats=notes) as where:
+        writer = await writer_of(where)
+        for _ in range(50):
+            notes.now()
+        await writer.append(b"0")
+        await anyio.sleep(5)
+        ((seconds, code),) = [(seconds, code) for name, seconds, code in notes.operations if name == names.WRITE_LAC]
+        assert code == 0
+        assert 0 < seconds < 10
+        await writer.close()
+
+
+@in_virtual_time
+async def test_a_last_add_confirmed_that_cannot_be_told_is_measured_as_a_failure() -> None:
+    notes = Notes()
+    async with town(config=ClientConfig(explicit_lac_interval_s=1.0), stats=notes) as where:
+        writer = await writer_of(where)
+        await writer.append(b"0")
+        for bookie in where.transport.bookies.values():
+            bookie.code = Code.TIMEOUT
+        await anyio.sleep(1.5)
+        assert notes.codes(names.WRITE_LAC) == [Code.TIMEOUT]
+        for bookie in where.transport.bookies.values():
+            bookie.code = None
+        await writer.close()

@@ -221,3 +221,69 @@ async def test_many_who_are_held_are_looked_after_by_one_timer_and_let_go_togeth
         waiting.pop().cancel()
         where.transport.unwritable.clear()
         assert sorted(await asyncio.gather(*waiting)) == list(range(499))
+
+
+@in_virtual_time
+async def test_each_wait_for_a_permit_is_good_for_one_entry() -> None:
+    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+        for _ in range(10):
+            writer.append_nowait(b"x")
+        for _ in range(2):
+            await writer.wait_for_room()
+        for _ in range(2):
+            writer.append_nowait(b"x")
+        with pytest.raises(TooManyRequests) as caught:
+            writer.append_nowait(b"x")
+        assert caught.value.ledger_id == writer.ledger_id
+
+
+@in_virtual_time
+async def test_a_wait_for_a_permit_that_is_cancelled_gives_it_back() -> None:
+    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+        for _ in range(10):
+            writer.append_nowait(b"x")
+        waiting = asyncio.create_task(writer.wait_for_room())
+        await turns()
+        waiting.cancel()
+        await asyncio.sleep(0.101)
+        writer.append_nowait(b"x")
+        with pytest.raises(TooManyRequests):
+            writer.append_nowait(b"x")
+
+
+@pytest.mark.parametrize("waits", [1, 2, 3])
+def test_each_wait_for_connections_that_was_in_vain_is_good_for_one_entry(waits: int) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+        async with town(config=config) as where, await writer_of(where) as writer:
+            where.transport.unwritable.add("b")
+            with pytest.raises(TooManyRequests):
+                writer.append_nowait(b"nobody waited yet")
+            began = now()
+            await asyncio.gather(*(writer.wait_for_room() for _ in range(waits)))
+            assert now() - began == pytest.approx(1.0, abs=0.01)
+            for _ in range(waits):
+                writer.append_nowait(b"x")
+            with pytest.raises(TooManyRequests) as caught:
+                writer.append_nowait(b"one more")
+            assert caught.value.message.startswith("a connection to its bookies takes no more at present; ")
+            assert caught.value.ledger_id == writer.ledger_id
+            where.transport.unwritable.clear()
+            await writer.flush()
+
+    play()
+
+
+@in_virtual_time
+async def test_waits_in_vain_are_forgotten_once_a_wait_was_not() -> None:
+    config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+    async with town(config=config) as where, await writer_of(where) as writer:
+        where.transport.unwritable.add("b")
+        await asyncio.gather(writer.wait_for_room(), writer.wait_for_room())
+        where.transport.unwritable.clear()
+        await writer.wait_for_room()
+        where.transport.unwritable.add("b")
+        with pytest.raises(TooManyRequests):
+            writer.append_nowait(b"x")
+        where.transport.unwritable.clear()
