@@ -14,7 +14,7 @@ from typing import Final
 from bkclient.config import ClientConfig
 from bkclient.ledger import BookieId
 from bkclient.protocol.batch_read import BatchSupport
-from bkclient.protocol.memory import Remembered
+from bkclient.protocol.remembered import Remembered
 from bkclient.transport.base import BookieTransport
 
 __all__ = ["PENDING_IF_UNWRITABLE", "ReadHealth", "SharedBookieMemory"]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bkclient import BookKeeper
+from bkclient.cli.access import connection_for
 from bkclient.cli.help import (
     AUTORECOVERY_AUDIT_HELP,
     AUTORECOVERY_DISABLE_HELP,
@@ -20,7 +21,6 @@ from bkclient.cli.help import (
 from bkclient.cli.options import ConfigFile, Json, JsonLines, Metadata, Settings
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.running import EXIT_NO, run_with_client
-from bkclient.cli.settings import connection_for
 from bkclient.repair import RepairAdmin
 from bkclient.repair.service import AutoRecovery, RepairEvent
 

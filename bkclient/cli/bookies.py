@@ -5,11 +5,11 @@ from __future__ import annotations
 import typer
 
 from bkclient import BookKeeper
+from bkclient.cli.access import connection_for
 from bkclient.cli.help import BOOKIES_HELP
 from bkclient.cli.options import ConfigFile, Json, Metadata, Settings
 from bkclient.cli.output import print_json, print_lines, print_table
 from bkclient.cli.running import run_with_client
-from bkclient.cli.settings import connection_for
 
 __all__ = ["add_to"]
 

@@ -13,6 +13,7 @@ import typer
 
 from bkclient import BookKeeper
 from bkclient.cli import ledger_data, repair
+from bkclient.cli.access import connection_for, password_from
 from bkclient.cli.help import CREATE_HELP, DELETE_HELP, INFO_HELP, LEDGER_HELP, LIST_HELP, RECOVER_HELP
 from bkclient.cli.options import (
     AckQuorum,
@@ -32,7 +33,6 @@ from bkclient.cli.options import (
 )
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.running import EXIT_NO, Ending, run_with_client
-from bkclient.cli.settings import connection_for, password_from
 from bkclient.errors import NoSuchLedger
 from bkclient.ledger import LedgerMetadata, LedgerState
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from bkclient import BookKeeper, LedgerReader, LedgerWriter
+from bkclient.cli.access import connection_for, pairs, password_from
+from bkclient.cli.framing import Framing, OutputFormat, Splitter, formatter, splitter
 from bkclient.cli.help import APPEND_HELP, READ_HELP, TAIL_HELP
 from bkclient.cli.options import (
     AckQuorum,
@@ -29,9 +31,7 @@ from bkclient.cli.options import (
     WriteQuorum,
 )
 from bkclient.cli.output import Move, print_json, print_json_line, watched
-from bkclient.cli.records import Framing, OutputFormat, Splitter, formatter, splitter
 from bkclient.cli.running import EXIT_INTERRUPTED, run_with_client
-from bkclient.cli.settings import connection_for, pairs, password_from
 from bkclient.cli.streams import ByteSink, ByteSource
 from bkclient.config.keys import DIGEST_TYPES
 from bkclient.errors import ArgumentError, BookKeeperError, NoSuchEntry

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bkclient.cli.settings import METADATA_VARIABLE
+from bkclient.cli.access import METADATA_VARIABLE
 
 __all__ = [
     "AckQuorum",

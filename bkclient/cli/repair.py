@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bkclient import BookKeeper
+from bkclient.cli.access import connection_for
 from bkclient.cli.help import (
     CHECK_HELP,
     REPAIR_BOOKIE_HELP,
@@ -19,7 +20,6 @@ from bkclient.cli.help import (
 from bkclient.cli.options import BookieIds, ConfigFile, Json, JsonLines, LedgerIds, Metadata, Settings, Thorough
 from bkclient.cli.output import print_json, print_json_line, print_lines, print_note, watched
 from bkclient.cli.running import EXIT_UNAVAILABLE, Ending, run_with_client
-from bkclient.cli.settings import connection_for
 from bkclient.errors import NoSuchLedger
 from bkclient.repair import RepairAdmin
 from bkclient.repair.bookie_recovery import BookieRecoveryFailed, BookieRecoveryReport

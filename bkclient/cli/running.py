@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn, TextIO
 import typer
 
 from bkclient import BookKeeper
-from bkclient.cli.settings import ClusterAccess
+from bkclient.cli.access import ClusterAccess
 from bkclient.cli.text import terminal_safe
 from bkclient.errors import (
     ArgumentError,

@@ -17,8 +17,8 @@ from typing import Final
 
 from bkclient.errors import Code, DigestMismatch
 from bkclient.ledger import BookieId
-from bkclient.protocol.memory import Remembered
 from bkclient.protocol.read import EntryRead, ReadOutcome
+from bkclient.protocol.remembered import Remembered
 from bkclient.protocol.value import Value
 from bkclient.wire.entry import DecodedEntry
 

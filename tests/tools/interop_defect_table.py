@@ -515,7 +515,7 @@ _REPAIR: Final = (
 _ADMINISTRATION: Final = (
     Defect(
         "passwords in files keep their line end",
-        "bkclient/cli/settings.py",
+        "bkclient/cli/access.py",
         'return file.read_bytes().removesuffix(b"\\n").removesuffix(b"\\r")',
         "return file.read_bytes()",
         _one("test_our_tools", "test_java_reads_what_was_piped_in", "v3"),

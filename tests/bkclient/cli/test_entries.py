@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bkclient import BookKeeper, LedgerState
+from bkclient.cli.framing import Framing, OutputFormat, splitter
 from bkclient.cli.ledger_data import Ids, append_from, follow
-from bkclient.cli.records import Framing, OutputFormat, splitter
 from bkclient.cli.streams import ByteSink, ByteSource
 from tests.bkclient.cli.cluster import ThreadedCluster
 from tests.bkclient.cli.invoking import Invoke, invoke_at

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from bkclient import errors
+from bkclient.cli.access import PASSWORD_VARIABLE, connection_for, password_from
 from bkclient.cli.app import app
 from bkclient.cli.running import (
     EXIT_INTERRUPTED,
@@ -24,7 +25,6 @@ from bkclient.cli.running import (
     exit_code_of,
     run_command,
 )
-from bkclient.cli.settings import PASSWORD_VARIABLE, connection_for, password_from
 from tests.bkclient.cli.invoking import Invoke, invoke
 
 

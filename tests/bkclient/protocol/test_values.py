@@ -28,13 +28,13 @@ from bkclient.protocol.explicit_lac import ExplicitLac
 from bkclient.protocol.force import ForceMachine, ForceState
 from bkclient.protocol.lac import LacProgress, LacRead
 from bkclient.protocol.long_poll import LongPollRead
-from bkclient.protocol.memory import Remembered
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.quorum_timeout import QuorumClock
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.read_ahead import ReadAhead
 from bkclient.protocol.reconnect import CheckState, ReconnectCheck
 from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase
+from bkclient.protocol.remembered import Remembered
 from bkclient.protocol.sticky import StickyIndex
 from bkclient.protocol.tail import TailRead
 from bkclient.protocol.value import Value, ends_once, freeze, moved

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient import Entry
-from bkclient.cli.records import Framing, OutputFormat, formatter, splitter
+from bkclient.cli.framing import Framing, OutputFormat, formatter, splitter
 from bkclient.errors import ArgumentError
 
 LIMIT = 100

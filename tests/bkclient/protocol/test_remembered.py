@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkclient.protocol.memory import Remembered
+from bkclient.protocol.remembered import Remembered
 
 
 @pytest.mark.rule("RO-7")
