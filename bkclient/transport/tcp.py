@@ -1,18 +1,7 @@
 """Requests over TCP, in BookKeeper's own wire protocol.
 
-There are as many connections to a bookie, for each protocol version in use, as are configured (one by default); each is
-made when the first request needs it and again after it was lost. All requests about one ledger use the same one, which the
-ledger's id modulo their number says. Requests are pipelined without waiting for answers. The protocol is in
-:mod:`bkclient.wire.connection`, the life of connections in :mod:`bkclient.transport.tcp_link` and
-:mod:`bkclient.transport.tcp_stream`; this module routes requests to links and keeps the promises of
-:class:`~bkclient.transport.base.BookieTransport`.
-
-With protocol version 2, what that version lacks goes over a second connection in version 3, as Java clients do it; what
-they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only. TLS and
-authentication come before a connection carries requests; a request for TLS is refused.
-
-Limits: connections per bookie, requests and bytes outstanding per connection, size of a frame, time to connect and to
-answer, and the rate of attempts to reach a bookie that cannot be reached.
+The transport is that of :mod:`bkclient.transport.linked`, with connections over TCP (:mod:`bkclient.transport.tcp_stream`). TLS
+and authentication come before a connection carries requests (:mod:`bkclient.transport.handshake`); a request for TLS is refused.
 """
 
 from __future__ import annotations
@@ -20,41 +9,25 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable
+from functools import partial
 
-from bkclient.errors import Code
 from bkclient.metadata.base import BookieAddress
-from bkclient.observability.log import LogThrottle
 from bkclient.observability.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
-from bkclient.transport.handshake import Security
+from bkclient.transport.handshake import Handshake, Security
+from bkclient.transport.link import NewConnection
+from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.transport.tcp_link import BookieLink, LinkContext
-from bkclient.transport.tcp_stream import deliver
-from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
+from bkclient.transport.tcp_stream import Stream
+from bkclient.wire.connection import ClientConnection
 
-__all__ = ["TcpTransport", "TcpTransportConfig"]
+__all__ = ["TcpConnector", "TcpTransport", "TcpTransportConfig"]
 
-_Key = str | tuple[str, int]
-
-#: The protocol version that carries an operation, by the version configured; none for what is refused.
-_ROUTES: Final[dict[int, dict[Operation, int]]] = {
-    2: {
-        Operation.ADD_ENTRY: 2,
-        Operation.READ_ENTRY: 2,
-        Operation.BATCH_READ_ENTRY: 2,
-        Operation.AUTH: 2,
-        Operation.WRITE_LAC: 3,
-        Operation.READ_LAC: 3,
-        Operation.GET_BOOKIE_INFO: 3,
-        Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: 3,
-    },
-    3: {operation: 3 for operation in Operation if operation not in {Operation.BATCH_READ_ENTRY, Operation.START_TLS}},
-}
+Resolve = Callable[[str], Awaitable[BookieAddress]]
 
 
-class TcpTransport:
+class TcpTransport(LinkTransport):
     """A :class:`~bkclient.transport.base.BookieTransport` over TCP.
 
     ``resolve`` tells where a bookie listens; whatever it raises counts as a bookie that cannot be reached. ``rng`` spreads
@@ -69,100 +42,60 @@ class TcpTransport:
 
     def __init__(
         self,
-        resolve: Callable[[str], Awaitable[BookieAddress]],
+        resolve: Resolve,
         config: TcpTransportConfig | None = None,
         *,
         rng: random.Random,
         stats: BookieStats | None = None,
         security: Security | None = None,
     ) -> None:
-        self._config = config or TcpTransportConfig()
-        self._routes = _ROUTES[self._config.protocol_version]
-        self._channels = self._config.channels_per_bookie
-        #: By protocol version, and by bookie or, if there are several to each, by bookie and channel.
-        self._links: dict[int, dict[_Key, BookieLink]] = {2: {}, 3: {}}
-        self._outcomes: list[tuple[ReplyHandler, str, Request, int]] = []
-        self._is_closed = False
-        self._context = LinkContext(
-            config=self._config,
-            resolve=resolve if self._config.follow_bookie_addresses else _resolving_once(resolve),
-            rng=rng,
-            txn_ids=itertools.count(1),
-            fail=self._fail_later,
-            unavailable=LogThrottle(self._config.unavailable_log_interval_s),
-            stats=stats,
-            security=security,
-        )
+        config = config or TcpTransportConfig()
+        super().__init__(config, TcpConnector(resolve, config, security), rng=rng, stats=stats)
+
+
+class TcpConnector:
+    """Resolves, connects, and secures the connection if that is asked for."""
+
+    def __init__(self, resolve: Resolve, config: TcpTransportConfig, security: Security | None) -> None:
+        self._resolve = resolve if config.follow_bookie_addresses else _resolving_once(resolve)
+        self._config = config
+        self._security = security
+        self._txn_ids = itertools.count(1)
 
     @property
-    def connections(self) -> Mapping[str, int]:
-        """By bookie, the number of the newest connection; see :class:`~bkclient.transport.base.BookieTransport`."""
-        return self._context.connections
+    def is_tls(self) -> bool:
+        """See :class:`~bkclient.transport.link.Connector`."""
+        return self._security is not None and self._security.tls is not None
 
-    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
-        """Send ``request``; see :class:`~bkclient.transport.base.BookieTransport`.
+    async def connect(self, bookie_id: str, protocol_version: int, new: NewConnection) -> None:
+        """See :class:`~bkclient.transport.link.Connector`."""
+        config = self._config
+        new_stream = partial(self.new_stream, bookie_id, protocol_version, new)
+        handshake: Handshake | None = None
+        if self._security is not None:
+            frame_size = config.max_frame_size_bytes
+            handshake = Handshake(self._security, bookie_id, protocol_version, frame_size, self._txn_ids)
+        async with asyncio.timeout(config.connect_timeout_s):
+            address = await self._resolve(bookie_id)
+            if handshake is None:
+                await asyncio.get_running_loop().create_connection(new_stream, address.host, address.port)
+            else:
+                await handshake.connect(address)
+        if handshake is not None:
+            transport, stream = await handshake.complete(), new_stream()
+            transport.set_protocol(stream)
+            stream.connection_made(transport)
 
-        Refused with ``ILLEGAL_OPERATION``: what the protocol version cannot express, and frames over the limit, for which the
-        bookie would close the connection.
-        """
-        version = self._routes.get(request.operation)
-        if self._is_closed:
-            self._fail_later(reply_to, bookie_id, request, Code.CLIENT_CLOSED)
-        elif version is None:
-            self._fail_later(reply_to, bookie_id, request, Code.ILLEGAL_OPERATION)
-        else:
-            key = bookie_id if self._channels == 1 else (bookie_id, self._channel_of(request))
-            link = self._links[version].get(key)
-            if link is None:
-                link = self._links[version][key] = BookieLink(bookie_id, version, self._context)
-            link.submit(request, reply_to)
-
-    def pending_requests(self, bookie_id: str) -> int:
-        """How many requests to the bookie have no outcome yet."""
-        return sum(link.pending_requests for link in self._links_to(bookie_id))
-
-    def is_writable(self, bookie_id: str) -> bool:
-        """Whether none of the connections to the bookie is over its high-water mark."""
-        return all(link.is_writable for link in self._links_to(bookie_id))
-
-    async def aclose(self) -> None:
-        """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent.
-
-        Returns when every socket is closed and no task is left.
-        """
-        self._is_closed = True
-        links = [link for links in self._links.values() for link in links.values()]
-        for link in links:
-            link.close()
-        self._deliver_outcomes()
-        await asyncio.gather(*(link.wait_closed() for link in links))
-
-    def _channel_of(self, request: Request) -> int:
-        """Requests about one ledger keep to one connection; what is about none goes over the first."""
-        if isinstance(request, AuthMessage | BookieInfoRequest | StartTlsRequest):
-            return 0
-        return request.ledger_id % self._channels
-
-    def _links_to(self, bookie_id: str) -> Iterator[BookieLink]:
-        several = [(bookie_id, channel) for channel in range(self._channels)]
-        keys: Sequence[_Key] = (bookie_id,) if self._channels == 1 else several
-        for links in self._links.values():
-            for key in keys:
-                if key in links:
-                    yield links[key]
-
-    def _fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: int) -> None:
-        if not self._outcomes:
-            asyncio.get_running_loop().call_soon(self._deliver_outcomes)
-        self._outcomes.append((reply_to, bookie_id, request, code))
-
-    def _deliver_outcomes(self) -> None:
-        outcomes, self._outcomes = self._outcomes, []
-        for reply_to, bookie_id, request, code in outcomes:
-            deliver(reply_to, bookie_id, request, code)
+    def new_stream(self, bookie_id: str, protocol_version: int, new: NewConnection) -> Stream:
+        """What carries requests once it is connected."""
+        config = self._config
+        connection: ClientConnection[ReplyHandler] = ClientConnection(
+            protocol_version, config.max_frame_size_bytes, self._txn_ids, new.load, new.wanted
+        )
+        return Stream(new.owner, bookie_id, connection, config, is_tls=self.is_tls)
 
 
-def _resolving_once(resolve: Callable[[str], Awaitable[BookieAddress]]) -> Callable[[str], Awaitable[BookieAddress]]:
+def _resolving_once(resolve: Resolve) -> Resolve:
     """``resolve``, asked about each bookie until it has answered, and never again."""
     known: dict[str, BookieAddress] = {}
 

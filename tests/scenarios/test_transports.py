@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
-from scenarios.conditions import draw_tcp
+from scenarios.conditions import Conditions, draw_conditions, draw_tcp
 from scenarios.determinism import check_determinism
 from scenarios.history import History, HistoryWriter, Kind, read_history
 from scenarios.library import SCENARIOS
-from scenarios.model import TransportKind
+from scenarios.model import RunResult, TransportKind
 from scenarios.runner import history_name, run_scenario
 from scenarios.sweep import hunt_mutants, sweep
+from simbookie.world.links import Link, NetworkConfig, TcpConfig
+from simbookie.world.metadata_service import MetadataConfig
+from simbookie.world.network import Network
 from tests.scenarios.test_cli import as_json, bk_chaos
 
 BYTES = TransportKind.BYTES
@@ -141,3 +146,74 @@ def test_version_2_tells_a_reader_no_lac_beside_an_entry(transport: TransportKin
     seen = [event for event in events if event.kind == Kind.READ_RESP and event.fields["code"] == 0]
     assert seen, "entries were read"
     assert {event.fields["lac"] for event in seen} == {None}
+
+
+# The same run over objects and over bytes
+
+
+def still(scenario: str, seed: int, tcp: TcpConfig | None) -> Conditions:
+    """The conditions of a run with nothing random on its ways; what scenarios do of their own accord they do."""
+    conditions = (SCENARIOS[scenario].draw or draw_conditions)(seed)
+    network = NetworkConfig(latency_s=0.0005, jitter_s=0.0)
+    return replace(conditions, network=network, metadata=MetadataConfig(latency_s=0.0, jitter_s=0.0), tcp=tcp)
+
+
+@pytest.fixture
+def distances(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every link takes a time of its own, always the same, so that nothing arrives at once by accident."""
+    link = Network.link
+
+    def with_distance(self: Network, source: str, destination: str) -> Link:
+        found = link(self, source, destination)
+        if found.config is None:
+            distance = crc32(f"{source}>{destination}".encode()) / 2**32
+            found.config = NetworkConfig(latency_s=0.0003 + 0.0005 * distance, jitter_s=0.0)
+        return found
+
+    monkeypatch.setattr(Network, "link", with_distance)
+
+
+def told(result: RunResult) -> list[tuple[Any, ...]]:
+    """What happened and when, without the order of what happened at the same time."""
+    return sorted(
+        (event.time_us, event.actor, event.kind, event.ledger, repr(sorted(event.fields.items())))
+        for event in read_history(Path(result.path))[1]
+    )
+
+
+def differs_by_nature(events: list[tuple[Any, ...]]) -> bool:
+    """Whether something happened that TCP makes something else of.
+
+    A process that was paused finds the answers of each connection together; what a link that is cut or a machine without power
+    was sent comes again when it is back; what is held back on a connection that is reset meanwhile never arrives.
+    """
+    kinds = {kind for _, _, kind, _, _ in events}
+    faults = "".join(fields for _, _, kind, _, fields in events if kind == Kind.FAULT)
+    return Kind.CLIENT_PAUSE in kinds or "POWER_LOSS" in faults or "'cut'" in faults
+
+
+@pytest.mark.usefixtures("distances")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_runs_over_objects_and_over_bytes_are_the_same_to_the_event_and_microsecond(
+    scenario: str, tmp_path: Path
+) -> None:
+    for seed in range(3):
+        runs = {
+            kind: run_scenario(scenario, seed, transport=kind, conditions=still(scenario, seed, tcp), record=tmp_path)
+            for kind, tcp in ((TransportKind.OBJECTS, None), (BYTES, TcpConfig()))
+        }
+        objects, over_bytes = runs.values()
+        assert objects.verdict == over_bytes.verdict == "ok"
+        events = told(objects)
+        if not differs_by_nature(events) and scenario != "hasty-close":
+            assert told(over_bytes) == events, f"seed {seed}"
+
+
+@pytest.mark.usefixtures("distances")
+def test_most_runs_can_be_compared(tmp_path: Path) -> None:
+    comparable = [
+        scenario
+        for scenario in SCENARIOS
+        if not differs_by_nature(told(run_scenario(scenario, 1, conditions=still(scenario, 1, None), record=tmp_path)))
+    ]
+    assert len(comparable) >= len(SCENARIOS) // 2

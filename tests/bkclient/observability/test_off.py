@@ -106,7 +106,7 @@ async def test_over_tcp_neither_connections_nor_requests_are_measured() -> None:
                     await writer.append(b"x")
                 await writer.close()
     MemoryMetadataService.forget(name)
-    assert counted["transport/tcp_link.py"] > 20
+    assert counted["transport/link.py"] > 20
     assert optional(counted) == {}
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from bkclient.errors import Code
 from bkclient.transport.outgoing import CHUNK_BYTES, LARGE_CHUNK_BYTES, Outgoing, chunk_bytes_for
+from bkclient.transport.request_stream import StreamOwner
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.transport.tcp_stream import Stream, StreamOwner
+from bkclient.transport.tcp_stream import Stream
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest
 from tests.bkclient.transport.scripted_bookie import running, until

@@ -13,6 +13,7 @@ import pytest
 from bkclient.transport import socket_options
 from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
+from bkclient.transport.tcp_stream import Stream
 from tests.bkclient.transport.scripted_bookie import running
 from tests.bkclient.transport.test_tcp import add, transport_to
 
@@ -84,7 +85,7 @@ def test_real_sockets_take_them_on_both_loops(number: int) -> None:
             await outcomes.wait()
             assert isinstance(outcomes.transport, TcpTransport)
             link = outcomes.transport._links[3]["b"]
-            assert link._main is not None
+            assert isinstance(link._main, Stream)
             assert link._main._transport is not None
             sock = link._main._transport.get_extra_info("socket")
             return (

@@ -17,8 +17,8 @@ from bkclient.errors import ArgumentError, Code
 from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
 from bkclient.transport.base import BookieTransport
-from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
-from bkclient.transport.tcp_link import _Lane
+from bkclient.transport.link import _Lane
+from bkclient.transport.tcp import TcpConnector, TcpTransport, TcpTransportConfig
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import (
@@ -425,7 +425,8 @@ async def test_a_connection_made_after_closing_is_given_up() -> None:
     outcomes.submit(add(0))
     link = transport._links[3]["b"]
     await transport.aclose()
-    stream, late = _Lane(link).new_stream(), Mock(spec=asyncio.Transport)
+    connector, late = TcpConnector(AsyncMock(), TcpTransportConfig(), None), Mock(spec=asyncio.Transport)
+    stream = connector.new_stream("b", 3, _Lane(link).new_connection())
     stream.connection_made(late)
     late.abort.assert_called_once_with()
     stream.connection_lost(None)

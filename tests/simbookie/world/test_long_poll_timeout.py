@@ -27,7 +27,8 @@ def test_each_poll_is_late_when_its_own_wait_and_the_timeout_of_a_read_have_pass
         await asyncio.sleep(60)
 
         assert bench.codes == [Code.OK] + [Code.TIMEOUT] * 3
-        assert [round(at - began, 3) for at in bench.times[1:]] == [2.0, 3.0, 10.0]
+        # noticed up to a twentieth of a timeout late
+        assert [round(at - began, 3) for at in bench.times[1:]] == [2.0, 3.0, pytest.approx(10.05, abs=0.05)]
 
     Bench(read_timeout_s=2.0).play(story)
 

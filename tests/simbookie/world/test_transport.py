@@ -428,6 +428,7 @@ def test_a_crashed_client_hears_nothing_and_sends_nothing() -> None:
         bench.submit(add(0))
         await asyncio.sleep(1)
         bench.submit(add(1))
+        await asyncio.sleep(0)  # requests leave at the end of a turn
         bench.client.crash()
         bench.submit(add(2))
 
@@ -476,6 +477,7 @@ def test_connecting_while_paused_has_one_outcome_only() -> None:
     async def main() -> None:
         bench.network.block("b0", "client")
         bench.client.process.context().run(bench.submit, add(0))
+        await asyncio.sleep(0)  # the attempt begins in the next turn
         bench.client.pause()
         await asyncio.sleep(2.5)
         bench.server.crash()

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from simbookie.world.errors import UnhandledErrors
 from tests.bkclient.protocol.mutants import MUTANTS, Mutant
 from tests.bkclient.protocol.stateful.model import Broken
 from tests.simbookie.world.stateful.voyage import Voyage
@@ -100,6 +101,16 @@ def planted() -> list[object]:
     return [*early, *late]
 
 
+def sail_defective(seeds: range, deeds: int) -> None:
+    """Runs with these seeds. Where a machine notices a defect itself, no application can: another voyage has to show it."""
+    for seed in seeds:
+        try:
+            Voyage(seed, deeds)
+        except UnhandledErrors as failed:
+            if not all(isinstance(error, AssertionError) for error in failed.errors):
+                raise
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("mutant", "breaks"), planted())
 def test_a_planted_defect_breaks_a_promise_to_applications(
@@ -108,6 +119,6 @@ def test_a_planted_defect_breaks_a_promise_to_applications(
     mutant.plant(monkeypatch)
 
     with pytest.raises(Broken) as caught:
-        sail(range(2000), 80)
+        sail_defective(range(2000), 80)
 
     assert caught.value.promise in breaks

@@ -1,11 +1,11 @@
-"""One bookie over TCP: connecting, backing off, connections that share limits, losing them.
+"""One bookie: connecting, backing off, connections that share limits, losing them.
 
 A :class:`BookieLink` lives as long as the transport. Its connections are lanes, of which there is one unless protocol version 2
-needs more (:mod:`bkclient.transport.lanes`). A lane is *connecting* first: one task resolves, connects, and secures the
-connection if that is asked for (:mod:`bkclient.transport.handshake`); requests wait, and fail together if it fails (W-47).
-Then it is *connected*: a :class:`~bkclient.transport.tcp_stream.Stream` sends requests and receives answers. When that ends,
-for whatever reason, all that was outstanding on it fails. The next request for which there is no lane begins another one,
-unless the link is backing off: then requests fail at once.
+needs more (:mod:`bkclient.transport.lanes`). A lane is *connecting* first: one task makes the connection, by the transport's
+:class:`Connector`; requests wait, and fail together if it fails (W-47). Then it is *connected*: a
+:class:`~bkclient.transport.request_stream.RequestStream` sends requests and receives answers. When that ends, for whatever
+reason, all that was outstanding on it fails. The next request for which there is no lane begins another one, unless the link is
+backing off: then requests fail at once.
 
 A connection counts as working once its first answer has arrived: a bookie that is starting up accepts connections and closes
 them, and has to be backed off from as one that refuses them.
@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bkclient.errors import BookKeeperError, Code, code_of
-from bkclient.metadata.base import BookieAddress
 from bkclient.observability import log
 from bkclient.observability.stats import (
     ACTIVE_CHANNELS,
@@ -31,16 +31,15 @@ from bkclient.observability.stats import (
     BookieStats,
 )
 from bkclient.transport.base import ReplyHandler
-from bkclient.transport.handshake import Handshake, Security, refusal_in
+from bkclient.transport.handshake import refusal_in
 from bkclient.transport.lanes import Lanes
+from bkclient.transport.request_stream import RequestStream, StreamOwner, deliver, reason_of
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.transport.tcp_stream import Stream, deliver, reason_of
 from bkclient.wire import v2
-from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, Request
 from bkclient.wire.outstanding import Load
 
-__all__ = ["BookieLink", "FailLater", "LinkContext"]
+__all__ = ["BookieLink", "Connector", "FailLater", "LinkContext", "NewConnection"]
 
 FailLater = Callable[[ReplyHandler, str, Request, int], None]
 """Arranges for a handler to be called with a code, soon but not now."""
@@ -49,17 +48,43 @@ _Submitted = tuple[Request, ReplyHandler]
 
 
 @dataclass(frozen=True, slots=True)
+class NewConnection:
+    """What the stream of a new connection is made with."""
+
+    owner: StreamOwner
+    #: How many requests have no outcome, on all connections that share a limit.
+    load: Load
+    #: Keys that requests wait for.
+    wanted: Collection[bytes]
+
+
+class Connector(Protocol):
+    """Makes connections: what links need of TCP, or of what stands for it."""
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether connections are made inside TLS."""
+        ...
+
+    async def connect(self, bookie_id: str, protocol_version: int, new: NewConnection) -> None:
+        """Make a connection, and a :class:`~bkclient.transport.request_stream.RequestStream` that tells ``new.owner`` of it.
+
+        Ends within the time limit of the configuration. Raises ``OSError``, ``UnicodeError`` or
+        :class:`~bkclient.errors.BookKeeperError` for a bookie that cannot be reached or must not be used.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class LinkContext:
     """What the links of one transport share."""
 
     config: TcpTransportConfig
-    resolve: Callable[[str], Awaitable[BookieAddress]]
+    connector: Connector
     rng: random.Random
-    txn_ids: Iterator[int]
     fail: FailLater
     unavailable: log.LogThrottle
     stats: BookieStats | None
-    security: Security | None = None
     #: By bookie, the number of the newest connection; see :attr:`bkclient.transport.base.BookieTransport.connections`.
     connections: dict[str, int] = field(default_factory=dict)
     connection_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -84,16 +109,15 @@ class BookieLink:
         )
         self.is_closed = False
         # The first lane's stream, once it is connected: where nearly every request goes.
-        self._main: Stream | None = None
+        self._main: RequestStream | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._connecting: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._retry_at = 0.0
         #: What requests fail with while the link backs off: what the last attempt failed with.
         self._unavailable: int = Code.BOOKIE_NOT_AVAILABLE
-        self._ends: dict[Stream, asyncio.Future[None]] = {}
-        security = context.security
-        self._level = ACTIVE_CHANNELS if security is None or security.tls is None else ACTIVE_TLS_CHANNELS
+        self._ends: dict[RequestStream, asyncio.Future[None]] = {}
+        self._level = ACTIVE_TLS_CHANNELS if context.connector.is_tls else ACTIVE_CHANNELS
 
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Send ``request``, now or once connected; the handler is called later in any case."""
@@ -159,7 +183,7 @@ class BookieLink:
         self.load.requests -= 1
         self.load.bytes -= _size(request)
 
-    def connected(self, stream: Stream, address: object) -> None:
+    def connected(self, stream: RequestStream, address: object) -> None:
         """A connection stands."""
         self._ends[stream] = asyncio.get_running_loop().create_future()
         self.context.connections[self.bookie_id] = next(self.context.connection_numbers)
@@ -191,7 +215,7 @@ class BookieLink:
         self._lanes_changed()
         self._end_waiting(failed, code)
 
-    def ended(self, stream: Stream) -> None:
+    def ended(self, stream: RequestStream) -> None:
         """The connection's socket is closed."""
         self._ends.pop(stream).set_result(None)
         if self.context.stats is not None:
@@ -246,18 +270,8 @@ class BookieLink:
         stats = self.context.stats
         began = 0.0 if stats is None else stats.now()
         code = Code.OK
-        handshake = self._new_handshake()
         try:
-            async with asyncio.timeout(self.config.connect_timeout_s):
-                address = await self.context.resolve(self.bookie_id)
-                if handshake is None:
-                    await loop.create_connection(lane.new_stream, address.host, address.port)
-                else:
-                    await handshake.connect(address)
-            if handshake is not None:
-                transport, stream = await handshake.complete(), lane.new_stream()
-                transport.set_protocol(stream)
-                stream.connection_made(transport)
+            await self.context.connector.connect(self.bookie_id, self.protocol_version, lane.new_connection())
         except (
             OSError,
             UnicodeError,
@@ -288,13 +302,6 @@ class BookieLink:
             self.lost(lane, code, was_working=False, reason=reason, outstanding=0)
             lane.fail_held(code)
 
-    def _new_handshake(self) -> Handshake | None:
-        context = self.context
-        if context.security is None:
-            return None
-        frame_size = self.config.max_frame_size_bytes
-        return Handshake(context.security, self.bookie_id, self.protocol_version, frame_size, context.txn_ids)
-
     def _back_off(self, code: int) -> None:
         self._unavailable = code
         delay = self.config.backoff.nth(self._failures)
@@ -308,7 +315,7 @@ class _Lane:
     def __init__(self, link: BookieLink) -> None:
         self._link = link
         #: Once connected.
-        self.stream: Stream | None = None
+        self.stream: RequestStream | None = None
         #: While connecting.
         self.connecting: asyncio.Task[None] | None = None
         self._held: list[_Submitted] = []
@@ -360,19 +367,9 @@ class _Lane:
         for request, reply_to in self._take_held():
             deliver(reply_to, self._link.bookie_id, request, code)
 
-    def new_stream(self) -> Stream:
-        """What carries requests once it is connected."""
-        link = self._link
-        config, security = link.config, link.context.security
-        connection: ClientConnection[ReplyHandler] = ClientConnection(
-            link.protocol_version,
-            config.max_frame_size_bytes,
-            link.context.txn_ids,
-            link.load,
-            link.lanes.waiting,
-        )
-        is_tls = security is not None and security.tls is not None
-        return Stream(self, link.bookie_id, connection, config, is_tls=is_tls)
+    def new_connection(self) -> NewConnection:
+        """What its stream is made with once it is connected."""
+        return NewConnection(self, self._link.load, self._link.lanes.waiting)
 
     def _take_held(self) -> list[_Submitted]:
         held, self._held = self._held, []
@@ -387,7 +384,7 @@ class _Lane:
         """Whether :meth:`settled` has to be called."""
         return self._link.lanes.need_care
 
-    def connected(self, stream: Stream, address: object) -> None:
+    def connected(self, stream: RequestStream, address: object) -> None:
         """The connection stands: hand over what waited for it."""
         link = self._link
         self.stream = stream
@@ -402,7 +399,7 @@ class _Lane:
         """The bookie answers."""
         self._link.answered()
 
-    def settled(self, stream: Stream) -> None:
+    def settled(self, stream: RequestStream) -> None:
         """Requests were answered or given up."""
         changed, stream.connection.changed = stream.connection.changed, []
         self._link.settled(self, changed)
@@ -415,12 +412,12 @@ class _Lane:
         """Arrange for a handler to be called with a code, soon but not now."""
         self._link.fail(request, reply_to, code)
 
-    def detach(self, stream: Stream, code: int, *, was_working: bool, reason: str) -> None:
+    def detach(self, stream: RequestStream, code: int, *, was_working: bool, reason: str) -> None:
         """The connection is of no more use."""
         outstanding = len(stream.connection.outstanding)
         self._link.lost(self, code, was_working=was_working, reason=reason, outstanding=outstanding)
 
-    def ended(self, stream: Stream) -> None:
+    def ended(self, stream: RequestStream) -> None:
         """The connection's socket is closed."""
         self._link.ended(stream)
 

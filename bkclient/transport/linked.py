@@ -1,0 +1,146 @@
+"""Requests by links: which connection a request goes over, and the promises of a transport.
+
+There are as many connections to a bookie, for each protocol version in use, as are configured (one by default); each is
+made when the first request needs it and again after it was lost. All requests about one ledger use the same one, which the
+ledger's id modulo their number says. Requests are pipelined without waiting for answers. The protocol is in
+:mod:`bkclient.wire.connection`, the life of connections in :mod:`bkclient.transport.link` and
+:mod:`bkclient.transport.request_stream`; this module routes requests to links and keeps the promises of
+:class:`~bkclient.transport.base.BookieTransport`. A :class:`~bkclient.transport.link.Connector` makes the connections.
+
+With protocol version 2, what that version lacks goes over a second connection in version 3, as Java clients do it; what
+they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only.
+
+Limits: connections per bookie, requests and bytes outstanding per connection, size of a frame, time to connect and to
+answer, and the rate of attempts to reach a bookie that cannot be reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from bkclient.errors import Code
+from bkclient.observability.log import LogThrottle
+from bkclient.observability.stats import BookieStats
+from bkclient.transport.base import ReplyHandler
+from bkclient.transport.link import BookieLink, Connector, LinkContext
+from bkclient.transport.request_stream import deliver
+from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
+
+__all__ = ["LinkTransport"]
+
+_Key = str | tuple[str, int]
+
+#: The protocol version that carries an operation, by the version configured; none for what is refused.
+_ROUTES: Final[dict[int, dict[Operation, int]]] = {
+    2: {
+        Operation.ADD_ENTRY: 2,
+        Operation.READ_ENTRY: 2,
+        Operation.BATCH_READ_ENTRY: 2,
+        Operation.AUTH: 2,
+        Operation.WRITE_LAC: 3,
+        Operation.READ_LAC: 3,
+        Operation.GET_BOOKIE_INFO: 3,
+        Operation.GET_LIST_OF_ENTRIES_OF_LEDGER: 3,
+    },
+    3: {operation: 3 for operation in Operation if operation not in {Operation.BATCH_READ_ENTRY, Operation.START_TLS}},
+}
+
+
+class LinkTransport:
+    """A :class:`~bkclient.transport.base.BookieTransport` that has a link for each bookie, whose connections ``connector`` makes.
+
+    ``rng`` spreads the attempts of many clients to reach a bookie that comes back. ``stats`` hear of connections.
+
+    Belongs to the event loop in which it is first used. A handler that raises is reported to the loop's exception handler
+    and disturbs nothing else.
+    """
+
+    def __init__(
+        self, config: TcpTransportConfig, connector: Connector, *, rng: random.Random, stats: BookieStats | None = None
+    ) -> None:
+        self._config = config
+        self._routes = _ROUTES[config.protocol_version]
+        self._channels = config.channels_per_bookie
+        #: By protocol version, and by bookie or, if there are several to each, by bookie and channel.
+        self._links: dict[int, dict[_Key, BookieLink]] = {2: {}, 3: {}}
+        self._outcomes: list[tuple[ReplyHandler, str, Request, int]] = []
+        self._is_closed = False
+        self._context = LinkContext(
+            config=config,
+            connector=connector,
+            rng=rng,
+            fail=self._fail_later,
+            unavailable=LogThrottle(config.unavailable_log_interval_s),
+            stats=stats,
+        )
+
+    @property
+    def connections(self) -> Mapping[str, int]:
+        """By bookie, the number of the newest connection; see :class:`~bkclient.transport.base.BookieTransport`."""
+        return self._context.connections
+
+    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        """Send ``request``; see :class:`~bkclient.transport.base.BookieTransport`.
+
+        Refused with ``ILLEGAL_OPERATION``: what the protocol version cannot express, and frames over the limit, for which the
+        bookie would close the connection.
+        """
+        version = self._routes.get(request.operation)
+        if self._is_closed:
+            self._fail_later(reply_to, bookie_id, request, Code.CLIENT_CLOSED)
+        elif version is None:
+            self._fail_later(reply_to, bookie_id, request, Code.ILLEGAL_OPERATION)
+        else:
+            key = bookie_id if self._channels == 1 else (bookie_id, self._channel_of(request))
+            link = self._links[version].get(key)
+            if link is None:
+                link = self._links[version][key] = BookieLink(bookie_id, version, self._context)
+            link.submit(request, reply_to)
+
+    def pending_requests(self, bookie_id: str) -> int:
+        """How many requests to the bookie have no outcome yet."""
+        return sum(link.pending_requests for link in self._links_to(bookie_id))
+
+    def is_writable(self, bookie_id: str) -> bool:
+        """Whether none of the connections to the bookie is over its high-water mark."""
+        return all(link.is_writable for link in self._links_to(bookie_id))
+
+    async def aclose(self) -> None:
+        """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent.
+
+        Returns when every socket is closed and no task is left.
+        """
+        self._is_closed = True
+        links = [link for links in self._links.values() for link in links.values()]
+        for link in links:
+            link.close()
+        self._deliver_outcomes()
+        await asyncio.gather(*(link.wait_closed() for link in links))
+
+    def _channel_of(self, request: Request) -> int:
+        """Requests about one ledger keep to one connection; what is about none goes over the first."""
+        if isinstance(request, AuthMessage | BookieInfoRequest | StartTlsRequest):
+            return 0
+        return request.ledger_id % self._channels
+
+    def _links_to(self, bookie_id: str) -> Iterator[BookieLink]:
+        several = [(bookie_id, channel) for channel in range(self._channels)]
+        keys: Sequence[_Key] = (bookie_id,) if self._channels == 1 else several
+        for links in self._links.values():
+            for key in keys:
+                if key in links:
+                    yield links[key]
+
+    def _fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: int) -> None:
+        if not self._outcomes:
+            asyncio.get_running_loop().call_soon(self._deliver_outcomes)
+        self._outcomes.append((reply_to, bookie_id, request, code))
+
+    def _deliver_outcomes(self) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        for reply_to, bookie_id, request, code in outcomes:
+            deliver(reply_to, bookie_id, request, code)

@@ -1,0 +1,121 @@
+"""The client's end of a connection that carries requests and responses as objects.
+
+:class:`ObjectStream` is to the simulated network what :class:`bkclient.transport.tcp_stream.Stream` is to TCP; limits, timeouts
+and outcomes are those of the base of both. :class:`ObjectConnection` matches answers as frames are matched: in version 3 by the
+id of the request, in version 2 by its key, so that a client that breaks the rules of keys takes the answer to one request for
+that to another here as well. It delivers one answer for each request, as TCP does: copies that the network makes are dropped.
+What frames have no room for does not pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bkclient.errors import Code, IllegalOperation
+from bkclient.transport.base import ReplyHandler
+from bkclient.transport.request_stream import RequestStream
+from bkclient.wire import v2
+from bkclient.wire.connection import Answer, ClientConnection
+from bkclient.wire.envelope import EncodedRequest
+from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response
+from simbookie.world.calls import RequestMessage, ResponseMessage
+from simbookie.world.network import ConnectionEnd
+
+__all__ = ["ObjectConnection", "ObjectStream"]
+
+
+class ObjectConnection(ClientConnection[ReplyHandler]):
+    """A :class:`~bkclient.wire.connection.ClientConnection` whose buffers are messages."""
+
+    _unanswered: set[int] | None = None
+
+    def _encode(self, request: Request) -> EncodedRequest:
+        txn_id = next(self._txn_ids)
+        size = len(request.header) + len(request.payload) if isinstance(request, AddRequest) else 0
+        if self.protocol_version == 2:
+            _check_version_2(request)
+            match = v2.match_of(request) or txn_id.to_bytes(8, "big")
+            self._unanswered = self._unanswered or set()
+            self._unanswered.add(txn_id)
+        else:
+            match = txn_id.to_bytes(8, "big")
+        message: object = RequestMessage(txn_id, request)
+        return EncodedRequest(txn_id, match, (message,), size)  # type: ignore[arg-type]  # what is sent instead of bytes
+
+    def received(self, message: ResponseMessage) -> Iterator[Answer[ReplyHandler]]:
+        """The answer in a message, if it belongs to an outstanding request."""
+        response = message.response
+        if self.protocol_version == 3:
+            match = message.call_id.to_bytes(8, "big")
+        else:
+            if not self._unanswered or message.call_id not in self._unanswered:
+                return  # a copy
+            self._unanswered.remove(message.call_id)
+            match = v2.match_of(message.request) or message.call_id.to_bytes(8, "big")
+            response = _as_version_2_has_it(response)
+        entry = self.outstanding.answered(match)
+        if match in self._wanted:
+            self.changed.append(match)
+        if entry is None:
+            self.unmatched_answers += 1
+            return
+        self.load.requests -= 1
+        self.load.bytes -= entry[3]
+        yield entry[0], entry[1], response.status, None if isinstance(entry[0], AddRequest) else response
+
+
+def _check_version_2(request: Request) -> None:
+    if isinstance(request, AddRequest) and request.write_flags:
+        raise IllegalOperation("version 2 has no write flags")
+    if isinstance(request, ReadRequest) and request.long_poll is not None:
+        raise IllegalOperation("version 2 has no long polls")
+
+
+def _as_version_2_has_it(response: Response) -> Response:
+    if isinstance(response, ReadResponse) and response.max_lac is not None:
+        return replace(response, max_lac=None)
+    return response
+
+
+class ObjectStream(RequestStream):
+    """The requests on a connection of the simulated network."""
+
+    connection: ObjectConnection
+    _end: ConnectionEnd
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether less than the high-water mark has no outcome; there is no socket here that could fill."""
+        return self._load.bytes < self._config.write_buffer_high_water_bytes
+
+    def connected(self, end: ConnectionEnd) -> None:
+        """The connection stands."""
+        self._end = end
+        end.on_message, end.on_lost = self._received, self._lost
+        self._owner.connected(self, end.peer_name)
+
+    def _received(self, message: ResponseMessage) -> None:
+        if self._is_detached:
+            return
+        self._answered(self.connection.received(message))
+        if self._owner.needs_care:
+            self._owner.settled(self)
+
+    def _flush(self) -> None:
+        messages, self._buffers = self._buffers, []
+        if not self._is_detached:
+            send = self._end.send
+            for message in messages:
+                send(message)
+
+    def _lost(self) -> None:
+        self._detach(Code.BOOKIE_NOT_AVAILABLE, "it broke")
+        self._owner.ended(self)
+
+    def _break_off(self) -> None:
+        end = self._end
+        if not end.is_closed:
+            end.on_lost = None
+            end.close()
+            self._loop.call_soon(self._owner.ended, self)
