@@ -41,11 +41,13 @@ format: $(INSTALLED)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-determinism: $(INSTALLED)  ## 100 seeds, each run twice here and once under another hash seed: same digests
+determinism: $(INSTALLED)  ## 100 seeds over objects and 30 over bytes, each run twice here and once under another hash seed: same digests
 	$(BIN)/bk-chaos determinism --seeds 100
+	$(BIN)/bk-chaos determinism --seeds 30 --transport bytes
 
-sweep: $(INSTALLED)  ## 500 seeds of every scenario, then every mutant until it is found
+sweep: $(INSTALLED)  ## 500 seeds of every scenario over objects and 200 over bytes, then every mutant until it is found
 	$(BIN)/bk-chaos sweep --seeds 500
+	$(BIN)/bk-chaos sweep --seeds 200 --transport bytes
 	$(BIN)/bk-chaos mutants
 
 stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
