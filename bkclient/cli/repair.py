@@ -23,8 +23,8 @@ from bkclient.cli.running import EXIT_UNAVAILABLE, Ending, run_with_client
 from bkclient.errors import NoSuchLedger
 from bkclient.repair import RepairAdmin
 from bkclient.repair.bookie_recovery import BookieRecoveryFailed, BookieRecoveryReport
+from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.findings import FragmentReport, LedgerReport
-from bkclient.repair.progress import Progress, Step
 
 __all__ = ["add_check_to", "add_to"]
 
@@ -277,35 +277,35 @@ def _bookie_report_as_json(report: BookieRecoveryReport) -> dict[str, Any]:
 # What is being done ------------------------------------------------------------------------------------------------
 
 
-def _teller(*, as_json: bool) -> Callable[[Progress], None]:
+def _teller(*, as_json: bool) -> Callable[[RepairEvent], None]:
     """Tells people each step that is worth a line, on standard error."""
 
-    def tell(progress: Progress) -> None:
-        if not as_json and progress.step not in {Step.EXAMINED, Step.COPIED}:
-            print_note(_step_as_line(progress))
+    def tell(event: RepairEvent) -> None:
+        if not as_json and event.kind not in {EventKind.EXAMINED, EventKind.COPIED}:
+            print_note(_event_as_line(event))
 
     return tell
 
 
 @contextmanager
-def _watched_repair(*, as_json: bool) -> Iterator[Callable[[Progress], None]]:
+def _watched_repair(*, as_json: bool) -> Iterator[Callable[[RepairEvent], None]]:
     """The same, with a bar that counts entries copied for whoever watches."""
     told = _teller(as_json=as_json)
     copied = 0
     with watched("copying", None, is_printing=False) as move:
 
-        def tell(progress: Progress) -> None:
+        def tell(event: RepairEvent) -> None:
             nonlocal copied
-            if progress.step is Step.COPIED:
+            if event.kind is EventKind.COPIED:
                 copied += 1
                 move(copied)
-            told(progress)
+            told(event)
 
         yield tell
 
 
-def _step_as_line(progress: Progress) -> str:
-    where = "" if progress.ledger_id < 0 else f"ledger {progress.ledger_id}"
-    if progress.first_entry_id >= 0:
-        where += f" from entry {progress.first_entry_id}"
-    return ": ".join(part for part in (where, progress.step.value, progress.detail) if part)
+def _event_as_line(event: RepairEvent) -> str:
+    where = "" if event.ledger_id < 0 else f"ledger {event.ledger_id}"
+    if event.first_entry_id >= 0:
+        where += f" from entry {event.first_entry_id}"
+    return ": ".join(part for part in (where, event.kind.value, event.detail) if part)

@@ -10,7 +10,6 @@ from bkclient.repair.config import RepairConfig
 from bkclient.repair.coordination.underreplication import CheckKind, LedgerLock, LedgerMark, UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import BadPosition, Flaw, FragmentReport, LedgerReport
-from bkclient.repair.progress import OnProgress, Progress, Step
 from bkclient.repair.replicas import ReplicaReport, Shortage
 from bkclient.repair.service import run_auto_recovery
 from bkclient.wire.availability import EntryAvailability
@@ -27,15 +26,12 @@ __all__ = [
     "LedgerLock",
     "LedgerMark",
     "LedgerReport",
-    "OnProgress",
     "OnRepairEvent",
-    "Progress",
     "RepairAdmin",
     "RepairConfig",
     "RepairEvent",
     "ReplicaReport",
     "Shortage",
-    "Step",
     "UnderReplication",
     "run_auto_recovery",
 ]

@@ -29,10 +29,10 @@ from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.coordination.election import AuditorElection
 from bkclient.repair.coordination.underreplication import UnderReplication
+from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent, no_event
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import stores_entries
 from bkclient.repair.ledger import open_or_view
-from bkclient.repair.progress import OnProgress, Progress, Step, no_progress
 from bkclient.repair.replicas import ReplicaReport, check_replicas, entries_on
 from bkclient.repair.replicator import FragmentReplicator, ReplicatedFragment
 from bkclient.wire.availability import EntryAvailability
@@ -117,7 +117,7 @@ class RepairAdmin:
     # Repairing ---------------------------------------------------------------------------------------------------
 
     async def repair_ledger(
-        self, ledger_id: int, *, thorough: bool = False, on_progress: OnProgress = no_progress
+        self, ledger_id: int, *, thorough: bool = False, on_progress: OnRepairEvent = no_event
     ) -> LedgerReport:
         """Check a ledger, give its bad positions new bookies, and check it again; the report is that of the second check.
 
@@ -132,17 +132,19 @@ class RepairAdmin:
         for found in report.repairable:
             fragment = found.fragment
             if not fragment.is_final:
-                on_progress(Progress(Step.SKIPPED, ledger_id, fragment.first_entry_id, "it may still be written to"))
+                on_progress(
+                    RepairEvent(EventKind.SKIPPED, ledger_id, "it may still be written to", fragment.first_entry_id)
+                )
                 continue
             try:
                 done: ReplicatedFragment = await self._replicator.replicate(ledger, fragment, found.bad_positions)
             except (ClientClosed, NoSuchLedger):
                 raise
             except BookKeeperError as error:
-                on_progress(Progress(Step.FAILED, ledger_id, fragment.first_entry_id, str(error)))
+                on_progress(RepairEvent(EventKind.FAILED, ledger_id, str(error), fragment.first_entry_id))
             else:
                 new = ", ".join(bookie_id for _, bookie_id in sorted(done.replacements.items()))
-                on_progress(Progress(Step.REPLACED, ledger_id, fragment.first_entry_id, new, done.bytes_copied))
+                on_progress(RepairEvent(EventKind.REPLACED, ledger_id, new, fragment.first_entry_id, done.bytes_copied))
         if report.repairable:
             report = await self.check_ledger(ledger_id, thorough=thorough)
         return report
@@ -156,7 +158,7 @@ class RepairAdmin:
         skip_open_ledgers: bool = False,
         skip_unrecoverable: bool = False,
         concurrency: int = 4,
-        on_progress: OnProgress = no_progress,
+        on_progress: OnRepairEvent = no_event,
     ) -> BookieRecoveryReport:
         """Copy what ``bookie_ids`` store to other bookies and name those in the metadata, of all ledgers or of ``ledger_ids``.
 
@@ -195,7 +197,7 @@ class RepairAdmin:
         *,
         poll_s: float = 30.0,
         timeout_s: float | None = None,
-        on_progress: OnProgress = no_progress,
+        on_progress: OnRepairEvent = no_event,
     ) -> None:
         """Wait until no ledger needs a bookie that was shut down; auto-recovery does the work, after an audit (9.7).
 
@@ -216,7 +218,7 @@ class RepairAdmin:
                 if not remaining:
                     return
                 detail = f"{len(remaining)} ledgers are left on {bookie_id}"
-                on_progress(Progress(Step.WAITING, remaining[0], detail=detail))
+                on_progress(RepairEvent(EventKind.WAITING, remaining[0], detail=detail))
                 await anyio.sleep(poll_s)
 
     async def _check_gone(self, bookie_id: BookieId) -> None:

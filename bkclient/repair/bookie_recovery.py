@@ -16,8 +16,8 @@ from bkclient.errors import BookKeeperError, ClientClosed, LedgerRecoveryFailed,
 from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.tree import tree_of
 from bkclient.repair.concurrency import for_each
+from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.ledger import OpenedLedger, open_as_administrator, view_of
-from bkclient.repair.progress import OnProgress, Progress, Step
 from bkclient.repair.replicator import FragmentReplicator
 
 __all__ = ["BookieRecovery", "BookieRecoveryFailed", "BookieRecoveryReport"]
@@ -62,7 +62,7 @@ class BookieRecovery:
         dry_run: bool,
         skip_open_ledgers: bool,
         skip_unrecoverable: bool,
-        on_progress: OnProgress,
+        on_progress: OnRepairEvent,
     ) -> None:
         self.report = BookieRecoveryReport()
         self._core = core
@@ -91,7 +91,7 @@ class BookieRecovery:
             value = await read_metadata(self._core, ledger_id)
             self.report.ledgers_examined += 1
             if not self._names_sources(value.metadata):
-                self._tell(Progress(Step.EXAMINED, ledger_id))
+                self._tell(RepairEvent(EventKind.EXAMINED, ledger_id))
                 return
             self.report.affected.append(ledger_id)
             if value.metadata.state is LedgerState.OPEN and self._skip_open_ledgers:
@@ -103,7 +103,7 @@ class BookieRecovery:
         except ClientClosed:
             raise
         except NoSuchLedger:
-            self._tell(Progress(Step.EXAMINED, ledger_id, detail="deleted meanwhile"))
+            self._tell(RepairEvent(EventKind.EXAMINED, ledger_id, detail="deleted meanwhile"))
         except BookKeeperError as error:
             self._fail(ledger_id, error)
 
@@ -126,12 +126,12 @@ class BookieRecovery:
 
     def _plan(self, value: Versioned) -> None:
         if self._must_be_closed(value.metadata):
-            self._tell(Progress(Step.PLANNED, value.metadata.ledger_id, detail="close it"))
+            self._tell(RepairEvent(EventKind.PLANNED, value.metadata.ledger_id, detail="close it"))
         for fragment in view_of(self._core, value).fragments:
             leaving = [fragment.ensemble[position] for position in fragment.positions_of(self._sources)]
             if leaving:
                 detail = f"replace {', '.join(leaving)}"
-                self._tell(Progress(Step.PLANNED, fragment.ledger_id, fragment.first_entry_id, detail))
+                self._tell(RepairEvent(EventKind.PLANNED, fragment.ledger_id, detail, fragment.first_entry_id))
 
     async def _repair(self, value: Versioned) -> None:
         ledger_id = value.metadata.ledger_id
@@ -147,7 +147,7 @@ class BookieRecovery:
                 self._skip(ledger_id, str(error))
                 return
             self.report.closed.append(ledger_id)
-            self._tell(Progress(Step.CLOSED, ledger_id))
+            self._tell(RepairEvent(EventKind.CLOSED, ledger_id))
         failure: BookKeeperError | None = None
         for first_entry_id in [fragment.first_entry_id for fragment in ledger.fragments]:
             try:
@@ -169,14 +169,14 @@ class BookieRecovery:
         def on_copied(size: int) -> None:
             self.report.entries_copied += 1
             self.report.bytes_copied += size
-            self._tell(Progress(Step.COPIED, ledger.ledger_id, first_entry_id, size=size))
+            self._tell(RepairEvent(EventKind.COPIED, ledger.ledger_id, first_entry_id=first_entry_id, size=size))
 
         done = await self._replicator.replicate(
             ledger, fragment, positions, excluded=self._sources, on_copied=on_copied
         )
         self.report.fragments_replaced += 1
         new = ", ".join(f"{fragment.ensemble[p]} by {bookie_id}" for p, bookie_id in sorted(done.replacements.items()))
-        self._tell(Progress(Step.REPLACED, ledger.ledger_id, first_entry_id, new))
+        self._tell(RepairEvent(EventKind.REPLACED, ledger.ledger_id, new, first_entry_id))
         if done.unreplaced:
             left = ", ".join(fragment.ensemble[position] for position in done.unreplaced)
             raise NotEnoughBookies(
@@ -187,8 +187,8 @@ class BookieRecovery:
 
     def _skip(self, ledger_id: int, reason: str) -> None:
         self.report.skipped[ledger_id] = reason
-        self._tell(Progress(Step.SKIPPED, ledger_id, detail=reason))
+        self._tell(RepairEvent(EventKind.SKIPPED, ledger_id, detail=reason))
 
     def _fail(self, ledger_id: int, error: BookKeeperError) -> None:
         self.report.failures[ledger_id] = error
-        self._tell(Progress(Step.FAILED, ledger_id, detail=str(error)))
+        self._tell(RepairEvent(EventKind.FAILED, ledger_id, detail=str(error)))

@@ -1,4 +1,4 @@
-"""What auto-recovery tells about its work, one event for each thing worth a line in a log."""
+"""What repairs tell about themselves while they run: those that an administrator asked for, and auto-recovery."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ __all__ = ["EventKind", "OnRepairEvent", "RepairEvent", "logged", "no_event"]
 
 
 class EventKind(Enum):
-    """What happened."""
+    """What happened.
+
+    Administrators are told of every ledger, fragment and entry; auto-recovery tells what is worth a line in a log.
+    """
 
     ELECTED = "elected"
     DEPOSED = "deposed"
@@ -20,20 +23,34 @@ class EventKind(Enum):
     MARKED = "marked"
     CHECKED = "checked"
     CONFLICT = "conflict"
+    #: A ledger was looked at, and nothing is to be done for it.
+    EXAMINED = "examined"
+    #: A ledger was left alone although something is to be done; the detail says why.
+    SKIPPED = "skipped"
+    #: A dry run found a fragment that would get new bookies, or a ledger that would be closed.
+    PLANNED = "planned"
+    #: An entry was copied; ``size`` is its bytes.
+    COPIED = "copied"
+    #: A fragment has new bookies.
     REPLACED = "replaced"
+    #: A ledger that was open was fenced, recovered and closed.
     CLOSED = "closed"
     REPLICATED = "replicated"
+    #: Something is waited for; the detail says what.
     WAITING = "waiting"
+    #: A ledger could not be repaired; the detail is the error.
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class RepairEvent:
-    """Something happened, to a ledger or, with -1, to the program."""
+    """Something happened, to a ledger or, with -1, to the program; to the fragment from ``first_entry_id`` on, if not -1."""
 
     kind: EventKind
     ledger_id: int = -1
     detail: str = ""
+    first_entry_id: int = -1
+    size: int = 0
 
 
 OnRepairEvent = Callable[[RepairEvent], None]

@@ -24,7 +24,7 @@ from bkclient.metadata.zookeeper import connect_zookeeper
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.repair import RepairAdmin
 from bkclient.repair.admin import core_of
-from bkclient.repair.progress import Progress, Step
+from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
@@ -329,13 +329,13 @@ async def test_a_ledger_is_repaired_after_a_bookie_was_killed(
         assert (shown.without_replica.count, shown.below_ack_quorum.count) == (0, len(lost))
         assert shown.below_ack_quorum.entry_ids == lost[:16]
         assert shown.short_bookies == {victim: len(lost)}
-        steps: list[Progress] = []
+        steps: list[RepairEvent] = []
 
         report = await admin.repair_ledger(ledger_id, thorough=True, on_progress=steps.append)
 
         assert report.is_sound
         after = await python.ledger_metadata(ledger_id)
-        assert [(step.step, step.ledger_id) for step in steps] == [(Step.REPLACED, ledger_id)]
+        assert [(step.kind, step.ledger_id) for step in steps] == [(EventKind.REPLACED, ledger_id)]
         assert steps[0].size == sum(HEADER_SIZE + len(pattern(entry_id)) for entry_id in lost)
         assert victim not in after.last_fragment.ensemble
         assert set(after.last_fragment.ensemble) > set(before.last_fragment.ensemble) - {victim}

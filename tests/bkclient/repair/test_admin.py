@@ -23,10 +23,10 @@ from bkclient.errors import (
 )
 from bkclient.repair.admin import RepairAdmin, core_of
 from bkclient.repair.bookie_recovery import BookieRecoveryFailed
+from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.findings import Flaw
 from bkclient.repair.fragments import stores_entries
 from bkclient.repair.ledger import administrative_codec
-from bkclient.repair.progress import Progress, Step
 from bkclient.repair.reads import write_copies
 from tests.bkclient.repair.village import SESSION_S, Village, played
 
@@ -49,13 +49,13 @@ def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_pas
             writers = [await village.ledger(bk, 10 * n, password=b"secret %d" % n) for n in range(4)]
             dead = members(writers[0])[0]
             await village.lose(dead)
-            steps: list[Progress] = []
+            steps: list[RepairEvent] = []
             report = await admin.recover_bookie([dead], on_progress=steps.append)
             affected = [writer for writer in writers if dead in members(writer)]
             assert sorted(report.affected) == [writer.ledger_id for writer in affected]
             assert report.ledgers_examined == 4
             assert report.fragments_replaced == len(affected)
-            assert report.entries_copied == sum(step.step is Step.COPIED for step in steps)
+            assert report.entries_copied == sum(step.kind is EventKind.COPIED for step in steps)
             for writer in writers:
                 assert dead not in (await village.metadata(writer.ledger_id)).last_fragment.ensemble
                 assert (await village.thorough(writer.ledger_id)).is_sound
@@ -129,12 +129,12 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
             dead = members(writer)[1]
             await village.lose(dead)
             before = await village.metadata(writer.ledger_id)
-            steps: list[Progress] = []
+            steps: list[RepairEvent] = []
             report = await admin.recover_bookie([dead], dry_run=True, on_progress=steps.append)
             assert report.affected == [writer.ledger_id]
-            assert [(s.step, s.first_entry_id, s.detail) for s in steps] == [
-                (Step.PLANNED, -1, "close it"),
-                (Step.PLANNED, 0, f"replace {dead}"),
+            assert [(s.kind, s.first_entry_id, s.detail) for s in steps] == [
+                (EventKind.PLANNED, -1, "close it"),
+                (EventKind.PLANNED, 0, f"replace {dead}"),
             ]
             assert await village.metadata(writer.ledger_id) == before
             await village.append(writer, 1)
@@ -385,16 +385,16 @@ def test_a_ledger_is_repaired_as_far_as_it_can_be() -> None:
         async with village.client() as bk, village.admin() as admin:
             writer = await village.ledger(bk, 10)
             village.rot(members(writer)[1], writer.ledger_id, 5)
-            steps: list[Progress] = []
+            steps: list[RepairEvent] = []
             assert (await admin.repair_ledger(writer.ledger_id, on_progress=steps.append)).is_sound
             assert steps == [], "an ordinary check does not look there"
             assert (await admin.repair_ledger(writer.ledger_id, thorough=True, on_progress=steps.append)).is_sound
-            assert [step.step for step in steps] == [Step.REPLACED]
+            assert [step.kind for step in steps] == [EventKind.REPLACED]
             open_one = await village.ledger(bk, 3, closed=False)
             await village.lose(members(open_one)[0])
             steps.clear()
             report = await admin.repair_ledger(open_one.ledger_id, on_progress=steps.append)
-            assert [step.step for step in steps] == [Step.SKIPPED]
+            assert [step.kind for step in steps] == [EventKind.SKIPPED]
             assert report.bad_bookies == (members(open_one)[0],)
 
     played(story)
@@ -435,9 +435,9 @@ def test_retiring_is_done_with_ledgers_of_several_fragments_open_and_empty_ones(
             await village.bookies[leaving].stop()
             await anyio.sleep(SESSION_S)
             village.add_bookie()
-            steps: list[Progress] = []
+            steps: list[RepairEvent] = []
             await admin.decommission(leaving, timeout_s=600, poll_s=5, on_progress=steps.append)
-            assert {step.step for step in steps} == {Step.WAITING}
+            assert {step.kind for step in steps} == {EventKind.WAITING}
             assert [ledger_id async for ledger_id in admin.ledgers_on(leaving)] == []
             for writer in (several, open_one, empty):
                 assert (await village.thorough(writer.ledger_id)).is_sound
