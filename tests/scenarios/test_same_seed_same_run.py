@@ -26,8 +26,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_scenario_comes_out_the_same_here_again_and_elsewhere() -> None:
-    result = check_determinism(range(3), list(SCENARIOS))
-    assert result.runs == 3 * 3 * len(SCENARIOS)
+    """All in one process, one after the other; test_determinism_seeds.py plays more seeds of each by itself."""
+    result = check_determinism(range(1), list(SCENARIOS))
+    assert result.runs == 3 * len(SCENARIOS)
     assert result.diverged == ()
 
 
