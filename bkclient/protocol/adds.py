@@ -62,6 +62,13 @@ class NewEntry(NamedTuple):
     last_add_confirmed: int
     length: int
 
+    def __repr__(self) -> str:
+        """Without the payload, which is the application's and may be secret."""
+        return (
+            f"NewEntry(entry_id={self.entry_id}, payload=..., last_add_confirmed={self.last_add_confirmed}, "
+            f"length={self.length})"
+        )
+
 
 class PendingAdd(Value):
     """An entry that is not done, and what its bookies said.

@@ -55,7 +55,7 @@ class NewConnection:
     #: How many requests have no outcome, on all connections that share a limit.
     load: Load
     #: Keys that requests wait for.
-    wanted: Collection[bytes]
+    wanted: Collection[bytes] = field(repr=False)
 
 
 class Connector(Protocol):

@@ -180,8 +180,8 @@ _FEATURES: Final = (
     Defect(
         "long polls ask for what comes after the entry that is waited for",
         "bkclient/_client/reading/polls.py",
-        "LongPoll(self._entry_id - 1, left_ms, piggyback=True)",
-        "LongPoll(self._entry_id, left_ms, piggyback=True)",
+        "LongPoll(poll.entry_id - 1, left_ms, piggyback=True)",
+        "LongPoll(poll.entry_id, left_ms, piggyback=True)",
         _one("test_python_features", "test_a_long_poll_returns_with_the_entry", "v3", "one-by-one"),
         r"Timeout|assert",
     ),
