@@ -77,7 +77,6 @@ FOUND = {
     "changes_start_above_the_next_entry": f"{LOSS} LAC",  # it lies about the LAC while it changes
     "changes_start_at_the_last_confirmed_entry": f"{LOSS} LAC",
     "entries_are_confirmed_during_a_change": LOSS,
-    "a_new_ensemble_is_used_before_it_is_stored": LOSS,
     "one_acknowledgement_too_few_suffices": LOSS,
     "entries_are_confirmed_out_of_order": "order",
     "entries_in_flight_are_confirmed_after_the_close": "order fence length",
@@ -85,6 +84,7 @@ FOUND = {
 }
 #: The same, for voyages that take longer than an ordinary run should.
 FOUND_LATE = {
+    "a_new_ensemble_is_used_before_it_is_stored": LOSS,
     "what_is_undecided_ends_the_ledger": LOSS,
     "changes_ignore_that_the_ledger_was_taken_over": LOSS,
     "written_back_entries_carry_an_advancing_lac": "LAC",
