@@ -159,5 +159,5 @@ def test_every_setting_is_asked_for_somewhere(name: str) -> None:
     package = Path(bkclient.__file__).parent
     declarations = package / "config"
     sources = [path.read_text() for path in package.rglob("*.py") if path.parent != declarations]
-    use = re.compile(rf'config\.{name}\b|_of_client\("{name}"\)')
+    use = re.compile(rf'(?:config|settings)\.{name}\b|_of_client\("{name}"\)')
     assert any(use.search(source) for source in sources)
