@@ -74,6 +74,8 @@ class Environment:
 
 #: The oldest of everything on the oldest Python; the newest of everything on all of them.
 ENVIRONMENTS: Final = (Environment(PYTHONS[0], "lowest"), *(Environment(python, "highest") for python in PYTHONS))
+#: In brief; the ordinary tests run on the oldest Python, with pinned versions that are hardly older than the newest.
+ENVIRONMENTS_BRIEF: Final = tuple(e for e in ENVIRONMENTS if e != Environment(PYTHONS[0], "highest"))
 
 
 def find_python(version: str) -> str | None:
@@ -110,13 +112,19 @@ def main() -> int:
     """Make and run what was asked for; 1 if tests failed, 2 if nothing could be run, unless that is no matter (--brief)."""
     parser = argparse.ArgumentParser(description="Run the tests with other Pythons and other versions of dependencies.")
     names = [environment.name for environment in ENVIRONMENTS]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(names)}; all by default")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"which: {', '.join(names)}; all by default, or with --brief all but one",
+    )
     parser.add_argument("--pytest", default="", metavar="OPTIONS", help="further options for pytest, as one word")
     parser.add_argument(
         "--brief", action="store_true", help="fewer tests; a machine without any of the Pythons is no failure"
     )
     arguments = parser.parse_args()
-    wanted = arguments.names or names
+    by_default = [environment.name for environment in (ENVIRONMENTS_BRIEF if arguments.brief else ENVIRONMENTS)]
+    wanted = arguments.names or by_default
     if unknown := set(wanted) - set(names):
         parser.error(f"there is no environment {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     results: dict[str, str] = {}
