@@ -197,7 +197,10 @@ class Handshake:
         if wire.transport is None:
             raise self._lost()
         encoded = dialect.encode_request(request, next(self._txn_ids))
-        wire.transport.writelines(encoded.buffers)
+        if (
+            not wire.transport.is_closing()
+        ):  # else writelines() of CPython 3.12.1 raises; what arrived before is still read
+            wire.transport.writelines(encoded.buffers)
         for _ in range(_FRAMES_MAX):
             content = await wire.next_frame()
             if content is None:

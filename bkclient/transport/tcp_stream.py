@@ -127,6 +127,8 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
             self._write(transport, outgoing.take())
 
     def _write(self, transport: asyncio.Transport, buffers: Sequence[bytes | memoryview]) -> None:
+        if transport.is_closing():
+            return  # it broke and will say so; before CPython 3.13.2 writelines() would register its socket once more
         transport.writelines(buffers)
         if not self._is_paused and transport.get_write_buffer_size() > self._high_water:
             # It should have paused; setting the limits makes it look. It calls resume_writing later, as always.

@@ -17,7 +17,7 @@ from bkclient.transport.request_stream import StreamOwner
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
 from bkclient.wire.connection import ClientConnection
-from bkclient.wire.messages import AddRequest
+from bkclient.wire.messages import AddRequest, Request, Response
 from tests.bkclient.transport.scripted_bookie import running, until
 from tests.bkclient.transport.test_tcp import add, transport_to
 
@@ -66,6 +66,7 @@ class Slow:
 
     def __init__(self, *, pauses: bool) -> None:
         self.pauses = pauses
+        self.has_broken = False
         self.kept = 0
         self.sent = 0
         self.largest = 0
@@ -83,7 +84,11 @@ class Slow:
     def get_write_buffer_size(self) -> int:
         return self.kept
 
+    def is_closing(self) -> bool:
+        return self.has_broken
+
     def writelines(self, buffers: Iterable[bytes]) -> None:
+        assert not self.has_broken, "CPython 3.12.1 would register the socket with the loop once more, or raise"
         self.kept += sum(map(len, buffers))
         self.largest = max(self.largest, self.kept)
         if self.pauses:
@@ -127,6 +132,26 @@ def slow_stream(monkeypatch: pytest.MonkeyPatch, *, pauses: bool, **config: Any)
     transport.protocol = stream
     stream.connection_made(cast("asyncio.Transport", transport))
     return stream, transport, owner
+
+
+@pytest.mark.parametrize("before", [0, 16], ids=["idle", "paused"])
+async def test_a_transport_that_broke_is_given_nothing(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    stream, transport, _ = slow_stream(monkeypatch, pauses=True)
+    codes: list[int] = []
+
+    def on_reply(_bookie_id: str, _request: Request, code: int, _response: Response | None) -> None:
+        codes.append(code)
+
+    for number in range(before):
+        stream.submit(add(number, bytes(65_536)), on_reply)
+    await asyncio.sleep(0)
+    transport.has_broken = True
+    stream.submit(add(before), on_reply)
+    await asyncio.sleep(0)
+    transport.take(transport.kept)
+    stream.connection_lost(ConnectionResetError())
+    await asyncio.sleep(0)
+    assert codes == [Code.BOOKIE_NOT_AVAILABLE] * (before + 1)
 
 
 @pytest.mark.rule("W-7")
