@@ -6,6 +6,7 @@ notices the other. What a machine needs of the outside (its ports, the writer a 
 outside, in slots named by ``OUTSIDE``; these are no part of the value. Copies come unbound: whoever makes one binds it.
 
 Tuples hold constants only. Dicts compare with their order, which may matter for what is done next. Errors compare by what
+they say; a pickled one loses its cause.
 """
 
 from __future__ import annotations

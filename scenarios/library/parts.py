@@ -20,7 +20,6 @@ __all__ = [
     "is_add",
     "is_fence",
     "is_recovery_read",
-    "is_recovery_request",
     "is_write_back",
     "leave_tail",
     "pick_bookies",
@@ -56,11 +55,6 @@ def is_write_back(request: Request) -> bool:
 def is_add(request: Request) -> bool:
     """Whether it brings an entry from the writer."""
     return isinstance(request, AddRequest) and not request.recovery
-
-
-def is_recovery_request(request: Request) -> bool:
-    """Whether a recovery sends it."""
-    return is_fence(request) or is_recovery_read(request) or is_write_back(request)
 
 
 # Bookies -------------------------------------------------------------------------------------------------------------
