@@ -68,8 +68,10 @@ PARTS: Final = {
         tuple(f"bkclient/_client/{name}.py" for name in ("background", "core", "create", "defects", "open", "updates")),
         (
             f"{_TESTS}/_client/test_background.py",
+            f"{_TESTS}/_client/test_bad_arguments.py",
             f"{_TESTS}/_client/test_client.py",
             f"{_TESTS}/_client/test_client_tasks.py",
+            f"{_TESTS}/_client/test_core.py",
             f"{_TESTS}/_client/test_create.py",
             f"{_TESTS}/_client/test_handlers_that_raise.py",
             f"{_TESTS}/_client/test_open.py",

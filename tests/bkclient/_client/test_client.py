@@ -85,8 +85,11 @@ async def test_a_generator_that_is_stuck_is_given_up_on() -> None:
     async with town() as where:
         await writer_of(where)
         async with BookKeeper(StuckGenerator(where.service), FakeTransport(""), rng=Random(1)) as bk:
-            with pytest.raises(LedgerExists, match="100 generated ledger ids"):
+            with pytest.raises(LedgerExists, match="100 generated ledger ids") as caught:
                 await bk.create_ledger()
+
+    assert isinstance(caught.value.__cause__, LedgerExists)
+    assert caught.value.__cause__.ledger_id == 0
 
 
 @pytest.mark.behaviour("T-25")

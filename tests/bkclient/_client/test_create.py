@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from bkclient import BookKeeper
@@ -12,9 +14,13 @@ from bkclient.errors import (
     LedgerExists,
     MetadataOutcomeUnknown,
     NotEnoughBookies,
+    WriteOnReadOnlyBookie,
 )
-from bkclient.ledger import DigestType, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, DigestType, Ensemble, LedgerMetadata, LedgerState, Versioned
+from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.placement import LedgerShape
+from bkclient.placement.random_choice import RandomPlacement
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns
 from tests.cancellation import Cancel, cancel_everywhere
 
@@ -110,6 +116,50 @@ async def test_opportunistic_striping_does_not_go_below_the_write_quorum() -> No
         assert await ledgers_of(where) == []
 
 
+@pytest.mark.rule("API-5")
+@pytest.mark.parametrize(("read_only", "advises"), [("", False), ("de", False), ("def", True), ("defg", True)])
+async def test_too_few_writable_bookies_are_told_apart_from_too_many_that_only_read(
+    read_only: str, advises: bool
+) -> None:
+    async with town("ab") as where, where.service.session(rng=Random(5)) as others:
+        for bookie_id in read_only:
+            await others.register_bookie(bookie_id, BookieAddress("localhost", 1), read_only=True)
+
+        with pytest.raises(NotEnoughBookies) as caught:
+            await where.bk.create_ledger(ensemble_size=3)
+
+    message = str(caught.value)
+    assert "of 3" in message
+    assert "a, b" in message
+    if read_only:
+        assert f"read-only are: {', '.join(read_only)}" in message
+    else:
+        assert "read-only" not in message
+    assert (WriteOnReadOnlyBookie.advice in (caught.value.advice or "")) == advises
+
+
+class Noting(RandomPlacement):
+    """Notes the shapes of the ledgers for which bookies are chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.shapes: list[LedgerShape] = []
+
+    def new_ensemble(self, shape: LedgerShape, excluded: frozenset[BookieId]) -> Ensemble | None:
+        self.shapes.append(shape)
+        return super().new_ensemble(shape, excluded)
+
+
+@pytest.mark.rule("API-5")
+@pytest.mark.parametrize("custom", [None, {}, {"region": b"west"}])
+async def test_a_policy_knows_the_shape_of_the_ledger_it_chooses_bookies_for(custom: dict[str, bytes] | None) -> None:
+    policy = Noting()
+    async with town("abcde", placement=policy) as where:
+        await where.bk.create_ledger(ensemble_size=5, write_quorum_size=4, ack_quorum_size=3, custom_metadata=custom)
+
+    assert policy.shapes == [LedgerShape(5, 4, 3, custom or {})]
+
+
 @pytest.mark.behaviour("T-73")
 @pytest.mark.parametrize("version", [2, 3])
 async def test_metadata_is_stored_in_the_format_configured(version: int) -> None:
@@ -126,7 +176,9 @@ async def test_metadata_is_stored_in_the_format_configured(version: int) -> None
 async def test_the_oldest_format_takes_what_it_can_hold_and_nothing_else() -> None:
     async with town(config=ClientConfig(ledger_metadata_version=1)) as where:
         for wrong in ({}, {"digest_type": DigestType.CRC32, "password": b"x"}, {"digest_type": DigestType.DUMMY}):
-            with pytest.raises(ArgumentError, match="format 1 holds neither"):
+            with pytest.raises(
+                ArgumentError, match=r"^metadata format 1 .*digest_type must be CRC32.* the write quorum"
+            ):
                 await where.bk.create_ledger(**wrong)
         with pytest.raises(ArgumentError, match="format 1"):
             await where.bk.create_ledger(digest_type=DigestType.CRC32, write_quorum_size=3, ack_quorum_size=2)
@@ -151,6 +203,8 @@ async def test_the_creation_time_is_stored_if_configured_and_survives_the_close(
         async with await bk.create_ledger() as writer:
             pass
         assert where.metadata(writer.ledger_id).ctime_ms == 1_700_000_000_250
+        await bk.create_ledger(ledger_id=77)
+        assert where.metadata(77).ctime_ms == 1_700_000_000_250
 
     with pytest.raises(ArgumentError, match="needs a wall_clock"):
         BookKeeper(FakeStore(service), FakeTransport(""), config=config)

@@ -58,13 +58,14 @@ async def test_without_autodetection_a_wrong_digest_type_is_a_mismatch_before_an
         await turns()
         where.sent.clear()
 
-        with pytest.raises(DigestMismatch, match="with HMAC, not with CRC32C"):
+        with pytest.raises(DigestMismatch, match="with HMAC, not with CRC32C") as caught:
             await where.bk.open_ledger(
                 writer.ledger_id, password=b"secret", digest_type=DigestType.CRC32C, recover=recover
             )
+        assert caught.value.ledger_id == writer.ledger_id
         with pytest.raises(UnauthorizedAccess):
             await where.bk.open_ledger(writer.ledger_id, digest_type=DigestType.HMAC, recover=recover)
-        with pytest.raises(ArgumentError, match="must be given"):
+        with pytest.raises(ArgumentError, match=r"^digest_type .*digest_type_autodetection is off"):
             await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=recover)
         assert where.sent == []
         assert where.metadata(writer.ledger_id).state is LedgerState.OPEN
@@ -91,6 +92,16 @@ async def test_ids_that_no_ledger_has_are_unknown_ledgers(call: Callable[[BookKe
     async with town() as where:
         with pytest.raises(NoSuchLedger):
             await call(where.bk)
+
+
+@pytest.mark.rule("H-36")
+async def test_a_negative_id_is_named_by_the_error_and_needs_no_store() -> None:
+    async with town() as where:
+        where.store.read_gate.clear()
+        with pytest.raises(NoSuchLedger, match="negative") as caught:
+            await where.bk.ledger_metadata(-7)
+
+        assert caught.value.ledger_id == -7
 
 
 @pytest.mark.rule("API-8")
