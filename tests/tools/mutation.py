@@ -84,7 +84,9 @@ PARTS: Final = {
         (
             f"{_TESTS}/_client/reading",
             f"{_TESTS}/_client/test_bad_arguments.py",
+            f"{_TESTS}/_client/test_exchange.py",
             f"{_TESTS}/_client/test_handlers_that_raise.py",
+            f"{_TESTS}/_client/test_handles.py",
             f"{_TESTS}/_client/test_measured.py",
         ),
     ),
@@ -96,9 +98,11 @@ PARTS: Final = {
             f"{_TESTS}/_client/test_client_window.py",
             f"{_TESTS}/_client/test_gaps_in_windows.py",
             f"{_TESTS}/_client/test_handlers_that_raise.py",
+            f"{_TESTS}/_client/test_handles.py",
             f"{_TESTS}/_client/test_measured.py",
             f"{_TESTS}/observability/test_client_stats.py",
             f"{_TESTS}/observability/test_tracing.py",
+            f"{_TESTS}/placement/test_client_placement.py",
         ),
     ),
     "wire": Part(
