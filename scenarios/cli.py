@@ -97,7 +97,12 @@ def list_(*, as_json: Json = False) -> None:
                     for scenario in SCENARIOS.values()
                 ],
                 "mutants": [
-                    {"name": mutant.name, "summary": mutant.summary, "invariants": list(mutant.invariants)}
+                    {
+                        "name": mutant.name,
+                        "summary": mutant.summary,
+                        "invariants": list(mutant.invariants),
+                        "clauses": list(mutant.clauses),
+                    }
                     for mutant in MUTANTS.values()
                 ],
             }
@@ -205,7 +210,7 @@ def show(
         ]
         print_lines(_timeline(file, chosen, ledger=ledger, width=width))
         for violation in violations:
-            print_lines(f"{violation.invariant}, ledger {violation.ledger}: {violation.witness}")
+            print_lines(f"{violation.name}, ledger {violation.ledger}: {violation.witness}")
         if not violations:
             judged = sum(count > 0 for count in checker.checked.values())
             print_lines(f"no violation; {judged} of {len(INVARIANTS)} invariants had something to judge")
@@ -296,7 +301,7 @@ def mutants_(
                 (
                     hunt.name,
                     "yes" if hunt.caught else "NO",
-                    hunt.invariant,
+                    f"{hunt.invariant} ({hunt.clause})" if hunt.caught else "",
                     f"{hunt.scenario} {hunt.seed}" if hunt.caught else "",
                     hunt.seeds_to_find if hunt.caught else f"> {seeds}",
                     f"{hunt.cpu_seconds:.1f}",

@@ -15,7 +15,7 @@ Examples:
 
 \b
 Exit codes: 0.
-With --json: {"scenarios": [{"name", "summary", "expected"}], "mutants": [{"name", "summary", "invariants"}]}.
+With --json: {"scenarios": [{"name", "summary", "expected"}], "mutants": [{"name", "summary", "invariants", "clauses"}]}.
 """
 
 RUN_HELP = f"""Run one scenario with one seed, and judge it.
@@ -88,7 +88,7 @@ Examples:
 
 \b
 {_EXIT_CODES.format(found="a defect was not caught")}
-With --json: {{"mutants": [{{"name", "caught", "invariant", "seeds_to_find", "cpu_seconds", "shrunk_steps"}}]}}.
+With --json: {{"mutants": [{{"name", "caught", "invariant", "clause", "seeds_to_find", "cpu_seconds", "shrunk_steps"}}]}}.
 """
 
 DETERMINISM_HELP = f"""Make every run three times, once in a process that hashes strings differently, and compare.

@@ -86,7 +86,7 @@ def print_result(result: RunResult) -> None:
 
 
 def _violation_line(violation: Violation) -> str:
-    return f"  {violation.invariant}, ledger {violation.ledger}: {violation.witness}"
+    return f"  {violation.name}, ledger {violation.ledger}: {violation.witness}"
 
 
 def print_difference(difference: Difference, one: str, other: str) -> None:

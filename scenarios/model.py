@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from scenarios.clauses import CLAUSES
+
 if TYPE_CHECKING:
     from scenarios.conditions import Conditions
     from scenarios.stage import Stage
@@ -25,16 +27,26 @@ class TransportKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken invariant: which, in which ledger, and how to see it. ``seqs`` are the events that show it."""
+    """One broken clause: its number, in which ledger, and how to see it. ``seqs`` are the events that show it."""
 
-    invariant: str
+    clause: str
     ledger: int
     witness: str
     seqs: tuple[int, ...] = ()
 
+    @property
+    def invariant(self) -> str:
+        """The invariant that the clause belongs to."""
+        return CLAUSES[self.clause].invariant
+
+    @property
+    def name(self) -> str:
+        """Invariant and clause, for people."""
+        return f"{self.invariant} ({self.clause})"
+
     def as_json(self) -> dict[str, Any]:
         """The shape that commands print."""
-        return {"invariant": self.invariant, "ledger": self.ledger, "witness": self.witness}
+        return {"invariant": self.invariant, "clause": self.clause, "ledger": self.ledger, "witness": self.witness}
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def run_scenario(
         try:
             world.run(play)
         except StuckError as error:
-            stuck = (Violation(error.invariant, error.ledger_id, error.problem, (history.events,)),)
+            stuck = (Violation(error.clause, error.ledger_id, error.problem, (history.events,)),)
         except WorldError as error:
             problem = f"{type(error).__name__}: {error}"
         except Exception as error:  # noqa: BLE001 - whatever a scenario or a client raises proves nothing, and ends no sweep

@@ -61,20 +61,20 @@ _SETTLE_PAUSE_S: Final = 5.0
 _PATIENCE_S: Final = 20.0
 
 
-#: What runs are held to beside the invariants over their histories. With everything healed, a ledger can be recovered and read
-#: (L1, L6), and with nothing in its way an append ends (L2).
-EVENTUALLY_CLOSED: Final = "EventuallyClosed"
-ADD_RESOLVES: Final = "AddResolves"
+#: The clauses that runs are held to beside those over their histories: with everything healed, a ledger can be recovered and
+#: read, and with nothing in its way an append ends.
+EVENTUALLY_CLOSED: Final = "L1"
+ADD_RESOLVES: Final = "L2"
 
 
 class StuckError(Exception):
-    """Everything was healed, and still something does not end: liveness is broken, ``invariant`` says which."""
+    """Everything was healed, and still something does not end: liveness is broken; ``clause`` is its number."""
 
-    def __init__(self, ledger_id: int, problem: str, invariant: str = EVENTUALLY_CLOSED) -> None:
+    def __init__(self, ledger_id: int, problem: str, clause: str = EVENTUALLY_CLOSED) -> None:
         super().__init__(f"ledger {ledger_id}: {problem}")
         self.ledger_id = ledger_id
         self.problem = problem
-        self.invariant = invariant
+        self.clause = clause
 
 
 class ClientProcess:

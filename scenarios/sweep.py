@@ -23,6 +23,7 @@ from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any, Final
 
+from scenarios.clauses import CLAUSES
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
@@ -126,12 +127,12 @@ class MutantHunt:
     """How one planted defect fared.
 
     ``seeds_to_find`` counts the seeds that were tried, each in every scenario, up to the one that gave it away;
-    ``invariant`` is the first of those expected to break that did. ``shrunk_steps`` is for a shrinker to fill in.
+    ``clause`` is the first of those expected to break that did. ``shrunk_steps`` is for a shrinker to fill in.
     """
 
     name: str
     caught: bool
-    invariant: str = ""
+    clause: str = ""
     scenario: str = ""
     seed: int = -1
     seeds_to_find: int | None = None
@@ -139,12 +140,18 @@ class MutantHunt:
     cpu_seconds: float = 0.0
     shrunk_steps: int | None = None
 
+    @property
+    def invariant(self) -> str:
+        """The invariant that the clause belongs to; "" if the defect was not caught."""
+        return CLAUSES[self.clause].invariant if self.clause else ""
+
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-chaos mutants --json`` prints."""
         return {
             "name": self.name,
             "caught": self.caught,
             "invariant": self.invariant or None,
+            "clause": self.clause or None,
             "scenario": self.scenario or None,
             "seed": self.seed if self.caught else None,
             "seeds_to_find": self.seeds_to_find,
@@ -239,7 +246,7 @@ def hunt_mutants(
     transport: TransportKind = TransportKind.OBJECTS,
     progress: Progress | None = None,
 ) -> list[MutantHunt]:
-    """Run each mutant with one seed after the other, in every scenario, until one of its invariants is seen broken.
+    """Run each mutant with one seed after the other, in every scenario, until one of its clauses is seen broken.
 
     In the order of ``mutants``. ``KeyError`` for an unknown mutant or scenario.
     """
@@ -282,13 +289,13 @@ class _Hunt:
 
     def next_unit(self) -> _Unit:
         runs = tuple(self._runs[self._tried : self._tried + _RUNS_PER_UNIT])
-        return _Unit(runs, self._mutant.name, None, until=self._mutant.invariants, transport=self._transport)
+        return _Unit(runs, self._mutant.name, None, until=self._mutant.clauses, transport=self._transport)
 
     def take(self, done: _Done) -> None:
         self._tried += len(done.results)
         self._cpu_seconds += done.cpu_seconds
         last = done.results[-1] if done.results else None
-        if last is not None and _broken(last, self._mutant.invariants):
+        if last is not None and _broken(last, self._mutant.clauses):
             self._caught_by = last
 
     def result(self) -> MutantHunt:
@@ -298,7 +305,7 @@ class _Hunt:
         return MutantHunt(
             self._mutant.name,
             caught=True,
-            invariant=_broken(caught_by, self._mutant.invariants),
+            clause=_broken(caught_by, self._mutant.clauses),
             scenario=caught_by.scenario,
             seed=caught_by.seed,
             seeds_to_find=-(-self._tried // len(self._scenarios)),
@@ -307,10 +314,10 @@ class _Hunt:
         )
 
 
-def _broken(result: RunResult, invariants: Sequence[str]) -> str:
-    """The first of ``invariants`` that the run broke; "" if none."""
-    found = {violation.invariant for violation in result.violations}
-    return next((invariant for invariant in invariants if invariant in found), "")
+def _broken(result: RunResult, clauses: Sequence[str]) -> str:
+    """The first of ``clauses`` that the run broke; "" if none."""
+    found = {violation.clause for violation in result.violations}
+    return next((clause for clause in clauses if clause in found), "")
 
 
 # Work --------------------------------------------------------------------------------------------------------------
@@ -318,7 +325,7 @@ def _broken(result: RunResult, invariants: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A few runs for one worker. It may end at the first run that breaks one of the invariants in ``until``, or any."""
+    """A few runs for one worker. It may end at the first run that breaks one of the clauses in ``until``, or any."""
 
     runs: tuple[Run, ...]
     mutant: str | None

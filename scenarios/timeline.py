@@ -356,7 +356,7 @@ def _title(header: Mapping[str, Any], ledger: int, focus: Violation | None) -> l
         parts.append(f"with the defect {header['mutant']}")
     lines = [Text(", ".join(parts), style="bold")]
     if focus is not None:
-        lines.append(Text(f"{focus.invariant}: {focus.witness}", style="bold red"))
+        lines.append(Text(f"{focus.name}: {focus.witness}", style="bold red"))
     return lines
 
 

@@ -31,7 +31,9 @@ def witness_list(verdict: Verdict) -> Group:
     blocks: list[Text] = []
     for violation in verdict.violations:
         where = f"{violation.history}, ledger {violation.ledger}"
-        told = Text.assemble((violation.invariant, "bold red"), f"  {where}\n  {violation.witness}")
+        told = Text.assemble(
+            (f"{violation.invariant} ({violation.clause})", "bold red"), f"  {where}\n  {violation.witness}"
+        )
         for event in violation.evidence:
             told.append(f"\n    {event}", style="dim")
         blocks.append(told)

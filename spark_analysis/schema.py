@@ -77,14 +77,15 @@ TABLE_SCHEMA: Final = StructType(
     ]
 )
 
-#: What an invariant says of one ledger of one history: that it holds, or, with a witness, what is wrong, from which event on,
-#: and the numbers of the events that show it.
+#: What an invariant says of one ledger of one history: that it holds, or, with a witness, what is wrong: from which event on,
+#: which clause is broken, and the numbers of the events that show it.
 FINDING_SCHEMA: Final = StructType(
     [
         StructField("invariant", StringType()),
         StructField("history", StringType()),
         StructField("ledger", LongType()),
         StructField("seq", LongType()),
+        StructField("clause", StringType()),
         StructField("witness", StringType()),
         StructField("evidence", ArrayType(LongType())),
     ]
@@ -97,6 +98,7 @@ VIOLATION_SCHEMA: Final = StructType(
         StructField("scenario", StringType()),
         StructField("seed", LongType()),
         StructField("ledger", LongType()),
+        StructField("clause", StringType()),
         StructField("witness", StringType()),
         StructField("first_seq", LongType()),
     ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final
 
 from scenarios.checker.ack_has_quorum import AckHasQuorum
@@ -39,7 +40,8 @@ from scenarios.checker.recovery_close import RecoveryClose
 from scenarios.checker.recovery_reads import RecoveryReads
 from scenarios.checker.replicas_agree import ReplicasAgree
 from scenarios.checker.told_at_end import ToldAtEnd
-from scenarios.clauses import CLAUSES, INVARIANTS
+from scenarios.clauses import CLAUSES as VOCABULARY
+from scenarios.clauses import Clause, invariants_of
 from scenarios.history.schema import Event, Kind
 from scenarios.model import Violation
 
@@ -71,9 +73,16 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     ToldAtEnd,
 )
 
-assert sorted(number for family in FAMILIES for number in family.clauses) == sorted(CLAUSES), (
-    "each clause has one family"
+_JUDGED: Final = frozenset(number for family in FAMILIES for number in family.clauses)
+assert len(_JUDGED) == sum(len(family.clauses) for family in FAMILIES), "each clause has one family"
+
+CLAUSES: Final[Mapping[str, Clause]] = MappingProxyType(
+    {number: clause for number, clause in VOCABULARY.items() if number in _JUDGED}
 )
+"""The clauses that are judged here; a world of machines and the stage judge others."""
+
+INVARIANTS: Final[Mapping[str, tuple[str, ...]]] = invariants_of(_JUDGED)
+"""The invariants that are judged here, each with its clauses, the most important first."""
 
 _METADATA: Final = (
     "state",
@@ -235,4 +244,4 @@ class OnlineChecker:
     def _report(self, ledger: int, clause: str, witness: str, seqs: tuple[int, ...]) -> None:
         if (ledger, clause) not in self._broken:
             self._broken.add((ledger, clause))
-            self.violations.append(Violation(CLAUSES[clause][0], ledger, f"{witness} ({clause})", seqs))
+            self.violations.append(Violation(clause, ledger, witness, seqs))

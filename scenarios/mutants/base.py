@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bkclient.transport.base import BookieTransport
+from scenarios.clauses import invariants_of
 
 __all__ = ["Mutant", "Replacement"]
 
@@ -37,13 +38,18 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One planted defect. ``invariants`` are those of which at least one must be seen broken to call it caught."""
+    """One planted defect. ``clauses`` are the numbers of those of which at least one must be seen broken to call it caught."""
 
     name: str
     summary: str
-    invariants: tuple[str, ...]
+    clauses: tuple[str, ...]
     wrap_transport: Callable[[BookieTransport], BookieTransport] | None = field(default=None, repr=False)
     replaces: tuple[Replacement, ...] = field(default=(), repr=False)
+
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """The names under which the clauses are reported."""
+        return tuple(invariants_of(self.clauses))
 
     @contextmanager
     def applied(self) -> Iterator[None]:

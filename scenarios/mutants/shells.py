@@ -149,37 +149,37 @@ SHELL_MUTANTS: Final = (
     Mutant(
         name="recovery-reads-do-not-fence",
         summary="only the LAC phase of recovery fences; a bookie that denies an entry may store it afterwards (issue 2614)",
-        invariants=("NoLacTruncation", "FencedStaysFenced", "NegativeStays"),
+        clauses=("A1", "D3", "E5", "F5"),
         wrap_transport=_WithoutFenceOnReads,
     ),
     Mutant(
         name="recovery-takes-silence-for-denial",
         summary="a recovery read without an answer counts as a denial of the entry",
-        invariants=("NoLacTruncation", "NegativeCoverage"),
+        clauses=("A1", "E3"),
         wrap_transport=_SilenceIsDenial,
     ),
     Mutant(
         name="recovery-takes-silence-for-fenced",
         summary="a fencing read without an answer counts as if the bookie were fenced",
-        invariants=("NoLacTruncation", "CoverageBeforeReads"),
+        clauses=("D4",),
         wrap_transport=_SilenceIsFenced,
     ),
     Mutant(
         name="write-back-takes-silence-for-stored",
         summary="what a recovery writes back counts as stored when the bookie does not answer",
-        invariants=("RewriteBeforeClose", "ClosedAtQuorum", "NoLacTruncation"),
+        clauses=("E6",),
         wrap_transport=_SilenceIsStored,
     ),
     Mutant(
         name="writer-takes-silence-for-stored",
         summary="an add without an answer counts as stored",
-        invariants=("AckHasQuorum", "AckedReadable", "NoLacTruncation"),
+        clauses=("A2", "A4", "A5", "A9", "B4", "D6"),
         wrap_transport=_SilenceIsAcknowledged,
     ),
     Mutant(
         name="cancelled-append-takes-its-entry-out",
         summary="the entry of a cancelled append is forgotten, and everything above it waits for ever",
-        invariants=("AddResolves",),
+        clauses=("L2",),
         replaces=(
             Replacement(WriterShell, "append", _dropped_when_cancelled),
             Replacement(WriterShell, "append_at", _dropped_when_cancelled),
@@ -188,7 +188,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         name="cancelled-append-counts-as-stored",
         summary="the entry of a cancelled append is passed over, and what is above it is acknowledged",
-        invariants=("AcksInOrder", "ClosedAtQuorum", "LacHonest", "NoLacTruncation"),
+        clauses=("A3", "B4"),
         replaces=(
             Replacement(WriterShell, "append", _done_when_cancelled),
             Replacement(WriterShell, "append_at", _done_when_cancelled),
@@ -197,7 +197,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         name="digests-are-not-verified",
         summary="an entry whose digest does not match is taken as it is, and written back by recovery",
-        invariants=("ReplicasAgree", "ReadStability", "AckedReadable", "PositiveVerified"),
+        clauses=("A8", "B6", "D9"),
         replaces=(Replacement(EntryCodec, "decode", _unverified),),
     ),
 )

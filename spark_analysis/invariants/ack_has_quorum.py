@@ -49,6 +49,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     judged = placed.withColumn("bookies", sf.transform(confirming, lambda copy: copy["bookie"]))
     finding = tell(
+        "A2",
         sf.size("bookies") < sf.col("ack_quorum_size"),
         ack,
         [ack],
@@ -64,6 +65,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 ACK_HAS_QUORUM: Final = Invariant(
     name="AckHasQuorum",
+    clauses=("A2",),
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

@@ -32,6 +32,7 @@ def _observe(facts: Facts) -> DataFrame:
     is_owed = ack.isNotNull() & (entry <= sf.col("last_entry"))
     closed = sf.col("closed.seq")
     gone = tell(
+        "A4",
         ack.isNotNull() & (sf.col("holders") == 0) & (sf.col("losses") < quorum),
         sf.greatest(ack, closed),
         [ack, closed],
@@ -41,6 +42,7 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("losses"),
     )
     denied = tell(
+        "A9",
         is_owed & (sf.col("denied_version") >= sf.col("closed.version")) & (sf.col("losses_ever") < quorum),
         sf.col("denied_seq"),
         [ack, sf.col("denied_seq")],
@@ -51,6 +53,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     is_altered = (sf.col("read_min") != sf.col("content")) | (sf.col("read_max") != sf.col("content"))
     altered = tell(
+        "A8",
         ack.isNotNull() & is_altered,
         sf.col("read_last"),
         [ack, sf.col("read_first"), sf.col("read_last")],
@@ -67,6 +70,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 ACKED_READABLE: Final = Invariant(
     name="AckedReadable",
+    clauses=("A4", "A8", "A9"),
     check_class=CheckClass.JOINED,
     kinds=REPLICATION_KINDS,
     columns=REPLICATION_COLUMNS,

@@ -24,6 +24,7 @@ def _observe(facts: Facts) -> DataFrame:
     has_below = is_true(sf.col("entry_below") == entry - 1)
     is_next = (entry == 0) | (has_below & (ack_below.isNotNull() | is_true(sf.col("quorum_below") < ack)))
     gap = tell(
+        "A3",
         ~is_next,
         ack,
         [ack],
@@ -33,6 +34,7 @@ def _observe(facts: Facts) -> DataFrame:
         entry - 1,
     )
     swap = tell(
+        "A3",
         is_next & (ack_below > ack),
         ack_below,
         [ack, ack_below],
@@ -43,6 +45,7 @@ def _observe(facts: Facts) -> DataFrame:
         ack_below,
     )
     repeat = tell(
+        "A3",
         sf.col("acks") > 1,
         ack,
         [ack],
@@ -56,6 +59,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 ACKS_IN_ORDER: Final = Invariant(
     name="AcksInOrder",
+    clauses=("A3",),
     check_class=CheckClass.ONE_PASS,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

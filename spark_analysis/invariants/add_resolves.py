@@ -59,6 +59,7 @@ def _observe(facts: Facts) -> DataFrame:
     is_awake = ~is_true(sf.col("last.is_asleep"))
     is_open = (sf.col("outcomes") == 0) & is_alive
     when_closed = tell(
+        "L2",
         is_open & (sf.col("closed") > added),
         sf.col("closed"),
         [added, sf.col("closed")],
@@ -69,6 +70,7 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("closed"),
     )
     when_over = tell(
+        "L2",
         is_open & is_awake & sf.col("completed"),
         end,
         [added, end],
@@ -82,6 +84,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 ADD_RESOLVES: Final = Invariant(
     name="AddResolves",
+    clauses=("L2",),
     check_class=CheckClass.JOINED,
     kinds=(
         *(Kind.APP_ADD, Kind.APP_ACK, Kind.APP_FAIL, Kind.APP_CANCEL, Kind.CLOSE_RESULT),

@@ -21,7 +21,6 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from scenarios.clauses import INVARIANTS as CLAUSES_OF
 from scenarios.clauses import STATEMENTS
 from scenarios.history import Kind
 from spark_analysis.invariants.expressions import LEDGER_KEY
@@ -44,11 +43,13 @@ class CheckClass(StrEnum):
 class Invariant:
     """A guarantee, and how to tell from a history whether it was kept.
 
-    ``name`` is one of those in :mod:`scenarios.clauses`, which says what it states and of which clauses it consists. ``kinds``
-    and ``columns`` are what ``observe`` looks at, beyond ``history``, ``kind`` and ``ledger``, so that nothing else is read.
+    ``name`` is one of those in :mod:`scenarios.clauses`, which says what it states and of which clauses it consists; ``clauses``
+    are the numbers of those that are judged here. ``kinds`` and ``columns`` are what ``observe`` looks at, beyond ``history``,
+    ``kind`` and ``ledger``, so that nothing else is read.
     """
 
     name: str
+    clauses: tuple[str, ...]
     check_class: CheckClass
     kinds: tuple[Kind, ...]
     columns: tuple[str, ...]
@@ -58,11 +59,6 @@ class Invariant:
     def statement(self) -> str:
         """The invariant in a sentence."""
         return STATEMENTS[self.name]
-
-    @property
-    def clauses(self) -> tuple[str, ...]:
-        """The rows of the protocol's list of invariants that it covers."""
-        return CLAUSES_OF[self.name]
 
     def violations(self, events: DataFrame) -> DataFrame:
         """The broken ledgers in ``events``, in the columns of :data:`spark_analysis.schema.VIOLATION_SCHEMA`."""
@@ -90,5 +86,5 @@ def judge(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
         .filter(sf.col("ledger") >= 0)
         .groupBy("invariant", *LEDGER_KEY)
         .agg(sf.array_min(sf.collect_list("finding")).alias("finding"))
-        .select("invariant", *LEDGER_KEY, "finding.seq", "finding.witness", "finding.evidence")
+        .select("invariant", *LEDGER_KEY, "finding.seq", "finding.clause", "finding.witness", "finding.evidence")
     )

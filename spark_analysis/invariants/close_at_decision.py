@@ -23,6 +23,7 @@ def _observe(facts: Facts) -> DataFrame:
     closed = closing_runs(facts).filter(sf.col("close").isNotNull())
     end, seq, negative = sf.col("close.last_entry"), sf.col("close.seq"), sf.col("negative")
     unproven = tell(
+        "E7",
         negative.isNull(),
         seq,
         [seq],
@@ -32,6 +33,7 @@ def _observe(facts: Facts) -> DataFrame:
         seq,
     )
     elsewhere = tell(
+        "E7",
         end != negative["entry"] - 1,
         seq,
         [negative["seq"], seq],
@@ -47,6 +49,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 CLOSE_AT_DECISION: Final = Invariant(
     name="CloseAtDecision",
+    clauses=("E7",),
     check_class=CheckClass.JOINED,
     kinds=CLOSING_KINDS,
     columns=CLOSING_COLUMNS,

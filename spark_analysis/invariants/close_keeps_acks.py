@@ -54,6 +54,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     ack, end = sf.col("ack"), sf.col("last_entry")
     cut_off = tell(
+        "A11",
         ack["entry"] > end,
         seq,
         [ack["seq"], seq],
@@ -65,6 +66,7 @@ def _observe(facts: Facts) -> DataFrame:
         ack["seq"],
     )
     never = tell(
+        "A11",
         ~is_true(sf.col("stored") < seq) & ~is_true(sf.col("lost") < seq),
         seq,
         [seq],
@@ -77,6 +79,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 CLOSE_KEEPS_ACKS: Final = Invariant(
     name="CloseKeepsAcks",
+    clauses=("A11",),
     check_class=CheckClass.JOINED,
     kinds=(Kind.APP_ACK, Kind.CLOSE_RESULT, *LEDGER_KINDS),
     columns=("actor", "entry", "code", *LEDGER_COLUMNS),

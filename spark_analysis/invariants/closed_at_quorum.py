@@ -25,6 +25,7 @@ def _observe(facts: Facts) -> DataFrame:
     entry, end, closed = sf.col("entry"), sf.col("last_entry"), sf.col("closed.seq")
     holders, losses, quorum = sf.col("holders"), sf.col("losses"), sf.col("ack_quorum_size")
     too_few = tell(
+        "B4",
         (entry <= end) & (holders + losses < quorum),
         closed,
         [closed],
@@ -42,6 +43,7 @@ def _observe(facts: Facts) -> DataFrame:
         .when((entry < end) & (above > entry + 1), entry + 1)
     )
     unheard = tell(
+        "B4",
         missing.isNotNull(),
         closed,
         [closed],
@@ -55,6 +57,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 CLOSED_AT_QUORUM: Final = Invariant(
     name="ClosedAtQuorum",
+    clauses=("B4",),
     check_class=CheckClass.JOINED,
     kinds=REPLICATION_KINDS,
     columns=REPLICATION_COLUMNS,

@@ -31,6 +31,7 @@ def _observe(facts: Facts) -> DataFrame:
         .transform(join_small, placements, on=LEDGER_KEY, how="inner")
     )
     finding = tell(
+        "E8",
         sf.exists("placements", lambda placement: placement["version"] == expected),
         seq,
         [seq],
@@ -45,6 +46,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 CLOSED_FROM_IN_RECOVERY: Final = Invariant(
     name="ClosedFromInRecovery",
+    clauses=("E8",),
     check_class=CheckClass.JOINED,
     kinds=LEDGER_KINDS,
     columns=("actor", *LEDGER_COLUMNS),

@@ -43,6 +43,7 @@ def _observe(facts: Facts) -> DataFrame:
 
     is_open = sf.exists(positions, lambda first: unfenced_from(first) >= sf.col("ack_quorum_size"))
     finding = tell(
+        "D4",
         is_open,
         read["seq"],
         [sf.col("run"), read["seq"]],
@@ -58,6 +59,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 COVERAGE_BEFORE_READS: Final = Invariant(
     name="CoverageBeforeReads",
+    clauses=("D4",),
     check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, *LEDGER_KINDS),
     columns=(*RUN_COLUMNS, *LEDGER_COLUMNS),

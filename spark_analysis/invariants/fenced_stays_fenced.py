@@ -95,6 +95,7 @@ def _stores(facts: Facts) -> DataFrame:
     held = fence_of(of_intruder, intruder["ordinary_seq"])
     fence_seq = sf.array_min(sf.transform(held, lambda fence: fence["seq"]))
     finding = tell(
+        "D1",
         intruder.isNotNull(),
         intruder["ordinary_seq"],
         [fence_seq, intruder["ordinary_seq"]],
@@ -125,6 +126,7 @@ def _answers(facts: Facts) -> DataFrame:
     # The read that measures the last entry of a ledger without a tail is an ordinary one, below where recovery began.
     is_deciding = is_fencing | (sf.col("entry") >= sf.col("first_read_entry"))
     early = tell(
+        "D2",
         is_fencing & (code == OK) & ~was_durable & ~(was_set & has_crashed),
         seq,
         [seq],
@@ -134,6 +136,7 @@ def _answers(facts: Facts) -> DataFrame:
         seq,
     )
     unfenced = tell(
+        "D3",
         is_deciding & code.isin(*DENIALS) & ~was_set & ~is_true(sf.col("collected") < seq),
         seq,
         [seq],
@@ -151,6 +154,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 FENCED_STAYS_FENCED: Final = Invariant(
     name="FencedStaysFenced",
+    clauses=("D1", "D2", "D3"),
     check_class=CheckClass.JOINED,
     kinds=(
         *(*ENTRY_KINDS, *LEDGER_KINDS, Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC, Kind.BK_CRASH, Kind.FENCE_RESP),

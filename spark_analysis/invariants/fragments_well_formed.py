@@ -43,6 +43,12 @@ def _firsts(fragments: Column) -> Column:
     return sf.transform(fragments, lambda fragment: fragment["first_entry"])
 
 
+def _problem(is_broken: Column, clause: str, text: str | Column) -> Column:
+    """``clause`` and ``text`` as one struct where ``is_broken`` is true, else null."""
+    words = sf.lit(text) if isinstance(text, str) else text
+    return sf.when(is_broken, sf.struct(sf.lit(clause).alias("clause"), words.alias("text")))
+
+
 def _shape_problem() -> Column:
     """What is wrong with the metadata of one attempt; null if nothing is."""
     fragments, size = sf.col("fragments"), sf.col("ensemble_size")
@@ -61,12 +67,12 @@ def _shape_problem() -> Column:
     )
     ends_below = (sf.col("state") == "CLOSED") & (sf.array_max(firsts) > sf.col("last_entry") + 1)
     return sf.coalesce(
-        sf.when(sf.size(fragments) < 1, "there is no fragment"),
-        sf.when(sf.get(firsts, sf.lit(0)) != 0, "the first fragment does not start at entry 0"),
-        sf.when(~is_ascending, "first entries do not ascend"),
-        sf.when(~is_full, "an ensemble does not have E distinct bookies"),
-        sf.when(~is_quorum, "not E >= Qw >= Qa >= 1"),
-        sf.when(ends_below, "the last fragment starts above the end"),
+        _problem(sf.size(fragments) < 1, "C4", "there is no fragment"),
+        _problem(sf.get(firsts, sf.lit(0)) != 0, "C4", "the first fragment does not start at entry 0"),
+        _problem(~is_ascending, "C4", "first entries do not ascend"),
+        _problem(~is_full, "C5", "an ensemble does not have E distinct bookies"),
+        _problem(~is_quorum, "C10", "not E >= Qw >= Qa >= 1"),
+        _problem(ends_below, "B9", "the last fragment starts above the end"),
     )
 
 
@@ -89,16 +95,18 @@ def _step_problem(old: Column) -> Column:
     is_rereplication = sf.col("cause") == "rereplicate"
     is_marking = (sf.col("state") == "IN_RECOVERY") & ~is_rereplication
     step_problem = sf.coalesce(
-        sf.when(~step.isin(*_LEGAL_STEPS), sf.concat(sf.lit("illegal step "), step)),
-        sf.when(is_marking & (fragments != old["fragments"]), "fragments changed while the ledger is in recovery"),
-        sf.when(~is_boundary_kept, "the boundary of an existing fragment moved"),
-        sf.when(~is_rereplication & ~is_earlier_kept, "a fragment other than the last one changed"),
-        sf.when(is_ensemble_change & is_new_ensemble & ~is_in_place, "a bookie that stays changed its position"),
+        _problem(~step.isin(*_LEGAL_STEPS), "C3", sf.concat(sf.lit("illegal step "), step)),
+        _problem(
+            is_marking & (fragments != old["fragments"]), "C7", "fragments changed while the ledger is in recovery"
+        ),
+        _problem(~is_boundary_kept, "C5", "the boundary of an existing fragment moved"),
+        _problem(~is_rereplication & ~is_earlier_kept, "C5", "a fragment other than the last one changed"),
+        _problem(is_ensemble_change & is_new_ensemble & ~is_in_place, "C5", "a bookie that stays changed its position"),
     )
     is_skipping = (sf.col("cause") != "create") & (sf.col("expected_version") != sf.col("version") - 1)
     return sf.coalesce(
-        sf.when(is_skipping, "the new version does not follow the expected one"),
-        sf.when(old["version"] == sf.col("version"), "two writes made the same version"),
+        _problem(is_skipping, "C1", "the new version does not follow the expected one"),
+        _problem(old["version"] == sf.col("version"), "C2", "two writes made the same version"),
         sf.when(is_next, step_problem),
     )
 
@@ -117,6 +125,7 @@ def _observe(facts: Facts) -> DataFrame:
     steps = steps.withColumn("highest", highest)
     problems = steps.withColumn("shape", _shape_problem()).withColumn("step", sf.when(is_applied, _step_problem(old)))
     misshapen = tell(
+        sf.col("shape.clause"),
         sf.col("shape").isNotNull(),
         sf.col("seq"),
         [sf.col("seq")],
@@ -124,9 +133,10 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("cause"),
         sf.col("outcome"),
         sf.col("seq"),
-        sf.col("shape"),
+        sf.col("shape.text"),
     )
     misstep = tell(
+        sf.col("step.clause"),
         sf.col("step").isNotNull(),
         sf.greatest(sf.col("seq"), old["seq"]),
         [old["seq"], sf.col("seq")],
@@ -134,9 +144,10 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("version"),
         sf.col("cause"),
         sf.col("seq"),
-        sf.col("step"),
+        sf.col("step.text"),
     )
     overtaken = tell(
+        "C2",
         is_applied & (sf.col("cause") != "create") & (sf.col("highest") > sf.col("expected_version")),
         sf.col("seq"),
         [sf.col("seq")],
@@ -150,6 +161,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 FRAGMENTS_WELL_FORMED: Final = Invariant(
     name="FragmentsWellFormed",
+    clauses=("C1", "C2", "C3", "C4", "C5", "C7", "C10", "B9"),
     check_class=CheckClass.ONE_PASS,
     kinds=(Kind.META_CAS,),
     columns=LEDGER_COLUMNS,

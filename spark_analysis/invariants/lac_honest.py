@@ -46,6 +46,7 @@ def _observe(facts: Facts) -> DataFrame:
     claims = join_small(known, claimed, on=LEDGER_KEY, how="left")
     entry, seq, confirmed = sf.col("entry"), sf.col("seq"), sf.col("confirmed_seq")
     never = tell(
+        "D6",
         entry.isNotNull() & confirmed.isNull(),
         seq,
         [seq],
@@ -55,6 +56,7 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("ack_quorum_size"),
     )
     early = tell(
+        "D6",
         confirmed > seq,
         seq,
         [seq, confirmed],
@@ -69,6 +71,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 LAC_HONEST: Final = Invariant(
     name="LacHonest",
+    clauses=("D6",),
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, Kind.BK_LAC, Kind.LAC_ADV, *LEDGER_KINDS),
     columns=(*LEDGER_COLUMNS, *ENTRY_COLUMNS, "lac"),

@@ -55,6 +55,7 @@ def _observe(facts: Facts) -> DataFrame:
     of_entries = observed(
         join_small(own, sums, on=ENTRY_KEY, how="inner"),
         tell(
+            "B6",
             sf.col("length") != sf.col("total"),
             sent,
             [sent],
@@ -80,6 +81,7 @@ def _observe(facts: Facts) -> DataFrame:
     of_closes = observed(
         closes,
         tell(
+            "B6",
             sf.col("closed_length") != total,
             seq,
             [seq],
@@ -95,6 +97,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 LENGTH_CONSISTENT: Final = Invariant(
     name="LengthConsistent",
+    clauses=("B6",),
     check_class=CheckClass.JOINED,
     kinds=(Kind.ADD_SEND, Kind.APP_ADD, *LEDGER_KINDS),
     columns=("actor", "entry", "length", "size", "recovery", "given", *LEDGER_COLUMNS),

@@ -62,6 +62,7 @@ def _observe(facts: Facts) -> DataFrame:
     needed = sf.col("write_quorum_size") - sf.col("ack_quorum_size") + 1
     judged = decisions.withColumn("deniers", sf.coalesce(deniers, sf.array().cast("array<string>")))
     finding = tell(
+        "E3",
         sf.size("deniers") < needed,
         seq,
         [seq],
@@ -78,6 +79,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 NEGATIVE_COVERAGE: Final = Invariant(
     name="NegativeCoverage",
+    clauses=("E3",),
     check_class=CheckClass.JOINED,
     kinds=(Kind.REC_START, Kind.REC_READ_RESP, Kind.REC_DECIDE, *LEDGER_KINDS),
     columns=("actor", "entry", "bookie", "bookies", "code", "verdict", "first_entry", *LEDGER_COLUMNS),

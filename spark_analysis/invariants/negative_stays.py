@@ -55,6 +55,7 @@ def _observe(facts: Facts) -> DataFrame:
     judged = decided.withColumn("copy", sf.get(storing, sf.lit(0)))
     copy = sf.col("copy")
     finding = tell(
+        "E5",
         copy.isNotNull(),
         copy["ordinary_seq"],
         [sf.col("seq"), copy["ordinary_seq"]],
@@ -70,6 +71,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 NEGATIVE_STAYS: Final = Invariant(
     name="NegativeStays",
+    clauses=("E5",),
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_LOST),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "verdict", "bookies"),

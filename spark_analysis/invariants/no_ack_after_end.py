@@ -68,6 +68,7 @@ def _observe(facts: Facts) -> DataFrame:
         )
     )
     after_told = tell(
+        "A7",
         seq > told,
         seq,
         [told, seq],
@@ -77,6 +78,7 @@ def _observe(facts: Facts) -> DataFrame:
         seq,
     )
     above_the_end = tell(
+        "A7",
         sf.col("end").isNotNull(),
         seq,
         [sf.col("end.seq"), seq],
@@ -87,6 +89,7 @@ def _observe(facts: Facts) -> DataFrame:
         seq,
     )
     after_failure = tell(
+        "A6",
         sf.col("failure").isNotNull(),
         seq,
         [sf.col("failure.seq"), seq],
@@ -101,6 +104,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 NO_ACK_AFTER_END: Final = Invariant(
     name="NoAckAfterEnd",
+    clauses=("A6", "A7"),
     check_class=CheckClass.JOINED,
     kinds=(Kind.APP_ACK, Kind.APP_FAIL, Kind.CLOSE_RESULT, *LEDGER_KINDS),
     columns=("seq", "actor", "incarnation", "entry", "code", *LEDGER_COLUMNS),

@@ -26,6 +26,7 @@ def _observe(facts: Facts) -> DataFrame:
     closed = facts.ledgers.filter(sf.col("end").isNotNull())
     ack, close = sf.col("durable_seq"), sf.col("end.seq")
     finding = tell(
+        "A1",
         ack.isNotNull() & (sf.col("entry") > sf.col("end.last_entry")),
         sf.greatest(ack, close),
         [ack, close],
@@ -40,6 +41,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 NO_LAC_TRUNCATION: Final = Invariant(
     name="NoLacTruncation",
+    clauses=("A1",),
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

@@ -44,6 +44,7 @@ def _observe(facts: Facts) -> DataFrame:
         lambda read: (read["content"] == content) & (read["seq"] > sf.col("run")) & (read["seq"] < seq),
     )
     unsent = tell(
+        "B8",
         sf.coalesce(sf.col("sent") > seq, sf.col("sent").isNull()),
         seq,
         [seq],
@@ -53,6 +54,7 @@ def _observe(facts: Facts) -> DataFrame:
         seq,
     )
     unread = tell(
+        "E10",
         sf.col("run").isNotNull() & content.isNotNull() & ~sf.coalesce(was_read, sf.lit(False)),  # noqa: FBT003
         seq,
         [sf.col("run"), seq],
@@ -66,6 +68,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 NOTHING_INVENTED: Final = Invariant(
     name="NothingInvented",
+    clauses=("B8", "E10"),
     check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, Kind.ADD_SEND),
     columns=RUN_COLUMNS,

@@ -30,6 +30,7 @@ def _observe(facts: Facts) -> DataFrame:
     decisions = of_runs.filter(is_kind(Kind.REC_DECIDE) & (sf.col("verdict") == "positive"))
     judged = join_small(decisions.select(*RUN_KEY, "entry", "seq"), found, on=(*RUN_KEY, "entry"), how="left")
     finding = tell(
+        "E4",
         sf.coalesce(sf.col("found") > seq, sf.col("found").isNull()),
         seq,
         [seq],
@@ -43,6 +44,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 POSITIVE_VERIFIED: Final = Invariant(
     name="PositiveVerified",
+    clauses=("E4",),
     check_class=CheckClass.JOINED,
     kinds=RUN_KINDS,
     columns=RUN_COLUMNS,

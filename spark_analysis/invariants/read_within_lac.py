@@ -24,6 +24,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     entry, lac, seq = sf.col("entry"), sf.col("lac"), sf.col("seq")
     finding = tell(
+        "F1",
         entry > lac,
         seq,
         [seq],
@@ -38,6 +39,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 READ_WITHIN_LAC: Final = Invariant(
     name="ReadWithinLac",
+    clauses=("F1",),
     check_class=CheckClass.ONE_PASS,
     kinds=(Kind.READ_RESULT,),
     columns=("seq", "actor", "entry", "code", "lac"),

@@ -40,6 +40,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     known = sf.col("known")
     finding = tell(
+        "F2",
         lac < known["lac"],
         seq,
         [known["seq"], seq],
@@ -55,6 +56,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 READER_LAC_MONOTONIC: Final = Invariant(
     name="ReaderLacMonotonic",
+    clauses=("F2",),
     check_class=CheckClass.ONE_PASS,
     kinds=(Kind.LAC_ADV, Kind.READ_RESULT, Kind.CLIENT_START),
     columns=("seq", "actor", "handle", "lac"),

@@ -58,6 +58,7 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("least.length") == sf.col("greatest.length")
     )
     disagreement = tell(
+        "B3",
         ~is_same_end,
         sf.greatest(least, greatest),
         [least, greatest],
@@ -65,6 +66,7 @@ def _observe(facts: Facts) -> DataFrame:
         *(sf.col(f"{which}.{name}") for which in ("least", "greatest") for name in ("last_entry", "length", "seq")),
     )
     reopening = tell(
+        "B2",
         sf.col("open.version") > sf.col("closed.version"),
         sf.col("open.seq"),
         [sf.col("closed.seq"), sf.col("open.seq")],
@@ -72,6 +74,7 @@ def _observe(facts: Facts) -> DataFrame:
         *(sf.col(f"{which}.{name}") for which in ("closed", "open") for name in ("version", "seq")),
     )
     second_close = tell(
+        "B1",
         sf.col("closes") > 1,
         sf.col("last_close"),
         [sf.col("first_close"), sf.col("last_close")],
@@ -85,6 +88,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 RECOVERIES_AGREE: Final = Invariant(
     name="RecoveriesAgree",
+    clauses=("B1", "B2", "B3"),
     check_class=CheckClass.ONE_PASS,
     kinds=(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT),
     columns=("seq", "code", "cause", "outcome", "version", "state", "last_entry", "length"),

@@ -35,6 +35,7 @@ def _observe(facts: Facts) -> DataFrame:
     least, greatest = sf.col("least"), sf.col("greatest")
     at = sf.greatest(least["seq"], greatest["seq"])
     finding = tell(
+        "E9",
         least["lac"] != greatest["lac"],
         at,
         [least["seq"], greatest["seq"]],
@@ -50,6 +51,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 RECOVERY_LAC_FROZEN: Final = Invariant(
     name="RecoveryLacFrozen",
+    clauses=("E9",),
     check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, Kind.ADD_SEND),
     columns=RUN_COLUMNS,

@@ -52,6 +52,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     is_known = sf.size("runs") > 0
     too_low = tell(
+        "E1",
         is_known & ~sf.exists("runs", lambda run: entry >= run["first_entry"]),
         seq,
         [seq],
@@ -64,6 +65,7 @@ def _observe(facts: Facts) -> DataFrame:
         "runs", lambda run: is_in_write_set(sf.col("bookie"), run["ensemble"], entry, sf.col("write_quorum_size"))
     )
     misdirected = tell(
+        "E2",
         is_known & ~is_asked_rightly,
         seq,
         [seq],
@@ -76,6 +78,7 @@ def _observe(facts: Facts) -> DataFrame:
     first, start, lac = sf.col("first_read"), sf.col("first_entry"), sf.col("fence_lac")
     highest = sf.greatest(sf.coalesce(lac, sf.lit(-1)), start - 1) + 1
     too_high = tell(
+        "E1",
         first["entry"] > highest,
         first["seq"],
         [sf.col("run"), first["seq"]],
@@ -91,6 +94,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 RECOVERY_READS: Final = Invariant(
     name="RecoveryReads",
+    clauses=("E1", "E2"),
     check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, *LEDGER_KINDS),
     columns=(*RUN_COLUMNS, *LEDGER_COLUMNS),

@@ -35,6 +35,7 @@ def _observe(facts: Facts) -> DataFrame:
     least_seq = sf.array_min(sf.transform(with_least, lambda copy: copy["stored_seq"]))
     other_seq = sf.array_min(sf.transform(with_other, lambda copy: copy["stored_seq"]))
     finding = tell(
+        "D9",
         sf.col("least") != sf.col("greatest"),
         sf.greatest(least_seq, other_seq),
         [least_seq, other_seq],
@@ -51,6 +52,7 @@ def _observe(facts: Facts) -> DataFrame:
     with_longest = sf.filter("written", lambda copy: copy["length_max"] == sf.col("longest"))
     longest_seq = sf.array_min(sf.transform(with_longest, lambda copy: copy["stored_seq"]))
     other_length = tell(
+        "D9",
         sf.col("shortest") != sf.col("longest"),
         longest_seq,
         [longest_seq],
@@ -65,6 +67,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 REPLICAS_AGREE: Final = Invariant(
     name="ReplicasAgree",
+    clauses=("D9",),
     check_class=CheckClass.ONE_PASS,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

@@ -56,6 +56,7 @@ def _observe(facts: Facts) -> DataFrame:
     missing = first + sf.when(sf.col("safe").isNotNull(), sf.size(in_a_row)).otherwise(sf.lit(0))
     judged = join_small(closed, safe, on=RUN_KEY, how="left").withColumn("missing", missing)
     finding = tell(
+        "E6",
         sf.col("missing") <= end,
         at,
         [at],
@@ -71,6 +72,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 REWRITE_BEFORE_CLOSE: Final = Invariant(
     name="RewriteBeforeClose",
+    clauses=("E6",),
     check_class=CheckClass.JOINED,
     kinds=(*CLOSING_KINDS, Kind.ADD_RESP),
     columns=(*CLOSING_COLUMNS, *ENTRY_COLUMNS),

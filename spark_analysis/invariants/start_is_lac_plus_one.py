@@ -34,6 +34,7 @@ def _observe(facts: Facts) -> DataFrame:
     judged = join_small(changed, facts.entries, on=LEDGER_KEY, how="left").withColumn("recovering", recovering)
     change_seq = sf.array_min(sf.transform("recovering", lambda change: change["seq"]))
     finding = tell(
+        "C6",
         sf.size("recovering") > 0,
         change_seq,
         [ack, change_seq],
@@ -51,6 +52,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     leap_seq = sf.array_min(sf.transform("leaping", lambda change: change["seq"]))
     too_high = tell(
+        "C6",
         sf.size("leaping") > 0,
         leap_seq,
         [leap_seq],
@@ -66,6 +68,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     unheard_seq = sf.array_min(sf.transform("unheard", lambda change: change["seq"]))
     beyond = tell(
+        "C6",
         sf.size("unheard") > 0,
         unheard_seq,
         [unheard_seq],
@@ -84,6 +87,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 START_IS_LAC_PLUS_ONE: Final = Invariant(
     name="StartIsLacPlusOne",
+    clauses=("C6",),
     check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),

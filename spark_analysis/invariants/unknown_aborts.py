@@ -21,6 +21,7 @@ __all__ = ["UNKNOWN_ABORTS"]
 def _observe(facts: Facts) -> DataFrame:
     unknown, tried = sf.col("unknown"), sf.col("close_tried.seq")
     finding = tell(
+        "E11",
         unknown["seq"] < tried,
         tried,
         [unknown["seq"], tried],
@@ -35,6 +36,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 UNKNOWN_ABORTS: Final = Invariant(
     name="UnknownAborts",
+    clauses=("E11",),
     check_class=CheckClass.JOINED,
     kinds=CLOSING_KINDS,
     columns=CLOSING_COLUMNS,

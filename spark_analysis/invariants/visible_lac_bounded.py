@@ -29,6 +29,7 @@ def _observe(facts: Facts) -> DataFrame:
     closed = facts.ledgers.filter(sf.col("end").isNotNull()).select(*LEDGER_KEY, "end")
     seen_seq, end = sf.col("seen.seq"), sf.col("end")
     finding = tell(
+        "F5",
         sf.col("seen.lac") > end["last_entry"],
         sf.greatest(seen_seq, end["seq"]),
         [seen_seq, end["seq"]],
@@ -44,6 +45,7 @@ def _observe(facts: Facts) -> DataFrame:
 
 VISIBLE_LAC_BOUNDED: Final = Invariant(
     name="VisibleLacBounded",
+    clauses=("F5",),
     check_class=CheckClass.JOINED,
     kinds=(Kind.BK_LAC, Kind.LAC_ADV, *LEDGER_KINDS),
     columns=("actor", "lac", *LEDGER_COLUMNS),

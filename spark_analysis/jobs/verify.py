@@ -95,8 +95,9 @@ class InvariantVerdict:
 class WitnessedViolation:
     """One broken ledger.
 
-    ``witness`` says what is wrong, with the numbers of the events that show it; ``evidence`` is these events, for people.
-    ``first_seq`` is the event from which on the invariant is broken. Scenario and seed are those of the history's header.
+    ``clause`` is the number of the clause that is broken first. ``witness`` says what is wrong, with the numbers of the events
+    that show it; ``evidence`` is these events, for people. ``first_seq`` is the event from which on the invariant is broken.
+    Scenario and seed are those of the history's header.
     """
 
     invariant: str
@@ -104,6 +105,7 @@ class WitnessedViolation:
     scenario: str | None
     seed: int | None
     ledger: int
+    clause: str
     witness: str
     first_seq: int
     evidence: tuple[str, ...] = ()
@@ -288,6 +290,7 @@ def _witnesses(
             scenario=row["scenario"],
             seed=row["seed"],
             ledger=row["ledger"],
+            clause=row["clause"],
             witness=row["witness"],
             first_seq=row["seq"],
             evidence=tuple(

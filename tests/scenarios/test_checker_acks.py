@@ -75,7 +75,7 @@ class TestNoLacTruncation:
         story.answer(3, "b0", "b1")
         story.ack(3, durable=False)
         story.close(2, actor="r0", fragments=story.fragments)
-        assert "A1" not in [violation.witness[-3:-1] for violation in story.checked().finish()]
+        assert "A1" not in [violation.clause for violation in story.checked().finish()]
 
     @pytest.mark.rule("A1")
     def test_a_close_that_did_not_happen_truncates_nothing(self) -> None:

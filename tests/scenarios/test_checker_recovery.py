@@ -145,7 +145,7 @@ class TestFences:
         story.ask(1, "b2", fence=False)
         story.lose(1, "b2")
         story.told(1, "b2", code=DENIED, fence=False)
-        assert "D3" not in [violation.witness[-3:-1] for violation in story.checked().finish()]
+        assert "D3" not in [violation.clause for violation in story.checked().finish()]
 
     @pytest.mark.rule("D3")
     def test_a_bookie_that_collected_the_ledger_denies_without_a_fence(self) -> None:

@@ -156,7 +156,7 @@ def test_a_run_with_a_defect_breaks_an_invariant_and_says_which() -> None:
     assert shown["verdict"] == "violated"
     assert shown["mutant"] == MUTANT
     found = {violation["invariant"]: violation for violation in shown["violations"]}
-    assert set(found["NoLacTruncation"]) == {"invariant", "ledger", "witness"}
+    assert set(found["NoLacTruncation"]) == {"invariant", "clause", "ledger", "witness"}
 
 
 def test_a_run_is_recorded_under_its_scenario_mutant_and_seed(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_show_judges_a_history_and_tells_the_violation_that_matters_most(broken:
     assert shown["checked"]["NoLacTruncation"] > 0
     assert "NoLacTruncation" in [violation["invariant"] for violation in shown["violations"]]
     text = bk_chaos("show", broken).stdout
-    assert text.splitlines()[1].startswith("NoLacTruncation: entry 2 was acknowledged")
+    assert text.splitlines()[1].startswith("NoLacTruncation (A1): entry 2 was acknowledged")
     assert "!      5.00" in text
 
 
@@ -381,8 +381,8 @@ def test_runs_that_differ_are_a_finding_with_their_first_event(monkeypatch: pyte
 
 
 def test_violations_are_printed_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    violated = result_of("calm-writes", 0, verdict="violated", violations=(Violation("AcksInOrder", 4, "seen"),))
+    violated = result_of("calm-writes", 0, verdict="violated", violations=(Violation("A3", 4, "seen"),))
     monkeypatch.setattr(scenarios.cli, "run_scenario", lambda *_args, **_options: violated)
     result = bk_chaos("run", "calm-writes")
     assert result.exit_code == 1
-    assert "AcksInOrder, ledger 4: seen" in result.stdout
+    assert "AcksInOrder (A3), ledger 4: seen" in result.stdout

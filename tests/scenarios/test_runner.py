@@ -177,7 +177,7 @@ def test_a_ledger_that_can_never_be_recovered_breaks_liveness(
     result = run_scenario("told", 1, record=tmp_path)
     assert result.verdict == "violated"
     (violation,) = result.violations
-    assert violation.invariant == EVENTUALLY_CLOSED
+    assert violation.clause == EVENTUALLY_CLOSED
     assert "[TIMEOUT -23]" in violation.witness
     _, events = read_history(result.path)
     attempts = [e for e in events if e.kind == Kind.OPEN_RESULT and e.actor == "final-0"]

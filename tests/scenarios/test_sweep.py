@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import scenarios.sweep
+from scenarios.clauses import CLAUSES
 from scenarios.history import History
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import MUTANTS
@@ -52,7 +53,7 @@ class Runs:
             self.kept.append(run)
         if run in self.raising:
             raise KeyError("a mistake in the scenario")
-        violations = tuple(Violation(invariant, 0, "seen") for invariant in self.broken.get(run, ()))
+        violations = tuple(Violation(clause, 0, "seen") for clause in self.broken.get(run, ()))
         return RunResult(
             scenario=name,
             seed=seed,
@@ -86,7 +87,7 @@ def test_every_scenario_runs_with_every_seed(runs: Runs) -> None:
 
 
 def test_the_json_has_the_fields_other_programs_read(runs: Runs) -> None:
-    runs.broken["dead-writer", 1] = ("NoLacTruncation", "AckHasQuorum", "NoLacTruncation")
+    runs.broken["dead-writer", 1] = ("A1", "A2", "A1")
     runs.undecided.add(("calm-writes", 0))
     shown = sweep(range(2), SCENARIOS, processes=1).as_json()
     assert {name: shown[name] for name in ("seeds", "scenarios", "violations", "unknown", "events", "failing")} == {
@@ -115,7 +116,7 @@ def test_a_run_that_raises_is_undecided_and_the_others_go_on(runs: Runs) -> None
 @pytest.mark.parametrize("stop_at_first", [False, True])
 def test_stopping_at_the_first_failure_stops_at_the_first_in_order(runs: Runs, stop_at_first: bool) -> None:
     for seed in (7, 30):
-        runs.broken["calm-writes", seed] = ("AcksInOrder",)
+        runs.broken["calm-writes", seed] = ("A3",)
     result = sweep(range(100), ["calm-writes"], processes=1, stop_at_first=stop_at_first)
     assert result.failing[0] == Failing("calm-writes", 7, "AcksInOrder")
     assert result.runs == (8 if stop_at_first else 100)
@@ -124,7 +125,7 @@ def test_stopping_at_the_first_failure_stops_at_the_first_in_order(runs: Runs, s
 
 
 def test_histories_are_kept_of_all_runs_or_of_failing_ones_only(runs: Runs, tmp_path: Path) -> None:
-    runs.broken["calm-writes", 1] = ("AcksInOrder",)
+    runs.broken["calm-writes", 1] = ("A3",)
     result = sweep(range(3), ["calm-writes"], processes=1, record=tmp_path)
     assert runs.kept == [("calm-writes", seed) for seed in range(3)]
     assert result.failing[0].path == str(tmp_path / "calm-writes-1.bkh")
@@ -134,7 +135,7 @@ def test_histories_are_kept_of_all_runs_or_of_failing_ones_only(runs: Runs, tmp_
 
 
 def test_progress_is_told_after_every_unit(runs: Runs) -> None:
-    runs.broken["calm-writes", 9] = ("AcksInOrder",)
+    runs.broken["calm-writes", 9] = ("A3",)
     told: list[tuple[int, int, int]] = []
     sweep(range(20), ["calm-writes"], processes=1, progress=lambda *steps: told.append(steps))
     assert told == [(8, 20, 0), (16, 20, 1), (20, 20, 1)]
@@ -225,14 +226,15 @@ MUTANT = "recovery-reads-do-not-fence"
 
 
 def test_a_hunt_ends_with_the_first_seed_that_gives_the_mutant_away(runs: Runs) -> None:
-    expected = MUTANTS[MUTANT].invariants
+    expected = MUTANTS[MUTANT].clauses
     runs.broken["dead-writer", 10] = (expected[1], expected[0])
     runs.broken["dead-writer", 20] = expected
     (hunt,) = hunt_mutants([MUTANT], range(100), SCENARIOS, processes=1)
     assert hunt.as_json() | {"cpu_seconds": 0} == {
         "name": MUTANT,
         "caught": True,
-        "invariant": expected[0],
+        "invariant": CLAUSES[expected[0]].invariant,
+        "clause": expected[0],
         "scenario": "dead-writer",
         "seed": 10,
         "seeds_to_find": 11,
@@ -244,7 +246,7 @@ def test_a_hunt_ends_with_the_first_seed_that_gives_the_mutant_away(runs: Runs) 
 
 
 def test_another_broken_invariant_than_the_mutants_own_does_not_catch_it(runs: Runs) -> None:
-    runs.broken["dead-writer", 0] = ("AcksInOrder",)
+    runs.broken["dead-writer", 0] = ("A3",)
     (hunt,) = hunt_mutants([MUTANT], range(5), SCENARIOS, processes=1)
     assert not hunt.caught
     assert hunt.as_json()["seeds_to_find"] is None
@@ -253,7 +255,7 @@ def test_another_broken_invariant_than_the_mutants_own_does_not_catch_it(runs: R
 
 def test_mutants_are_reported_in_the_order_they_were_named(runs: Runs) -> None:
     names = sorted(MUTANTS, reverse=True)
-    runs.broken["calm-writes", 0] = tuple(invariant for name in names for invariant in MUTANTS[name].invariants)
+    runs.broken["calm-writes", 0] = tuple(clause for name in names for clause in MUTANTS[name].clauses)
     hunts = hunt_mutants(names, range(5), SCENARIOS, processes=1)
     assert [hunt.name for hunt in hunts] == names
     assert all(hunt.caught and hunt.seeds_to_find == 1 for hunt in hunts)
@@ -261,7 +263,7 @@ def test_mutants_are_reported_in_the_order_they_were_named(runs: Runs) -> None:
 
 def test_hunters_tell_their_progress(runs: Runs) -> None:
     told: list[tuple[int, int, int]] = []
-    runs.broken["calm-writes", 9] = MUTANTS[MUTANT].invariants
+    runs.broken["calm-writes", 9] = MUTANTS[MUTANT].clauses
     hunt_mutants([MUTANT], range(30), ["calm-writes"], processes=1, progress=lambda *steps: told.append(steps))
     assert told == [(0, 1, 0), (1, 1, 1)]
 

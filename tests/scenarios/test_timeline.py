@@ -49,7 +49,7 @@ def told(story: Story, **options: Any) -> str:
 
 GOLDEN = """\
 lost-fence, seed 3, ledger 7, 2/2/2 of 2 bookies, with the defect recovery-reads-do-not-fence
-NoLacTruncation: entry 21 was acknowledged to the application of writer although the ledger had been closed by r0 at entry 20 (A1)
+NoLacTruncation (A1): entry 21 was acknowledged to the application of writer although the ledger had been closed by r0 at entry 20
 
 w = writer  n = nemesis
          ms  w  n  r0 b0 b1

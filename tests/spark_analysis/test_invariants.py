@@ -10,9 +10,9 @@ import re
 
 import pytest
 
-from scenarios.clauses import INVARIANTS as ALL_NAMES
+from scenarios.checker import INVARIANTS as ALL_NAMES
 from scenarios.model import RunResult
-from spark_analysis.invariants import INVARIANTS
+from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.jobs.verify import Verdict, WitnessedViolation
 from tests.spark_analysis.plants import HONEST, NEAR_MISSES, PLANTS, Plant, honest_life
 from tests.spark_analysis.recorded import bystander
@@ -59,6 +59,13 @@ def test_most_of_what_the_online_checker_judges_spark_judges_too() -> None:
     assert all(invariant.clauses == ALL_NAMES[invariant.name] for invariant in INVARIANTS)
 
 
+@pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.name)
+def test_the_clauses_of_an_invariant_are_those_it_can_tell_apart(invariant: Invariant, accused: Found) -> None:
+    """So what it says that it judges, it does judge; each clause is the first that some story breaks."""
+    told = {found[invariant.name].clause for found in accused.values() if invariant.name in found}
+    assert told == set(invariant.clauses)
+
+
 def test_every_story_has_a_history_of_its_own() -> None:
     assert len({plant.file for plant in (*PLANTS, *NEAR_MISSES)}) == len(PLANTS) + len(NEAR_MISSES)
 
@@ -77,9 +84,11 @@ def test_a_planted_violation_is_found_and_told(plant: Plant, accused: Found) -> 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=case)
 def test_a_planted_violation_is_judged_as_by_the_online_checker(plant: Plant, accused: Found) -> None:
-    """Which tests/scenarios/test_corpus.py holds to the same names."""
+    """Which tests/scenarios/test_corpus.py holds to the same names; and of each invariant a clause that the other names too."""
     found = accused.get(plant.file, {})
     assert sorted(found) == expected(plant)
+    online = {violation.clause for violation in plant.story.checked().finish()}
+    assert {violation.clause for violation in found.values()} <= online
     assert {violation.ledger for violation in found.values()} <= {ACCUSED}
 
 

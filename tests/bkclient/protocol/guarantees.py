@@ -1,14 +1,14 @@
 """The guarantees of a :mod:`~tests.bkclient.protocol.world`, checked from outside.
 
-They know what was sent, stored and told to applications, and have their own quorum arithmetic. The names are those of
-the invariants over recorded histories.
+They know what was sent, stored and told to applications, and have their own quorum arithmetic. What is broken is told by the
+number of its clause (:mod:`scenarios.clauses`), as by the witnesses of recorded histories.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState
@@ -16,17 +16,18 @@ from bkclient.protocol.append import WriterState
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.protocol.value import Value
+from scenarios.clauses import CLAUSES
 
 if TYPE_CHECKING:
     from tests.bkclient.protocol.world import Client, Message, World
 
 
 class Violation(AssertionError):
-    """A guarantee does not hold; ``guarantee`` is its name."""
+    """A clause does not hold; ``clause`` is its number."""
 
-    def __init__(self, guarantee: str, what: str) -> None:
-        super().__init__(f"{guarantee}: {what}")
-        self.guarantee = guarantee
+    def __init__(self, clause: str, what: str) -> None:
+        super().__init__(f"{CLAUSES[clause].invariant} ({clause}): {what}")
+        self.clause = clause
 
 
 class Heard(Value):
@@ -46,8 +47,12 @@ class Heard(Value):
 
 
 class Guarantees(Value):
-    """What must hold, whatever moves were made. The names are those of the invariants over recorded histories."""
+    """What must hold, whatever moves were made; ``clauses`` are the numbers of all that is judged."""
 
+    clauses: ClassVar[tuple[str, ...]] = (
+        *("A1", "A2", "A3", "A5", "A6", "B2", "B4", "B6", "B8", "C3", "C6", "C7", "D4", "D6", "E2", "E3", "E5", "G2"),
+        *("L2", "L4", "L9", "L10", "L12"),
+    )
     OUTSIDE = frozenset({"_world"})
     __slots__ = (
         "_closed",
@@ -145,7 +150,7 @@ class Guarantees(Value):
         self._denied_by.setdefault(entry_id, set()).update(deniers)
 
     def on_gave_up(self, client: Client, error: BookKeeperError) -> None:
-        """L1: a recovery ends for want of bookies only if some entry cannot get an ack quorum from answers still to come."""
+        """L10: a recovery ends for want of bookies only if some entry cannot get an ack quorum from answers still to come."""
         heard = client.heard
         if heard is None or not isinstance(error.__cause__, NotEnoughBookies):
             return
@@ -156,7 +161,7 @@ class Guarantees(Value):
             for entry_id in unconfirmed
         ]
         if min(copies) >= self._world.configuration.ack_quorum:
-            raise Violation("L1", f"a recovery gave up although every entry may still be stored: {outcomes}")
+            raise Violation("L10", f"a recovery gave up although every entry may still be stored: {outcomes}")
 
     def on_acknowledged(self, entry_id: int) -> None:
         """A2, A3, A6: acknowledged with a quorum of the stored ensemble, in order, and never after a failure."""
@@ -220,24 +225,24 @@ class Guarantees(Value):
                 raise Violation("B4" if metadata.is_closed else "A5", f"entry {entry_id} is only on {holders}")
 
     def check_confirmed(self) -> None:
-        """W-50: what a writer has confirmed is never taken back."""
+        """G2: what a writer has confirmed is never taken back."""
         confirmed = self._world.writer.machine.last_add_confirmed
         if confirmed < self._confirmed_by_writer:
-            raise Violation("W-50", f"the writer's LAC went from {self._confirmed_by_writer} back to {confirmed}")
+            raise Violation("G2", f"the writer's LAC went from {self._confirmed_by_writer} back to {confirmed}")
         self._confirmed_by_writer = confirmed
 
     def check_settled(self) -> None:
-        """L1, L2: every entry is decided, and closing and recovering ended, once."""
+        """L2, L9, L12: every entry is decided, and closing and recovering ended, once."""
         world, writer = self._world, self._world.writer
         if writer.is_alive:
             decided = self.acknowledged + 1 + len(self._failed)
             if decided != world.entries_appended:
                 raise Violation("L2", f"{decided} of {world.entries_appended} entries were decided")
             if writer.endings != (writer.machine.state is WriterState.CLOSED):
-                raise Violation("L2", f"a writer that is {writer.machine.state.value} ended {writer.endings} times")
+                raise Violation("L12", f"a writer that is {writer.machine.state.value} ended {writer.endings} times")
         for recovery in world.recoveries:
             if recovery.is_alive and recovery.endings != 1:
-                raise Violation("L1", f"a recovery ended {recovery.endings} times")
+                raise Violation("L9", f"a recovery ended {recovery.endings} times")
 
     def check_closed(self) -> None:
         """L4: a recovery that nothing disturbed closed the ledger."""

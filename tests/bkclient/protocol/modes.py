@@ -31,6 +31,7 @@ class ForceMessage(Message):
 class ModesGuarantees(Guarantees):
     """With deferred sync it is forced entries that must not be lost, instead of acknowledged ones."""
 
+    clauses = (*Guarantees.clauses, "A13", "C12", "D16", "G4", "L11")
     OUTSIDE = frozenset({"_modes", "_world"})
     __slots__ = ("_modes", "forced")
 
@@ -44,21 +45,21 @@ class ModesGuarantees(Guarantees):
         return self.forced if self._modes.options.deferred_sync else self.acknowledged
 
     def on_acknowledged(self, entry_id: int) -> None:
-        """A2 also: in several fault domains, if that was asked."""
+        """A13: in several fault domains, if that was asked."""
         super().on_acknowledged(entry_id)
         if self._modes.options.enforce_fault_domains:
             ensemble = self._writers_metadata.ensemble_at(entry_id)
             confirmed = [b for b in self._write_set(entry_id, ensemble) if (entry_id, b) in self._stored_for_writer]
             if not self._modes.spans_fault_domains(confirmed):
-                raise Violation("A2", f"entry {entry_id} was acknowledged by {confirmed}, which share a fault domain")
+                raise Violation("A13", f"entry {entry_id} was acknowledged by {confirmed}, which share a fault domain")
 
     def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
-        """C8: the ensemble does not change with deferred sync, nor begins to while changes are disabled."""
+        """C12: the ensemble does not change with deferred sync."""
         super().on_metadata(client, before)
         if self._modes.options.deferred_sync and client is self._modes.writer:
             after = self._modes.store.metadata
             if after.fragments != before.fragments:
-                raise Violation("C8", "the ensemble changed although sync is deferred")
+                raise Violation("C12", "the ensemble changed although sync is deferred")
 
     def _check_length(self, client: Client, closed: LedgerMetadata) -> None:
         """B6, but headers tell a recovery approximate lengths where ids were given."""
@@ -66,11 +67,11 @@ class ModesGuarantees(Guarantees):
             super()._check_length(client, closed)
 
     def on_force_finished(self, entry_id: int, error: BookKeeperError | None) -> None:
-        """A7: a force that succeeds was carried out by every bookie, for all that was acknowledged when it began."""
+        """D16: a force that succeeds was carried out by every bookie, for all that was acknowledged when it began."""
         if error is None and self._modes.options.deferred_sync:
             self.forced = max(self.forced, entry_id)
             if self._modes.writer.machine.last_add_confirmed < entry_id:
-                raise Violation("A7", f"entry {entry_id} was forced and is not confirmed")
+                raise Violation("D16", f"entry {entry_id} was forced and is not confirmed")
 
 
 class Force:
@@ -161,10 +162,10 @@ class ModesWorld(World):
             machine.append_at(choice, b"x" * (choice + 1))
         except DuplicateEntryId:
             if not was_taken:
-                raise Violation("A6", f"entry {choice} was refused as a duplicate of nothing") from None
+                raise Violation("G4", f"entry {choice} was refused as a duplicate of nothing") from None
         else:
             if was_taken:
-                raise Violation("A6", f"entry {choice} was taken twice")
+                raise Violation("G4", f"entry {choice} was taken twice")
 
     # Forces and power failures
 
@@ -238,4 +239,4 @@ class ModesWorld(World):
     def settle(self) -> None:
         super().settle()
         if self._is_alive() and any(force.endings != 1 for force in self.forces):
-            raise Violation("L2", f"forces ended {[force.endings for force in self.forces]} times")
+            raise Violation("L11", f"forces ended {[force.endings for force in self.forces]} times")

@@ -323,12 +323,12 @@ _TABLE: tuple[tuple[str, Plant, Configuration, str], ...] = (
     ("M22", one_acknowledgement_too_few_suffices, BOTH, "A2"),
     ("M23", answers_are_counted_instead_of_bookies, BOTH, "A2 A5"),
     ("M24", entries_are_confirmed_out_of_order, TWO_ENTRIES, "A3"),
-    ("M25", entries_in_flight_are_confirmed_after_the_close, ONE, "A1 A6 L2"),
+    ("M25", entries_in_flight_are_confirmed_after_the_close, ONE, "A1 A6 L2 L12"),
     ("M26", the_writer_closes_at_what_it_pushed, ONE, "B4 B6"),
     ("M28", changes_ignore_that_the_ledger_was_taken_over, ONE, "B2 C7"),
     ("M56", entries_are_not_sent_again_after_a_change, ONE, "L2"),
     ("M36", written_back_entries_carry_an_advancing_lac, TWO_RECOVERIES, "D6"),
-    ("REC-28", recovery_counts_a_failed_bookie_for_every_entry, NO_SPARE, "L1"),
+    ("REC-28", recovery_counts_a_failed_bookie_for_every_entry, NO_SPARE, "L10"),
 )
 
 MUTANTS = tuple(Mutant(rule, plant, where, frozenset(breaks.split())) for rule, plant, where, breaks in _TABLE)

@@ -115,4 +115,4 @@ def test_every_planted_defect_of_an_option_is_found(mutant: Mutant, monkeypatch:
     with pytest.raises(Violation) as caught:
         find_violation(CONFIGURATIONS[mutant.configuration])
 
-    assert caught.value.guarantee in mutant.breaks
+    assert caught.value.clause in mutant.breaks

@@ -52,7 +52,7 @@ def test_without_the_fence_on_reads_the_same_schedule_breaks_the_guarantees(monk
     recovery_reads_do_not_fence(monkeypatch)
     world = World(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1))
 
-    with pytest.raises(Violation, match="E5: a stored entry 0 after denying it"):
+    with pytest.raises(Violation, match=r"NegativeStays \(E5\): a stored entry 0 after denying it"):
         play_the_delayed_add(world)
 
 

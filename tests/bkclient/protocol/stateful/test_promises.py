@@ -164,12 +164,12 @@ BREAKS = {
     "one_acknowledgement_too_few_suffices": LOSS,
     "answers_are_counted_instead_of_bookies": LOSS,
     "entries_are_confirmed_out_of_order": "order L2",
-    "entries_in_flight_are_confirmed_after_the_close": "order fence L2",
+    "entries_in_flight_are_confirmed_after_the_close": "order fence L2 L12",
     "the_writer_closes_at_what_it_pushed": "length stable A1",
     "changes_ignore_that_the_ledger_was_taken_over": LOSS,
     "entries_are_not_sent_again_after_a_change": "L2",
     "written_back_entries_carry_an_advancing_lac": "LAC",
-    "recovery_counts_a_failed_bookie_for_every_entry": "L1",
+    "recovery_counts_a_failed_bookie_for_every_entry": "L10",
 }
 #: Recovery's reads fence by themselves, so reading too early loses nothing; :mod:`~tests.bkclient.protocol.guarantees` sees it.
 MASKED = ("reading_starts_without_coverage", "coverage_counts_bookies_in_total")
@@ -193,7 +193,7 @@ def promise_broken(search: Callable[[], object]) -> str:
     if isinstance(broken, Broken):
         return broken.promise
     assert isinstance(broken, Violation)
-    return broken.guarantee
+    return broken.clause
 
 
 def planted() -> list[object]:

@@ -1,0 +1,342 @@
+"""The table behind :mod:`scenarios.clauses`: the names, and what they stand for in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["TABLE"]
+
+#: Name and sentence of each invariant, the most important first, with the statements of its clauses by number.
+TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
+    (
+        "NoLacTruncation",
+        "No ledger is closed below an entry that was acknowledged to its writer.",
+        {
+            "A1": "no acknowledged durable entry is above the last entry of the closed ledger",
+        },
+    ),
+    (
+        "AckedReadable",
+        "Every acknowledged entry is where readers look for it, and reads deliver what was acknowledged.",
+        {
+            "A4": "an acknowledged entry is on a bookie of its write set unless Qa bookies lost it",
+            "A8": "what is read is what was acknowledged",
+            "A9": "no read denies a committed entry that fewer than Qa bookies ever lost",
+        },
+    ),
+    (
+        "RecoveriesAgree",
+        "A ledger is closed exactly once, and all who look see the same last entry and length.",
+        {
+            "B1": "exactly one successful write closes the ledger",
+            "B2": "a closed ledger keeps its state, last entry, length and fragment boundaries",
+            "B3": "everybody sees the closed ledger with the same last entry and length",
+        },
+    ),
+    (
+        "LacHonest",
+        "A last add confirmed is claimed only when every entry up to it is confirmed.",
+        {
+            "D6": "no LAC is sent, kept or reached that is above every confirmed entry",
+        },
+    ),
+    (
+        "FencedStaysFenced",
+        "A fence holds for ever, and is what the bookie says it is.",
+        {
+            "D1": "a fenced bookie stores nothing but recovery adds",
+            "D2": "a bookie answers a fencing read with OK only when its fence is durable",
+            "D3": "a bookie that denies an entry to a fencing read is fenced; recovery reads always fence",
+        },
+    ),
+    (
+        "NoAckAfterEnd",
+        "A writer that failed, closed or was told that it is fenced acknowledges nothing more.",
+        {
+            "A6": "once an add failed, neither it nor a later one is acknowledged",
+            "A7": "nothing is acknowledged above the end at which a client tried to close, nor after it was told of its end",
+        },
+    ),
+    (
+        "CloseKeepsAcks",
+        "A close that succeeds leaves the ledger closed, with all that was acknowledged to its writer.",
+        {
+            "A11": "who is told that its close succeeded has a closed ledger, not below what was acknowledged to it",
+        },
+    ),
+    (
+        "FencedIsTold",
+        "A writer that a bookie called fenced confirms nothing more, and says that it is fenced.",
+        {
+            "A12": "a writer whose add was refused as fenced confirms nothing more and fails with that",
+        },
+    ),
+    (
+        "AddResolves",
+        "Every append ends with an acknowledgement or a failure, unless it was cancelled.",
+        {
+            "L2": "no append is left without an outcome when its writer is closed or the run is over",
+        },
+    ),
+    (
+        "CloseResolves",
+        "Every close ends, once.",
+        {
+            "L12": "a close ends, once",
+        },
+    ),
+    (
+        "RecoveryResolves",
+        "Every recovery ends, once, and gives up only where it has to.",
+        {
+            "L9": "a recovery ends, once",
+            "L10": "a recovery gives up for lack of bookies only when an entry can get no ack quorum any more",
+        },
+    ),
+    (
+        "EventuallyClosed",
+        "A ledger that clients keep recovering is closed once nothing hinders them.",
+        {
+            "L1": "clients that keep recovering a ledger close it once every fault has ended",
+            "L4": "whatever ended earlier recoveries, one with healthy bookies closes the ledger",
+        },
+    ),
+    (
+        "FragmentsWellFormed",
+        "Every metadata write, refused or not, has legal fragments and follows legally from what was stored.",
+        {
+            "C1": "a successful write makes the version one above the one it expects",
+            "C2": "a write succeeds only on the version it expects, so never two on the same",
+            "C3": "the state goes from OPEN over IN_RECOVERY to CLOSED and never back",
+            "C4": "fragments start at entry 0 and then at strictly higher entries",
+            "C5": "an ensemble has E distinct bookies, and a change leaves the others where they are",
+            "C7": "ensembles do not change during recovery but by its closing write",
+            "C10": "E >= Qw >= Qa >= 1, and they never change",
+            "B9": "the last fragment of a closed ledger starts at most one above its last entry",
+            "C12": "a writer with deferred sync never changes its ensemble",
+        },
+    ),
+    (
+        "AcksInOrder",
+        "Entries are acknowledged in the order of their ids, each once, and none above one that is not confirmed.",
+        {
+            "A3": "a writer's acknowledgements ascend, and pass over no entry that lacks its ack quorum",
+        },
+    ),
+    (
+        "AckHasQuorum",
+        "An entry is acknowledged only after Qa bookies of its stored write set confirmed it.",
+        {
+            "A2": "an acknowledged entry has Qa good answers from its write set under the stored metadata",
+            "A13": "where fault domains are enforced, an acknowledgement rests on answers from more than one",
+        },
+    ),
+    (
+        "AckedReplication",
+        "An acknowledged entry stays on an ack quorum of its write set, losses aside.",
+        {
+            "A5": "an acknowledged entry is on Qa bookies of its write set, less those that lost it",
+        },
+    ),
+    (
+        "DurableBeforeAck",
+        "An entry is acknowledged as durable only when an ack quorum has it on disk.",
+        {
+            "D7": "the bookies an acknowledgement rests on had made the entry durable before",
+            "D16": "a force that succeeds confirms all that was acknowledged when it began",
+        },
+    ),
+    (
+        "ForceResolves",
+        "Every force ends, once.",
+        {
+            "L11": "a force ends, once",
+        },
+    ),
+    (
+        "ClosedAtQuorum",
+        "Every entry of a closed ledger is held by an ack quorum of its write set, losses aside.",
+        {
+            "B4": "each entry of a closed ledger is on Qa bookies of its write set, less those that lost it",
+        },
+    ),
+    (
+        "StartIsLacPlusOne",
+        "An ensemble change starts right after the last confirmed entry.",
+        {
+            "C6": "an ensemble change starts right after the last confirmed entry",
+        },
+    ),
+    (
+        "ReplicasAgree",
+        "All that is sent and stored as one entry has one content.",
+        {
+            "D9": "every copy of an entry has the same payload and the same length field",
+        },
+    ),
+    (
+        "NothingInvented",
+        "Recovery writes back only what the writer sent, as it has read it.",
+        {
+            "B8": "what is written back in recovery was once sent by the writer",
+            "E10": "what a recovery writes back, it has read from a bookie",
+        },
+    ),
+    (
+        "LengthConsistent",
+        "Every length is the sum of the payloads up to there.",
+        {
+            "B6": "the length of an entry, and of the closed ledger, is the sum of the payloads up to there",
+        },
+    ),
+    (
+        "RecoveryReads",
+        "Recovery reads start right above what is confirmed, and ask the bookies of the write sets in the last stored fragment.",
+        {
+            "E1": "recovery reads start in the last fragment, right above what is known to be confirmed",
+            "E2": "recovery reads go to the write set in the ensemble that was stored when recovery began",
+        },
+    ),
+    (
+        "CoverageBeforeReads",
+        "Recovery reads only when no ack quorum of the last ensemble is left unfenced.",
+        {
+            "D4": "no ack quorum of the last ensemble is left unfenced when recovery reads begin",
+        },
+    ),
+    (
+        "NegativeCoverage",
+        "Recovery declares an entry absent only after Qw - Qa + 1 bookies of its write set denied it.",
+        {
+            "E3": "an entry is ruled out only by explicit denials from Qw - Qa + 1 bookies of its write set",
+        },
+    ),
+    (
+        "PositiveVerified",
+        "Recovery takes an entry for found only if a bookie answered with it.",
+        {
+            "E4": "an entry is recovered only if a bookie answered with it",
+        },
+    ),
+    (
+        "NegativeStays",
+        "What recovery ruled out stays absent from the bookies whose word it took.",
+        {
+            "E5": "a bookie that denied an entry to a recovery never stores it for the old writer",
+        },
+    ),
+    (
+        "RewriteBeforeClose",
+        "Recovery closes a ledger only when all that it read is on an ack quorum of the ensembles it stores.",
+        {
+            "E6": "a recovery closes only when all it read is on Qa bookies of the stored ensembles",
+        },
+    ),
+    (
+        "CloseAtDecision",
+        "Recovery closes a ledger right below the entry that it ruled out.",
+        {
+            "E7": "a recovery closes the ledger right below the entry it ruled out",
+        },
+    ),
+    (
+        "UnknownAborts",
+        "A recovery that could not decide about an entry closes nothing.",
+        {
+            "E11": "a recovery that could not decide about an entry does not close the ledger",
+        },
+    ),
+    (
+        "ClosedFromInRecovery",
+        "Only the writer closes a ledger that is not IN_RECOVERY.",
+        {
+            "E8": "who is not the writer closes the ledger only from IN_RECOVERY",
+        },
+    ),
+    (
+        "RecoveryLacFrozen",
+        "What one recovery writes back carries one last add confirmed.",
+        {
+            "E9": "the adds of one recovery all carry the LAC it started from",
+        },
+    ),
+    (
+        "VisibleLacBounded",
+        "No last add confirmed above the end of the closed ledger was ever visible.",
+        {
+            "F5": "no LAC that anybody could see is above the last entry of the closed ledger",
+        },
+    ),
+    (
+        "BookieLacMonotonic",
+        "The last add confirmed of a running bookie never falls.",
+        {
+            "D5": "a running bookie's LAC of a ledger never falls",
+        },
+    ),
+    (
+        "ReaderLacMonotonic",
+        "The last add confirmed of a reader never falls.",
+        {
+            "F2": "the last add confirmed of one reader never falls",
+        },
+    ),
+    (
+        "WriterLacMonotonic",
+        "The last add confirmed of a writer never falls.",
+        {
+            "G2": "what a writer confirmed is never taken back",
+        },
+    ),
+    (
+        "ReadWithinLac",
+        "No entry is returned above the last add confirmed of its reader.",
+        {
+            "F1": "no entry is returned that is above the reader's last add confirmed",
+        },
+    ),
+    (
+        "ReadStability",
+        "What was read once can be read again, the same, and is part of the closed ledger.",
+        {
+            "F3": "what was read once is read again, the same, and is part of the closed ledger",
+        },
+    ),
+    (
+        "SingleWriterOrder",
+        "One writer sends a ledger's entries, in order where it numbers them itself.",
+        {
+            "G1": "one writer incarnation sends entries 0, 1, 2, ... unless their ids are given, and no other one ever adds",
+            "G4": "an entry id is taken once, and refused as a duplicate only if it was taken",
+        },
+    ),
+    (
+        "MetadataBeforeUse",
+        "An entry is sent only to bookies that the store names for it.",
+        {
+            "C8": "an ordinary add goes to a bookie of a write set that the store held before",
+        },
+    ),
+    (
+        "NoFalseNegative",
+        "A bookie does not deny what it has.",
+        {
+            "D10": "a bookie that holds an entry does not deny it",
+        },
+    ),
+    (
+        "LimboNeverDenies",
+        "A bookie that may have lost entries denies nothing.",
+        {
+            "D11": "a bookie in limbo denies nothing",
+        },
+    ),
+    (
+        "GcOnlyDead",
+        "A bookie drops only ledgers that nobody needs there.",
+        {
+            "D12": "a bookie collects a ledger only if it is deleted or has no fragment there",
+        },
+    ),
+)
