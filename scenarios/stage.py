@@ -21,6 +21,7 @@ from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from bkclient.metadata.base import MetadataStore
 from bkclient.transport.base import BookieTransport
+from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp import TcpTransport
 from bkclient.wire.messages import Request
 from scenarios.conditions import Conditions
@@ -47,6 +48,7 @@ from simbookie.world.frames import filter_frames
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import MetadataAction, MetadataCall, MetadataFault
+from simbookie.world.process import Process
 from simbookie.world.transport import SimulatedTransport
 
 __all__ = ["ADD_RESOLVES", "EVENTUALLY_CLOSED", "ClientProcess", "LedgerSlot", "Program", "Stage", "StuckError"]
@@ -213,15 +215,27 @@ class Stage:
         self._acknowledged: dict[int, int] = {}
         self._watchers: dict[Callable[[Event], bool], Callable[[], object]] = {}
         recorder.history.listeners.append(self._on_event)
+        self._transports: dict[Process | None, LinkTransport] = {}
+        world.loop.after_step = self._check_transport_of
         world.tcp.on_connection = partial(filter_frames, network=world.network)
 
     def new_transport(self, host: Host, store: MetadataStore) -> BookieTransport:
         """The way to bookies of the process that lives on ``host``."""
         config = self.conditions.transport
+        transport: LinkTransport
         if self.conditions.tcp is None:
-            return SimulatedTransport(self.world, host, config)
-        rng = self.world.rng(f"transport of {host.name}#{host.incarnation}")
-        return TcpTransport(store.bookie_address, config, rng=rng)
+            transport = SimulatedTransport(self.world, host, config)
+        else:
+            rng = self.world.rng(f"transport of {host.name}#{host.incarnation}")
+            transport = TcpTransport(store.bookie_address, config, rng=rng)
+        self._transports[host.process] = transport
+        return transport
+
+    def _check_transport_of(self, process: Process | None) -> None:
+        """After every callback of a client: what its transport counts is what is there."""
+        transport = self._transports.get(process)
+        if transport is not None:
+            transport.check()
 
     async def start_bookies(self) -> None:
         """Start the bookies and wait until all are registered."""

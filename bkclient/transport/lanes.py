@@ -12,6 +12,11 @@ key is taken goes over another connection to the same bookie, a *lane*:
   many such keys, or one that a request needs when no further lane may be opened: it takes no new requests and is closed when
   it has no more to answer. One lane at least is never retired, so requests with free keys never wait.
 
+::
+
+    OPEN -> RETIRING, GONE        it is worn out; it was idle, or its connection was lost
+    RETIRING -> GONE              it has no more to answer, or its connection was lost
+
 In version 3 keys are never taken, and there is one lane. :class:`Lanes` holds these rules without any connection, for the
 TCP and the simulated transport. It knows lanes by :class:`Lane` and acts through :class:`LanePorts`. ``R`` is whatever a
 transport keeps of a request.
@@ -20,9 +25,28 @@ transport keeps of a request.
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, Protocol, TypeVar
+from enum import Enum
+from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["Lane", "LanePorts", "Lanes"]
+__all__ = ["NEXT", "Lane", "LanePorts", "LaneState", "Lanes"]
+
+
+class LaneState(Enum):
+    """Where a lane is in its life."""
+
+    #: It takes requests; it may be connecting still.
+    OPEN = "open"
+    #: It takes no more, and is closed once it has no pending requests.
+    RETIRING = "retiring"
+    #: It is of no more use, and forgotten.
+    GONE = "gone"
+
+
+NEXT: Final = {
+    LaneState.OPEN: (LaneState.RETIRING, LaneState.GONE),
+    LaneState.RETIRING: (LaneState.GONE,),
+    LaneState.GONE: (),
+}
 
 
 class Lane(Protocol):
@@ -142,12 +166,10 @@ class Lanes(Generic[L, R]):
 
     def lost(self, lane: L) -> bool:
         """``lane`` is of no more use; False if it was closed by these rules. Call :meth:`revive` next."""
-        self._idle_since.pop(lane, None)
-        for lanes in (self.active, self.retiring):
-            if lane in lanes:
-                lanes.remove(lane)
-                return True
-        return False
+        if self._state_of(lane) is LaneState.GONE:
+            return False
+        self._move(lane, LaneState.GONE)
+        return True
 
     def revive(self) -> list[R]:
         """After a loss: let other lanes take what waits; return what has to fail because there is none."""
@@ -159,6 +181,17 @@ class Lanes(Generic[L, R]):
         waiting = [request for queue in self.waiting.values() for _, request in queue]
         self.waiting.clear()
         return waiting
+
+    def check(self) -> None:
+        """Assert what holds between events; takes time linear in the keys that are waited for."""
+        if not self.need_care:
+            return
+        assert not set(self.active) & set(self.retiring), "a lane is in one state"
+        assert self._idle_since.keys() <= set(self.active), "only a lane that takes requests is idle"
+        assert all(lane.pending_requests for lane in self.retiring), "a lane that retires has something to answer"
+        for key, queue in self.waiting.items():
+            assert queue, "a key that nobody waits for is not kept"
+            assert not any(lane.is_free(key) for lane in self.active), "nobody waits for a key that is free"
 
     # Choosing
 
@@ -173,6 +206,7 @@ class Lanes(Generic[L, R]):
         lane_opened = self._ports.open_lane()
         if lane_opened is not None:
             self.active.append(lane_opened)
+            self._assert_bounds()
         return lane_opened
 
     def _make_room(self, key: bytes) -> None:
@@ -186,15 +220,36 @@ class Lanes(Generic[L, R]):
         return len(self.retiring) < self._lanes_max - 1
 
     def _retire(self, lane: L) -> None:
-        self._idle_since.pop(lane, None)
-        self.active.remove(lane)
-        self.retiring.append(lane)
+        self._move(lane, LaneState.RETIRING)
         if not lane.pending_requests:
             self._close(lane)
 
     def _close(self, lane: L) -> None:
-        self.lost(lane)
+        assert not lane.pending_requests, "a lane is closed when it has no more to answer"
+        self._move(lane, LaneState.GONE)
         self._ports.close_lane(lane)
+
+    def _state_of(self, lane: L) -> LaneState:
+        if lane in self.active:
+            return LaneState.OPEN
+        return LaneState.RETIRING if lane in self.retiring else LaneState.GONE
+
+    def _move(self, lane: L, state: LaneState) -> None:
+        """The one place where lanes change their state."""
+        before = self._state_of(lane)
+        assert state in NEXT[before], f"a lane that is {before.value} becomes {state.value}"
+        if before is LaneState.OPEN:
+            self._idle_since.pop(lane, None)
+            self.active.remove(lane)
+        else:
+            self.retiring.remove(lane)
+        if state is LaneState.RETIRING:
+            self.retiring.append(lane)
+        self._assert_bounds()
+
+    def _assert_bounds(self) -> None:
+        assert len(self.active) + len(self.retiring) <= self._lanes_max, "lanes are bounded"
+        assert len(self.retiring) < self._lanes_max, "there is always one lane to take requests, or room for it"
 
     def _serve_all(self) -> None:
         for key in list(self.waiting):

@@ -167,6 +167,27 @@ class BookieLink:
         if self._ends:
             await asyncio.wait(list(self._ends.values()))
 
+    def check(self) -> None:
+        """Assert what holds between events: every request is counted once, will end, and is where it can.
+
+        Takes time linear in all that has no outcome.
+        """
+        lanes, load = self.lanes, self.load
+        lanes.check()
+        requests = size = 0
+        for queue in lanes.waiting.values():
+            requests += len(queue)
+            size += sum(_size(request) for _, (request, _) in queue)
+        for lane in lanes.all:
+            lane_requests, lane_size = lane.check()
+            requests += lane_requests
+            size += lane_size
+        assert (load.requests, load.bytes) == (requests, size), "the load is what is outstanding and what waits"
+        assert not self.is_closed or not requests, "nothing is outstanding once the link was closed"
+        assert not lanes.need_care or self._sweep_timer is not None or self.is_closed, "somebody looks after the lanes"
+        first = lanes.active[0].stream if lanes.active else None
+        assert self._main is first, "requests go over the first lane"
+
     # Called by the lanes.
 
     def fail(self, request: Request, reply_to: ReplyHandler, code: int) -> None:
@@ -175,13 +196,11 @@ class BookieLink:
 
     def hold(self, request: Request) -> None:
         """Count ``request``, which waits for a lane or for its connection."""
-        self.load.requests += 1
-        self.load.bytes += _size(request)
+        self.load.put_on(_size(request))
 
     def release(self, request: Request) -> None:
         """``request`` waits no more."""
-        self.load.requests -= 1
-        self.load.bytes -= _size(request)
+        self.load.take_off(_size(request))
 
     def connected(self, stream: RequestStream, address: object) -> None:
         """A connection stands."""
@@ -342,6 +361,13 @@ class _Lane:
     def is_given_up(self, key: bytes) -> bool:
         """Whether the request with ``key`` was given up and may still be answered."""
         return self.stream is not None and self.stream.connection.outstanding.is_given_up(key)
+
+    def check(self) -> tuple[int, int]:
+        """Assert what holds between events; returns how many requests have no outcome here, and their bytes."""
+        if self.stream is None:
+            return len(self._held), sum(_size(request) for request, _ in self._held)
+        assert not self._held, "what waited for the connection was sent when it stood"
+        return self.stream.check()
 
     # What the link does with it.
 

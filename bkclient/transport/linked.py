@@ -109,6 +109,12 @@ class LinkTransport:
         """Whether none of the connections to the bookie is over its high-water mark."""
         return all(link.is_writable for link in self._links_to(bookie_id))
 
+    def check(self) -> None:
+        """Assert what holds between the callbacks of an event loop; for tests and simulations, as it looks at all requests."""
+        for links in self._links.values():
+            for link in links.values():
+                link.check()
+
     async def aclose(self) -> None:
         """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent.
 

@@ -43,8 +43,9 @@ class Outgoing:
     def add(self, buffers: Iterable[bytes]) -> None:
         """Put ``buffers`` behind all others; they are kept, not copied."""
         for buffer in buffers:
-            self._buffers.append(buffer)
-            self.size += len(buffer)
+            if buffer:
+                self._buffers.append(buffer)
+                self.size += len(buffer)
 
     def take(self) -> list[bytes | memoryview]:
         """The next buffers, of :attr:`chunk_bytes` in all or of whatever there is; a large one is given out in parts."""
@@ -59,9 +60,14 @@ class Outgoing:
             chunk.append(buffer)
             room -= len(buffer)
         self.size -= self.chunk_bytes - room
+        assert (self.size > 0) == bool(self._buffers), "the size is that of the buffers"
         return chunk
 
     def clear(self) -> None:
         """Forget everything."""
         self._buffers.clear()
         self.size = 0
+
+    def check(self) -> None:
+        """Assert that the size is that of the buffers; takes time linear in their number."""
+        assert self.size == sum(map(len, self._buffers)), "the size is that of the buffers"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from bkclient.errors import Code, IllegalOperation
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.stream_state import NEXT, StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import Answer, ClientConnection
 from bkclient.wire.errors import FrameTooLarge
@@ -21,6 +22,11 @@ from bkclient.wire.messages import Operation, Request, Response, Status, code_fo
 from bkclient.wire.outstanding import KeyInUse
 
 __all__ = ["RequestStream", "StreamOwner", "deliver", "reason_of"]
+
+# Every request and every answer asks for these, and members of an enumeration take longer to find.
+_ESTABLISHED: Final = StreamState.ESTABLISHED
+_WORKING: Final = StreamState.WORKING
+_DETACHED: Final = StreamState.DETACHED
 
 
 def deliver(
@@ -91,6 +97,8 @@ class RequestStream(ABC):
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.connection = connection
+        #: Changed by :meth:`_become` only.
+        self.state = StreamState.NEW
         self._load = connection.load
         self._add_timeout_s = config.add_timeout_s
         self._scan_interval_s = config.scan_interval_s
@@ -100,9 +108,7 @@ class RequestStream(ABC):
         self._buffers: list[Any] = []
         self._now = 0.0
         self._scan: asyncio.TimerHandle | None = None
-        self._is_working = False
         self._is_paused = False
-        self._is_detached = False
 
     @property
     @abstractmethod
@@ -111,6 +117,7 @@ class RequestStream(ABC):
 
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Encode ``request`` for the flush at the end of this turn of the loop."""
+        assert self.state is _WORKING or self.state is _ESTABLISHED, "requests are for a connection that stands"
         load = self._load
         if (
             load.requests >= self._max_requests
@@ -133,14 +140,25 @@ class RequestStream(ABC):
             return
         if not self._buffers:
             self._loop.call_soon(self._flush)
-            if self._scan is None:
-                self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
+        if self._scan is None:
+            self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
         self._buffers += buffers
 
     def abort(self, code: int, reason: str) -> None:
         """Give the connection up now; what was outstanding ends with ``code``."""
         self._detach(code, reason)
         self._break_off()
+
+    def check(self) -> tuple[int, int]:
+        """Assert that what is outstanding is counted, will time out, and is on a connection that stands.
+
+        Returns how many requests are outstanding, and their bytes; takes time linear in them.
+        """
+        requests, size = self.connection.check()
+        if requests:
+            assert self._stands, "nothing is outstanding on a connection that has ended"
+            assert self._scan is not None, "somebody looks whether what is outstanding is late"
+        return requests, size
 
     # For subclasses
 
@@ -164,8 +182,8 @@ class RequestStream(ABC):
         """Hand out answers as they are taken from ``answers``."""
         bookie_id = self._bookie_id
         for request, reply_to, status, response in answers:
-            if not self._is_working:
-                self._is_working = True
+            if self.state is not _WORKING:
+                self._become(_WORKING)
                 self._owner.answered()
             code = Code.OK if status is Status.OK else code_for_status(status, request.operation)
             try:
@@ -176,16 +194,31 @@ class RequestStream(ABC):
 
     def _detach(self, code: int, reason: str) -> None:
         """The connection is of no more use: everything outstanding ends with ``code``. Idempotent."""
-        if self._is_detached:
+        if not self._stands:
             return
-        self._is_detached = True
+        was_working = self.state is _WORKING
+        self._become(_DETACHED)
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
         self._drop_unsent()
-        self._owner.detach(self, code, was_working=self._is_working, reason=reason)
+        self._owner.detach(self, code, was_working=was_working, reason=reason)
         for request, reply_to in self.connection.abandon():
             deliver(reply_to, self._bookie_id, request, code)
+
+    def _ended(self) -> None:
+        """The socket is closed."""
+        self._become(StreamState.ENDED)
+        self._owner.ended(self)
+
+    @property
+    def _stands(self) -> bool:
+        """Whether it carries requests."""
+        return self.state is _WORKING or self.state is _ESTABLISHED
+
+    def _become(self, state: StreamState) -> None:
+        assert state in NEXT[self.state], f"a connection that is {self.state.value} becomes {state.value}"
+        self.state = state
 
     def _expire(self) -> None:
         self._scan = None

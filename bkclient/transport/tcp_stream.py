@@ -20,6 +20,7 @@ from bkclient.transport.handshake import UNANSWERED, refusal_in
 from bkclient.transport.outgoing import Outgoing, chunk_bytes_for
 from bkclient.transport.request_stream import RequestStream, StreamOwner, reason_of
 from bkclient.transport.socket_options import apply_socket_options
+from bkclient.transport.stream_state import StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.errors import WireError
@@ -51,6 +52,15 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         """Whether less is unsent than the high-water mark allows."""
         return not self._is_paused
 
+    def check(self) -> tuple[int, int]:
+        """As for every stream, and that what is left to be sent is counted and waits for the socket."""
+        outgoing = self._outgoing
+        if outgoing.size:
+            outgoing.check()
+            assert self._stands, "nothing waits to be sent over a connection that has ended"
+            assert self._is_paused, "only what a socket does not take waits"
+        return super().check()
+
     def _break_off(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -67,6 +77,7 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
             config.write_buffer_high_water_bytes, config.write_buffer_low_water_bytes
         )
         apply_socket_options(self._transport.get_extra_info("socket"), config)
+        self._become(StreamState.ESTABLISHED)
         self._owner.connected(self, self._transport.get_extra_info("peername"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the frame buffer knows better
@@ -98,20 +109,20 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.BaseProtocol`. The outcome is the same for every reason but TLS."""
         self._detach(self._outcome_of_loss(exc), "it broke" if exc is None else reason_of(exc))
-        self._owner.ended(self)
+        self._ended()
 
     # Inside.
 
     def _outcome_of_loss(self, error: Exception | None) -> int:
         """A bookie that does not accept the client's certificate says so, if at all, after TLS stands for the client (1.3)."""
         refusal = None if error is None else refusal_in(error)
-        if refusal is None and not self._is_working and self._is_tls:
+        if refusal is None and self.state is StreamState.ESTABLISHED and self._is_tls:
             refusal = Refusal(Code.SECURITY, UNANSWERED)
         return Code.BOOKIE_NOT_AVAILABLE if refusal is None else refusal
 
     def _flush(self) -> None:
         buffers, self._buffers = self._buffers, []
-        if self._transport is None or self._is_detached:
+        if self._transport is None or not self._stands:
             return
         # What is sent is outstanding, so as long as little is outstanding nothing has to be added up.
         most = self._outgoing.chunk_bytes
@@ -119,11 +130,12 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
             self._outgoing.add(buffers)
             self._send_on()
         else:
+            assert not self._outgoing.size, "what waits is sent first"
             self._write(self._transport, buffers)
 
     def _send_on(self) -> None:
         outgoing, transport = self._outgoing, self._transport
-        while outgoing.size and not self._is_paused and transport is not None and not self._is_detached:
+        while outgoing.size and not self._is_paused and transport is not None and self._stands:
             self._write(transport, outgoing.take())
 
     def _write(self, transport: asyncio.Transport, buffers: Sequence[bytes | memoryview]) -> None:

@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
 from bkclient.wire import v2, v3
+from bkclient.wire.answers import check_answer
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.errors import FrameTooLarge, WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, FrameBuffer
@@ -116,6 +117,7 @@ class ClientConnection(Generic[Token]):
             raise FrameTooLarge(encoded.size, self._frames.max_frame_size)
         size = encoded.size
         self.outstanding.add(encoded.match, (request, token, deadline, size, encoded.acknowledgement))
+        assert encoded.txn_id > self._last_txn_id, "transaction ids ascend"
         self._last_txn_id = encoded.txn_id
         load = self.load
         load.requests += 1
@@ -147,13 +149,28 @@ class ClientConnection(Generic[Token]):
             outstanding.give_up(key)
             if key in self._wanted:
                 self.changed.append(key)
-            load.requests -= 1
-            load.bytes -= entry[3]
+            load.take_off(entry[3])
         return [(entry[0], entry[1]) for _, entry in due]
 
     def abandon(self) -> list[tuple[Request, Token]]:
         """Give up all outstanding requests."""
-        return self.expire(_FOREVER)
+        abandoned = self.expire(_FOREVER)
+        assert not self.outstanding, "nothing is outstanding on a connection that was abandoned"
+        self.check()
+        return abandoned
+
+    def check(self) -> tuple[int, int]:
+        """Assert that what is counted is what is there; returns how many requests are outstanding here, and their bytes.
+
+        Takes time linear in all outstanding.
+        """
+        outstanding, load = self.outstanding, self.load
+        sizes = [entry[3] for entry in outstanding.entries.values() if entry is not None]
+        size = sum(sizes)
+        assert len(sizes) == len(outstanding), "a request that was given up is counted"
+        assert load.requests >= len(sizes), "what is outstanding here is part of the load"
+        assert load.bytes >= size, "what is outstanding here is part of the load"
+        return len(sizes), size
 
     def _encode(self, request: Request) -> EncodedRequest:
         if not isinstance(request, AddRequest):
@@ -165,6 +182,7 @@ class ClientConnection(Generic[Token]):
             or encoded.txn_id <= self._last_txn_id
         ):
             encoded = self._dialect.encode_request(request, next(self._txn_ids))
+            assert encoded.size == sum(map(len, encoded.buffers)), "the size of a frame is that of its buffers"
             encoded.source = self._encoding_source
             request.frame = encoded
         return encoded
@@ -183,16 +201,20 @@ class ClientConnection(Generic[Token]):
                     match, response = self._dialect.decode_response(content)
                     entry = entries.get(match)
                     status = response.status
-                    if entry is not None and entry[4] is not None:
-                        response = None
-                outstanding.answered(match)
+                    if entry is not None:
+                        check_answer(entry[0], response)
+                        if entry[4] is not None:
+                            response = None
+                settled = outstanding.answered(match)
+                assert settled is entry, "an answer settles the request it was matched with"
                 if wanted and match in wanted:
                     self.changed.append(match)
                 if entry is None:
                     self.unmatched_answers += 1
                     continue
-                load.requests -= 1
-                load.bytes -= entry[3]
+                requests = load.requests = load.requests - 1
+                size = load.bytes = load.bytes - entry[3]
+                assert (requests > 0 and size >= 0) or requests == size == 0, "what is outstanding is counted once"
                 yield entry[0], entry[1], status, response
         except WireError as error:
             self._error = error

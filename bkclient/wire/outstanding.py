@@ -36,6 +36,20 @@ class Load:
         self.requests = 0
         self.bytes = 0
 
+    def put_on(self, size: int) -> None:
+        """Count a request of ``size`` bytes; where every append passes, its two lines stand in place of the call."""
+        self.requests += 1
+        self.bytes += size
+        assert self.requests > 0 <= size, "a load is never negative"
+
+    def take_off(self, size: int) -> None:
+        """Count a request of ``size`` bytes no more."""
+        self.requests -= 1
+        self.bytes -= size
+        assert (self.requests > 0 and self.bytes >= 0) or self.requests == self.bytes == 0, (
+            "what is outstanding is counted once"
+        )
+
 
 class Outstanding(Generic[Entry]):
     """The requests of one connection by key.
@@ -69,14 +83,17 @@ class Outstanding(Generic[Entry]):
             return None
         entry = self.entries.pop(key)
         if entry is None:
+            assert self.given_up > 0, "a request that was given up is counted"
             self.given_up -= 1
         return entry
 
     def give_up(self, key: bytes) -> None:
         """Await no answer with ``key`` any more, which had a request; it may still come."""
+        assert self.entries.get(key) is not None, "only what awaits its answer is given up"
         if self.keys_recur:
             self.entries[key] = None
             self.given_up += 1
+            assert self.given_up <= len(self.entries), "a request is given up once"
         else:
             del self.entries[key]
 

@@ -94,6 +94,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.limits = limits if limits is not None else LoopLimits()
         #: What connections lead through; set by the world.
         self.tcp: Tcp | None = None
+        #: Called after every callback, with the process whose it was; what it raises ends the run as a callback's error does.
+        self.after_step: Callable[[Process | None], object] | None = None
         #: Callbacks executed so far.
         self.steps = 0
         #: What tasks raised that nobody ever looked at: ``(whose and which, what)``.
@@ -245,6 +247,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 self._cancelled_timers -= 1
             else:
                 ready.append(timer)
+        after_step = self.after_step
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:  # noqa: SLF001
@@ -256,6 +259,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             self.steps += 1
             try:
                 handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
+                if after_step is not None:
+                    after_step(process)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001  as asyncio's own handles do

@@ -15,7 +15,9 @@ from dataclasses import replace
 from bkclient.errors import Code, IllegalOperation
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.request_stream import RequestStream
+from bkclient.transport.stream_state import StreamState
 from bkclient.wire import v2
+from bkclient.wire.answers import check_answer
 from bkclient.wire.connection import Answer, ClientConnection
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response
@@ -60,8 +62,8 @@ class ObjectConnection(ClientConnection[ReplyHandler]):
         if entry is None:
             self.unmatched_answers += 1
             return
-        self.load.requests -= 1
-        self.load.bytes -= entry[3]
+        self.load.take_off(entry[3])
+        check_answer(entry[0], response)
         yield entry[0], entry[1], response.status, None if isinstance(entry[0], AddRequest) else response
 
 
@@ -93,10 +95,11 @@ class ObjectStream(RequestStream):
         """The connection stands."""
         self._end = end
         end.on_message, end.on_lost = self._received, self._lost
+        self._become(StreamState.ESTABLISHED)
         self._owner.connected(self, end.peer_name)
 
     def _received(self, message: ResponseMessage) -> None:
-        if self._is_detached:
+        if not self._stands:
             return
         self._answered(self.connection.received(message))
         if self._owner.needs_care:
@@ -104,18 +107,18 @@ class ObjectStream(RequestStream):
 
     def _flush(self) -> None:
         messages, self._buffers = self._buffers, []
-        if not self._is_detached:
+        if self._stands:
             send = self._end.send
             for message in messages:
                 send(message)
 
     def _lost(self) -> None:
         self._detach(Code.BOOKIE_NOT_AVAILABLE, "it broke")
-        self._owner.ended(self)
+        self._ended()
 
     def _break_off(self) -> None:
         end = self._end
         if not end.is_closed:
             end.on_lost = None
             end.close()
-            self._loop.call_soon(self._owner.ended, self)
+            self._loop.call_soon(self._ended)

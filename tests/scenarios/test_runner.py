@@ -12,11 +12,12 @@ import pytest
 import scenarios.runner
 import scenarios.stage
 from bkclient.errors import NotEnoughBookies
+from bkclient.transport.link import BookieLink
 from bkclient.wire.messages import ReadRequest
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import FIELDS, KINDS, HistoryError, Kind, read_history
 from scenarios.library import SCENARIOS
-from scenarios.model import Scenario
+from scenarios.model import Scenario, TransportKind
 from scenarios.recording import RecordedClient
 from scenarios.runner import EVENTUALLY_CLOSED, history_name, run_scenario
 from scenarios.stage import Stage
@@ -211,3 +212,15 @@ def test_scenarios_describe_themselves(scenario: str) -> None:
     assert described.name == scenario
     assert described.summary
     assert described.expected
+
+
+@pytest.mark.parametrize("transport", TransportKind)
+def test_a_transport_that_counts_wrongly_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, transport: TransportKind
+) -> None:
+    """What waited for a connection stays counted after it was sent: no answer is wrong, and the limits come too early."""
+    assert run_scenario("calm-writes", 4, transport=transport).problem == ""
+    monkeypatch.setattr(BookieLink, "release", lambda *_: None)
+    result = run_scenario("calm-writes", 4, transport=transport)
+    assert result.verdict == "unknown"
+    assert "the load is what is outstanding" in result.problem

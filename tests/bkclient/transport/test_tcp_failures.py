@@ -218,7 +218,7 @@ async def test_a_defect_of_the_resolver_is_reported_and_still_answers_the_reques
     await transport.aclose()
 
 
-# Backing off. The clock is the loop's own, moved by hand.
+# The clock is the loop's own from here on, moved by hand.
 
 
 class Clock:
@@ -229,6 +229,35 @@ class Clock:
         loop = asyncio.get_running_loop()
         original = loop.time
         monkeypatch.setattr(loop, "time", lambda: original() + self.extra)
+
+
+@pytest.mark.rule("W-45")
+async def test_a_request_that_follows_a_timeout_in_the_same_turn_times_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop stands still for longer than a timeout, between a request and the look for late ones in the same turn."""
+    clock, loop = Clock(monkeypatch), asyncio.get_running_loop()
+    async with running(keep_silent) as bookie, transport_to(bookie, add_timeout_s=5.0) as outcomes:
+        outcomes.submit(add(0))
+        await until(lambda: len(bookie.received) == 1)
+
+        timed_out = asyncio.Event()
+
+        def submit_again(*_answer: object) -> None:
+            outcomes.submit(add(2))
+            timed_out.set()
+
+        def submit_and_stand_still() -> None:
+            outcomes.transport.submit("b", add(1), submit_again)
+            clock.extra += 100.0
+
+        loop.call_at(loop.time(), submit_and_stand_still)
+        clock.extra += 1.0  # now the look for late requests is due as well, and comes second
+        await timed_out.wait()
+        await until(lambda: len(bookie.received) == 3)
+        clock.extra += 100.0
+        assert await outcomes.wait(2) == [Code.TIMEOUT, Code.TIMEOUT]
+
+
+# Backing off.
 
 
 class CountingResolver:

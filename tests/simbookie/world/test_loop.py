@@ -194,6 +194,27 @@ def test_a_callback_that_raises_ends_the_run(loop: VirtualTimeLoop) -> None:
     assert loop.time() == 1
 
 
+def test_after_every_callback_the_run_may_be_looked_at_and_ended(loop: VirtualTimeLoop) -> None:
+    log: list[object] = []
+
+    def look(process: object) -> None:
+        log.append(("after", process))
+        if "wrong" in log:
+            raise AssertionError("what is counted is what is there")
+
+    async def main() -> None:
+        loop.after_step = look
+        await asyncio.sleep(0)
+        loop.call_soon(log.append, "right")
+        loop.call_soon(log.append, "wrong")
+        await asyncio.sleep(1)
+
+    with pytest.raises(UnhandledErrors, match="what is counted"):
+        loop.run_until_complete(main())
+    after = ("after", None)
+    assert log[-4:] == ["right", after, "wrong", after]
+
+
 def test_an_error_reported_to_the_loop_ends_the_run(loop: VirtualTimeLoop) -> None:
     async def main() -> None:
         loop.call_exception_handler({"message": "a handler raised", "exception": ValueError("oops")})
