@@ -43,7 +43,7 @@ from benchmarks.measuring import (
     result,
     runner,
 )
-from bkclient import ClientConfig
+from bkclient import ClientConfig, ConnectionSettings, LimitSettings
 from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
 from bkclient.wire.connection import ClientConnection
@@ -103,7 +103,10 @@ def encoded_frames(load: Load, ledger_id: int) -> list[bytes]:
 
 async def run_client(addresses: list[BookieAddress], load: Load, progress: Callable[[int], None] | None = None) -> Cost:
     """Append ``load.entries`` entries through the client, pipelined."""
-    config = ClientConfig(wire_protocol_version=load.protocol, max_in_flight_entries=load.window)
+    config = ClientConfig(
+        connections=ConnectionSettings(protocol_version=load.protocol),
+        limits=LimitSettings(max_in_flight_entries=load.window),
+    )
     async with a_client(addresses, config) as client:
         writer = await client.create_ledger(
             ensemble_size=WRITE_QUORUM, write_quorum_size=WRITE_QUORUM, ack_quorum_size=ACK_QUORUM

@@ -132,7 +132,9 @@ async def a_client(addresses: list[BookieAddress], config: ClientConfig) -> Asyn
         stack.push_async_callback(store.aclose)
         for index, address in enumerate(addresses):
             await store.register_bookie(f"bookie-{index}", address)
-        settings = TcpTransportConfig(protocol_version=config.wire_protocol_version, add_timeout_s=_ADD_TIMEOUT_S)
+        settings = TcpTransportConfig(
+            protocol_version=config.connections.protocol_version, add_timeout_s=_ADD_TIMEOUT_S
+        )
         transport = TcpTransport(store.bookie_address, settings, rng=rng)
         yield await stack.enter_async_context(BookKeeper(store, transport, config=config, rng=rng))
 

@@ -41,7 +41,7 @@ from benchmarks.measuring import (
     report,
     runner,
 )
-from bkclient import BookKeeper, ClientConfig, LedgerReader
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerReader, ReadingSettings
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import ReadRequest
 
@@ -123,7 +123,10 @@ async def compare(
     """Both in turn, ``rounds`` times after one that is not counted."""
     ours: list[Cost] = []
     bare: list[Cost] = []
-    config = ClientConfig(wire_protocol_version=load.protocol, read_ahead_entries=load.window)
+    config = ClientConfig(
+        connections=ConnectionSettings(protocol_version=load.protocol),
+        reading=ReadingSettings(read_ahead_entries=load.window),
+    )
     async with bookie_processes(WRITE_QUORUM, uvloop=uvloop) as addresses, a_client(addresses, config) as client:
         reader = await a_ledger(client, load)
         by_id = {f"bookie-{index}": address for index, address in enumerate(addresses)}

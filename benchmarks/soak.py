@@ -271,7 +271,7 @@ async def soak(seconds: float, seed: int, *, calm: bool, is_quiet: bool) -> tupl
     asyncio.get_running_loop().set_exception_handler(lambda _, context: tally.unhandled.append(str(context)))
     rng = random.Random(seed)
     with ZooKeeperServer() as zookeeper, ProcessCluster(zookeeper.metadata_uri(), BOOKIES) as cluster:
-        config = bkclient.ClientConfig(metadata_timeout_s=SESSION_TIMEOUT_S)
+        config = bkclient.ClientConfig(timeouts=bkclient.TimeoutSettings(metadata_session_s=SESSION_TIMEOUT_S))
         uri = zookeeper.metadata_uri()
         async with bkclient.connect(uri, config=config) as owner, bkclient.connect(uri, config=config) as other:
             began = time.monotonic()

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, PlacementSettings
 from bkclient.errors import Code
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
@@ -80,7 +80,7 @@ async def cpu_us_per_append(kind: str, entries: int) -> float:
     if stats is not None and kind.endswith("requests"):
         transport = MeasuredTransport(transport, stats)
     tracer = tracer_of_everything() if kind.startswith("a span") else None
-    config = ClientConfig(placement_policy="random")
+    config = ClientConfig(placement=PlacementSettings(policy="random"))
     async with MemoryMetadataService().session(rng=rng) as store:
         for index in range(3):
             await store.register_bookie(f"bookie-{index}", BookieAddress("localhost", 3181 + index))

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from bkclient._client.reading.tail import LedgerTail as LedgerTail
     from bkclient._client.writing.advanced import AdvancedLedgerWriter as AdvancedLedgerWriter
     from bkclient._client.writing.writer import LedgerWriter as LedgerWriter
+    from bkclient.config import AdminSettings as AdminSettings
     from bkclient.config import ClientConfig as ClientConfig
+    from bkclient.config import ConnectionSettings as ConnectionSettings
+    from bkclient.config import HealthSettings as HealthSettings
+    from bkclient.config import LimitSettings as LimitSettings
+    from bkclient.config import MetadataSettings as MetadataSettings
+    from bkclient.config import PlacementSettings as PlacementSettings
+    from bkclient.config import ReadingSettings as ReadingSettings
+    from bkclient.config import TimeoutSettings as TimeoutSettings
+    from bkclient.config import TlsSettings as TlsSettings
+    from bkclient.config import WritingSettings as WritingSettings
     from bkclient.entry import Entries as Entries
     from bkclient.entry import Entry as Entry
     from bkclient.entry import EntryResult as EntryResult
@@ -35,16 +45,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdminSettings",
     "AdvancedLedgerWriter",
     "BookKeeper",
     "BookKeeperError",
     "BookieSets",
     "ClientConfig",
+    "ConnectionSettings",
     "DigestType",
     "Entries",
     "Entry",
     "EntryResult",
     "Fragment",
+    "HealthSettings",
     "LastConfirmedAndEntry",
     "LedgerMetadata",
     "LedgerReader",
@@ -52,22 +65,32 @@ __all__ = [
     "LedgerState",
     "LedgerTail",
     "LedgerWriter",
+    "LimitSettings",
+    "MetadataSettings",
     "PendingClient",
+    "PlacementSettings",
+    "ReadingSettings",
+    "TimeoutSettings",
+    "TlsSettings",
+    "WritingSettings",
     "connect",
     "errors",
 ]
 
 _MODULES = {
+    "AdminSettings": "bkclient.config",
     "AdvancedLedgerWriter": "bkclient._client.writing.advanced",
     "BookKeeper": "bkclient._client.client",
     "BookKeeperError": "bkclient.errors",
     "BookieSets": "bkclient.metadata.base",
     "ClientConfig": "bkclient.config",
+    "ConnectionSettings": "bkclient.config",
     "DigestType": "bkclient.ledger",
     "Entries": "bkclient.entry",
     "Entry": "bkclient.entry",
     "EntryResult": "bkclient.entry",
     "Fragment": "bkclient.ledger",
+    "HealthSettings": "bkclient.config",
     "LastConfirmedAndEntry": "bkclient.entry",
     "LedgerMetadata": "bkclient.ledger",
     "LedgerReader": "bkclient._client.reading.reader",
@@ -75,7 +98,14 @@ _MODULES = {
     "LedgerState": "bkclient.ledger",
     "LedgerTail": "bkclient._client.reading.tail",
     "LedgerWriter": "bkclient._client.writing.writer",
+    "LimitSettings": "bkclient.config",
+    "MetadataSettings": "bkclient.config",
     "PendingClient": "bkclient._client.connect",
+    "PlacementSettings": "bkclient.config",
+    "ReadingSettings": "bkclient.config",
+    "TimeoutSettings": "bkclient.config",
+    "TlsSettings": "bkclient.config",
+    "WritingSettings": "bkclient.config",
     "connect": "bkclient._client.connect",
 }
 """Where the names above are defined, for those who import them; type checkers read the imports at the top."""

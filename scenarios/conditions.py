@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from bkclient import ClientConfig, DigestType
+from bkclient import ClientConfig, DigestType, LimitSettings, ReadingSettings, TimeoutSettings
 from bkclient.transport.tcp import TcpTransportConfig
 from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
@@ -88,7 +88,9 @@ def draw_conditions(seed: int) -> Conditions:
         storage=MemoryStorageConfig(journal=JournalConfig(group_wait_max_s=0.0005, sync_latency_s=0.0007)),
         transport=TcpTransportConfig(add_timeout_s=timeout_s, read_timeout_s=timeout_s),
         client=ClientConfig(
-            add_timeout_s=timeout_s, read_timeout_s=timeout_s, max_in_flight_entries=64, read_ahead_entries=8
+            timeouts=TimeoutSettings(add_s=timeout_s, read_s=timeout_s),
+            limits=LimitSettings(max_in_flight_entries=64),
+            reading=ReadingSettings(read_ahead_entries=8),
         ),
         limits=LoopLimits(steps=2_000_000, seconds=3600.0),
     )
@@ -118,15 +120,15 @@ def draw_varied_conditions(seed: int) -> Conditions:
         transport=replace(
             usual.transport, protocol_version=version, add_timeout_s=add_timeout_s, read_timeout_s=read_timeout_s
         ),
-        client=replace(
-            usual.client,
-            wire_protocol_version=version,
-            add_timeout_s=add_timeout_s,
-            read_timeout_s=read_timeout_s,
-            read_ahead_entries=rng.choice((1, 2, 8, 64)),
-            recovery_read_batch_size=rng.choice((1, 2, 8, 64)),
-            max_in_flight_entries=rng.choice((1, 4, 64)),
-            delay_ensemble_change=rng.random() < 0.2,
+        client=usual.client.with_changes(
+            connections={"protocol_version": version},
+            timeouts={"add_s": add_timeout_s, "read_s": read_timeout_s},
+            reading={
+                "read_ahead_entries": rng.choice((1, 2, 8, 64)),
+                "recovery_read_ahead_entries": rng.choice((1, 2, 8, 64)),
+            },
+            limits={"max_in_flight_entries": rng.choice((1, 4, 64))},
+            writing={"delay_ensemble_change": rng.random() < 0.2},
         ),
     )
 

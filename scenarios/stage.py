@@ -273,7 +273,7 @@ class Stage:
 
     async def append_entries(self, writer: RecordedWriter, count: int, *, window: int = 8) -> None:
         """Append ``count`` entries of various sizes with up to ``window`` in flight; stops at the first refusal."""
-        window = min(window, self.conditions.client.max_in_flight_entries)
+        window = min(window, self.conditions.client.limits.max_in_flight_entries)
         rng = self.world.rng(f"workload {writer.actor}")
         in_flight: deque[asyncio.Future[int]] = deque()
         try:

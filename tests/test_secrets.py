@@ -20,7 +20,7 @@ import pytest
 
 import bkclient
 import simbookie
-from bkclient import ClientConfig, DigestType
+from bkclient import AdminSettings, ClientConfig, ConnectionSettings, DigestType
 from bkclient.errors import LedgerFenced, UnauthorizedAccess
 from bkclient.metadata.opening import open_store
 from bkclient.security.auth import SharedSecret
@@ -45,8 +45,8 @@ SHOWN = {
     # Kinds, numbers and names of files.
     ("LedgerMetadata", "has_password"),
     ("LedgerMetadata", "creator_token"),
-    ("ClientConfig", "tls_key_file"),
-    ("ClientConfig", "tls_key_password_file"),
+    ("TlsSettings", "key_file"),
+    ("TlsSettings", "key_password_file"),
     ("SecurityOptions", "key"),
     ("SecurityOptions", "key_password"),
     ("SecurityOptions", "secret"),
@@ -108,7 +108,7 @@ def test_there_are_records_that_can_hold_secrets() -> None:
         "NewLedger",
         "LedgerKeys",
         "LedgerMetadata",
-        "ClientConfig",
+        "AdminSettings",
     } <= {record.__name__ for record in RECORDS}
 
 
@@ -127,7 +127,7 @@ def test_a_repr_that_shows_a_secret_would_be_noticed() -> None:
 
 def test_objects_that_hold_secrets_do_not_show_them() -> None:
     assert AUTH_SECRET.decode() not in repr(SharedSecret(AUTH_SECRET))
-    assert PASSWORD.decode() not in repr(ClientConfig(admin_password=PASSWORD))
+    assert PASSWORD.decode() not in repr(ClientConfig(admin=AdminSettings(password=PASSWORD)))
 
 
 # Logs ------------------------------------------------------------------------------------------------------------------
@@ -187,7 +187,9 @@ async def conversation(uri: str) -> None:
     store = await open_store(uri, rng=Random(7), connect_timeout_s=30.0, initialise=True)
     async with LocalCluster(store, 3):
         for wire in (2, 3):
-            config = ClientConfig(wire_protocol_version=wire, admin_password=PASSWORD)
+            config = ClientConfig(
+                connections=ConnectionSettings(protocol_version=wire), admin=AdminSettings(password=PASSWORD)
+            )
             async with (
                 bkclient.connect(uri, config=config) as writer_side,
                 bkclient.connect(uri, config=config) as reader_side,

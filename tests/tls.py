@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Any, Final
 
-from bkclient import ClientConfig
+from bkclient import TlsSettings
 from bkclient.security.tls import client_context
 from bkclient.transport.handshake import Security
 from simbookie.security import BookieSecurity, server_context
@@ -24,18 +24,18 @@ def pem(name: str) -> str:
 
 
 #: Settings of a client that speaks TLS and trusts the authority; and of one that has a certificate too.
-TRUSTING: Final[dict[str, Any]] = {"tls": True, "tls_trust_file": pem("authority")}
+TRUSTING: Final[dict[str, Any]] = {"enabled": True, "trust_file": pem("authority")}
 MUTUAL: Final[dict[str, Any]] = {
     **TRUSTING,
-    "tls_client_authentication": True,
-    "tls_certificate_file": pem("client"),
-    "tls_key_file": pem("client-key"),
+    "client_authentication": True,
+    "certificate_file": pem("client"),
+    "key_file": pem("client-key"),
 }
 
 
 def client_security(auth: Any = None, *, timeout_s: float = 10.0, **settings: Any) -> Security:
     """The security of a client with these settings."""
-    return Security(client_context(ClientConfig(**settings)), auth, timeout_s)
+    return Security(client_context(TlsSettings(**settings)), auth, timeout_s)
 
 
 def offering(

@@ -88,9 +88,9 @@ class BookKeeper:
             self._config, self._rng, policy=placement, locations=locations, features=self._features, stats=self._stats
         )
         self._now_ms = None
-        if self._config.store_creation_time:
+        if self._config.metadata.store_creation_time:
             if wall_clock is None:
-                raise ArgumentError("store_creation_time is on, so the client needs a wall_clock")
+                raise ArgumentError("metadata.store_creation_time is on, so the client needs a wall_clock")
             self._now_ms = _milliseconds(wall_clock)
         self._life = Hosted(self._live, "background work of a BookKeeper client")
         self._core: ClientCore | None = None

@@ -107,15 +107,15 @@ def connect(
 
     async def connected() -> BookKeeper:
         settings = checked_config(config)
-        uri = metadata_uri if metadata_uri is not None else settings.metadata_uri
+        uri = metadata_uri if metadata_uri is not None else settings.metadata.uri
         if uri is None:
-            raise ArgumentError("give connect() a metadata URI, or set metadata_uri in the configuration")
+            raise ArgumentError("give connect() a metadata URI, or set metadata.uri in the configuration")
         security = _security(settings, auth)
         chance = rng or random.Random()  # noqa: S311 - placement and back-off need no secrecy
         counts = guarded_stats(stats)
         async with AsyncExitStack() as stack:
             stack.callback(log.CLIENT_CLOSED, uri=uri)
-            store = await open_store(uri, rng=chance, session_timeout_s=settings.metadata_timeout_s)
+            store = await open_store(uri, rng=chance, session_timeout_s=settings.timeouts.metadata_session_s)
             stack.push_async_callback(store.aclose)
             transport = _transport(settings, store, chance, counts, security)
             stack.push_async_callback(transport.aclose)
@@ -147,15 +147,15 @@ connect.__module__ = "bkclient"
 
 
 def _security(config: ClientConfig, auth: AuthProvider | None) -> Security | None:
-    tls = client_context(config)
-    return None if tls is None and auth is None else Security(tls, auth, config.start_tls_timeout_s)
+    tls = client_context(config.tls)
+    return None if tls is None and auth is None else Security(tls, auth, config.timeouts.start_tls_s)
 
 
 def _transport(
     config: ClientConfig, store: MetadataStore, rng: random.Random, stats: object, security: Security | None
 ) -> BookieTransport:
     resolve: Callable[[str], Awaitable[BookieAddress]] = (
-        store.bookie_address if config.resolve_bookie_ids else _address_in
+        store.bookie_address if config.connections.resolve_bookie_ids else _address_in
     )
     transport_config = TcpTransportConfig.of_client(config)
     if isinstance(stats, BookieStats):

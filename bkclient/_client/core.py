@@ -52,18 +52,18 @@ class ClientCore:
     _closers: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memory = SharedBookieMemory(self.config)
-        config = self.config
+        self.memory = SharedBookieMemory(self.config.reading)
+        limits = self.config.limits
         # Whoever widens the window of a writer means it, so that of the client is never narrower.
         self.window = ClientWindow(
-            max(config.max_client_in_flight_entries, config.max_in_flight_entries),
-            max(config.max_client_in_flight_bytes, config.max_in_flight_bytes),
+            max(limits.max_client_in_flight_entries, limits.max_in_flight_entries),
+            max(limits.max_client_in_flight_bytes, limits.max_in_flight_bytes),
         )
 
     @property
     def admin_keys(self) -> LedgerKeys:
         """Those that administrators use where the metadata holds none (API-8)."""
-        return LedgerKeys(self.config.admin_password, self.config.admin_digest_type)
+        return LedgerKeys(self.config.admin.password, self.config.admin.digest_type)
 
     def at_close(self, callback: Callable[[], None]) -> Cancel:
         """Call ``callback`` when the client is closed, unless what is returned is called before."""

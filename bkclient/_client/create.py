@@ -51,9 +51,9 @@ class NewLedger:
 
     def check_against(self, config: ClientConfig) -> None:
         """Raise for what this client, as it is configured, cannot create."""
-        if self.deferred_sync and config.wire_protocol_version == 2:
+        if self.deferred_sync and config.connections.protocol_version == 2:
             raise IllegalOperation("deferred sync needs wire protocol version 3, this client is configured for 2")
-        if config.ledger_metadata_version == _FORMAT_WITHOUT_SECRETS and (
+        if config.metadata.format_version == _FORMAT_WITHOUT_SECRETS and (
             (self.digest_type, self.password, dict(self.custom_metadata or {})) != (DigestType.CRC32, b"", {})
             or self.ack_quorum_size != self.write_quorum_size
         ):
@@ -66,7 +66,7 @@ class NewLedger:
         self, ledger_id: int, ensemble: Ensemble, config: ClientConfig, ctime_ms: int | None
     ) -> LedgerMetadata:
         """The first metadata of the ledger; ``ensemble`` may be smaller than asked for."""
-        has_secrets = config.ledger_metadata_version != _FORMAT_WITHOUT_SECRETS
+        has_secrets = config.metadata.format_version != _FORMAT_WITHOUT_SECRETS
         return LedgerMetadata(
             ledger_id=ledger_id,
             ensemble_size=len(ensemble),
@@ -77,7 +77,7 @@ class NewLedger:
             password=self.password,
             has_password=has_secrets,
             custom_metadata=self.custom_metadata or {},
-            format_version=config.ledger_metadata_version,
+            format_version=config.metadata.format_version,
             ctime_ms=ctime_ms,
         )
 
@@ -119,7 +119,7 @@ async def _register(core: ClientCore, metadata: LedgerMetadata) -> CreatedLedger
 
 async def _choose_ensemble(core: ClientCore, wanted: NewLedger) -> Ensemble:
     """The largest ensemble there is, from the size asked for down to the write quorum if the client stripes opportunistically."""
-    smallest = wanted.write_quorum_size if core.config.opportunistic_striping else wanted.ensemble_size
+    smallest = wanted.write_quorum_size if core.config.writing.opportunistic_striping else wanted.ensemble_size
     for size in range(wanted.ensemble_size, smallest - 1, -1):
         shape = LedgerShape(size, wanted.write_quorum_size, wanted.ack_quorum_size, wanted.custom_metadata or {})
         ensemble = core.watcher.new_ensemble(shape)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bkclient.config import ClientConfig
+from bkclient.config import ReadingSettings
 from bkclient.ledger import BookieId
 from bkclient.protocol.batch_read import BatchSupport
 from bkclient.protocol.remembered import Remembered
@@ -28,8 +28,8 @@ class SharedBookieMemory:
 
     __slots__ = ("batches", "slow")
 
-    def __init__(self, config: ClientConfig) -> None:
-        self.slow: Remembered[None] = Remembered(config.bookie_failure_history_s)
+    def __init__(self, settings: ReadingSettings) -> None:
+        self.slow: Remembered[None] = Remembered(settings.bookie_failure_history_s)
         self.batches = BatchSupport()
 
 
@@ -39,15 +39,19 @@ class ReadHealth:
     __slots__ = ("_failures", "_marks_slow", "_memory", "_now", "_tracks_failures", "_transport")
 
     def __init__(
-        self, memory: SharedBookieMemory, transport: BookieTransport, config: ClientConfig, now: Callable[[], float]
+        self,
+        memory: SharedBookieMemory,
+        transport: BookieTransport,
+        settings: ReadingSettings,
+        now: Callable[[], float],
     ) -> None:
         self._memory = memory
         self._transport = transport
         self._now = now
-        self._failures: Remembered[int] = Remembered(config.bookie_failure_history_s)
-        self._tracks_failures = config.bookie_failure_tracking
+        self._failures: Remembered[int] = Remembered(settings.bookie_failure_history_s)
+        self._tracks_failures = settings.bookie_failure_tracking
         # RO-6: where order is by load, load tells who is slow.
-        self._marks_slow = config.reorder_threshold_pending_requests == 0
+        self._marks_slow = settings.reorder_threshold_pending_requests == 0
 
     @property
     def is_clean(self) -> bool:

@@ -36,8 +36,8 @@ class Credentials:
 
     def check_against_config(self, config: ClientConfig) -> None:
         """Without autodetection, :class:`~bkclient.errors.ArgumentError` unless the digest type is stated."""
-        if self.digest_type is None and not config.digest_type_autodetection:
-            raise ArgumentError("digest_type must be given: digest_type_autodetection is off")
+        if self.digest_type is None and not config.metadata.digest_type_autodetection:
+            raise ArgumentError("digest_type must be given: metadata.digest_type_autodetection is off")
 
     def check(self, metadata: LedgerMetadata, config: ClientConfig) -> None:
         """Raise unless they fit. Ledgers older than stored passwords take any (API-7)."""
@@ -45,7 +45,7 @@ class Credentials:
             return
         if metadata.password != self.password:
             raise UnauthorizedAccess(ledger_id=metadata.ledger_id)
-        if not config.digest_type_autodetection and metadata.digest_type is not self.digest_type:
+        if not config.metadata.digest_type_autodetection and metadata.digest_type is not self.digest_type:
             assert metadata.digest_type is not None, "it is stored with the password"
             assert self.digest_type is not None, "checked against the configuration first"
             raise DigestMismatch(

@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from bkclient.config import ClientConfig
+from bkclient.config import LimitSettings
 
 __all__ = ["RateLimit"]
 
@@ -33,9 +33,9 @@ class RateLimit:
         self._paid_until = self._loop.time() - _BURST_S
 
     @staticmethod
-    def of(config: ClientConfig) -> RateLimit | None:
-        """The limit that ``config`` asks for (``throttle_per_s``), None if it asks for none (R-2)."""
-        return RateLimit(config.throttle_per_s) if config.throttle_per_s > 0 else None
+    def of(limits: LimitSettings) -> RateLimit | None:
+        """The limit that ``limits`` ask for (``throttle_per_s``), None if they ask for none (R-2)."""
+        return RateLimit(limits.throttle_per_s) if limits.throttle_per_s > 0 else None
 
     def try_take(self, permits: int = 1) -> bool:
         """Take ``permits`` if nobody would have to wait for them; else take none."""

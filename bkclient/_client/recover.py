@@ -43,7 +43,7 @@ class _Recovery:
         self._ledger_id = metadata.metadata.ledger_id
         self._submit = core.transport.submit
         self.note_failure = core.watcher.on_request_failed
-        self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.recovery_read_batch_size)
+        self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.reading.recovery_read_ahead_entries)
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_abandoned = False
         self._found = self._written = 0

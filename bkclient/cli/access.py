@@ -18,6 +18,7 @@ import bkclient
 from bkclient import BookKeeper
 from bkclient.config import ClientConfig
 from bkclient.config.fields import setting_of
+from bkclient.config.group import declared_settings
 from bkclient.config.properties import parse_properties
 from bkclient.errors import ArgumentError
 from bkclient.repair import RepairConfig
@@ -29,7 +30,7 @@ PASSWORD_VARIABLE = "BK_LEDGER_PASSWORD"  # noqa: S105  a name, not a password
 
 #: Keys that mean something to repairs alone. A client would warn that they mean nothing to it.
 _REPAIR_ONLY = {setting_of(field).key for field in fields(RepairConfig)} - {
-    setting_of(field).key for field in fields(ClientConfig)
+    setting.key for setting in declared_settings(ClientConfig).values()
 }
 
 
@@ -59,7 +60,7 @@ def connection_for(metadata: str | None, file: Path | None, settings: Sequence[s
         repair = RepairConfig.from_properties(properties)
     except ArgumentError as error:
         raise typer.BadParameter(str(error), param_hint="--config or -c") from None
-    uri = metadata or config.metadata_uri
+    uri = metadata or config.metadata.uri
     if not uri:
         raise typer.BadParameter(
             f"say where the cluster is: --metadata, {METADATA_VARIABLE}, or metadataServiceUri in --config",

@@ -125,7 +125,7 @@ def append(
         if source.is_terminal:
             typer.echo("bk: reading from the terminal; Ctrl-D ends the ledger", err=True)
         with watched("appending", source.size_bytes, is_bytes=True, is_printing=print_ids) as move:
-            cut = splitter(framing, connection.config.max_frame_size_bytes)
+            cut = splitter(framing, connection.config.limits.max_frame_size_bytes)
             try:
                 await append_from(source, writer, cut, ids, move, is_deferred=deferred_sync)
             finally:

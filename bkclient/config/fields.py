@@ -8,7 +8,6 @@ a properties file written for the Java client can be read as it is.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ __all__ = [
     "check_settings",
     "choice",
     "names",
-    "nearest",
     "number",
     "off",
     "on",
@@ -38,13 +36,13 @@ _SWITCH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is known about one field of a configuration.
+    """The declaration of one setting.
 
-    ``low`` and ``high`` are inclusive bounds, ``choices`` all there is to choose from.
+    ``low`` and ``high`` are inclusive bounds, ``choices`` the values to choose from.
 
-    The rest is about BookKeeper's ``key`` for it, None where this client has a setting of its own. A number under the
-    key is multiplied by ``factor`` to get ours; if it is below ``off_below``, it means ``off`` (BookKeeper says -1 or 0 for
-    many things that do not happen). ``words`` are texts under the key that have a meaning of their own.
+    ``key`` is BookKeeper's key for the setting, None if BookKeeper has none. A number under the key is multiplied by
+    ``factor`` to get ours; if it is below ``off_below``, it means ``off`` (BookKeeper uses -1 or 0 to switch many things
+    off). ``words`` are texts under the key that have a meaning of their own.
     """
 
     kind: type
@@ -65,28 +63,30 @@ class Setting:
         if self.choices:
             if isinstance(value, bool) or value not in self.choices:
                 allowed = " or ".join(repr(choice) for choice in self.choices)
-                raise ArgumentError(f"{name} must be {allowed}, not {value!r}")
+                raise ArgumentError(f"{name} must be {allowed}, got {value!r}")
         elif self.kind in (int, float):
             self._check_number(name, value)
         elif self.kind is tuple:
             if not isinstance(value, tuple) or not all(isinstance(item, str) and item for item in value):
-                raise ArgumentError(f"{name} must be a tuple of names, not {value!r}")
+                raise ArgumentError(f"{name} must be a tuple of names, got {value!r}")
+        elif self.kind is bytes:
+            if not isinstance(value, bytes):
+                raise ArgumentError(f"{name} must be bytes, got {type(value).__name__}")  # its value may be a secret
         elif not isinstance(value, self.kind):
-            shown = "something else" if self.kind is bytes else repr(value)
-            raise ArgumentError(f"{name} must be a {self.kind.__name__}, not {shown}")
+            raise ArgumentError(f"{name} must be a {self.kind.__name__}, got {value!r}")
 
     def _check_number(self, name: str, value: Any) -> None:
         allowed = (int, float) if self.kind is float else (int,)
         noun = "a number" if self.kind is float else "a whole number"
         if isinstance(value, bool) or not isinstance(value, allowed) or not math.isfinite(value):
-            raise ArgumentError(f"{name} must be {noun}, not {value!r}")
+            raise ArgumentError(f"{name} must be {noun}, got {value!r}")
         if self.low is not None and value < self.low:
-            raise ArgumentError(f"{name} must be at least {self.low}, not {value!r}")
+            raise ArgumentError(f"{name} must be >= {self.low}, got {value!r}")
         if self.high is not None and value > self.high:
-            raise ArgumentError(f"{name} must be at most {self.high}, not {value!r}")
+            raise ArgumentError(f"{name} must be <= {self.high}, got {value!r}")
 
     def from_plain(self, value: Any) -> Any:
-        """What TOML or JSON can say for it: a list for a tuple, the name of an enum's member; all else as it is."""
+        """A value from TOML or JSON: a list becomes a tuple, a name the member of an enum; all else stays as it is."""
         if self.kind is tuple and isinstance(value, list):
             return tuple(value)
         if issubclass(self.kind, Enum) and isinstance(value, str) and value in self.kind.__members__:
@@ -94,7 +94,7 @@ class Setting:
         return value
 
     def from_property(self, value: Any) -> Any:
-        """What ``value``, text as a rule, says under BookKeeper's key; :class:`ValueError` if nothing."""
+        """The setting for ``value`` under BookKeeper's key; :class:`ValueError` if it has no meaning there."""
         word = str(value).strip()
         if word.lower() in self.words:
             return self.words[word.lower()]
@@ -124,21 +124,22 @@ class Setting:
         return int(scaled) if self.kind is int and scaled.is_integer() else scaled
 
 
-def check_settings(config: Any, ordered: Iterable[tuple[str, str]] = ()) -> None:
-    """Raise :class:`~bkclient.errors.ArgumentError` unless every field may have its value; of ``ordered``, the lower first.
+def check_settings(config: Any, ordered: Iterable[tuple[str, str]] = (), *, prefix: str = "") -> None:
+    """Raise :class:`~bkclient.errors.ArgumentError` unless every field has a value that its declaration allows.
 
-    None is above and below everything.
+    Of each pair in ``ordered`` the first must not exceed the second; None is above and below everything. Messages show
+    the names with ``prefix``.
     """
     for field in dataclasses.fields(config):
-        setting_of(field).check(field.name, getattr(config, field.name))
+        setting_of(field).check(prefix + field.name, getattr(config, field.name))
     for low, high in ordered:
         lower, upper = getattr(config, low), getattr(config, high)
         if lower is not None and upper is not None and lower > upper:
-            raise ArgumentError(f"{low} is above {high}")
+            raise ArgumentError(f"{prefix}{low} must be <= {prefix}{high}, got {lower!r} and {upper!r}")
 
 
 def _no(value: Any, wanted: str) -> Any:
-    raise ValueError(f"{wanted} is wanted, not {value!r}")
+    raise ValueError(f"must be {wanted}, got {value!r}")
 
 
 def _field(default: Any, **setting: Any) -> Any:
@@ -166,12 +167,12 @@ def off(**setting: Any) -> Any:
 
 
 def text(default: str | None, **setting: Any) -> Any:
-    """A field that holds a word."""
+    """A field that holds text."""
     return _field(default, kind=str, optional=default is None, **setting)
 
 
 def names(default: tuple[str, ...], **setting: Any) -> Any:
-    """A field that holds several words."""
+    """A field that holds a tuple of names."""
     return _field(default, kind=tuple, **setting)
 
 
@@ -181,19 +182,12 @@ def choice(default: Any, choices: tuple[Any, ...], **setting: Any) -> Any:
 
 
 def secret(default: bytes, **setting: Any) -> Any:
-    """A field that holds bytes nobody should see."""
+    """A field that holds secret bytes, which ``repr`` leaves out."""
     metadata = {_METADATA_KEY: Setting(kind=bytes, **setting)}
     return dataclasses.field(default=default, repr=False, metadata=metadata)
 
 
 def setting_of(field: dataclasses.Field[Any]) -> Setting:
-    """What is known about ``field``."""
+    """The declaration of ``field``."""
     setting: Setting = field.metadata[_METADATA_KEY]
     return setting
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean ...?`` for a name that looks like one of ``known``, else nothing."""
-    by_folded = {candidate.replace("_", "").lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(str(name).replace("_", "").lower(), by_folded, n=2)
-    return f"; did you mean {' or '.join(by_folded[folded] for folded in close)}?" if close else ""

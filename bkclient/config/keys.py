@@ -13,7 +13,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bkclient.config.fields import Setting, nearest
+from bkclient.config.fields import Setting
+from bkclient.config.names import hint, nearest
 from bkclient.errors import ArgumentError
 from bkclient.ledger import DigestType
 
@@ -99,7 +100,7 @@ _IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
         "allocatorExitOnOutOfMemory",
     ),
     "it does nothing in the Java client either": ("enableParallelRecoveryRead",),
-    "client_network_location says where this client is": ("useHostnameResolveLocalNodePlacementPolicy",),
+    "placement.client_location says where this client is": ("useHostnameResolveLocalNodePlacementPolicy",),
     "the script is asked about one bookie at a time": ("networkTopologyScriptNumberArgs",),
     "which statistics are kept is up to the object that keeps them": ("limitStatsLogging",),
     "Python's ssl module does TLS": ("tlsProvider",),
@@ -179,7 +180,7 @@ _MANAGERS: Final = {
 
 
 def settings_from(properties: Mapping[str, Any], known: Mapping[str, Setting]) -> dict[str, Any]:
-    """Our settings as ``properties`` say them, which has BookKeeper's keys; see ``ClientConfig.from_properties``."""
+    """Our settings by full name in ``properties``, which have BookKeeper's keys; see ``ClientConfig.from_properties``."""
     given = _with_bases(_with_uri(_with_aliases({str(key).strip(): value for key, value in properties.items()})))
     ours = {setting.key: name for name, setting in known.items() if setting.key is not None}
     settings: dict[str, Any] = {}
@@ -209,7 +210,7 @@ def _converted(key: str, name: str, setting: Setting, value: Any) -> Any:
     except ArgumentError as error:
         raise ArgumentError(f"{key} = {_shown(setting, value)}: {error.message}") from error
     except ValueError as error:
-        raise ArgumentError(f"{key}: {error}") from error
+        raise ArgumentError(f"{key} {error}") from error
     return converted
 
 
@@ -226,8 +227,8 @@ def _refuse_unless_harmless(key: str, value: str) -> None:
 def _hint(key: str, known: Mapping[str, Setting], ours: Mapping[str, str]) -> str:
     if key in known:
         return f"; the setting {key} is BookKeeper's {known[key].key}"
-    own = (name for name, setting in known.items() if setting.key is None)
-    return nearest(key, (*ours, *BASES, "zkServers", "zkLedgersRootPath", *ALIASES, *IGNORED_KEYS, *REFUSED_KEYS, *own))
+    close = nearest(key, (*ours, *BASES, "zkServers", "zkLedgersRootPath", *ALIASES, *IGNORED_KEYS, *REFUSED_KEYS))
+    return close or hint(key, {name: setting for name, setting in known.items() if setting.key is None}, "")
 
 
 def _with_aliases(given: dict[str, Any]) -> dict[str, Any]:

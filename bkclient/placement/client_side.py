@@ -62,27 +62,27 @@ class ClientPlacement:
         self._stats = stats
         self._locations = locations if policy is not None or locations is not None else locations_from_config(config)
         self._weights: BookieWeights | None = None
-        if policy is None and config.disk_weighted_placement:
-            self._weights = BookieWeights(config.max_multiple_for_weighted_placement)
+        if policy is None and config.placement.disk_weighted:
+            self._weights = BookieWeights(config.placement.max_weight_multiple)
         self._quarantine: Quarantine | None = None
-        if config.bookie_health_check:
+        if config.health.enabled:
             self._quarantine = Quarantine(
                 rng,
-                threshold=config.bookie_error_threshold_per_interval,
-                duration_s=config.bookie_quarantine_time_s,
-                ratio=config.bookie_quarantine_ratio,
-                counts_connections=config.connection_errors_quarantine,
+                threshold=config.health.error_threshold_per_interval,
+                duration_s=config.health.quarantine_s,
+                ratio=config.health.quarantine_ratio,
+                counts_connections=config.health.count_connection_errors,
             )
 
         def configured() -> PlacementPolicy:
             return policy_from_config(config, rng, locations=self._locations, features=features, weights=self._weights)
 
-        stabilizes = policy is None and config.topology_stabilize_period_s > 0
+        stabilizes = policy is None and config.placement.topology_stabilize_period_s > 0
         #: Through which everything else in the client chooses bookies.
         self.watcher = BookieWatcher(
             policy or configured(),
             fallback=configured() if stabilizes else None,
-            stabilize_s=config.topology_stabilize_period_s,
+            stabilize_s=config.placement.topology_stabilize_period_s,
             quarantine=self._quarantine,
             weights=self._weights,
             stats=stats,
@@ -104,8 +104,8 @@ class ClientPlacement:
             disk_info = DiskInfo(
                 transport,
                 self._weights,
-                interval_s=self._config.bookie_info_interval_s,
-                retry_interval_s=self._config.bookie_info_retry_interval_s,
+                interval_s=self._config.placement.bookie_info_interval_s,
+                retry_interval_s=self._config.placement.bookie_info_retry_interval_s,
             )
             self.watcher.listeners.append(disk_info.on_bookies_changed)
             tasks.start_soon(disk_info.run, name="disk space of bookies")
@@ -131,7 +131,7 @@ class ClientPlacement:
     async def _check_health(self, registry: BookieRegistry, quarantine: Quarantine) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await anyio.sleep(self._config.bookie_health_check_interval_s)
+            await anyio.sleep(self._config.health.check_interval_s)
             faulty = quarantine.end_interval()
             if not faulty:
                 continue

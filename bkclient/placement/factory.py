@@ -23,19 +23,20 @@ _log = logging.getLogger(__name__)
 
 
 def locations_from_config(config: ClientConfig) -> NetworkLocations | None:
-    """The locations that ``network_location_script`` knows, None if there is no script.
+    """The locations that the script of ``config`` knows, None if there is no script.
 
     A script that cannot be run leaves every bookie in the default rack, with a warning; if racks are enforced that would make
     every ledger impossible, so it raises :class:`~bkclient.errors.ArgumentError`.
     """
-    script = config.network_location_script
+    placement = config.placement
+    script = placement.location_script
     if not script:
         return None
     if os.access(script, os.X_OK):
         return ScriptLocations(script)
-    if config.placement_policy == "rack-aware" and config.enforce_min_racks_per_write_quorum:
-        raise ArgumentError(f"racks are enforced, and network_location_script {script!r} is not an executable file")
-    _log.warning("network_location_script %r is not an executable file: no bookie has a known location", script)
+    if placement.policy == "rack-aware" and placement.enforce_min_racks_per_write_quorum:
+        raise ArgumentError(f"racks are enforced, and placement.location_script {script!r} is not an executable file")
+    _log.warning("placement.location_script %r is not an executable file: no bookie has a known location", script)
     return None
 
 
@@ -52,45 +53,46 @@ def policy_from_config(
     ``weights`` are what weighted placement goes by; without them all bookies are alike. Raises
     :class:`~bkclient.errors.ArgumentError` for settings that contradict each other.
     """
-    own_location = config.client_network_location
+    placement, reading = config.placement, config.reading
+    own_location = placement.client_location
     if own_location is not None and not is_location(own_location):
-        raise ArgumentError(f"client_network_location {own_location!r} is not a path such as /region/rack")
-    prefer_own = not config.ignore_local_node_in_placement
-    if config.placement_policy == "random":
+        raise ArgumentError(f"placement.client_location must be a path such as /region/rack, got {own_location!r}")
+    prefer_own = not placement.ignore_local_node
+    if placement.policy == "random":
         return RandomPlacement(rng, weights)
-    if config.placement_policy == "zone-aware":
+    if placement.policy == "zone-aware":
         return ZoneAwarePlacement(
             rng,
             locations,
-            min_zones=config.min_zones_per_write_quorum,
-            desired_zones=config.desired_zones_per_write_quorum,
-            strict=config.enforce_strict_zone_aware_placement,
+            min_zones=placement.min_zones_per_write_quorum,
+            desired_zones=placement.desired_zones_per_write_quorum,
+            strict=placement.enforce_strict_zones,
             weights=weights,
         )
-    if config.placement_policy == "region-aware":
+    if placement.policy == "region-aware":
         return RegionAwarePlacement(
             rng,
             locations,
-            regions=config.regions_to_write,
-            min_regions=config.min_regions_for_durability,
-            enforce_in_replace=config.enforce_durability_in_replace,
-            validate=config.validate_regions,
+            regions=placement.regions_to_write,
+            min_regions=placement.min_regions_for_durability,
+            enforce_in_replace=placement.enforce_durability_in_replace,
+            validate=placement.validate_regions,
             own_location=own_location,
             prefer_own=prefer_own,
             features=features,
             weights=weights,
-            min_racks=config.min_racks_per_write_quorum,
-            enforce_racks=config.enforce_min_racks_per_write_quorum,
-            reorder_threshold=config.reorder_threshold_pending_requests,
-            reorder_randomly=config.reorder_reads_randomly,
+            min_racks=placement.min_racks_per_write_quorum,
+            enforce_racks=placement.enforce_min_racks_per_write_quorum,
+            reorder_threshold=reading.reorder_threshold_pending_requests,
+            reorder_randomly=reading.reorder_randomly,
         )
     return RackAwarePlacement(
         rng,
         locations,
-        min_racks=config.min_racks_per_write_quorum,
-        enforce=config.enforce_min_racks_per_write_quorum,
+        min_racks=placement.min_racks_per_write_quorum,
+        enforce=placement.enforce_min_racks_per_write_quorum,
         own_location=own_location if prefer_own else None,
         weights=weights,
-        reorder_threshold=config.reorder_threshold_pending_requests,
-        reorder_randomly=config.reorder_reads_randomly,
+        reorder_threshold=reading.reorder_threshold_pending_requests,
+        reorder_randomly=reading.reorder_randomly,
     )

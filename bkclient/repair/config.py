@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from bkclient.config.fields import check_settings, nearest, number, off, setting_of, whole
+from bkclient.config.fields import number, off, setting_of, whole
+from bkclient.config.group import SettingsGroup, settings_class
 from bkclient.errors import ArgumentError
 
 __all__ = ["RepairConfig"]
@@ -20,8 +21,9 @@ _MIB: Final = 1024 * 1024
 _DAY_S: Final = 86_400.0
 
 
+@settings_class
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairConfig:
+class RepairConfig(SettingsGroup):
     """How ledgers are checked and repaired. Wrong values and unknown names raise :class:`~bkclient.errors.ArgumentError`."""
 
     # Auditing. Intervals of 0 switch a check off.
@@ -60,18 +62,6 @@ class RepairConfig:
     #: Failures of the metadata service in a row after which a worker or an auditor gives up.
     max_metadata_failures: int = whole(10, low=1)
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
-        """The configuration with ``settings`` by name; unknown names are refused, with the nearest known one."""
-        known = {field.name: setting_of(field) for field in fields(cls)}
-        for name in settings:
-            if name not in known:
-                raise ArgumentError(f"there is no setting {name!r}{nearest(name, known)}")
-        return cls(**{name: known[name].from_plain(value) for name, value in settings.items()})
-
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> Self:
         """The configuration that BookKeeper's keys say; keys of a bookie's other settings are passed over.
@@ -85,5 +75,5 @@ class RepairConfig:
                 try:
                     settings[field.name] = setting.from_property(properties[setting.key])
                 except ValueError as error:
-                    raise ArgumentError(f"{setting.key}: {error}") from error
+                    raise ArgumentError(f"{setting.key} {error}") from error
         return cls(**settings)

@@ -12,7 +12,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from bkclient.config import ClientConfig
+from bkclient.config import TlsSettings
 from bkclient.errors import ArgumentError
 
 __all__ = ["client_context", "load_identity", "load_trust"]
@@ -30,26 +30,24 @@ _FROM_PKCS12: Final = (
 )
 
 
-def client_context(config: ClientConfig) -> ssl.SSLContext | None:
-    """The TLS that ``config`` asks for; None if it asks for none.
+def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
+    """The TLS that ``settings`` ask for; None if they ask for none.
 
     :class:`~bkclient.errors.ArgumentError`, naming the file, if one cannot be read or used. Files are read now and never again.
     """
-    if not config.tls:
+    if not settings.enabled:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = config.tls_verify_hostname
-    if config.tls_trust_file is None:
+    context.check_hostname = settings.verify_hostname
+    if settings.trust_file is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        load_trust(context, config.tls_trust_file)
-    if config.tls_client_authentication:
-        if config.tls_certificate_file is None or config.tls_key_file is None:
-            raise ArgumentError("tls_client_authentication needs tls_certificate_file and tls_key_file")
-        load_identity(
-            context, config.tls_certificate_file, config.tls_key_file, password_file=config.tls_key_password_file
-        )
+        load_trust(context, settings.trust_file)
+    if settings.client_authentication:
+        if settings.certificate_file is None or settings.key_file is None:
+            raise ArgumentError("tls.client_authentication needs tls.certificate_file and tls.key_file")
+        load_identity(context, settings.certificate_file, settings.key_file, password_file=settings.key_password_file)
     return context
 
 

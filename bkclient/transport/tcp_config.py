@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from bkclient._backoff import Backoff
 from bkclient.config import ClientConfig
 from bkclient.config.fields import check_settings, number, whole
+from bkclient.config.group import groups_of
 from bkclient.wire.messages import Operation, ReadRequest, Request
 
 __all__ = ["TcpTransportConfig"]
 
-_DECLARED: Final = {field.name: field for field in fields(ClientConfig)}
+_DECLARED: Final = {
+    f"{name}.{field.name}": field for name, group in groups_of(ClientConfig).items() for field in fields(group)
+}
 #: How often per timeout outstanding requests are looked through.
 _SCANS_PER_TIMEOUT: Final = 20
 _CLIENT_NAME: Final = "bkclient.client_setting"
@@ -57,32 +61,32 @@ class TcpTransportConfig:
     since is replaced; all but the first are closed after ``lane_idle_s`` without requests.
     """
 
-    protocol_version: int = _of_client("wire_protocol_version")
-    add_timeout_s: float = _of_client("add_timeout_s")
-    read_timeout_s: float = _of_client("read_timeout_s")
-    connect_timeout_s: float = _of_client("connect_timeout_s")
-    max_frame_size_bytes: int = _of_client("max_frame_size_bytes")
+    protocol_version: int = _of_client("connections.protocol_version")
+    add_timeout_s: float = _of_client("timeouts.add_s")
+    read_timeout_s: float = _of_client("timeouts.read_s")
+    connect_timeout_s: float = _of_client("timeouts.connect_s")
+    max_frame_size_bytes: int = _of_client("limits.max_frame_size_bytes")
     max_outstanding_requests: int = whole(20_000, low=1)
     max_outstanding_bytes: int = whole(128 * 1024 * 1024, low=1)
     lanes_max: int = whole(4, low=2)
     lane_given_up_max: int = whole(1_000, low=1)
     lane_idle_s: float = number(30.0, low=0.0)
-    write_buffer_low_water_bytes: int = _of_client("write_buffer_low_water_bytes")
-    write_buffer_high_water_bytes: int = _of_client("write_buffer_high_water_bytes")
-    backoff_initial_s: float = _of_client("reconnect_backoff_initial_s")
-    backoff_max_s: float = _of_client("reconnect_backoff_max_s")
-    bookie_info_timeout_s: float = _of_client("bookie_info_timeout_s")
-    channels_per_bookie: int = _of_client("channels_per_bookie")
-    follow_bookie_addresses: bool = _of_client("follow_bookie_addresses")
-    unavailable_log_interval_s: float = _of_client("unavailable_log_interval_s")
-    tcp_no_delay: bool = _of_client("tcp_no_delay")
-    tcp_keepalive: bool = _of_client("tcp_keepalive")
-    tcp_keepalive_idle_s: int | None = _of_client("tcp_keepalive_idle_s")
-    tcp_keepalive_interval_s: int | None = _of_client("tcp_keepalive_interval_s")
-    tcp_keepalive_probes: int | None = _of_client("tcp_keepalive_probes")
-    tcp_user_timeout_s: float | None = _of_client("tcp_user_timeout_s")
-    send_buffer_bytes: int | None = _of_client("send_buffer_bytes")
-    receive_buffer_bytes: int | None = _of_client("receive_buffer_bytes")
+    write_buffer_low_water_bytes: int = _of_client("connections.write_buffer_low_water_bytes")
+    write_buffer_high_water_bytes: int = _of_client("connections.write_buffer_high_water_bytes")
+    backoff_initial_s: float = _of_client("connections.backoff_initial_s")
+    backoff_max_s: float = _of_client("connections.backoff_max_s")
+    bookie_info_timeout_s: float = _of_client("timeouts.bookie_info_s")
+    channels_per_bookie: int = _of_client("connections.channels_per_bookie")
+    follow_bookie_addresses: bool = _of_client("connections.follow_bookie_addresses")
+    unavailable_log_interval_s: float = _of_client("connections.unavailable_log_interval_s")
+    tcp_no_delay: bool = _of_client("connections.tcp_no_delay")
+    tcp_keepalive: bool = _of_client("connections.tcp_keepalive")
+    tcp_keepalive_idle_s: int | None = _of_client("connections.tcp_keepalive_idle_s")
+    tcp_keepalive_interval_s: int | None = _of_client("connections.tcp_keepalive_interval_s")
+    tcp_keepalive_probes: int | None = _of_client("connections.tcp_keepalive_probes")
+    tcp_user_timeout_s: float | None = _of_client("connections.tcp_user_timeout_s")
+    send_buffer_bytes: int | None = _of_client("connections.send_buffer_bytes")
+    receive_buffer_bytes: int | None = _of_client("connections.receive_buffer_bytes")
 
     def __post_init__(self) -> None:
         check_settings(self, _ORDERED)
@@ -115,19 +119,19 @@ class TcpTransportConfig:
         bookie may owe answers to many more entries than are in flight, because those the others stored are confirmed.
         """
         settings = {
-            field.name: getattr(config, field.metadata[_CLIENT_NAME])
+            field.name: attrgetter(field.metadata[_CLIENT_NAME])(config)
             for field in fields(cls)
             if _CLIENT_NAME in field.metadata
         }
-        limits = cls()
+        least, limits = cls(), config.limits
         return cls(
             max_outstanding_requests=max(
-                limits.max_outstanding_requests,
-                10 * config.max_in_flight_entries,
-                2 * config.max_client_in_flight_entries,
+                least.max_outstanding_requests,
+                10 * limits.max_in_flight_entries,
+                2 * limits.max_client_in_flight_entries,
             ),
-            max_outstanding_bytes=config.max_unanswered_bytes
-            or max(limits.max_outstanding_bytes, 2 * config.max_in_flight_bytes, 2 * config.max_client_in_flight_bytes),
+            max_outstanding_bytes=limits.max_unanswered_bytes
+            or max(least.max_outstanding_bytes, 2 * limits.max_in_flight_bytes, 2 * limits.max_client_in_flight_bytes),
             **settings,
         )
 

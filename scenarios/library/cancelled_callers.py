@@ -92,7 +92,7 @@ async def play(stage: Stage) -> None:
             with suppress(BookKeeperError):
                 await writer.close()
 
-    room = min(plan.pending, stage.conditions.client.max_in_flight_entries)
+    room = min(plan.pending, stage.conditions.client.limits.max_in_flight_entries)
     numbers = range(plan.first, plan.first + room)
     cancelled = {plan.first + place % room for place in plan.cancelled}
 

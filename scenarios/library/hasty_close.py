@@ -60,7 +60,7 @@ async def play(stage: Stage) -> None:
         is_settled.set()
         await is_held.wait()
         try:
-            for number in range(min(plan.pending, stage.conditions.client.max_in_flight_entries)):
+            for number in range(min(plan.pending, stage.conditions.client.limits.max_in_flight_entries)):
                 writer.append_nowait(b"late %d" % number)
             await writer.close()
         except BookKeeperError:

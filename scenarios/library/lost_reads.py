@@ -55,7 +55,7 @@ async def play(stage: Stage) -> None:
 
     if plan.way == "late":
         held = stage.hold("recoverer", silent, is_meant, answers=True)
-        late_s = plan.late * stage.conditions.client.read_timeout_s
+        late_s = plan.late * stage.conditions.client.timeouts.read_s
         stage.on_event(_is_question, lambda: stage.later(late_s, held.release))
     else:
         stage.drop("recoverer", silent, is_meant, answers=plan.way == "answer")

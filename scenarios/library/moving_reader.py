@@ -99,7 +99,7 @@ def _with_spares(seed: int) -> Conditions:
     """Each bookie that dies has somebody to replace it, and the weather takes nobody else."""
     drawn = draw_varied_conditions(seed)
     network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
-    client = replace(drawn.client, delay_ensemble_change=False)
+    client = drawn.client.with_changes(writing={"delay_ensemble_change": False})
     return replace(drawn, bookies=drawn.ensemble_size + 2, network=network, client=client)
 
 

@@ -105,7 +105,7 @@ def _with_a_spare(seed: int) -> Conditions:
     """Somebody has to be there to change to, and no weather changes the ensemble before."""
     drawn = draw_varied_conditions(seed)
     network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
-    client = replace(drawn.client, delay_ensemble_change=False)
+    client = drawn.client.with_changes(writing={"delay_ensemble_change": False})
     metadata = replace(drawn.metadata, conflict_probability=0.0, unknown_probability=0.0)
     return replace(
         drawn, metadata=metadata, bookies=max(drawn.bookies, drawn.ensemble_size + 1), client=client, network=network

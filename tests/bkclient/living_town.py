@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter
+from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter, WritingSettings
 from bkclient.observability.stats import ClientStats
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import ReadRequest, Request
@@ -56,14 +56,13 @@ class LivingTown:
     @asynccontextmanager
     async def client(self, *, stats: ClientStats | None = None, **config: Any) -> AsyncIterator[BookKeeper]:
         """A client of its own; the rest configures it."""
+        settings = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=0)).with_changes(**config)
         store = SimulatedMetadataStore(self.world, self.host)
         transport = SimulatedTransport(
-            self.world, self.host, TcpTransportConfig(protocol_version=config.get("wire_protocol_version", 3))
+            self.world, self.host, TcpTransportConfig(protocol_version=settings.connections.protocol_version)
         )
         rng = self.world.rng(f"client {next(self._clients)}")
-        async with BookKeeper(
-            store, transport, config=ClientConfig(**{"explicit_lac_interval_s": 0, **config}), rng=rng, stats=stats
-        ) as client:
+        async with BookKeeper(store, transport, config=settings, rng=rng, stats=stats) as client:
             yield client
         await store.aclose()
 

@@ -149,7 +149,7 @@ async def retried(attempt: Callable[[], Awaitable[None]]) -> None:
 
 async def test_a_cut_read_ahead_fails_the_iteration_once_and_the_reader_goes_on(new_town: NewTown) -> None:
     async with new_town(1) as town:
-        client = await town.client(read_ahead_entries=16)
+        client = await town.client(reading={"read_ahead_entries": 16})
         async with await client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1) as writer:
             await append_many(writer, 0, 200)
         reader = await client.open_ledger(writer.ledger_id, recover=True)

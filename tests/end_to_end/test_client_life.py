@@ -125,7 +125,7 @@ async def test_leaving_the_block_of_a_writer_by_an_error_closes_it_at_the_last_c
 
 async def test_cancelled_appends_leave_the_writer_intact_and_their_entries_in_order(new_town: NewTown) -> None:
     async with new_town() as town:
-        client = await town.client(max_in_flight_entries=8)
+        client = await town.client(limits={"max_in_flight_entries": 8})
         random = Random(5)
         async with await client.create_ledger(ensemble_size=4, write_quorum_size=3, ack_quorum_size=2) as writer:
             tasks = [asyncio.create_task(writer.append(b"%d" % i)) for i in range(400)]
@@ -166,7 +166,7 @@ async def test_a_cancelled_close_goes_on_in_the_background_and_every_close_tells
 
 async def test_a_cancelled_flush_and_a_cancelled_wait_for_room_wake_nobody_wrongly(new_town: NewTown) -> None:
     async with new_town(3, journal_sync_s=0.01) as town:
-        client = await town.client(max_in_flight_entries=4)
+        client = await town.client(limits={"max_in_flight_entries": 4})
         async with await client.create_ledger() as writer:
             for i in range(4):
                 writer.append_nowait(b"%d" % i)

@@ -32,7 +32,7 @@ async def test_entries_written_out_of_order_read_back_in_order(
     new_town: NewTown, version: int, digest_type: DigestType
 ) -> None:
     async with new_town() as town:
-        client, other = await town.client(wire_protocol_version=version), await town.client()
+        client, other = await town.client(connections={"protocol_version": version}), await town.client()
         ids = list(range(300))
         random.Random(version).shuffle(ids)
         writer = await client.create_advanced_ledger(
@@ -161,7 +161,7 @@ async def test_a_takeover_finds_everything_that_was_not_forced(new_town: NewTown
 @pytest.mark.rule("LAC-14")
 async def test_over_version_2_there_is_neither_deferred_sync_nor_force(new_town: NewTown) -> None:
     async with new_town(3) as town:
-        client = await town.client(wire_protocol_version=2)
+        client = await town.client(connections={"protocol_version": 2})
         with pytest.raises(IllegalOperation):
             await client.create_ledger(deferred_sync=True)
         async with await client.create_ledger() as writer:
@@ -186,7 +186,7 @@ async def tail_that_knows(client: BookKeeper, ledger_id: int, last: int) -> Ledg
 @pytest.mark.behaviour("T-157")
 async def test_without_explicit_lacs_a_reader_stays_one_entry_behind(new_town: NewTown) -> None:
     async with new_town(3) as town:
-        client = await town.client(explicit_lac_interval_s=0)
+        client = await town.client(writing={"explicit_lac_interval_s": 0})
         async with await client.create_ledger(write_quorum_size=3) as writer:
             for _ in range(10):
                 await writer.append(b"x")
@@ -205,7 +205,7 @@ async def test_without_explicit_lacs_a_reader_stays_one_entry_behind(new_town: N
 @pytest.mark.parametrize("version", [2, 3])
 async def test_a_reader_reaches_the_last_entry_of_an_idle_writer(new_town: NewTown, version: int) -> None:
     async with new_town(5) as town:
-        client = await town.client(explicit_lac_interval_s=0.01, wire_protocol_version=version)
+        client = await town.client(writing={"explicit_lac_interval_s": 0.01}, connections={"protocol_version": version})
         other = await town.client()
         async with await client.create_ledger(ensemble_size=5, write_quorum_size=3) as writer:
             for number in range(10):
@@ -238,7 +238,7 @@ async def restart_all(town: Town) -> None:
 @pytest.mark.behaviour("T-160")
 async def test_with_deferred_sync_a_reader_reaches_what_was_forced(new_town: NewTown) -> None:
     async with new_town(3) as town:
-        client = await town.client(explicit_lac_interval_s=0.01)
+        client = await town.client(writing={"explicit_lac_interval_s": 0.01})
         async with await client.create_ledger(write_quorum_size=3, deferred_sync=True) as writer:
             for _ in range(5):
                 await writer.append(b"x")

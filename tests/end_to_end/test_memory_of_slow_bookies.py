@@ -20,11 +20,9 @@ async def test_a_bookie_that_does_not_answer_costs_no_more_than_configured(
 ) -> None:
     async with new_town(3) as town:
         client = await town.client(
-            max_in_flight_bytes=MIB,
-            max_client_in_flight_bytes=MIB,
-            max_unanswered_bytes=bound,
-            delay_ensemble_change=True,
-            add_timeout_s=60.0,
+            limits={"max_in_flight_bytes": MIB, "max_client_in_flight_bytes": MIB, "max_unanswered_bytes": bound},
+            writing={"delay_ensemble_change": True},
+            timeouts={"add_s": 60.0},
         )
         transport = client._transport
         assert isinstance(transport, TcpTransport)

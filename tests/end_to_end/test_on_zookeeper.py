@@ -16,7 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import bkclient
-from bkclient import BookKeeper, ClientConfig, LedgerState, LedgerWriter
+from bkclient import BookKeeper, ClientConfig, LedgerState, LedgerWriter, TimeoutSettings
 from bkclient.errors import LedgerFenced, MetadataStoreError, NoSuchLedger
 from simbookie.processes import ProcessCluster
 from tests.zookeepers import AnyZooKeeper
@@ -74,7 +74,7 @@ async def test_a_ledger_survives_a_killed_bookie_and_a_takeover(cluster: Process
 
 
 async def test_a_bookie_that_stands_still_is_replaced_after_the_add_timeout(cluster: ProcessCluster) -> None:
-    config = ClientConfig(add_timeout_s=0.5, read_timeout_s=0.5)
+    config = ClientConfig(timeouts=TimeoutSettings(add_s=0.5, read_s=0.5))
     async with bkclient.connect(cluster.metadata_uri, config=config) as client:
         await until_registered(client, BOOKIES)
         writer = await client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
@@ -97,7 +97,7 @@ async def test_a_recovery_does_not_wait_for_a_bookie_that_stands_still_but_has_i
     cluster: ProcessCluster,
 ) -> None:
     timeout_s = 10.0
-    config = ClientConfig(add_timeout_s=timeout_s, read_timeout_s=timeout_s)
+    config = ClientConfig(timeouts=TimeoutSettings(add_s=timeout_s, read_s=timeout_s))
     async with bkclient.connect(cluster.metadata_uri, config=config) as client:
         await until_registered(client, BOOKIES)
         writer = await client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
@@ -117,7 +117,7 @@ async def test_a_recovery_does_not_wait_for_a_bookie_that_stands_still_but_has_i
 
 async def test_writes_go_on_while_zookeeper_is_away(own_zookeeper: AnyZooKeeper) -> None:
     with ProcessCluster(own_zookeeper.metadata_uri(), 3, session_timeout_s=20.0) as cluster:
-        config = ClientConfig(metadata_timeout_s=20.0)
+        config = ClientConfig(timeouts=TimeoutSettings(metadata_session_s=20.0))
         async with bkclient.connect(cluster.metadata_uri, config=config) as client:
             writer = await client.create_ledger()
             await append_many(writer, 0, 100)
@@ -176,7 +176,9 @@ async def test_clients_learn_of_a_wrong_root_and_of_a_missing_zookeeper(zookeepe
         async with bkclient.connect(zookeeper_server.metadata_uri("/nothing/here")):
             pass
     with pytest.raises(MetadataStoreError):
-        async with bkclient.connect("zk://127.0.0.1:1/ledgers", config=ClientConfig(metadata_timeout_s=0.5)):
+        async with bkclient.connect(
+            "zk://127.0.0.1:1/ledgers", config=ClientConfig(timeouts=TimeoutSettings(metadata_session_s=0.5))
+        ):
             pass
 
 

@@ -15,7 +15,7 @@ from tests.end_to_end.town import NewTown, Town
 async def written(
     town: Town, entries: int, *, version: int = 3, sizes: tuple[int, int, int] = (3, 3, 2)
 ) -> LedgerWriter:
-    client = await town.client(wire_protocol_version=version)
+    client = await town.client(connections={"protocol_version": version})
     writer = await client.create_ledger(ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2])
     for entry_id in range(entries):
         writer.append_nowait(b"entry %d" % entry_id)
@@ -30,7 +30,9 @@ async def test_many_reads_of_one_entry_at_a_time_all_succeed(new_town: NewTown, 
     async with new_town(3) as town:
         writer = await written(town, 3, version=version)
         await writer.close()
-        reader = await (await town.client(wire_protocol_version=version)).open_ledger(writer.ledger_id, recover=True)
+        reader = await (await town.client(connections={"protocol_version": version})).open_ledger(
+            writer.ledger_id, recover=True
+        )
         entries = await asyncio.gather(*(reader.read(1, parallel=number % 3 == 0) for number in range(300)))
 
         assert {entry.payload for entry in entries} == {b"entry 1"}
@@ -46,7 +48,9 @@ async def test_batches_cover_a_ledger_over_any_protocol_version(
 ) -> None:
     async with new_town(3) as town:
         writer = await written(town, 200, version=version, sizes=sizes)
-        reader = await (await town.client(wire_protocol_version=version)).open_ledger(writer.ledger_id, recover=True)
+        reader = await (await town.client(connections={"protocol_version": version})).open_ledger(
+            writer.ledger_id, recover=True
+        )
         payloads: list[bytes] = []
         while len(payloads) < 200:
             batch = await reader.read_batch(len(payloads), 30, 1000)
@@ -62,7 +66,7 @@ async def test_batches_cover_a_ledger_over_any_protocol_version(
 async def test_a_bookie_of_a_striped_ledger_has_the_first_entry_of_a_batch_only(new_town: NewTown) -> None:
     async with new_town(3) as town:
         writer = await written(town, 9, version=2, sizes=(3, 1, 1))
-        client = await town.client(wire_protocol_version=2)
+        client = await town.client(connections={"protocol_version": 2})
         answered: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
 
         def reply(_bookie_id: str, _request: Request, _code: int, response: Response | None) -> None:
@@ -85,7 +89,7 @@ async def test_unconfirmed_reads_and_reads_from_what_is_left(new_town: NewTown, 
         writer = await written(town, 0, version=version)
         for entry_id in range(5):
             await writer.append(b"entry %d" % entry_id)
-        client = await town.client(wire_protocol_version=version)
+        client = await town.client(connections={"protocol_version": version})
         async with await client.open_ledger(writer.ledger_id, recover=False) as reader:
             assert reader.last_add_confirmed == 3
             assert (await reader.read(4, unconfirmed=True)).payload == b"entry 4"

@@ -53,8 +53,8 @@ async def assert_fenced(writer: LedgerWriter) -> None:
 @BOTH_VERSIONS
 async def test_the_writer_is_fenced_and_agrees_with_whoever_recovered(new_town: NewTown, version: int) -> None:
     async with new_town(3) as town:
-        first = await town.client(wire_protocol_version=version)
-        second = await town.client(wire_protocol_version=version)
+        first = await town.client(connections={"protocol_version": version})
+        second = await town.client(connections={"protocol_version": version})
         writer = await a_ledger(first, 10)
 
         reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
@@ -72,8 +72,8 @@ async def test_one_hung_bookie_keeps_nobody_from_fencing(
     new_town: NewTown, monkeypatch: pytest.MonkeyPatch, version: int, hung: int
 ) -> None:
     async with new_town(3) as town:
-        first = await town.client(wire_protocol_version=version, add_timeout_s=60.0)
-        second = await town.client(wire_protocol_version=version, read_timeout_s=60.0)
+        first = await town.client(connections={"protocol_version": version}, timeouts={"add_s": 60.0})
+        second = await town.client(connections={"protocol_version": version}, timeouts={"read_s": 60.0})
         writer = await a_ledger(first, 3)
         bookie = town.cluster.bookie(writer.metadata.last_fragment.ensemble[hung])
         monkeypatch.setattr(bookie, "submit", lambda *_, **__: None)
@@ -92,8 +92,8 @@ async def test_one_hung_bookie_keeps_nobody_from_fencing(
 @BOTH_VERSIONS
 async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_town: NewTown, version: int) -> None:
     async with new_town(3) as town:
-        first = await town.client(wire_protocol_version=version)
-        second = await town.client(wire_protocol_version=version)
+        first = await town.client(connections={"protocol_version": version})
+        second = await town.client(connections={"protocol_version": version})
         writer = await a_ledger(first, 1)
 
         with pytest.raises(UnauthorizedAccess):
@@ -109,8 +109,8 @@ async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_town: NewTow
 @pytest.mark.parametrize("mode", list(CrashMode))
 async def test_a_fence_outlives_the_restart_of_every_bookie(new_town: NewTown, version: int, mode: CrashMode) -> None:
     async with new_town(3) as town:
-        first = await town.client(wire_protocol_version=version)
-        second = await town.client(wire_protocol_version=version)
+        first = await town.client(connections={"protocol_version": version})
+        second = await town.client(connections={"protocol_version": version})
         writer = await a_ledger(first, 5)
         reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
@@ -168,8 +168,8 @@ async def ask(town: Town, version: int, bookie_id: str, request: Request) -> int
 
 async def fenced_deleted_and_collected(town: Town, version: int) -> LedgerWriter:
     """The writer of a ledger that another client recovered and deleted, and of which every bookie removed everything."""
-    first = await town.client(wire_protocol_version=version)
-    second = await town.client(wire_protocol_version=version)
+    first = await town.client(connections={"protocol_version": version})
+    second = await town.client(connections={"protocol_version": version})
     writer = await a_ledger(first, 3)
     await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     await second.delete_ledger(writer.ledger_id)
@@ -301,13 +301,13 @@ async def test_repairing_a_bookie_after_a_fence_does_not_lift_it(new_town: NewTo
 @BOTH_VERSIONS
 async def test_a_full_work_queue_refuses_ordinary_requests_and_no_recovery(new_town: NewTown, version: int) -> None:
     async with new_town(3) as town:
-        writer = await a_ledger(await town.client(wire_protocol_version=version), 10)
+        writer = await a_ledger(await town.client(connections={"protocol_version": version}), 10)
         for bookie_id in town.cluster.bookie_ids:
             bookie = town.cluster.bookie(bookie_id)
             await town.cluster.stop(bookie_id)
             bookie.config = replace(bookie.config, pending_adds_max=0, pending_reads_max=0)
             await town.cluster.restart(bookie_id)
-        client = await town.client(wire_protocol_version=version)
+        client = await town.client(connections={"protocol_version": version})
 
         with pytest.raises(NotEnoughBookies):
             await a_ledger(client, 1)

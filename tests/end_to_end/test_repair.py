@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import bkclient
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, PlacementSettings
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.repair import RepairAdmin, RepairConfig, run_auto_recovery
 from bkclient.repair.events import EventKind, RepairEvent
@@ -27,7 +27,7 @@ async def auto_recovery(uri: str, name: str, **settings: Any) -> AsyncIterator[l
         run_auto_recovery(
             uri,
             config=RepairConfig(idle_poll_s=0.05, **settings),
-            client_config=ClientConfig(placement_policy="random"),
+            client_config=ClientConfig(placement=PlacementSettings(policy="random")),
             name=name,
             wall_clock_ms=lambda: NOW_MS,
             on_event=events.append,
@@ -179,7 +179,7 @@ async def test_entries_near_the_limit_of_a_frame_are_copied_one_by_one(new_town:
 @pytest.mark.parametrize("version", [2, 3])
 async def test_both_protocol_versions_repair(new_town: NewTown, version: int) -> None:
     async with new_town(4) as place:
-        bk = await place.client(wire_protocol_version=version)
+        bk = await place.client(connections={"protocol_version": version})
         writer = await ledger(bk, 20)
         await writer.close()
         await dies(place, writer.metadata.last_fragment.ensemble[2])

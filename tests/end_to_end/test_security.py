@@ -46,7 +46,7 @@ def test_ledgers_live_their_lives_inside_tls(
 ) -> None:
     async def life() -> None:
         async with new_town(4, server=demanding()) as town:
-            options = {"wire_protocol_version": version, "channels_per_bookie": 2, **MUTUAL}
+            options = {"connections": {"protocol_version": version, "channels_per_bookie": 2}, "tls": MUTUAL}
             one = await town.client(auth=SharedSecret(SECRET), **options)
             two = await town.client(auth=SharedSecret(SECRET), **options)
             writer = await one.create_ledger(**THREE)
@@ -79,7 +79,7 @@ async def test_a_bookie_that_cannot_be_trusted_is_a_failed_bookie(new_town: NewT
     good = ServerConfig(security=offering(auth=SharedSecretBookie(SECRET)))
     async with new_town(2, server=good) as town:
         bad = await town.cluster.add(server=BAD[kind])
-        client = await town.client(auth=SharedSecret(SECRET), wire_protocol_version=version, **TRUSTING)
+        client = await town.client(auth=SharedSecret(SECRET), connections={"protocol_version": version}, tls=TRUSTING)
         writer = await client.create_ledger(**THREE)
         assert bad in writer.metadata.fragments[0].ensemble
         spare = await town.cluster.add()
@@ -101,7 +101,7 @@ async def test_a_bookie_that_cannot_be_trusted_does_not_hinder_recovery(
     """Other than a wrong password, which ends a recovery at once."""
     good = ServerConfig(security=offering(auth=SharedSecretBookie(SECRET)))
     async with new_town(3, server=good) as town:
-        options = {"wire_protocol_version": version, **TRUSTING}
+        options = {"connections": {"protocol_version": version}, "tls": TRUSTING}
         client = await town.client(auth=SharedSecret(SECRET), **options)
         writer = await client.create_ledger(**THREE)
         for number in range(10):
@@ -135,7 +135,7 @@ async def test_where_no_bookie_can_be_trusted_the_error_says_why(
     caplog.set_level(logging.WARNING, "bkclient.transport")
     good = ServerConfig(security=offering(auth=SharedSecretBookie(SECRET)))
     async with new_town(3, server=good) as town:
-        options = {"wire_protocol_version": version, **TRUSTING}
+        options = {"connections": {"protocol_version": version}, "tls": TRUSTING}
         client = await town.client(auth=SharedSecret(SECRET), **options)
         closed = await client.create_ledger(**THREE)
         await closed.append(b"stored")

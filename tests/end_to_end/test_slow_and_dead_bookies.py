@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import Code, UnauthorizedAccess
 from bkclient.protocol.append import AppendMachine
@@ -51,7 +51,7 @@ class Place:
         return (await RepairAdmin(self.client).check_ledger(ledger_id, thorough=True)).is_sound
 
 
-def play(story: Callable[[Place], Awaitable[None]], *, bookies: int, **config: Any) -> float:
+def play(story: Callable[[Place], Awaitable[None]], *, bookies: int) -> float:
     """Run ``story`` in a world without other trouble; returns how many simulated seconds it took."""
     with World(1) as world:
         hosts = {name: BookieHost(world, name) for name in (f"b{number}" for number in range(bookies))}
@@ -59,7 +59,7 @@ def play(story: Callable[[Place], Awaitable[None]], *, bookies: int, **config: A
 
         async def at_home() -> None:
             store, transport = SimulatedMetadataStore(world, home), RefusingTransport(world, home)
-            async with BookKeeper(store, transport, config=ClientConfig(**config), rng=world.rng("client")) as client:
+            async with BookKeeper(store, transport, rng=world.rng("client")) as client:
                 await story(Place(client, transport, hosts))
 
         async def direct() -> None:

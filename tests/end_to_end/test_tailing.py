@@ -45,7 +45,7 @@ def test_a_tailing_reader_follows_to_the_close_and_disturbs_nobody(
 ) -> None:
     async def story() -> None:
         async with new_town() as town:
-            writing, tailing = [await town.client(wire_protocol_version=version) for _ in range(2)]
+            writing, tailing = [await town.client(connections={"protocol_version": version}) for _ in range(2)]
             started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(write(writing, started))
             async with await tailing.open_ledger(await started, recover=False) as reader:
@@ -178,7 +178,7 @@ def test_a_tail_follows_through_an_ensemble_change_to_the_close(
 ) -> None:
     async def story() -> None:
         async with new_town(6) as town:
-            writing, tailing = [await town.client(wire_protocol_version=version) for _ in range(2)]
+            writing, tailing = [await town.client(connections={"protocol_version": version}) for _ in range(2)]
             started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             kills: list[asyncio.Task[None]] = []
             task = asyncio.create_task(

@@ -62,8 +62,8 @@ def test_a_writer_that_goes_on_is_fenced_and_keeps_everything_it_was_told(
 ) -> None:
     async def story() -> None:
         async with new_town() as town:
-            first = await town.client(wire_protocol_version=version, max_in_flight_entries=100)
-            second = await town.client(wire_protocol_version=version)
+            first = await town.client(connections={"protocol_version": version}, limits={"max_in_flight_entries": 100})
+            second = await town.client(connections={"protocol_version": version})
             ensemble_size, write_quorum_size, ack_quorum_size = sizes
             writer = await first.create_ledger(
                 ensemble_size=ensemble_size, write_quorum_size=write_quorum_size, ack_quorum_size=ack_quorum_size
@@ -116,7 +116,7 @@ async def test_a_tail_that_reached_some_bookies_only_is_decided_once_and_for_all
     new_town: NewTown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with new_town(3) as town:
-        first, second, third = await town.client(add_timeout_s=60.0), await town.client(), await town.client()
+        first, second, third = await town.client(timeouts={"add_s": 60.0}), await town.client(), await town.client()
         writer = await first.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
         for i in range(10):
             await writer.append(b"%d" % i)
@@ -146,8 +146,8 @@ async def test_recoverers_at_the_same_time_come_to_the_same_end(
     new_town: NewTown, recoverers: int, version: int
 ) -> None:
     async with new_town() as town:
-        first = await town.client(max_in_flight_entries=200)
-        clients = [await town.client(wire_protocol_version=version) for _ in range(recoverers)]
+        first = await town.client(limits={"max_in_flight_entries": 200})
+        clients = [await town.client(connections={"protocol_version": version}) for _ in range(recoverers)]
         writer = await first.create_ledger(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2)
         producer = Producer(writer)
         running = asyncio.create_task(producer.run())

@@ -65,7 +65,7 @@ class LateAnswers:
 
 
 async def written(town: Town, version: int) -> tuple[BookKeeper, LedgerWriter]:
-    client = await town.client(wire_protocol_version=version)
+    client = await town.client(connections={"protocol_version": version})
     writer = await client.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2, password=PASSWORD)
     return client, writer
 
@@ -85,7 +85,9 @@ async def end_after_a_takeover(client: BookKeeper, other: BookKeeper, writer: Le
 async def test_a_late_denial_ends_no_ledger(new_town: NewTown, version: int, overtaken: bool, timed_out: bool) -> None:
     async with new_town(2) as town:
         client, writer = await written(town, version)
-        other = await town.client(wire_protocol_version=version, read_timeout_s=0.5 if timed_out else 10.0)
+        other = await town.client(
+            connections={"protocol_version": version}, timeouts={"read_s": 0.5 if timed_out else 10.0}
+        )
         LateAnswers(town, writer, overtaken=overtaken)
         tail = await other.open_ledger(writer.ledger_id, password=PASSWORD, recover=False)
         reading = asyncio.ensure_future(tail.read(0, unconfirmed=True))
@@ -103,7 +105,7 @@ async def test_a_late_denial_ends_no_ledger(new_town: NewTown, version: int, ove
 async def test_auto_recovery_may_check_a_ledger_and_then_recover_it(new_town: NewTown, version: int) -> None:
     async with new_town(2) as town:
         client, writer = await written(town, version)
-        other = await town.client(wire_protocol_version=version, read_timeout_s=0.5)
+        other = await town.client(connections={"protocol_version": version}, timeouts={"read_s": 0.5})
         LateAnswers(town, writer, overtaken=False)
         await RepairAdmin(other).check_ledger(writer.ledger_id)
         assert await end_after_a_takeover(client, other, writer) == 0, "an acknowledged entry is gone"

@@ -42,8 +42,8 @@ def payload_of(entry_id: int) -> bytes:
 @pytest.mark.parametrize("digest_type", list(DigestType), ids=lambda digest_type: digest_type.name)
 async def test_what_one_client_writes_another_reads(new_town: NewTown, version: int, digest_type: DigestType) -> None:
     async with new_town() as town:
-        writing = await town.client(wire_protocol_version=version)
-        reading = await town.client(wire_protocol_version=5 - version)
+        writing = await town.client(connections={"protocol_version": version})
+        reading = await town.client(connections={"protocol_version": 5 - version})
         async with await writing.create_ledger(
             ensemble_size=5,
             write_quorum_size=3,
@@ -86,7 +86,10 @@ async def test_the_largest_entry_of_a_frame_is_written_recovered_and_read(
     new_town: NewTown, version: int, digest_type: DigestType
 ) -> None:
     async with new_town(4, server=ServerConfig(max_frame_size=SMALL_FRAME_BYTES)) as town:
-        options: dict[str, Any] = {"wire_protocol_version": version, "max_frame_size_bytes": SMALL_FRAME_BYTES}
+        options: dict[str, Any] = {
+            "connections": {"protocol_version": version},
+            "limits": {"max_frame_size_bytes": SMALL_FRAME_BYTES},
+        }
         largest = bytes(range(256)) * 256
         largest = largest[: SMALL_FRAME_BYTES - FRAME_OVERHEAD_BYTES]
         writing, reading = await town.client(**options), await town.client(**options)
@@ -101,7 +104,7 @@ async def test_an_entry_over_the_limit_is_refused_before_anything_is_sent_and_th
     new_town: NewTown,
 ) -> None:
     async with new_town() as town:
-        client = await town.client(max_frame_size_bytes=SMALL_FRAME_BYTES)
+        client = await town.client(limits={"max_frame_size_bytes": SMALL_FRAME_BYTES})
         async with await client.create_ledger() as writer:
             await writer.append(b"before")
             over = bytes(SMALL_FRAME_BYTES - FRAME_OVERHEAD_BYTES + 1)
@@ -150,7 +153,7 @@ def test_ten_thousand_entries_are_pipelined_on_either_loop(
 ) -> None:
     async def story() -> None:
         async with new_town() as town:
-            client = await town.client(wire_protocol_version=version)
+            client = await town.client(connections={"protocol_version": version})
             in_flight_max = 0
             async with await client.create_ledger(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2) as writer:
                 futures = []
@@ -176,7 +179,7 @@ def test_ten_thousand_entries_are_pipelined_on_either_loop(
 
 async def test_a_window_wider_than_a_connection_takes_by_default_costs_no_bookie(new_town: NewTown) -> None:
     async with new_town(1, journal_sync_s=0.1, config=BookieConfig(pending_adds_max=30_000)) as town:
-        client = await town.client(max_in_flight_entries=25_000, add_timeout_s=60.0)
+        client = await town.client(limits={"max_in_flight_entries": 25_000}, timeouts={"add_s": 60.0})
         async with await client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1) as writer:
             futures = [writer.append_nowait(b"%d" % entry_id) for entry_id in range(25_000)]
             with pytest.raises(TooManyRequests, match="25000 entries"):
@@ -186,7 +189,7 @@ async def test_a_window_wider_than_a_connection_takes_by_default_costs_no_bookie
 
 async def test_a_full_window_refuses_nowait_and_holds_append_until_there_is_room(new_town: NewTown) -> None:
     async with new_town(3, journal_sync_s=0.01) as town:
-        client = await town.client(max_in_flight_entries=4, max_in_flight_bytes=1000)
+        client = await town.client(limits={"max_in_flight_entries": 4, "max_in_flight_bytes": 1000})
         async with await client.create_ledger() as writer:
             for _ in range(4):
                 writer.append_nowait(b"x")

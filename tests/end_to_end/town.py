@@ -55,8 +55,8 @@ class Town:
         await self._stack.aclose()
 
     async def client(self, *, auth: AuthProvider | None = None, **options: Any) -> BookKeeper:
-        """A client with connections of its own; ``options`` are fields of :class:`bkclient.ClientConfig`."""
-        config = ClientConfig(**options)
+        """A client with connections of its own; ``options`` are changes to a :class:`bkclient.ClientConfig`."""
+        config = ClientConfig().with_changes(**options)
         return await self._stack.enter_async_context(
             bkclient.connect(self.uri, config=config, rng=Random(7), auth=auth)
         )

@@ -26,7 +26,7 @@ BOOKIES = 4
 #: Set by ``make interop`` when it tries the tests that failed once more.
 SECOND_ATTEMPT = "INTEROP_SECOND_ATTEMPT"
 #: Several JVMs that force their journals to one disk may take their time; only tests of slowness are impatient.
-PATIENT = {"add_timeout_s": 20.0, "read_timeout_s": 20.0}
+PATIENT = {"add_s": 20.0, "read_s": 20.0}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -151,11 +151,11 @@ ClientFactory = Callable[..., Any]
 
 @pytest.fixture
 async def new_client() -> AsyncIterator[ClientFactory]:
-    """Makes Python clients: metadata URI, fields of the configuration."""
+    """Makes Python clients: metadata URI, settings by group."""
     async with AsyncExitStack() as clients:
 
         async def make(metadata_uri: str, **options: Any) -> BookKeeper:
-            config = ClientConfig(**options)
+            config = ClientConfig().with_changes(**options)
             return await clients.enter_async_context(bkclient.connect(metadata_uri, config=config, rng=Random(5)))
 
         yield make
@@ -164,7 +164,7 @@ async def new_client() -> AsyncIterator[ClientFactory]:
 @pytest.fixture
 async def python(new_client: ClientFactory, real: RealCluster, wire: int) -> BookKeeper:
     """The Python client on the real bookies."""
-    client: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, **PATIENT)
+    client: BookKeeper = await new_client(real.metadata_uri, connections={"protocol_version": wire}, timeouts=PATIENT)
     return client
 
 

@@ -31,7 +31,7 @@ async def test_real_bookies_and_both_clients_work_with_it(
     cluster: RealCluster, new_peer: PeerFactory, new_client: ClientFactory
 ) -> None:
     java = new_peer(cluster.metadata_uri, 3, own=True)
-    python = await new_client(cluster.metadata_uri, **PATIENT)
+    python = await new_client(cluster.metadata_uri, timeouts=PATIENT)
 
     by_java: int = (await java("create"))["ledger"]
     await java("append", by_java, count=ENTRIES)

@@ -38,7 +38,7 @@ async def test_a_bookie_killed_in_mid_write_is_replaced_and_returns(
     try:
         assert victim.bookie_id not in writer.metadata.last_fragment.ensemble
         # The ledger is open and a replica is gone for the time being: another client recovers it all the same.
-        other: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire)
+        other: BookKeeper = await new_client(real.metadata_uri, connections={"protocol_version": wire})
         reader = await other.open_ledger(writer.ledger_id, recover=True)
         assert reader.last_add_confirmed == 2999
         assert await payloads_of(reader) == patterns(3000)
@@ -54,7 +54,9 @@ async def test_a_bookie_killed_in_mid_write_is_replaced_and_returns(
 async def test_a_bookie_that_stands_still_is_replaced(
     new_client: ClientFactory, java: JavaPeer, real: RealCluster, wire: int
 ) -> None:
-    python: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, add_timeout_s=1.0)
+    python: BookKeeper = await new_client(
+        real.metadata_uri, connections={"protocol_version": wire}, timeouts={"add_s": 1.0}
+    )
     writer = await python.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
     await writer.append(pattern(0))
     victim = real.bookie(writer.metadata.last_fragment.ensemble[2])
@@ -116,6 +118,6 @@ async def test_what_was_acknowledged_survives_the_death_of_every_bookie(
 
     await asyncio.to_thread(restart_all)
 
-    other: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire)
+    other: BookKeeper = await new_client(real.metadata_uri, connections={"protocol_version": wire})
     reader = await other.open_ledger(writer.ledger_id, recover=True)
     assert await payloads_of(reader) == patterns(100)

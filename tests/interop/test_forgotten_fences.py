@@ -146,7 +146,9 @@ async def test_without_that_it_gets_an_acknowledgement_for_an_entry_after_the_en
     bookies: Bookies, new_client: ClientFactory
 ) -> None:
     """No bookie tells it: they take the entry, and it has no other reason to look at the metadata."""
-    python: BookKeeper = await new_client(bookies.cluster.metadata_uri, check_metadata_after_reconnect=False)
+    python: BookKeeper = await new_client(
+        bookies.cluster.metadata_uri, writing={"check_metadata_after_reconnect": False}
+    )
     writer = await _idle_writer_of_a_ledger_taken_over(python, bookies)
 
     assert await writer.append(b"acknowledged") == 0

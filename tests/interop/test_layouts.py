@@ -77,7 +77,7 @@ async def test_both_clients_on_a_layout_of_java_s(
     assert CLASSES[manager].encode() in znodes_of(zookeeper, cluster)["/LAYOUT"][0]
     # Whoever does not say which layout it is finds out.
     uri = re.sub(r"^zk\+\w+", "zk", cluster.metadata_uri)
-    python: BookKeeper = await new_client(uri, wire_protocol_version=wire, **PATIENT)
+    python: BookKeeper = await new_client(uri, connections={"protocol_version": wire}, timeouts=PATIENT)
     java = new_peer(cluster.metadata_uri, wire)
     made = await each_reads_the_other(python, java)
     if manager == "longhierarchical":
@@ -156,7 +156,7 @@ async def test_a_client_touches_nothing_but_ledgers(
     real: RealCluster, zookeeper: ZooKeeperServer, new_client: ClientFactory, wire: int
 ) -> None:
     before = await asyncio.to_thread(znodes_of, zookeeper, real)
-    python: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, **PATIENT)
+    python: BookKeeper = await new_client(real.metadata_uri, connections={"protocol_version": wire}, timeouts=PATIENT)
     ledger_id = await written(python, 30, custom_metadata={"k": b"v"})
     open_one = await python.create_ledger()
     await open_one.append(pattern(0))

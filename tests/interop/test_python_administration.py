@@ -68,7 +68,9 @@ def governed(
 @pytest.fixture
 async def python(new_client: ClientFactory, governed: RealCluster, wire: int) -> BookKeeper:
     """The Python client on these bookies."""
-    client: BookKeeper = await new_client(governed.metadata_uri, wire_protocol_version=wire, **PATIENT)
+    client: BookKeeper = await new_client(
+        governed.metadata_uri, connections={"protocol_version": wire}, timeouts=PATIENT
+    )
     return client
 
 
@@ -192,7 +194,7 @@ async def impatient(uri: str, wire: int) -> AsyncIterator[BookKeeper]:
     store = await connect_zookeeper(
         target, rng=Random(7), session_timeout_s=20.0, connect_timeout_s=20.0, operation_timeout_s=1.0
     )
-    config = ClientConfig.of({"wire_protocol_version": wire, **PATIENT})
+    config = ClientConfig.of({"connections": {"protocol_version": wire}, "timeouts": PATIENT})
 
     try:
         transport = TcpTransport(store.bookie_address, TcpTransportConfig.of_client(config), rng=Random(8))
@@ -359,7 +361,7 @@ async def test_a_ledger_is_repaired_after_a_bookie_was_killed(
 async def test_java_s_auditor_audits_when_we_ask_it_to(
     build: Build, governed: RealCluster, new_client: ClientFactory, new_peer: PeerFactory
 ) -> None:
-    python: BookKeeper = await new_client(governed.metadata_uri, **PATIENT)
+    python: BookKeeper = await new_client(governed.metadata_uri, timeouts=PATIENT)
     java = new_peer(governed.metadata_uri, 3)
     admin = RepairAdmin(python)
     marks = admin.under_replication(name="127.0.0.1:7777", wall_clock_ms=lambda: int(time.time() * 1000))

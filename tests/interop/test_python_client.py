@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bkclient
-from bkclient import BookKeeper, ClientConfig, LedgerReader
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerReader
 from bkclient.errors import LedgerClosed, LedgerFenced, NoSuchLedger, ReadFailed, UnauthorizedAccess
 from bkclient.ledger import DigestType
 from tests.interop.java_peer import pattern
@@ -49,7 +49,9 @@ async def test_what_was_appended_is_read(python: BookKeeper, digest_type: Digest
 
 @pytest.mark.matrix("append and read, every digest")
 async def test_handles_that_are_held_without_blocks(real: RealCluster, wire: int) -> None:
-    held: BookKeeper = await bkclient.connect(real.metadata_uri, config=ClientConfig(wire_protocol_version=wire))
+    held: BookKeeper = await bkclient.connect(
+        real.metadata_uri, config=ClientConfig(connections=ConnectionSettings(protocol_version=wire))
+    )
     writer = await held.create_ledger()
     futures = [await writer.submit(pattern(entry_id)) for entry_id in range(50)]
     await writer.aclose()

@@ -67,7 +67,7 @@ async def test_deferred_sync_and_force(python: BookKeeper, java: JavaPeer, note:
 async def test_recovery_finds_what_was_acknowledged_and_not_forced(
     new_client: ClientFactory, real: RealCluster
 ) -> None:
-    python: BookKeeper = await new_client(real.metadata_uri, **PATIENT)
+    python: BookKeeper = await new_client(real.metadata_uri, timeouts=PATIENT)
     writer = await python.create_ledger(deferred_sync=True)
     for entry_id in range(10):
         await writer.append(pattern(entry_id))
@@ -158,7 +158,7 @@ async def test_a_long_poll_without_news_ends_in_time(python: BookKeeper) -> None
 async def test_tailing_a_python_writer(
     python: BookKeeper, new_client: ClientFactory, real: RealCluster, wire: int
 ) -> None:
-    other: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, **PATIENT)
+    other: BookKeeper = await new_client(real.metadata_uri, connections={"protocol_version": wire}, timeouts=PATIENT)
     writer = await python.create_ledger()
     reader = await other.open_ledger(writer.ledger_id, recover=False)
 
@@ -217,7 +217,10 @@ async def test_metadata_of_every_format(
     new_client: ClientFactory, java: JavaPeer, real: RealCluster, version: int, wire: int
 ) -> None:
     python: BookKeeper = await new_client(
-        real.metadata_uri, wire_protocol_version=wire, ledger_metadata_version=version, **PATIENT
+        real.metadata_uri,
+        connections={"protocol_version": wire},
+        metadata={"format_version": version},
+        timeouts=PATIENT,
     )
     ours, theirs = (SIMPLE, JAVA_SIMPLE) if version == 1 else (RICH, JAVA_RICH)
     ledger_id = await written(python, 20, **ours)
@@ -258,7 +261,9 @@ async def test_metadata_of_every_format_written_by_java(
 async def test_a_read_times_out_when_every_replica_stands_still(
     new_client: ClientFactory, real: RealCluster, wire: int
 ) -> None:
-    python: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, read_timeout_s=0.5)
+    python: BookKeeper = await new_client(
+        real.metadata_uri, connections={"protocol_version": wire}, timeouts={"read_s": 0.5}
+    )
     ledger_id = await written(python, 3, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
     reader = await python.open_ledger(ledger_id, recover=True)
     bookie = real.bookie(reader.metadata.fragments[0].ensemble[0])

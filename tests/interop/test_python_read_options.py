@@ -32,7 +32,7 @@ READ_ENTRY = REQUESTS["READ_ENTRY"][0]
 @asynccontextmanager
 async def counting(real: RealCluster, stats: MemoryStats, wire: int, **options: Any) -> AsyncIterator[BookKeeper]:
     """A client of whose requests one knows how many go where."""
-    config = ClientConfig(wire_protocol_version=wire, **(PATIENT | options))
+    config = ClientConfig.of({"connections": {"protocol_version": wire}, "timeouts": PATIENT}).with_changes(**options)
     async with bkclient.connect(real.metadata_uri, config=config, rng=Random(5), stats=stats) as client:
         yield client
 
@@ -50,8 +50,8 @@ async def test_a_speculative_read_does_not_wait_for_the_first_replica(
     eager, faithful = MemoryStats(), MemoryStats()
     loop = asyncio.get_running_loop()
     async with (
-        counting(real, eager, wire, speculative_read_first_s=0.1) as speculating,
-        counting(real, faithful, wire, speculative_read_first_s=0.0, read_timeout_s=1.5) as waiting,
+        counting(real, eager, wire, reading={"speculative_first_s": 0.1}) as speculating,
+        counting(real, faithful, wire, reading={"speculative_first_s": 0.0}, timeouts={"read_s": 1.5}) as waiting,
     ):
         readers = [await client.open_ledger(ledger_id, recover=True) for client in (speculating, waiting)]
         bookie = real.bookie(readers[0].metadata.last_fragment.ensemble[0])
@@ -81,7 +81,7 @@ async def test_sticky_reads_keep_to_one_bookie(python: BookKeeper, real: RealClu
     spread, stuck = MemoryStats(), MemoryStats()
     async with (
         counting(real, spread, wire) as client,
-        counting(real, stuck, wire, sticky_reads=True, speculative_read_first_s=0.5) as sticky,
+        counting(real, stuck, wire, reading={"sticky": True, "speculative_first_s": 0.5}) as sticky,
     ):
         assert [shown(entry) async for entry in await client.open_ledger(ledger_id, recover=True)] == everything
         assert read_by(spread, ensemble) == [20, 20, 20]
@@ -109,7 +109,7 @@ async def test_reads_go_ahead_as_far_as_configured(
     ledger_id = await written(python, 50, **STRIPED)
     ensemble = (await python.ledger_metadata(ledger_id)).last_fragment.ensemble
     stats = MemoryStats()
-    async with counting(real, stats, wire, read_ahead_entries=window) as client:
+    async with counting(real, stats, wire, reading={"read_ahead_entries": window}) as client:
         reader = await client.open_ledger(ledger_id, recover=True)
         found: list[Shown] = []
         ahead = 0
@@ -127,7 +127,10 @@ async def test_the_digest_type_is_found_out_unless_that_is_off(
     python: BookKeeper, new_client: ClientFactory, java: JavaPeer, real: RealCluster, wire: int
 ) -> None:
     strict: BookKeeper = await new_client(
-        real.metadata_uri, wire_protocol_version=wire, digest_type_autodetection=False, **PATIENT
+        real.metadata_uri,
+        connections={"protocol_version": wire},
+        metadata={"digest_type_autodetection": False},
+        timeouts=PATIENT,
     )
     for digest_type, java_name in ((DigestType.HMAC, "MAC"), (DigestType.DUMMY, "DUMMY"), (DigestType.CRC32, "CRC32")):
         ledger_id = (await java("create", digest=java_name, password=b"secret"))["ledger"]

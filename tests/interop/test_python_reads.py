@@ -305,7 +305,9 @@ async def test_a_ledger_that_lost_an_entry(python: BookKeeper, java: JavaPeer, s
 async def test_entries_of_a_silent_bookie_hide_no_others(
     new_client: ClientFactory, real: RealCluster, wire: int
 ) -> None:
-    python: BookKeeper = await new_client(real.metadata_uri, wire_protocol_version=wire, read_timeout_s=1.5)
+    python: BookKeeper = await new_client(
+        real.metadata_uri, connections={"protocol_version": wire}, timeouts={"read_s": 1.5}
+    )
     writer = await open_writer(python, COUNT + 1, ensemble_size=2, write_quorum_size=1, ack_quorum_size=1)
     reader = await python.open_ledger(writer.ledger_id, recover=False)
     everything = whole(writer.ledger_id)

@@ -166,7 +166,9 @@ async def every_copy_is_there(java: JavaPeer, ledger_id: int) -> None:
 async def test_our_recovery_moves_java_s_ledgers_away_from_a_killed_bookie(
     restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory, wire: int
 ) -> None:
-    python: BookKeeper = await new_client(restless.metadata_uri, wire_protocol_version=wire, **PATIENT)
+    python: BookKeeper = await new_client(
+        restless.metadata_uri, connections={"protocol_version": wire}, timeouts=PATIENT
+    )
     java = new_peer(restless.metadata_uri, wire, own=True)
     admin = RepairAdmin(python)
     closed, still_open = await by_java(java), await by_java(java, close=False)
@@ -205,7 +207,7 @@ async def test_our_recovery_moves_java_s_ledgers_away_from_a_killed_bookie(
 async def test_our_auto_recovery_empties_a_bookie_of_java_s_ledgers(
     restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory
 ) -> None:
-    python: BookKeeper = await new_client(restless.metadata_uri, **PATIENT)
+    python: BookKeeper = await new_client(restless.metadata_uri, timeouts=PATIENT)
     java = new_peer(restless.metadata_uri, 3)
     admin = RepairAdmin(python)
     async with our_auto_recovery(restless.metadata_uri) as events:
@@ -231,7 +233,7 @@ async def test_our_auto_recovery_empties_a_bookie_of_java_s_ledgers(
 async def test_java_s_decommission_is_served_by_our_auto_recovery(
     restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory
 ) -> None:
-    python: BookKeeper = await new_client(restless.metadata_uri, **PATIENT)
+    python: BookKeeper = await new_client(restless.metadata_uri, timeouts=PATIENT)
     java = new_peer(restless.metadata_uri, 3)
     (leaving,) = restless.add(1, wait=False)
     leaving.spawn()
@@ -258,7 +260,7 @@ async def test_java_s_decommission_is_served_by_our_auto_recovery(
 async def test_java_sees_what_we_keep_about_repairs(
     restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory
 ) -> None:
-    python: BookKeeper = await new_client(restless.metadata_uri, **PATIENT)
+    python: BookKeeper = await new_client(restless.metadata_uri, timeouts=PATIENT)
     java = new_peer(restless.metadata_uri, 3)
     marks = RepairAdmin(python).under_replication(name=OUR_NAME, wall_clock_ms=lambda: int(time.time() * 1000))
     await marks.open()
@@ -301,7 +303,7 @@ async def test_java_sees_what_we_keep_about_repairs(
 async def test_we_see_what_java_keeps_about_repairs(
     restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory
 ) -> None:
-    python: BookKeeper = await new_client(restless.metadata_uri, **PATIENT)
+    python: BookKeeper = await new_client(restless.metadata_uri, timeouts=PATIENT)
     java = new_peer(restless.metadata_uri, 3)
     marks = RepairAdmin(python).under_replication(name=OUR_NAME, wall_clock_ms=lambda: int(time.time() * 1000))
     await marks.open()
@@ -338,7 +340,7 @@ async def test_we_see_what_java_keeps_about_repairs(
 async def test_both_auto_recoveries_work_on_one_cluster(
     build: Build, restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory, java_first: bool
 ) -> None:
-    python: BookKeeper = await new_client(restless.metadata_uri, **PATIENT)
+    python: BookKeeper = await new_client(restless.metadata_uri, timeouts=PATIENT)
     java = new_peer(restless.metadata_uri, 3)
     configuration = restless.bookies[0].configuration
     if java_first:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 import bkclient
-from bkclient import BookKeeper, ClientConfig, errors
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, TimeoutSettings, TlsSettings, errors
 from bkclient.errors import BookKeeperError, SecurityError, UnauthorizedAccess
 from bkclient.metadata.opening import open_store
 from bkclient.security.auth import AuthProvider, SharedSecret
@@ -81,8 +81,12 @@ def clusters(
 async def python_on(
     cluster: RealCluster, wire: int, auth: AuthProvider | None = None, **settings: Any
 ) -> AsyncIterator[BookKeeper]:
-    """A Python client with these settings."""
-    config = ClientConfig(wire_protocol_version=wire, add_timeout_s=20.0, read_timeout_s=20.0, **settings)
+    """A Python client with these settings of TLS."""
+    config = ClientConfig(
+        connections=ConnectionSettings(protocol_version=wire),
+        timeouts=TimeoutSettings(add_s=20.0, read_s=20.0),
+        tls=TlsSettings(**settings),
+    )
     async with bkclient.connect(cluster.metadata_uri, config=config, rng=Random(5), auth=auth) as client:
         yield client
 
@@ -141,9 +145,9 @@ async def test_python_s_plug_in_is_content_with_a_bookie_that_has_none(
         await ledgers_work(client)
 
 
-STRANGER = {**TRUSTING, "tls_trust_file": pem("stranger-authority")}
-ANY_HOST = {**TRUSTING, "tls_verify_hostname": False}
-SHOWS_STRANGER = {**MUTUAL, "tls_certificate_file": pem("stranger"), "tls_key_file": pem("stranger-key")}
+STRANGER = {**TRUSTING, "trust_file": pem("stranger-authority")}
+ANY_HOST = {**TRUSTING, "verify_hostname": False}
+SHOWS_STRANGER = {**MUTUAL, "certificate_file": pem("stranger"), "key_file": pem("stranger-key")}
 
 
 @pytest.mark.parametrize(

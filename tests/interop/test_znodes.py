@@ -421,7 +421,7 @@ async def test_python_ends_a_ledger_whose_ensemble_java_changed(
     cluster = new_cluster()
     async with simulated(cluster, 4) as (bookies, store):
         java = new_peer(cluster.uri, 3, own=True)
-        python: BookKeeper = await new_client(cluster.uri, **PATIENT)
+        python: BookKeeper = await new_client(cluster.uri, timeouts=PATIENT)
         ledger_id = (await java("create", **THREE))["ledger"]
         await java("append", ledger_id, payloads=BEFORE)
         await stop_one(bookies, store, ledger_id)
@@ -443,7 +443,7 @@ async def test_java_ends_a_ledger_whose_ensemble_python_changed(
     cluster = new_cluster()
     async with simulated(cluster, 4) as (bookies, store):
         java = new_peer(cluster.uri, 3, own=True)
-        python: BookKeeper = await new_client(cluster.uri, **PATIENT)
+        python: BookKeeper = await new_client(cluster.uri, timeouts=PATIENT)
         writer = await python.create_ledger(**OURS)
         for payload in BEFORE:
             await writer.append(payload)

@@ -288,13 +288,13 @@ def test_the_family_draws_shapes_protocols_and_clusters_without_a_spare() -> Non
     assert {conditions.bookies - conditions.ensemble_size for conditions in drawn} == {0, 1, 2}
     assert len({(c.ensemble_size, c.write_quorum_size, c.ack_quorum_size) for c in drawn}) >= 12
     assert (
-        len({c.client.recovery_read_batch_size for c in drawn})
-        == len({c.client.read_ahead_entries for c in drawn})
+        len({c.client.reading.recovery_read_ahead_entries for c in drawn})
+        == len({c.client.reading.read_ahead_entries for c in drawn})
         == 4
     )
     for conditions in drawn:
-        assert conditions.client.wire_protocol_version == conditions.transport.protocol_version
-        assert conditions.client.read_timeout_s == conditions.transport.read_timeout_s
+        assert conditions.client.connections.protocol_version == conditions.transport.protocol_version
+        assert conditions.client.timeouts.read_s == conditions.transport.read_timeout_s
 
 
 def test_a_run_that_never_meets_what_it_is_about_comes_to_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_recorded_run_keeps_its_history_under_its_name(tmp_path: Path) -> None
     assert header["cluster"]["ensemble_size"] == conditions.ensemble_size
     assert header["cluster"]["digest_type"] == conditions.digest_type.name
     assert header["cluster"]["network"]["jitter_s"] == conditions.network.jitter_s
-    assert header["client"]["add_timeout_s"] == conditions.client.add_timeout_s
+    assert header["client"]["timeouts"]["add_s"] == conditions.client.timeouts.add_s
     assert [kind for kind, _ in header["kinds"]] == list(KINDS)
     assert header["fields"] == {name: str(type_) for name, type_ in FIELDS.items()}
 

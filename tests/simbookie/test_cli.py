@@ -18,7 +18,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bkclient import ClientConfig, connect
+from bkclient import ClientConfig, PlacementSettings, TlsSettings, connect
 from bkclient.errors import UnauthorizedAccess
 from bkclient.security.auth import SharedSecret
 from simbookie.cli import app
@@ -250,7 +250,9 @@ def test_a_taken_port_is_one_sentence(command: list[str], kind: str) -> None:
 
 def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
     async def place(metadata: str, script: str) -> None:
-        config = ClientConfig(network_location_script=script, enforce_min_racks_per_write_quorum=True)
+        config = ClientConfig(
+            placement=PlacementSettings(location_script=script, enforce_min_racks_per_write_quorum=True)
+        )
         async with connect(metadata, config=config) as bk:
             for _ in range(5):
                 writer = await bk.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
@@ -306,7 +308,7 @@ def test_a_zookeeper_that_ends_is_a_failure() -> None:
 def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None:
     async def write(metadata: str, *, auth: bool) -> None:
         provider = SharedSecret(b"a secret of enough bytes") if auth else None
-        async with connect(metadata, config=ClientConfig(**MUTUAL), auth=provider) as bk:
+        async with connect(metadata, config=ClientConfig(tls=TlsSettings(**MUTUAL)), auth=provider) as bk:
             writer = await bk.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
             await writer.append(b"x")
 

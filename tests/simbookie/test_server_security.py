@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient import TlsSettings
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.security.auth import AuthSession, SharedSecret
 from bkclient.security.tls import client_context
@@ -48,7 +48,7 @@ async def start_tls(client: Client, settings: dict[str, Any] = TRUSTING) -> None
     """Ask for TLS in version 3 and start it; the client goes on in the version it has."""
     asking = Client(client.reader, client.writer, 3)
     assert await asking.status(StartTlsRequest()) is Status.OK
-    context = client_context(ClientConfig(**settings))
+    context = client_context(TlsSettings(**settings))
     assert context is not None
     await client.writer.start_tls(context, server_hostname="127.0.0.1")
 
@@ -124,13 +124,13 @@ async def is_refused(client: Client, settings: dict[str, Any]) -> bool:
     return await client.is_closed()
 
 
-@pytest.mark.parametrize("settings", [TRUSTING, {**MUTUAL, "tls_certificate_file": pem("stranger")}])
+@pytest.mark.parametrize("settings", [TRUSTING, {**MUTUAL, "certificate_file": pem("stranger")}])
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_a_certificate_of_the_client_can_be_demanded(
     kit: Any, settings: dict[str, Any], newest: ssl.TLSVersion
 ) -> None:
-    if "tls_certificate_file" in settings:
-        settings = {**settings, "tls_key_file": pem("stranger-key")}
+    if "certificate_file" in settings:
+        settings = {**settings, "key_file": pem("stranger-key")}
     async with guarded(offering(requires_certificate=True, newest=newest)) as server:
         async with connected(server) as client:
             assert await is_refused(client, settings)

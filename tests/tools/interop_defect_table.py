@@ -343,7 +343,7 @@ _SECURITY: Final = (
     Defect(
         "the host in a bookie's certificate is not looked at",
         "bkclient/security/tls.py",
-        "context.check_hostname = config.tls_verify_hostname",
+        "context.check_hostname = settings.verify_hostname",
         "context.check_hostname = False",
         _one("test_security", "test_what_is_missing_is_told_to_the_application", "v3", "other-host"),
         NOT_RAISED,

@@ -32,11 +32,10 @@ async def read_batch(room: EntryReads, first_entry_id: int, max_count: int | Non
     ``max_bytes`` counts what a batch answer would take on the wire: headers, digests and lengths besides the payloads; 0, and
     more than a frame, is as much as a frame takes (R-27).
     """
-    config = room.core.config
-    max_bytes = min(max_bytes or config.max_frame_size_bytes, config.max_frame_size_bytes)
+    max_bytes = min(max_bytes or room.max_frame_size_bytes, room.max_frame_size_bytes)
     metadata = room.view.metadata
     is_striped = metadata.ensemble_size != metadata.write_quorum_size
-    if config.batch_read and config.wire_protocol_version == 2 and not is_striped:
+    if room.protocol_version == 2 and room.core.config.reading.batch and not is_striped:
         room.check_open()
         replicas = room.replicas(first_entry_id)
         usable = room.core.memory.batches.usable(replicas, room.loop.time())
@@ -55,7 +54,7 @@ async def read_batch(room: EntryReads, first_entry_id: int, max_count: int | Non
 async def _read_singly(room: EntryReads, first_entry_id: int, max_count: int | None, max_bytes: int) -> list[Entry]:
     last_entry_id = 2**63 - 1 if max_count is None else first_entry_id + max_count - 1
     window = ReadWindow(room, await room.begin(first_entry_id), first_entry_id, limit=1)
-    ahead = room.core.config.read_ahead_entries
+    ahead = room.read_ahead_entries
     entries: list[Entry] = []
     used, largest = BATCH_OVERHEAD, 0
     try:

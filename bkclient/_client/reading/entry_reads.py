@@ -77,35 +77,38 @@ class EntryReads:
     """Reads entries of one ledger. ``throttle`` limits the requests of the handle, its adds included (R-2)."""
 
     def __init__(self, core: ClientCore, view: LedgerView, codec: EntryCodec, throttle: RateLimit | None) -> None:
-        config = core.config
+        settings, backpressure_s = core.config.reading, core.config.timeouts.backpressure_s
         self.core = core
         self.view = view
         self.codec = codec
         self.throttle = throttle
         self.submit = core.transport.submit
         self.loop = asyncio.get_running_loop()
-        self.health = ReadHealth(core.memory, core.transport, config, self.loop.time)
+        self.health = ReadHealth(core.memory, core.transport, settings, self.loop.time)
         self.stats = core.stats
+        self.protocol_version = core.config.connections.protocol_version
+        self.read_ahead_entries = settings.read_ahead_entries
+        self.max_frame_size_bytes = core.config.limits.max_frame_size_bytes
         #: Single reads tell which bookies live without knowing batches; only protocol version 2 has batches.
-        self.batches = core.memory.batches if config.wire_protocol_version == 2 else None
+        self.batches = core.memory.batches if self.protocol_version == 2 else None
         self.speculation = Backoff(
-            config.speculative_read_first_s, config.speculative_read_max_s, config.speculative_read_backoff
+            settings.speculative_first_s, settings.speculative_max_s, settings.speculative_backoff
         )
         metadata = view.metadata
         size = metadata.ensemble_size
         self._is_unstriped = size == metadata.write_quorum_size
         self._sticky: StickyIndex | None = None
-        if config.sticky_reads and self._is_unstriped:
+        if settings.sticky and self._is_unstriped:
             self._sticky = StickyIndex(size, core.rng.randrange(size))
-        self._reorders = config.reorder_reads
-        self._backpressure_wait_s = config.backpressure_wait_s
+        self._reorders = settings.reorder
+        self._backpressure_wait_s = backpressure_s
         #: Whether an operation may have to wait before it begins.
-        self.may_wait = throttle is not None or config.backpressure_wait_s is not None
+        self.may_wait = throttle is not None or backpressure_s is not None
         self._sizes = QuorumSizes.of(metadata)
         self._ensemble: Ensemble = ()
         self._write_sets: dict[int, tuple[BookieId, ...]] = {}
         self._watcher = core.watcher
-        self._remembers_order = config.reorder_reads and core.watcher.has_steady_read_order
+        self._remembers_order = settings.reorder and core.watcher.has_steady_read_order
         #: By first position, up to how many changes of registry and health a write set was found to need no other order.
         self._as_striped: dict[int, int] = {}
         #: Calls without an answer and when they are late, in this order; who needs not be told any more leaves.

@@ -46,7 +46,7 @@ async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, co
 def start_lac_read(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec) -> asyncio.Future[int]:
     """As :func:`read_last_add_confirmed`, for callers that may come and go while the answer is on its way."""
     request: Request
-    if core.config.wire_protocol_version == 2:
+    if core.config.connections.protocol_version == 2:
         request = ReadRequest(metadata.ledger_id, LAST_ENTRY)
     else:
         request = ReadLacRequest(metadata.ledger_id)

@@ -155,7 +155,7 @@ class _Round:
         self._poll: Final = poll
         self._room: Final = poll.room
         room, entry_id = poll.room, poll.entry_id
-        config, metadata = room.core.config, room.view.metadata
+        settings, metadata = room.core.config.reading, room.view.metadata
         self.ensemble: Final = metadata.last_fragment.ensemble
         ensemble, first = self.ensemble, entry_id % len(self.ensemble)
         sizes = QuorumSizes.of(metadata)
@@ -169,9 +169,9 @@ class _Round:
             parallel=poll.is_parallel,
         )
         delays = Backoff(
-            config.speculative_lac_read_first_s,
-            config.speculative_lac_read_max_s,
-            config.speculative_lac_read_backoff,
+            settings.speculative_lac_first_s,
+            settings.speculative_lac_max_s,
+            settings.speculative_lac_backoff,
         )
         self.late: Final = LateTimer(self, delays, room.loop, room.stats)
 

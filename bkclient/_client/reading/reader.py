@@ -40,7 +40,7 @@ class LedgerReader(LedgerReads):
     __module__ = "bkclient"
 
     def __init__(self, core: ClientCore, followed: FollowedLedger, codec: EntryCodec) -> None:
-        super().__init__(core, followed, codec, RateLimit.of(core.config))
+        super().__init__(core, followed, codec, RateLimit.of(core.config.limits))
         self._followed = followed
         followed.on_metadata_changed = self._polls.on_metadata
         followed.on_client_closed = self._room.stop
@@ -89,8 +89,9 @@ class LedgerReader(LedgerReads):
     def tail(self, first_entry_id: int = 0, *, patience_s: float = 60.0) -> LedgerTail:
         """The entries from ``first_entry_id`` on, each once and in order, as they are confirmed, until the ledger is closed.
 
-        The last entry before a pause of the writer comes within two of its ``explicit_lac_interval_s``, 0.1 s each by default;
-        without explicit LACs, as from BookKeeper's own client by default, it comes with the next entry or at the close.
+        The last entry before a pause of the writer comes 0.1 to 0.2 seconds late, or what that writer's
+        ``writing.explicit_lac_interval_s`` says; without explicit LACs, as from BookKeeper's own client by default, it comes
+        with the next entry or at the close.
         Bookies that fail and ensembles that change are lived through; :meth:`~bkclient.LedgerTail.__anext__` raises
         the error of the bookies once nothing but failures came for ``patience_s`` seconds, and at once what repeating does
         not help against. After the ledger was deleted it raises :class:`~bkclient.errors.NoSuchLedger` where it would have

@@ -107,7 +107,7 @@ class LedgerReads:
     async def _iterate(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[Entry]:
         room = self._room
         operation = await room.begin(first, parallel=parallel)
-        window = ReadWindow(room, operation, first, room.core.config.read_ahead_entries)
+        window = ReadWindow(room, operation, first, room.read_ahead_entries)
         try:
             futures = window.fill(last)
             least = len(futures) // 2
@@ -130,9 +130,7 @@ class LedgerReads:
 
     async def _iterate_results(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[EntryResult]:
         room = self._room
-        window = ReadWindow(
-            room, await room.begin(first, parallel=parallel), first, room.core.config.read_ahead_entries
-        )
+        window = ReadWindow(room, await room.begin(first, parallel=parallel), first, room.read_ahead_entries)
         try:
             for entry_id in range(first, last + 1):
                 try:
@@ -220,7 +218,7 @@ class LedgerReads:
             return LastConfirmedAndEntry(self._view.last_add_confirmed, entry)
         if self._view.metadata.is_closed:
             return LastConfirmedAndEntry(self._view.last_add_confirmed, None)
-        if self._core.config.wire_protocol_version == 2:
+        if self._room.protocol_version == 2:
             return await self._look_for(entry_id, timeout_s)
         poll = self._polls.start(entry_id, timeout_s, parallel=parallel)
         try:

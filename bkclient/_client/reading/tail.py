@@ -30,9 +30,9 @@ class LedgerTail:
         async for entry in reader.tail():
             ...
 
-    ends when the ledger is closed and read to its end. Of a writer that pauses the last entry comes a tenth of a second late,
-    two at most, unless that writer's ``explicit_lac_interval_s`` says otherwise; of one that tells nothing, as BookKeeper's own
-    client by default, it comes with the next entry or at the close.
+    ends when the ledger is closed and read to its end. The last entry before a pause of the writer comes 0.1 to 0.2 seconds
+    late, or what that writer's ``writing.explicit_lac_interval_s`` says; from a writer without explicit LACs, as BookKeeper's
+    own client is by default, it comes with the next entry or at the close.
 
     A call of ``anext`` that is cancelled, by a timeout for example, loses nothing: the next call goes on where it was. One task
     at a time may use it. Leaving ``async with reader.tail() as tail:`` or :meth:`aclose`, which any task may call, ends what it
@@ -125,7 +125,7 @@ class LedgerTail:
             operation = await room.begin(next_entry_id)
             if self._closed.done():
                 return None
-            self._window = ReadWindow(room, operation, next_entry_id, room.core.config.read_ahead_entries)
+            self._window = ReadWindow(room, operation, next_entry_id, room.read_ahead_entries)
         return await self._window.take(room.view.last_add_confirmed)
 
     async def _wait(self) -> Entry | None:
@@ -138,7 +138,7 @@ class LedgerTail:
             raise NoSuchLedger("it was deleted while it was followed", ledger_id=room.codec.ledger_id)
         if not ledger.is_following:
             raise IllegalOperation("the reader is closed, so the end cannot be learned", ledger_id=room.codec.ledger_id)
-        if room.core.config.wire_protocol_version == 2:
+        if room.protocol_version == 2:
             await self._look()
             return None
         if self._poll is None:

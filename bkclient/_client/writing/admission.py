@@ -44,9 +44,9 @@ class WriterAdmission:
         self._core = core
         self._machine = machine
         self._loop = asyncio.get_running_loop()
-        self._wait_s: Final = core.config.backpressure_wait_s
+        self._wait_s: Final = core.config.timeouts.backpressure_s
         #: Shared by the appends and the reads of one handle; None without a rate limit.
-        self.throttle: Final = RateLimit.of(core.config)
+        self.throttle: Final = RateLimit.of(core.config.limits)
         #: Permits that were waited for and are not used yet, and those who wait.
         self._permits = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -61,7 +61,7 @@ class WriterAdmission:
     @staticmethod
     def is_wanted(core: ClientCore) -> bool:
         """Whether the configuration asks for any of this."""
-        return core.config.throttle_per_s > 0 or core.config.backpressure_wait_s is not None
+        return core.config.limits.throttle_per_s > 0 or core.config.timeouts.backpressure_s is not None
 
     async def wait(self, entry_id: int | None = None) -> None:
         """Wait until the bookies of ``entry_id``, or of the next entry, take more, or long enough; then for a permit."""
@@ -137,7 +137,9 @@ class WriterAdmission:
         if is_fail_fast and self._wait_s and not self._waived:
             raise self._refusal("a connection to its bookies takes no more at present")
         if self.throttle is not None and not self._take_permit(self.throttle):
-            raise self._refusal(f"the rate of {self._core.config.throttle_per_s:g} requests per second is reached")
+            raise self._refusal(
+                f"the rate of {self._core.config.limits.throttle_per_s:g} requests per second is reached"
+            )
         if is_fail_fast:
             self._waived = max(0, self._waived - 1)
             for done in [e for e in self._fail_fast if e <= self._machine.last_add_acknowledged]:

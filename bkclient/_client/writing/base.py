@@ -133,7 +133,7 @@ class BaseWriter:
         """
         if self._core.is_closed:
             raise self._shell.refusal()
-        if self._core.config.wire_protocol_version == 2:
+        if self._core.config.connections.protocol_version == 2:
             raise IllegalOperation("force needs wire protocol version 3", ledger_id=self.ledger_id)
         await measured(
             self._core.stats, names.FORCE, force_ledger(self._core, self._machine, self._shell.ownership.check)

@@ -45,8 +45,8 @@ class Ownership:
             ports.machine,
             core.transport.connections,
             self,
-            verified=connection if config.check_metadata_after_reconnect else None,
-            give_up_after_s=config.add_quorum_timeout_s,
+            verified=connection if config.writing.check_metadata_after_reconnect else None,
+            give_up_after_s=config.timeouts.add_quorum_s,
         )
         self._core = core
         self._ports = ports

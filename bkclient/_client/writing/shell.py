@@ -63,24 +63,26 @@ class WriterShell:
     """Everything that writers of normal and of given entry ids have in common, without what applications see."""
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
-        config = core.config
+        config, settings = core.config, core.config.writing
         metadata = created.value.metadata
         self.core: Final = core
         self.loop: Final = asyncio.get_running_loop()
         self.ledger_id: Final = metadata.ledger_id
         self.codec: Final = entry_codec_for(metadata)
-        self.window: Final = WriterWindow(config.max_in_flight_entries, config.max_in_flight_bytes, core.window)
-        self.max_payload: Final = config.max_frame_size_bytes - _FRAME_OVERHEAD_BYTES
+        self.window: Final = WriterWindow(
+            config.limits.max_in_flight_entries, config.limits.max_in_flight_bytes, core.window
+        )
+        self.max_payload: Final = config.limits.max_frame_size_bytes - _FRAME_OVERHEAD_BYTES
         options = AppendOptions(
-            max_ensemble_changes=config.max_ensemble_changes,
-            delay_ensemble_change=config.delay_ensemble_change,
+            max_ensemble_changes=settings.max_ensemble_changes,
+            delay_ensemble_change=settings.delay_ensemble_change,
             deferred_sync=deferred_sync,
             entry_ids_given=entry_ids_given,
-            enforce_fault_domains=config.enforce_min_fault_domains_for_write,
-            quorum_timeout_s=config.add_quorum_timeout_s,
-            first_resend_s=config.resend_first_s,
-            max_resend_s=config.resend_max_s,
-            max_resends=config.max_resends,
+            enforce_fault_domains=settings.enforce_min_fault_domains,
+            quorum_timeout_s=config.timeouts.add_quorum_s,
+            first_resend_s=settings.resend_first_s,
+            max_resend_s=settings.resend_max_s,
+            max_resends=settings.max_resends,
             placement_policy=type(core.watcher.policy).__name__,
         )
         self.machine: Final = AppendMachine(created.value, self, options=options)
@@ -105,11 +107,11 @@ class WriterShell:
         self._closed = asyncio.Event()
         self._close_error: BookKeeperError | None = None
         #: Whether every timer runs that an append needs.
-        self._is_watched = config.add_quorum_timeout_s is None
+        self._is_watched = config.timeouts.add_quorum_s is None
         #: Those that were set last, by what they are for.
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_let_go = False
-        interval_s = config.explicit_lac_interval_s
+        interval_s = settings.explicit_lac_interval_s
         self._lac_timer: LacTimer | None = None
         if interval_s > 0:
             self._lac_timer = LacTimer(core, self.codec, self.machine, interval_s, self._on_lac_told)
@@ -328,7 +330,7 @@ class WriterShell:
 
     def _watch(self) -> None:
         self._is_watched = True
-        timeout_s = self.core.config.add_quorum_timeout_s
+        timeout_s = self.core.config.timeouts.add_quorum_s
         if timeout_s is not None and "look" not in self._timers:
             self._timers["look"] = self.loop.call_later(timeout_s / _LOOKS_PER_TIMEOUT, self._look)
         self.watch_lac()
@@ -464,7 +466,7 @@ class WriterShell:
 
     def is_ensemble_change_disabled(self) -> bool:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        return self.core.features(self.core.config.disable_ensemble_change_feature)
+        return self.core.features(self.core.config.writing.disable_ensemble_change_feature)
 
     def retry_later(self, delay_s: float) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

@@ -15,7 +15,7 @@ import pytest
 from bkclient._client.core import ClientCore
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.writer import LedgerWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import BookKeeperError, Code
 from bkclient.ledger import LedgerState
 from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, turns, writer_of
@@ -26,11 +26,9 @@ Call = Callable[[Any], Coroutine[Any, Any, object]]
 
 #: Everything that makes appends wait: two entries in flight, a rate, connections to look at.
 NARROW = ClientConfig(
-    max_in_flight_entries=2,
-    max_client_in_flight_entries=2,
-    throttle_per_s=100,
-    backpressure_wait_s=0.01,
-    explicit_lac_interval_s=1.0,
+    limits=LimitSettings(max_in_flight_entries=2, max_client_in_flight_entries=2, throttle_per_s=100),
+    timeouts=TimeoutSettings(backpressure_s=0.01),
+    writing=WritingSettings(explicit_lac_interval_s=1.0),
 )
 
 
@@ -141,7 +139,7 @@ def test_a_cancelled_call_of_an_advanced_writer_leaves_everything_consistent(nam
 
 def test_an_append_above_a_gap_that_is_cancelled_still_counts_when_the_gap_is_filled() -> None:
     async def story(cancel: Cancel) -> None:
-        async with town(config=ClientConfig(max_in_flight_entries=1)) as where:
+        async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
             writer = await advanced_writer_of(where)
             writer._shell.loop.call_later(1, writer.append_nowait, 0, b"fills the gap")
             await cancel(writer.append(1, b"above"))

@@ -146,23 +146,24 @@ async def test_a_bookie_that_registers_while_the_client_starts_is_not_overlooked
 @pytest.mark.parametrize(
     "settings",
     [
-        {"wire_protocol_version": 1},
-        {"wire_protocol_version": "3"},
-        {"add_timeout_s": 0},
-        {"read_timeout_s": -1},
-        {"connect_timeout_s": float("nan")},
-        {"max_in_flight_entries": 0},
-        {"max_in_flight_bytes": True},
-        {"max_frame_size_bytes": 1023},
-        {"max_ensemble_changes": None},
-        {"read_ahead_entries": "64"},
-        {"metadata_timeout_s": [1]},
+        {"connections": {"protocol_version": 1}},
+        {"connections": {"protocol_version": "3"}},
+        {"timeouts": {"add_s": 0}},
+        {"timeouts": {"read_s": -1}},
+        {"timeouts": {"connect_s": float("nan")}},
+        {"limits": {"max_in_flight_entries": 0}},
+        {"limits": {"max_in_flight_bytes": True}},
+        {"limits": {"max_frame_size_bytes": 1023}},
+        {"writing": {"max_ensemble_changes": None}},
+        {"reading": {"read_ahead_entries": "64"}},
+        {"timeouts": {"metadata_session_s": [1]}},
+        {"timeouts": 5},
     ],
     ids=str,
 )
 def test_a_wrong_setting_is_refused_when_the_configuration_is_made(settings: dict[str, object]) -> None:
     with pytest.raises(ArgumentError):
-        ClientConfig(**settings)  # type: ignore[arg-type]
+        ClientConfig.of(settings)
 
 
 async def test_a_metadata_uri_of_no_known_kind_is_refused() -> None:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient._client.window import ClientWindow, WriterWindow
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import Code, LedgerClosed, TooManyRequests
 from tests.bkclient.fakes import in_virtual_time, town, turns, writer_of
 
-NARROW = ClientConfig(max_in_flight_entries=8, max_client_in_flight_entries=8)
+NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=8, max_client_in_flight_entries=8))
 
 
 @pytest.mark.rule("H-13")
@@ -40,7 +40,7 @@ async def test_several_writers_together_never_exceed_the_window_of_the_client() 
 
 @pytest.mark.rule("H-13")
 async def test_the_window_of_the_client_is_full_by_bytes_too() -> None:
-    config = ClientConfig(max_in_flight_bytes=100, max_client_in_flight_bytes=100)
+    config = ClientConfig(limits=LimitSettings(max_in_flight_bytes=100, max_client_in_flight_bytes=100))
     async with town(config=config) as where:
         first, second = await writer_of(where), await writer_of(where)
         where.transport.hold("abc")
@@ -83,7 +83,7 @@ async def test_a_writer_that_fills_the_window_waits_behind_those_it_held_up() ->
 
 
 async def test_a_window_of_one_writer_that_is_wider_widens_that_of_the_client() -> None:
-    config = ClientConfig(max_in_flight_entries=30, max_client_in_flight_entries=10)
+    config = ClientConfig(limits=LimitSettings(max_in_flight_entries=30, max_client_in_flight_entries=10))
     async with town(config=config) as where:
         writer = await writer_of(where)
         for _ in range(30):

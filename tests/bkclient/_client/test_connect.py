@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 import bkclient
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, MetadataSettings
 from bkclient.errors import ArgumentError, BookKeeperError
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
@@ -45,27 +45,29 @@ async def append_one(bk: BookKeeper) -> None:
 
 async def test_the_metadata_uri_may_come_from_the_configuration() -> None:
     async with cluster_of_one() as (uri, bookie, _):
-        async with bkclient.connect(config=ClientConfig(metadata_uri=uri), rng=Random(1)) as bk:
+        async with bkclient.connect(config=ClientConfig(metadata=MetadataSettings(uri=uri)), rng=Random(1)) as bk:
             await append_one(bk)
         assert len(bookie.received) == 1
 
 
 async def test_the_uri_that_is_given_wins_over_that_of_the_configuration() -> None:
     async with cluster_of_one() as (uri, bookie, _):
-        async with bkclient.connect(uri, config=ClientConfig(metadata_uri="mem://elsewhere"), rng=Random(1)) as bk:
+        async with bkclient.connect(
+            uri, config=ClientConfig(metadata=MetadataSettings(uri="mem://elsewhere")), rng=Random(1)
+        ) as bk:
             await append_one(bk)
         assert len(bookie.received) == 1
 
 
 async def test_without_any_uri_connecting_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="metadata_uri"):
+    with pytest.raises(ArgumentError, match=r"set metadata\.uri in the configuration"):
         await bkclient.connect().__aenter__()
 
 
 @pytest.mark.parametrize("version", [2, 3])
 async def test_the_configuration_reaches_the_connections(version: int) -> None:
     async with cluster_of_one() as (uri, bookie, _):
-        config = ClientConfig(wire_protocol_version=version, channels_per_bookie=2)
+        config = ClientConfig(connections=ConnectionSettings(protocol_version=version, channels_per_bookie=2))
         async with bkclient.connect(uri, config=config, rng=Random(1)) as bk:
             await append_one(bk)
             await append_one(bk)
@@ -84,7 +86,7 @@ async def test_ids_that_are_addresses_are_not_asked_about(monkeypatch: pytest.Mo
     async with running() as bookie, MemoryMetadataService.named(name).session(rng=Random(1)) as store:
         await store.register_bookie(f"127.0.0.1:{bookie.address.port}", bookie.address)
         monkeypatch.setattr(MemoryMetadataStore, "bookie_address", refuse)
-        config = ClientConfig(resolve_bookie_ids=False)
+        config = ClientConfig(connections=ConnectionSettings(resolve_bookie_ids=False))
         async with bkclient.connect(f"mem://{name}", config=config, rng=Random(1)) as bk:
             await append_one(bk)
         assert asked == []

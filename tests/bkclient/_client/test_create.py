@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bkclient import BookKeeper
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings, MetadataSettings, WritingSettings
 from bkclient.errors import (
     ArgumentError,
     IllegalOperation,
@@ -70,7 +70,7 @@ async def test_the_password_is_empty_unless_one_is_chosen_and_there_is_no_ledger
 @pytest.mark.behaviour("T-9")
 @pytest.mark.parametrize("detects", [True, False])
 async def test_a_digest_type_is_needed_whether_or_not_types_are_detected(detects: bool) -> None:
-    async with town(config=ClientConfig(digest_type_autodetection=detects)) as where:
+    async with town(config=ClientConfig(metadata=MetadataSettings(digest_type_autodetection=detects))) as where:
         with pytest.raises(ArgumentError, match="digest_type is a DigestType, not None"):
             await where.bk.create_ledger(digest_type=None)  # type: ignore[arg-type]
         assert await ledgers_of(where) == []
@@ -99,7 +99,7 @@ async def test_generated_ids_step_over_chosen_ones() -> None:
 @pytest.mark.rule("API-5")
 @pytest.mark.behaviour("T-13")
 async def test_opportunistic_striping_takes_as_many_bookies_as_there_are() -> None:
-    async with town("abcd", config=ClientConfig(opportunistic_striping=True)) as where:
+    async with town("abcd", config=ClientConfig(writing=WritingSettings(opportunistic_striping=True))) as where:
         writer = await where.bk.create_ledger(ensemble_size=15, write_quorum_size=4, ack_quorum_size=2)
 
         assert where.metadata(writer.ledger_id).ensemble_size == 4
@@ -109,7 +109,7 @@ async def test_opportunistic_striping_takes_as_many_bookies_as_there_are() -> No
 
 @pytest.mark.rule("API-5")
 async def test_opportunistic_striping_does_not_go_below_the_write_quorum() -> None:
-    async with town("abcd", config=ClientConfig(opportunistic_striping=True)) as where:
+    async with town("abcd", config=ClientConfig(writing=WritingSettings(opportunistic_striping=True))) as where:
         with pytest.raises(NotEnoughBookies, match="of 5 is wanted"):
             await where.bk.create_ledger(ensemble_size=15, write_quorum_size=5, ack_quorum_size=2)
 
@@ -163,7 +163,7 @@ async def test_a_policy_knows_the_shape_of_the_ledger_it_chooses_bookies_for(cus
 @pytest.mark.behaviour("T-73")
 @pytest.mark.parametrize("version", [2, 3])
 async def test_metadata_is_stored_in_the_format_configured(version: int) -> None:
-    async with town(config=ClientConfig(ledger_metadata_version=version)) as where:
+    async with town(config=ClientConfig(metadata=MetadataSettings(format_version=version))) as where:
         async with await where.bk.create_ledger(password=b"p") as writer:
             await writer.append(b"x")
 
@@ -174,7 +174,7 @@ async def test_metadata_is_stored_in_the_format_configured(version: int) -> None
 
 @pytest.mark.behaviour("T-73")
 async def test_the_oldest_format_takes_what_it_can_hold_and_nothing_else() -> None:
-    async with town(config=ClientConfig(ledger_metadata_version=1)) as where:
+    async with town(config=ClientConfig(metadata=MetadataSettings(format_version=1))) as where:
         for wrong in ({}, {"digest_type": DigestType.CRC32, "password": b"x"}, {"digest_type": DigestType.DUMMY}):
             with pytest.raises(
                 ArgumentError, match=r"^metadata format 1 .*digest_type must be CRC32.* the write quorum"
@@ -195,7 +195,7 @@ async def test_the_oldest_format_takes_what_it_can_hold_and_nothing_else() -> No
 @pytest.mark.rule("API-5")
 async def test_the_creation_time_is_stored_if_configured_and_survives_the_close() -> None:
     service = MemoryMetadataService()
-    config = ClientConfig(store_creation_time=True)
+    config = ClientConfig(metadata=MetadataSettings(store_creation_time=True))
     async with (
         town() as where,
         BookKeeper(FakeStore(where.service), where.transport, config=config, wall_clock=lambda: 1_700_000_000.25) as bk,
@@ -219,7 +219,7 @@ async def test_without_the_setting_the_clock_is_not_asked() -> None:
 
 @pytest.mark.rule("W-12")
 async def test_deferred_sync_over_version_2_is_refused_before_anything_is_stored() -> None:
-    async with town(config=ClientConfig(wire_protocol_version=2)) as where:
+    async with town(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where:
         with pytest.raises(IllegalOperation, match="version 3"):
             await where.bk.create_ledger(deferred_sync=True)
 

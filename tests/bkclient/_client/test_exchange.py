@@ -14,7 +14,7 @@ import pytest
 import bkclient
 from bkclient._client.core import ClientCore
 from bkclient._client.exchange import ask
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings
 from bkclient.errors import BookKeeperError, Code, UnexpectedCondition
 from bkclient.placement import BookieWatcher
 from bkclient.repair.reads import CopyReads, ReadBatch, read_any_copy, write_copies
@@ -109,7 +109,7 @@ async def listing_entries(where: Town) -> Callable[[], Awaitable[object]]:
     return lambda: entries_on(core_of(where), reader.ledger_id, "a")
 
 
-V2 = ClientConfig(wire_protocol_version=2)
+V2 = ClientConfig(connections=ConnectionSettings(protocol_version=2))
 STORIES: dict[str, tuple[Story, ClientConfig]] = {
     "append": (appending, ClientConfig()),
     "force": (forcing, ClientConfig()),

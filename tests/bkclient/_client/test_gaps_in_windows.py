@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from bkclient._client.window import ClientWindow, WriterWindow
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.gaps import Gaps
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import BookKeeperError, LedgerFenced, TooManyRequests
 from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, turns, writer_of
 
-NARROW = ClientConfig(max_in_flight_entries=16, max_client_in_flight_entries=16)
+NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=16, max_client_in_flight_entries=16))
 
 
 def append_above_the_gap(writer: AdvancedLedgerWriter, payload: bytes = b"x") -> list[asyncio.Future[int]]:
@@ -77,7 +77,7 @@ async def test_gaps_in_many_ledgers_leave_half_of_the_window_to_all_others() -> 
 
 @pytest.mark.rule("H-13")
 async def test_an_entry_above_a_gap_that_fills_the_window_by_itself_stops_no_other_writer() -> None:
-    config = ClientConfig(max_in_flight_bytes=100, max_client_in_flight_bytes=100)
+    config = ClientConfig(limits=LimitSettings(max_in_flight_bytes=100, max_client_in_flight_bytes=100))
     async with town(config=config) as where:
         gapped, other = await advanced_writer_of(where), await writer_of(where)
         future = gapped.append_nowait(5, bytes(1000))
@@ -111,7 +111,9 @@ async def test_entries_of_another_advanced_writer_go_on_in_order_although_gaps_h
 
 
 async def test_who_waits_above_a_gap_goes_on_when_the_turn_has_come_and_not_before() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=2, max_client_in_flight_entries=2)) as where:
+    async with town(
+        config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2, max_client_in_flight_entries=2))
+    ) as where:
         writer = await advanced_writer_of(where)
         where.transport.hold("abc")
         waiting = {entry_id: asyncio.create_task(writer.wait_for_room(entry_id)) for entry_id in (1, 2)}
@@ -175,7 +177,9 @@ async def test_who_waits_above_a_gap_learns_that_the_writer_has_ended_and_others
 
 
 async def test_a_window_of_one_entry_takes_none_above_a_gap() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=1, max_client_in_flight_entries=1)) as where:
+    async with town(
+        config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1, max_client_in_flight_entries=1))
+    ) as where:
         writer = await advanced_writer_of(where)
         with pytest.raises(TooManyRequests, match="above a gap"):
             writer.append_nowait(1, b"x")

@@ -15,7 +15,7 @@ import pytest
 
 from bkclient._client.reading.followed import FollowedLedger
 from bkclient._client.reading.polls import Poll
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import BookKeeperError, ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.ledger import LedgerState
 from bkclient.observability.memory import MemoryStats
@@ -388,9 +388,9 @@ class Row:
     may_change: bool = True
 
 
-V2 = ClientConfig(wire_protocol_version=2)
-EXPLICIT_LACS = ClientConfig(explicit_lac_interval_s=2.0)
-PATIENT = ClientConfig(backpressure_wait_s=60.0)
+V2 = ClientConfig(connections=ConnectionSettings(protocol_version=2))
+EXPLICIT_LACS = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=2.0))
+PATIENT = ClientConfig(timeouts=TimeoutSettings(backpressure_s=60.0))
 
 ROWS = {
     "recovery, marking": Row(

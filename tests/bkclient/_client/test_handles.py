@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import bkclient
-from bkclient import ClientConfig
+from bkclient import ClientConfig, LimitSettings, WritingSettings
 from bkclient.errors import ArgumentError, ClientClosed, LedgerFenced, MetadataStoreError
 from simbookie.cluster import memory_cluster
 from tests.bkclient.fakes import advanced_writer_of, payloads_of, town, turns, writer_of
@@ -36,7 +36,11 @@ async def test_opening_a_ledger_leaves_its_writer_alone_unless_recovery_is_asked
 
 
 async def test_submit_waits_for_room_and_hands_out_a_future() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=2, explicit_lac_interval_s=0)) as where:
+    async with town(
+        config=ClientConfig(
+            limits=LimitSettings(max_in_flight_entries=2), writing=WritingSettings(explicit_lac_interval_s=0)
+        )
+    ) as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         first, second = await writer.submit(b"0"), await writer.submit(b"1")

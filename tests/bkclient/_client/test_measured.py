@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from bkclient._client.writing.shell import WriterShell
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, NoSuchLedger, NotEnoughBookies
 from bkclient.observability import stats as names
 from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
@@ -90,7 +90,9 @@ async def test_failed_entries_ensemble_changes_and_missing_copies_are_counted() 
 @in_virtual_time
 async def test_waiting_for_connections_is_counted_once_per_wait() -> None:
     notes = Notes()
-    config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+    config = ClientConfig(
+        timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
+    )
     async with town(config=config, stats=notes) as where, await writer_of(where) as writer:
         await writer.append(b"0")
         where.transport.unwritable.add("a")
@@ -140,7 +142,7 @@ async def test_what_an_append_goes_through_has_few_enough_attributes_for_fast_lo
 @in_virtual_time
 async def test_a_last_add_confirmed_that_an_idle_writer_tells_is_measured_like_one_that_is_asked_for() -> None:
     notes = Notes()
-    async with town(config=ClientConfig(explicit_lac_interval_s=1.0), stats=notes) as where:
+    async with town(config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0)), stats=notes) as where:
         writer = await writer_of(where)
         for _ in range(50):
             notes.now()
@@ -155,7 +157,7 @@ async def test_a_last_add_confirmed_that_an_idle_writer_tells_is_measured_like_o
 @in_virtual_time
 async def test_a_last_add_confirmed_that_cannot_be_told_is_measured_as_a_failure() -> None:
     notes = Notes()
-    async with town(config=ClientConfig(explicit_lac_interval_s=1.0), stats=notes) as where:
+    async with town(config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0)), stats=notes) as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         for bookie in where.transport.bookies.values():

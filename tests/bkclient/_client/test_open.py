@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from bkclient import BookKeeper, LedgerReader
-from bkclient.config import ClientConfig
+from bkclient.config import AdminSettings, ClientConfig, MetadataSettings
 from bkclient.errors import ArgumentError, Code, DigestMismatch, NoSuchLedger, RequestTimeout, UnauthorizedAccess
 from bkclient.ledger import DigestType, LedgerState, Versioned
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, payloads_of, town, turns, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 
-STRICT = ClientConfig(digest_type_autodetection=False)
+STRICT = ClientConfig(metadata=MetadataSettings(digest_type_autodetection=False))
 
 
 async def closed_ledger(where: Town, digest_type: DigestType) -> int:
@@ -138,7 +138,7 @@ async def test_ledgers_older_than_stored_passwords_take_the_keys_of_who_opens_th
             await writer.close()
         transport = FakeTransport("")
         transport.bookies = where.transport.bookies
-        config = ClientConfig(admin_password=b"remembered", admin_digest_type=DigestType.HMAC)
+        config = ClientConfig(admin=AdminSettings(password=b"remembered", digest_type=DigestType.HMAC))
         async with BookKeeper(OldLedgers(where.service), transport, config=config, rng=Random(1)) as bk:
             opened = [
                 await bk.open_ledger(

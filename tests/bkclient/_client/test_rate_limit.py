@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bkclient._client.rate_limit import RateLimit
-from bkclient.config import ClientConfig
+from bkclient.config import LimitSettings
 from simbookie.world.hosts import World
 from tests.cancellation import Cancel, cancel_everywhere
 
@@ -37,8 +37,8 @@ def now() -> float:
 
 def test_no_rate_is_no_throttle(play: Play) -> None:
     async def story() -> None:
-        assert RateLimit.of(ClientConfig()) is None
-        assert RateLimit.of(ClientConfig(throttle_per_s=5)) is not None
+        assert RateLimit.of(LimitSettings()) is None
+        assert RateLimit.of(LimitSettings(throttle_per_s=5)) is not None
 
     play(story)
 

@@ -8,7 +8,7 @@ import pytest
 
 from bkclient._client.reading.reader import LedgerReader
 from bkclient._client.writing.writer import LedgerWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ReadingSettings
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -333,7 +333,7 @@ async def test_an_open_that_was_reading_the_metadata_when_the_client_closed_star
 async def test_with_any_read_ahead_and_another_client_that_marks_the_ledger_the_end_is_right(
     read_ahead: int, *, marked_meanwhile: bool
 ) -> None:
-    async with town(config=ClientConfig(recovery_read_batch_size=read_ahead)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(recovery_read_ahead_entries=read_ahead))) as where:
         writer = await writer_of(where)
         for entry_id in range(30):  # without waiting, so that no entry tells of a LAC and recovery begins at the first
             writer.append_nowait(b"entry %d" % entry_id)

@@ -52,7 +52,7 @@ def test_many_entries_are_appended_and_their_ids_printed_in_order(bk: Invoke, cl
     lines = [b"line %d" % number for number in range(5000)]
 
     appended = bk(
-        *("ledger", "append", "--create", "--print-ids", "-c", "max_in_flight_entries=100", "502"),
+        *("ledger", "append", "--create", "--print-ids", "-c", "limits.max_in_flight_entries=100", "502"),
         stdin=b"\n".join(lines),
     )
 

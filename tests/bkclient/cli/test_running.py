@@ -115,8 +115,8 @@ def test_the_command_line_wins_over_the_environment_and_both_over_the_file(tmp_p
 
     assert connection_for(None, file, None).metadata_uri == "mem://of-the-file"
     assert connection_for("mem://given", file, None).metadata_uri == "mem://given"
-    assert connection_for(None, file, None).config.add_timeout_s == 7
-    assert connection_for(None, file, ["addEntryTimeoutSec=8"]).config.add_timeout_s == 8
+    assert connection_for(None, file, None).config.timeouts.add_s == 7
+    assert connection_for(None, file, ["addEntryTimeoutSec=8"]).config.timeouts.add_s == 8
     listed = bk("bookies", "--json", "--config", str(file))
     assert len(listed.json["writable"]) == 3, "BK_METADATA_URI wins over the file"
     assert bk("bookies", "--json", "-m", "mem://given").json == {"writable": [], "readOnly": []}

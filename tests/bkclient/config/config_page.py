@@ -27,13 +27,13 @@ _TYPES: Final = {
 }
 
 
-def describe(field: dataclasses.Field[Any]) -> tuple[str, str, str, str, str, str]:
+def describe(group: str, field: dataclasses.Field[Any]) -> tuple[str, str, str, str, str, str]:
     """Name, type, unit, default, bounds and BookKeeper's key, as cells of the table."""
     setting = setting_of(field)
     unit = next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), "")
     kind = "choice" if setting.choices else _TYPES[setting.kind]
     key = "" if setting.key is None else f"`{setting.key}`"
-    return f"`{field.name}`", kind, unit, _value(field.default), _bounds(setting), key
+    return f"`{group}.{field.name}`", kind, unit, _value(field.default), _bounds(setting), key
 
 
 def _value(value: Any) -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from bkclient import ClientConfig
+from bkclient.config.group import groups_of
 from bkclient.config.keys import BASES, IGNORED_KEYS, REFUSED_KEYS
 from tests.bkclient.config.config_page import describe
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
-FIELDS = dataclasses.fields(ClientConfig)
+FIELDS = [(name, field) for name, group in groups_of(ClientConfig).items() for field in dataclasses.fields(group)]
 
 
 def section(title: str) -> str:
@@ -30,15 +31,22 @@ def rows() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
-def test_a_setting_is_described_as_it_is_declared(field: dataclasses.Field[object]) -> None:
-    *declared, meaning = rows()[f"`{field.name}`"]
-    assert tuple(declared) == describe(field)
+@pytest.mark.parametrize(("group", "field"), FIELDS, ids=[f"{group}.{field.name}" for group, field in FIELDS])
+def test_a_setting_is_described_as_it_is_declared(group: str, field: dataclasses.Field[object]) -> None:
+    *declared, meaning = rows()[f"`{group}.{field.name}`"]
+    assert tuple(declared) == describe(group, field)
     assert meaning.endswith(".")
 
 
 def test_no_setting_is_described_that_does_not_exist() -> None:
-    assert sorted(rows()) == sorted(f"`{field.name}`" for field in FIELDS)
+    assert list(rows()) == [f"`{group}.{field.name}`" for group, field in FIELDS]
+
+
+def test_a_group_has_a_section_that_names_its_class() -> None:
+    text = PAGE.partition("\n## BookKeeper's keys")[0]
+    titled = re.findall(r"^## (.+?): `(\w+)`, `(\w+)`$", text, re.MULTILINE)
+    expected = [(name, group.__name__) for name, group in groups_of(ClientConfig).items()]
+    assert [(name, of_class) for _, name, of_class in titled] == expected
 
 
 def test_every_ignored_key_is_listed_with_its_reason() -> None:

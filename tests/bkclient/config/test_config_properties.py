@@ -4,72 +4,74 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bkclient import ClientConfig, DigestType
+from bkclient import AdminSettings, ClientConfig, DigestType, LimitSettings, MetadataSettings, TimeoutSettings
 from bkclient.config.fields import setting_of
+from bkclient.config.group import declared_settings, nested
 from bkclient.config.keys import BASES, IGNORED_KEYS, REFUSED_KEYS
 from bkclient.config.properties import parse_properties
 from bkclient.errors import ArgumentError
 from bkclient.repair.config import RepairConfig
 
-KEYS = {field.name: setting_of(field).key for field in dataclasses.fields(ClientConfig)}
+KEYS = {name: setting.key for name, setting in declared_settings(ClientConfig).items()}
 
 
 @pytest.mark.parametrize(
     ("key", "value", "name", "expected"),
     [
-        ("addEntryTimeoutSec", "7", "add_timeout_s", 7.0),
-        ("addEntryTimeoutSec", 7, "add_timeout_s", 7),
-        ("clientConnectTimeoutMillis", "2500", "connect_timeout_s", 2.5),
-        ("zkTimeout", " 30000 ", "metadata_timeout_s", 30.0),
-        ("firstSpeculativeReadTimeout", "0", "speculative_read_first_s", 0),
-        ("firstSpeculativeReadTimeout", "-1", "speculative_read_first_s", 0.0),
-        ("firstSpeculativeReadLACTimeout", "-1", "speculative_lac_read_first_s", 0.0),
-        ("throttle", "-1", "throttle_per_s", 0.0),
-        ("throttle", "5000", "throttle_per_s", 5000),
-        ("explicitLacInterval", "250", "explicit_lac_interval_s", 0.25),
-        ("explicitLacInterval", "-1", "explicit_lac_interval_s", 0.0),
-        ("addEntryQuorumTimeoutSec", "-1", "add_quorum_timeout_s", None),
-        ("addEntryQuorumTimeoutSec", "0", "add_quorum_timeout_s", None),
-        ("addEntryQuorumTimeoutSec", "9", "add_quorum_timeout_s", 9.0),
-        ("waitTimeoutOnBackpressureMs", "-1", "backpressure_wait_s", None),
-        ("waitTimeoutOnBackpressureMs", "0", "backpressure_wait_s", 0.0),
-        ("waitTimeoutOnBackpressureMs", "1500", "backpressure_wait_s", 1.5),
-        ("tcpKeepIdle", "-1", "tcp_keepalive_idle_s", None),
-        ("tcpKeepCnt", "4", "tcp_keepalive_probes", 4),
-        ("clientTcpUserTimeoutMillis", "1500", "tcp_user_timeout_s", 1.5),
-        ("numChannelsPerBookie", "4", "channels_per_bookie", 4),
-        ("useV2WireProtocol", "true", "wire_protocol_version", 2),
-        ("useV2WireProtocol", "FALSE", "wire_protocol_version", 3),
-        ("useV2WireProtocol", True, "wire_protocol_version", 2),
-        ("delayEnsembleChange", "yes", "delay_ensemble_change", True),
-        ("delayEnsembleChange", True, "delay_ensemble_change", True),
-        ("batchReadEnabled", "off", "batch_read", False),
-        ("ledgerMetadataVersion", "-1", "ledger_metadata_version", 3),
-        ("ledgerMetadataVersion", "2", "ledger_metadata_version", 2),
-        ("digestType", "MAC", "admin_digest_type", DigestType.HMAC),
-        ("digestType", "crc32c", "admin_digest_type", DigestType.CRC32C),
-        ("passwd", "öffne", "admin_password", "öffne".encode()),
-        ("reppRegionsToWrite", "east; west;", "regions_to_write", ("east", "west")),
-        ("reppRegionsToWrite", "", "regions_to_write", ()),
-        ("networkTopologyScriptFileName", "", "network_location_script", None),
-        ("maxNumEnsembleChanges", "2147483647", "max_ensemble_changes", 2**31 - 1),
-        ("metadataServiceUri", "zk://a;b/l", "metadata_uri", "zk://a;b/l"),
-        ("zkServers", "a:1,b:2", "metadata_uri", "zk://a:1;b:2/ledgers"),
-        ("enableBookieAddressTracking", "false", "follow_bookie_addresses", False),
+        ("addEntryTimeoutSec", "7", "timeouts.add_s", 7.0),
+        ("addEntryTimeoutSec", 7, "timeouts.add_s", 7),
+        ("clientConnectTimeoutMillis", "2500", "timeouts.connect_s", 2.5),
+        ("zkTimeout", " 30000 ", "timeouts.metadata_session_s", 30.0),
+        ("firstSpeculativeReadTimeout", "0", "reading.speculative_first_s", 0),
+        ("firstSpeculativeReadTimeout", "-1", "reading.speculative_first_s", 0.0),
+        ("firstSpeculativeReadLACTimeout", "-1", "reading.speculative_lac_first_s", 0.0),
+        ("throttle", "-1", "limits.throttle_per_s", 0.0),
+        ("throttle", "5000", "limits.throttle_per_s", 5000),
+        ("explicitLacInterval", "250", "writing.explicit_lac_interval_s", 0.25),
+        ("explicitLacInterval", "-1", "writing.explicit_lac_interval_s", 0.0),
+        ("addEntryQuorumTimeoutSec", "-1", "timeouts.add_quorum_s", None),
+        ("addEntryQuorumTimeoutSec", "0", "timeouts.add_quorum_s", None),
+        ("addEntryQuorumTimeoutSec", "9", "timeouts.add_quorum_s", 9.0),
+        ("waitTimeoutOnBackpressureMs", "-1", "timeouts.backpressure_s", None),
+        ("waitTimeoutOnBackpressureMs", "0", "timeouts.backpressure_s", 0.0),
+        ("waitTimeoutOnBackpressureMs", "1500", "timeouts.backpressure_s", 1.5),
+        ("tcpKeepIdle", "-1", "connections.tcp_keepalive_idle_s", None),
+        ("tcpKeepCnt", "4", "connections.tcp_keepalive_probes", 4),
+        ("clientTcpUserTimeoutMillis", "1500", "connections.tcp_user_timeout_s", 1.5),
+        ("numChannelsPerBookie", "4", "connections.channels_per_bookie", 4),
+        ("useV2WireProtocol", "true", "connections.protocol_version", 2),
+        ("useV2WireProtocol", "FALSE", "connections.protocol_version", 3),
+        ("useV2WireProtocol", True, "connections.protocol_version", 2),
+        ("delayEnsembleChange", "yes", "writing.delay_ensemble_change", True),
+        ("delayEnsembleChange", True, "writing.delay_ensemble_change", True),
+        ("batchReadEnabled", "off", "reading.batch", False),
+        ("ledgerMetadataVersion", "-1", "metadata.format_version", 3),
+        ("ledgerMetadataVersion", "2", "metadata.format_version", 2),
+        ("digestType", "MAC", "admin.digest_type", DigestType.HMAC),
+        ("digestType", "crc32c", "admin.digest_type", DigestType.CRC32C),
+        ("passwd", "öffne", "admin.password", "öffne".encode()),
+        ("reppRegionsToWrite", "east; west;", "placement.regions_to_write", ("east", "west")),
+        ("reppRegionsToWrite", "", "placement.regions_to_write", ()),
+        ("networkTopologyScriptFileName", "", "placement.location_script", None),
+        ("maxNumEnsembleChanges", "2147483647", "writing.max_ensemble_changes", 2**31 - 1),
+        ("metadataServiceUri", "zk://a;b/l", "metadata.uri", "zk://a;b/l"),
+        ("zkServers", "a:1,b:2", "metadata.uri", "zk://a:1;b:2/ledgers"),
+        ("enableBookieAddressTracking", "false", "connections.follow_bookie_addresses", False),
         # Settings of ours that BookKeeper does not have go by their own names.
-        ("max_in_flight_entries", "77", "max_in_flight_entries", 77),
-        ("client_network_location", "/here", "client_network_location", "/here"),
+        ("limits.max_in_flight_entries", "77", "limits.max_in_flight_entries", 77),
+        ("placement.client_location", "/here", "placement.client_location", "/here"),
     ],
 )
 def test_a_key_of_bookkeeper_says_what_it_says_in_java(key: str, value: Any, name: str, expected: Any) -> None:
     config = ClientConfig.from_properties({key: value})
-    assert getattr(config, name) == expected
-    assert config == ClientConfig(**{name: expected})
+    assert attrgetter(name)(config) == expected
+    assert config == ClientConfig.of(nested({name: expected}))
 
 
 @pytest.mark.parametrize(
@@ -84,16 +86,16 @@ def test_a_key_of_bookkeeper_says_what_it_says_in_java(key: str, value: Any, nam
     ],
 )
 def test_placement_policies_may_be_java_classes(java_class: str, policy: str) -> None:
-    assert ClientConfig.from_properties({"ensemblePlacementPolicy": java_class}).placement_policy == policy
+    assert ClientConfig.from_properties({"ensemblePlacementPolicy": java_class}).placement.policy == policy
 
 
 def test_a_base_holds_for_its_dependants_unless_they_are_given() -> None:
     config = ClientConfig.from_properties({"readTimeout": "9", "readEntryTimeoutSec": "3"})
-    assert (config.add_timeout_s, config.read_timeout_s) == (9, 3)
+    assert (config.timeouts.add_s, config.timeouts.read_s) == (9, 3)
     config = ClientConfig.from_properties({"maxSpeculativeReadTimeout": "4000", "speculativeReadTimeout": "500"})
-    assert (config.speculative_read_first_s, config.speculative_read_max_s) == (0.5, 4.0)
+    assert (config.reading.speculative_first_s, config.reading.speculative_max_s) == (0.5, 4.0)
     # Long polls have no base: their defaults are their own.
-    assert config.speculative_lac_read_first_s == 1.5
+    assert config.reading.speculative_lac_first_s == 1.5
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_a_base_holds_for_its_dependants_unless_they_are_given() -> None:
     ],
 )
 def test_servers_and_root_make_a_uri_and_give_way_to_one(properties: dict[str, str], uri: str | None) -> None:
-    assert ClientConfig.from_properties(properties).metadata_uri == uri
+    assert ClientConfig.from_properties(properties).metadata.uri == uri
 
 
 @pytest.mark.parametrize(
@@ -114,19 +116,23 @@ def test_servers_and_root_make_a_uri_and_give_way_to_one(properties: dict[str, s
     [
         ({"addEntryTimoutSec": "5"}, "BookKeeper has no key 'addEntryTimoutSec'; did you mean addEntryTimeoutSec"),
         ({"numWorkrThreads": "5"}, "did you mean numWorkerThreads"),
-        ({"read_timeout_s": "5"}, "the setting read_timeout_s is BookKeeper's readEntryTimeoutSec"),
+        ({"timeouts.read_s": "5"}, "the setting timeouts.read_s is BookKeeper's readEntryTimeoutSec"),
         ({"readTimout": "5"}, "did you mean readTimeout"),
-        ({"max_inflight_entries": "5"}, "did you mean max_in_flight_entries"),
-        ({"addEntryTimeoutSec": "soon"}, "addEntryTimeoutSec: a number is wanted, not 'soon'"),
-        ({"addEntryTimeoutSec": "0"}, "addEntryTimeoutSec = 0: add_timeout_s must be at least 0.001"),
-        ({"addEntryTimeoutSec": "nan"}, "add_timeout_s must be a number"),
-        ({"numChannelsPerBookie": "1.5"}, "channels_per_bookie must be a whole number"),
-        ({"batchReadEnabled": "maybe"}, "batchReadEnabled: true or false is wanted, not 'maybe'"),
-        ({"useV2WireProtocol": "2"}, "useV2WireProtocol: true or false is wanted"),
-        ({"digestType": "MD5"}, "crc32 or mac or crc32c or dummy is wanted"),
-        ({"ensemblePlacementPolicy": "com.example.Mine"}, "is wanted, not 'com.example.Mine'"),
+        ({"limits.max_inflight_entries": "5"}, "did you mean limits.max_in_flight_entries"),
+        ({"max_in_flight_entries": "5"}, "it is limits.max_in_flight_entries"),
+        ({"addEntryTimeoutSec": "soon"}, "addEntryTimeoutSec must be a number, got 'soon'"),
+        ({"addEntryTimeoutSec": "0"}, "addEntryTimeoutSec = 0: timeouts.add_s must be >= 0.001, got 0.0"),
+        ({"addEntryTimeoutSec": "nan"}, "timeouts.add_s must be a number, got nan"),
+        ({"numChannelsPerBookie": "1.5"}, "connections.channels_per_bookie must be a whole number, got 1.5"),
+        ({"batchReadEnabled": "maybe"}, "batchReadEnabled must be true or false, got 'maybe'"),
+        ({"useV2WireProtocol": "2"}, "useV2WireProtocol must be true or false, got '2'"),
+        ({"digestType": "MD5"}, "must be crc32 or mac or crc32c or dummy, got 'MD5'"),
+        ({"ensemblePlacementPolicy": "com.example.Mine"}, ", got 'com.example.Mine'"),
         ({"zkServers": "a", "ledgerManagerType": "etcd"}, "ledgerManagerType = etcd"),
-        ({"tlsProviderFactoryClass": "x.TLSContextFactory"}, "org.apache.bookkeeper.tls.tlscontextfactory is wanted"),
+        (
+            {"tlsProviderFactoryClass": "x.TLSContextFactory"},
+            " or org.apache.bookkeeper.tls.tlscontextfactory, got",
+        ),
         ({"tlsKeyStoreType": "JKS"}, "only PEM files are read"),
         ({"clientTrustStoreType": "PKCS12"}, "only PEM files are read"),
         ({"tlsEnabledProtocols": "TLSv1.1"}, "TLS 1.2 and 1.3 are spoken"),
@@ -176,11 +182,10 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         "throttle 100\n  zkServers=one:2181,\\\n     two:2181\nzkLedgersRootPath=/led\\u0067ers\npasswd = a\\=b\\\\\n"
     )
     assert ClientConfig.from_file(path) == ClientConfig(
-        add_timeout_s=5,
-        read_timeout_s=6,
-        throttle_per_s=100,
-        metadata_uri="zk://one:2181;two:2181/ledgers",
-        admin_password=b"a=b\\",
+        timeouts=TimeoutSettings(add_s=5, read_s=6),
+        limits=LimitSettings(throttle_per_s=100),
+        metadata=MetadataSettings(uri="zk://one:2181;two:2181/ledgers"),
+        admin=AdminSettings(password=b"a=b\\"),
     )
 
 

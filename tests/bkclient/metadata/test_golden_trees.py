@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import bkclient
-from bkclient import ClientConfig
+from bkclient import ClientConfig, MetadataSettings
 from bkclient.ledger import DigestType, LedgerMetadata
 from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
@@ -151,7 +151,7 @@ async def test_ids_of_ours_are_given_out_as_java_s_are(root: Root, zk: KazooClie
 async def test_a_client_of_ours_writes_about_a_ledger_what_java_does(root: Root, version: int) -> None:
     """The creator token apart, which Java's rewrites lose and ours do not."""
     async with _served(root) as (bookies, store):
-        config = ClientConfig(ledger_metadata_version=version)
+        config = ClientConfig(metadata=MetadataSettings(format_version=version))
         async with bkclient.connect(root.uri(), config=config, rng=Random(1)) as one:
             digest = DigestType.CRC32 if version == 1 else DigestType.CRC32C
             writers = [

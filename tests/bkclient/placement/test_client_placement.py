@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, PlacementSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import (
     ArgumentError,
     Code,
@@ -55,7 +55,7 @@ async def cluster(
         async with BookKeeper(
             FakeStore(service),
             transport,
-            config=ClientConfig(**options),
+            config=ClientConfig().with_changes(**options),
             rng=random.Random(4),
             locations=locations,
         ) as bk:
@@ -80,7 +80,7 @@ async def ensemble_of(bk: BookKeeper, **sizes: Any) -> tuple[str, ...]:
     ],
 )
 def test_the_configuration_names_the_policy(name: str, kind: type) -> None:
-    placement = ClientPlacement(ClientConfig(placement_policy=name), random.Random(1))
+    placement = ClientPlacement(ClientConfig(placement=PlacementSettings(policy=name)), random.Random(1))
     assert type(placement.watcher.policy) is kind
 
 
@@ -95,7 +95,7 @@ async def test_ledgers_are_spread_over_the_racks_that_the_client_was_told() -> N
 @pytest.mark.rule("PL-12")
 @pytest.mark.behaviour("T-225")
 async def test_enforced_racks_refuse_a_ledger_that_cannot_span_them() -> None:
-    async with cluster("abc", RACKS, enforce_min_racks_per_write_quorum=True) as (bk, landlord):
+    async with cluster("abc", RACKS, placement={"enforce_min_racks_per_write_quorum": True}) as (bk, landlord):
         with pytest.raises(NotEnoughBookies):
             await ensemble_of(bk)
         await landlord.register_bookie("d", BookieAddress("localhost", 3181))
@@ -113,14 +113,14 @@ def test_locations_beside_a_policy_of_the_application_are_a_wrong_argument() -> 
 @pytest.mark.parametrize(
     ("options", "sizes"),
     [
-        ({"placement_policy": "region-aware", "regions_to_write": ("r1", "r2")}, (3, 3, 1)),
-        ({"placement_policy": "zone-aware"}, (4, 3, 2)),
+        ({"policy": "region-aware", "regions_to_write": ("r1", "r2")}, (3, 3, 1)),
+        ({"policy": "zone-aware"}, (4, 3, 2)),
     ],
 )
 async def test_sizes_that_a_policy_refuses_are_wrong_arguments_before_anything_is_stored(
     options: dict[str, Any], sizes: tuple[int, int, int]
 ) -> None:
-    async with cluster("abcde", RACKS, **options) as (bk, _):
+    async with cluster("abcde", RACKS, placement=options) as (bk, _):
         with pytest.raises(ArgumentError):
             await bk.create_ledger(ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2])
         assert [ledger_id async for ledger_id in bk.list_ledgers()] == []
@@ -128,7 +128,7 @@ async def test_sizes_that_a_policy_refuses_are_wrong_arguments_before_anything_i
 
 @pytest.mark.rule("PL-18")
 async def test_features_of_the_client_reach_the_region_policy() -> None:
-    config = ClientConfig(placement_policy="region-aware")
+    config = ClientConfig(placement=PlacementSettings(policy="region-aware"))
     placement = ClientPlacement(
         config, random.Random(1), locations=RACKS, features=lambda name: name == "r2.disallow_bookie_placement"
     )
@@ -144,7 +144,7 @@ async def test_features_of_the_client_reach_the_region_policy() -> None:
 @pytest.mark.rule("PL-14")
 @in_virtual_time
 async def test_a_bookie_that_left_a_moment_ago_is_chosen_for_want_of_others() -> None:
-    async with cluster("ab", topology_stabilize_period_s=10) as (bk, landlord):
+    async with cluster("ab", placement={"topology_stabilize_period_s": 10}) as (bk, landlord):
         await landlord.unregister_bookie("b")
         await turns()
         assert set(await ensemble_of(bk)) == set("ab")
@@ -181,7 +181,7 @@ class SlowLocations(LocationListeners):
 @in_virtual_time
 async def test_the_client_waits_for_locations_when_it_starts_and_looks_up_new_bookies_as_they_come() -> None:
     where = SlowLocations()
-    async with cluster("ab", where, enforce_min_racks_per_write_quorum=True) as (bk, landlord):
+    async with cluster("ab", where, placement={"enforce_min_racks_per_write_quorum": True}) as (bk, landlord):
         assert set(await ensemble_of(bk)) == set("ab")
         await landlord.register_bookie("c", BookieAddress("localhost", 3181))
         await anyio.sleep(2)
@@ -196,7 +196,7 @@ async def test_the_client_waits_for_locations_when_it_starts_and_looks_up_new_bo
 async def test_what_could_not_be_looked_up_is_tried_again() -> None:
     where = SlowLocations()
     where.works = False
-    async with cluster("ab", where, enforce_min_racks_per_write_quorum=True) as (bk, _):
+    async with cluster("ab", where, placement={"enforce_min_racks_per_write_quorum": True}) as (bk, _):
         with pytest.raises(NotEnoughBookies):
             await ensemble_of(bk)
         where.works = True
@@ -208,14 +208,16 @@ async def test_a_script_of_the_configuration_tells_the_racks(tmp_path: Path) -> 
     script = tmp_path / "racks"
     script.write_text('#!/bin/sh\nfor host in "$@"; do case $host in a|b) echo /r1;; *) echo /r2;; esac; done\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    async with cluster("abx", network_location_script=str(script)) as (bk, _):
+    async with cluster("abx", placement={"location_script": str(script)}) as (bk, _):
         for _ in range(10):
             assert "x" in await ensemble_of(bk)
 
 
 # Fault domains of acknowledgements ------------------------------------------------------------------------------------
 
-ENFORCED = ClientConfig(enforce_min_fault_domains_for_write=True, add_quorum_timeout_s=30)
+ENFORCED = ClientConfig(
+    writing=WritingSettings(enforce_min_fault_domains=True), timeouts=TimeoutSettings(add_quorum_s=30)
+)
 
 
 @pytest.mark.rule("W-19")

@@ -147,7 +147,7 @@ async def test_a_poll_asks_a_bounded_number_at_once() -> None:
 @pytest.mark.rule("PL-26")
 async def test_a_client_that_places_by_weight_asks_real_bookies() -> None:
     async with Town(3) as where:
-        client = await where.client(disk_weighted_placement=True)
+        client = await where.client(placement={"disk_weighted": True})
         weights = client._placement._weights
         assert weights is not None
         with anyio.fail_after(5):

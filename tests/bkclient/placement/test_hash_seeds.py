@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 import random
-from bkclient import ClientConfig
+from bkclient import ClientConfig, PlacementSettings
 from bkclient.metadata.base import BookieSets
 from bkclient.placement import BookieWeights, FixedLocations, LedgerShape
 from bkclient.placement.factory import policy_from_config
@@ -25,7 +25,7 @@ for name in ("random", "rack-aware", "region-aware", "zone-aware"):
             weights.retain(places)
             for n, bookie in enumerate(places):
                 weights.learn(bookie, 1000 * n)
-        config = ClientConfig(placement_policy=name, client_network_location="/zone-1/domain-1")
+        config = ClientConfig(placement=PlacementSettings(policy=name, client_location="/zone-1/domain-1"))
         policy = policy_from_config(config, random.Random(11), locations=FixedLocations(places), weights=weights)
         policy.update(BookieSets(tuple(places), ("gone-1", "gone-2")))
         for _ in range(5):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bkclient import ClientConfig
+from bkclient import ClientConfig, PlacementSettings
 from bkclient.errors import ArgumentError
 from bkclient.placement import (
     FixedLocations,
@@ -227,22 +227,26 @@ def test_a_script_that_is_not_there_leaves_the_default_rack_unless_racks_are_enf
 ) -> None:
     absent = str(tmp_path / "absent")
     assert locations_from_config(ClientConfig()) is None
-    assert locations_from_config(ClientConfig(network_location_script=absent)) is None
+    assert locations_from_config(ClientConfig(placement=PlacementSettings(location_script=absent))) is None
     assert "not an executable file" in caplog.text
     with pytest.raises(ArgumentError, match="racks are enforced"):
-        locations_from_config(ClientConfig(network_location_script=absent, enforce_min_racks_per_write_quorum=True))
+        locations_from_config(
+            ClientConfig(placement=PlacementSettings(location_script=absent, enforce_min_racks_per_write_quorum=True))
+        )
 
 
 def test_a_script_of_the_configuration_is_used(script: Script) -> None:
     path = script("echo /r1")
-    assert isinstance(locations_from_config(ClientConfig(network_location_script=path)), ScriptLocations)
+    assert isinstance(
+        locations_from_config(ClientConfig(placement=PlacementSettings(location_script=path))), ScriptLocations
+    )
 
 
 def test_the_place_of_the_client_counts_unless_it_is_to_be_ignored() -> None:
     where = FixedLocations({"a": "/r1", "b": "/r1", "c": "/r2", "d": "/r2"})
 
     def racks_of_the_first(**options: Any) -> set[str | None]:
-        config = ClientConfig(client_network_location="/r2", **options)
+        config = ClientConfig(placement=PlacementSettings(client_location="/r2", **options))
         policy = policy_from_config(config, random.Random(1), locations=where)
         told(policy, "abcd")
         pair = LedgerShape(2, 2, 2)
@@ -250,6 +254,6 @@ def test_the_place_of_the_client_counts_unless_it_is_to_be_ignored() -> None:
 
     assert isinstance(policy_from_config(ClientConfig(), random.Random(1)), RackAwarePlacement)
     assert racks_of_the_first() == {"/r2"}
-    assert racks_of_the_first(ignore_local_node_in_placement=True) == {"/r1", "/r2"}
-    with pytest.raises(ArgumentError, match="client_network_location"):
-        policy_from_config(ClientConfig(client_network_location="r2"), random.Random(1))
+    assert racks_of_the_first(ignore_local_node=True) == {"/r1", "/r2"}
+    with pytest.raises(ArgumentError, match=r"placement\.client_location must be a path"):
+        policy_from_config(ClientConfig(placement=PlacementSettings(client_location="r2")), random.Random(1))

@@ -9,7 +9,7 @@ from collections import Counter
 import anyio
 import pytest
 
-from bkclient import ClientConfig
+from bkclient import ClientConfig, HealthSettings
 from bkclient.errors import Code
 from bkclient.metadata.memory import MemoryMetadataStore
 from bkclient.observability.stats import QUARANTINED
@@ -112,10 +112,7 @@ def test_who_is_avoided_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
 # A whole client -------------------------------------------------------------------------------------------------------
 
 CONFIG = ClientConfig(
-    bookie_health_check=True,
-    bookie_health_check_interval_s=60,
-    bookie_error_threshold_per_interval=2,
-    bookie_quarantine_time_s=600,
+    health=HealthSettings(enabled=True, check_interval_s=60, error_threshold_per_interval=2, quarantine_s=600)
 )
 
 
@@ -184,7 +181,7 @@ def test_lost_connections_and_expected_errors_keep_no_ledger_away(code: Code) ->
 @pytest.mark.rule("PL-6")
 @in_virtual_time
 async def test_health_is_not_checked_by_default() -> None:
-    async with town("abcd", config=ClientConfig(bookie_error_threshold_per_interval=1)) as where:
+    async with town("abcd", config=ClientConfig(health=HealthSettings(error_threshold_per_interval=1))) as where:
         await fail(where, "a", Code.TIMEOUT, 3)
         await anyio.sleep(61)
         assert "a" in await chosen(where)

@@ -67,7 +67,7 @@ def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_pas
 @pytest.mark.behaviour("T-240")
 def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
     async def story(village: Village) -> None:
-        async with village.client(admin_digest_type=DigestType.HMAC, admin_password=b"old") as bk:
+        async with village.client(admin={"digest_type": DigestType.HMAC, "password": b"old"}) as bk:
             core = core_of(bk)
             ensemble = ("bookie-0", "bookie-1", "bookie-2")
             old = LedgerMetadata(77, 3, 3, 2, (Fragment(0, ensemble),), digest_type=None, has_password=False)
@@ -149,7 +149,7 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
 @pytest.mark.parametrize("delayed", [False, True])
 def test_a_writer_whose_older_fragment_is_repaired_goes_on_and_changes_its_ensemble(delayed: bool) -> None:
     async def story(village: Village) -> None:
-        async with village.client(delay_ensemble_change=delayed) as bk, village.admin() as admin:
+        async with village.client(writing={"delay_ensemble_change": delayed}) as bk, village.admin() as admin:
             writer = await village.ledger(bk, 5, closed=False)
             first = members(writer)
             await village.lose(first[0])

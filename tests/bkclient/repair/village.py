@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from bkclient import BookKeeper, ClientConfig, DigestType
+from bkclient import BookKeeper, ClientConfig, DigestType, PlacementSettings, WritingSettings
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import MetadataStoreError
 from bkclient.ledger import LedgerMetadata
@@ -39,6 +39,8 @@ __all__ = ["EPOCH_MS", "SentTransport", "Story", "Village", "played", "submitted
 EPOCH_MS = 1_700_000_000_000
 SESSION_S = 10.0
 """How long a crashed bookie stays registered, as the world has it by default."""
+
+USUAL = ClientConfig(placement=PlacementSettings(policy="random"), writing=WritingSettings(explicit_lac_interval_s=0))
 
 
 class SentTransport(WrappingTransport):
@@ -124,8 +126,7 @@ class Village:
     ) -> AsyncIterator[BookKeeper]:
         store = SimulatedMetadataStore(self.world, host)
         transport = self.transports[host.name] = SentTransport(SimulatedTransport(self.world, host))
-        usual: dict[str, Any] = {"placement_policy": "random", "explicit_lac_interval_s": 0}
-        settings = ClientConfig(**(usual | config))
+        settings = USUAL.with_changes(**config)
         rng = self.world.rng(f"{host.name}#{host.incarnation}")
         async with BookKeeper(store, transport, config=settings, rng=rng, placement=placement) as client:
             yield client

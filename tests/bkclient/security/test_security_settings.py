@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import bkclient
-from bkclient import ClientConfig
+from bkclient import ClientConfig, TimeoutSettings, TlsSettings
 from bkclient.errors import ArgumentError, Code, Refusal, error_for
 from bkclient.placement.quarantine import Quarantine
 from bkclient.security.auth import AuthenticationError, SharedSecret
@@ -37,14 +37,14 @@ def test_a_refusal_is_its_code_and_survives_pickling() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tls_trust_file": "absent.pem"}, "absent.pem: it cannot be read"),
-        ({"tls_trust_file": pem("password")}, "no certificates to trust"),
-        ({"tls_client_authentication": True}, "needs tls_certificate_file and tls_key_file"),
-        ({**MUTUAL, "tls_key_file": pem("bookie-key")}, "not a certificate and its key"),
-        ({**MUTUAL, "tls_key_file": pem("client-key-encrypted")}, "the key is encrypted; name the file"),
+        ({"trust_file": "absent.pem"}, "absent.pem: it cannot be read"),
+        ({"trust_file": pem("password")}, "no certificates to trust"),
+        ({"client_authentication": True}, "needs tls.certificate_file and tls.key_file"),
+        ({**MUTUAL, "key_file": pem("bookie-key")}, "not a certificate and its key"),
+        ({**MUTUAL, "key_file": pem("client-key-encrypted")}, "the key is encrypted; name the file"),
         *(
             (
-                {**MUTUAL, "tls_key_file": pem("client-key-encrypted"), "tls_key_password_file": pem(wrong)},
+                {**MUTUAL, "key_file": pem("client-key-encrypted"), "key_password_file": pem(wrong)},
                 "password is wrong",
             )
             for wrong in ("authority", "make.sh")  # the second is too long for any password
@@ -58,7 +58,7 @@ def test_files_that_cannot_be_used_are_refused_by_name(settings: dict[str, Any],
 
 
 def test_the_password_of_a_key_is_read_from_its_file() -> None:
-    encrypted = {"tls_key_file": pem("client-key-encrypted"), "tls_key_password_file": pem("password")}
+    encrypted = {"key_file": pem("client-key-encrypted"), "key_password_file": pem("password")}
     assert client_security(**{**MUTUAL, **encrypted}).tls is not None
 
 
@@ -71,7 +71,7 @@ def test_key_stores_of_java_are_recognised_and_the_error_says_how_to_convert_the
 ) -> None:
     store = tmp_path / "store"
     store.write_bytes(content)
-    for settings in ({"tls_trust_file": str(store)}, {**MUTUAL, "tls_key_file": str(store)}):
+    for settings in ({"trust_file": str(store)}, {**MUTUAL, "key_file": str(store)}):
         with pytest.raises(ArgumentError, match="store") as caught:
             client_security(**{**TRUSTING, **settings})
         assert message in str(caught.value)
@@ -119,33 +119,35 @@ def test_the_keys_of_a_java_client_say_the_same(prefix: str) -> None:
         "startTLSTimeoutSecs": "3",
     }
     assert ClientConfig.from_properties(properties) == ClientConfig(
-        tls=True,
-        tls_client_authentication=True,
-        tls_verify_hostname=False,
-        tls_certificate_file="client.pem",
-        tls_key_file="client-key.pem",
-        tls_key_password_file="password",
-        tls_trust_file="ca.pem",
-        start_tls_timeout_s=3.0,
+        tls=TlsSettings(
+            enabled=True,
+            client_authentication=True,
+            verify_hostname=False,
+            certificate_file="client.pem",
+            key_file="client-key.pem",
+            key_password_file="password",
+            trust_file="ca.pem",
+        ),
+        timeouts=TimeoutSettings(start_tls_s=3.0),
     )
 
 
 def test_older_names_of_keys_win_over_newer_ones() -> None:
     config = ClientConfig.from_properties({"clientTrustStore": "old.pem", "tlsTrustStore": "new.pem"})
-    assert config.tls_trust_file == "old.pem"
+    assert config.tls.trust_file == "old.pem"
 
 
 def test_tls_is_off_unless_it_is_asked_for() -> None:
     assert ClientConfig.from_properties({"tlsProviderFactoryClass": ""}) == ClientConfig()
-    assert client_context(ClientConfig()) is None
+    assert client_context(TlsSettings()) is None
 
 
 def test_what_is_verified_is_what_the_settings_say() -> None:
-    context = client_context(ClientConfig(**TRUSTING))
+    context = client_context(TlsSettings(**TRUSTING))
     assert context is not None
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
-    context = client_context(ClientConfig(**TRUSTING, tls_verify_hostname=False))
+    context = client_context(TlsSettings(**TRUSTING, verify_hostname=False))
     assert context is not None
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, False)
 
@@ -153,7 +155,7 @@ def test_what_is_verified_is_what_the_settings_say() -> None:
 async def test_connect_refuses_files_that_cannot_be_used_before_it_does_anything() -> None:
     with pytest.raises(ArgumentError, match=r"absent\.pem"):
         async with bkclient.connect(
-            "zk://nobody.invalid:1/x", config=ClientConfig(tls=True, tls_trust_file="absent.pem")
+            "zk://nobody.invalid:1/x", config=ClientConfig(tls=TlsSettings(enabled=True, trust_file="absent.pem"))
         ):
             pytest.fail("it was entered")
 

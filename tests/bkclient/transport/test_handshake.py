@@ -249,7 +249,7 @@ async def test_without_tls_the_same_proxy_sees_everything() -> None:
         (lambda: offering(requires_certificate=True), TRUSTING, UNANSWERED),
         (
             lambda: offering(requires_certificate=True),
-            {**MUTUAL, "tls_certificate_file": pem("stranger"), "tls_key_file": pem("stranger-key")},
+            {**MUTUAL, "certificate_file": pem("stranger"), "key_file": pem("stranger-key")},
             UNANSWERED,
         ),
         (
@@ -282,7 +282,7 @@ async def test_a_connection_that_cannot_be_trusted_fails_requests_with_the_reaso
 
 
 async def test_host_names_are_verified_unless_that_is_switched_off() -> None:
-    settings = {**TRUSTING, "tls_verify_hostname": False}
+    settings = {**TRUSTING, "verify_hostname": False}
     async with (
         secured(offering("elsewhere")) as server,
         client_of(server.address, client_security(**settings)) as outcomes,

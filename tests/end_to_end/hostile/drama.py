@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, ReadingSettings, TimeoutSettings
 from bkclient.errors import BookKeeperError
 from bkclient.ledger import DigestType, Ensemble
 from bkclient.metadata.base import BookieAddress, MetadataStore
@@ -45,10 +44,9 @@ class _Cast:
         self._new_store = new_store
         self._honest_timeout_s = honest_timeout_s
         self._config = ClientConfig(
-            wire_protocol_version=wire,
-            add_timeout_s=timeout_s,
-            read_timeout_s=timeout_s,
-            speculative_read_first_s=0,
+            connections=ConnectionSettings(protocol_version=wire),
+            timeouts=TimeoutSettings(add_s=timeout_s, read_s=timeout_s),
+            reading=ReadingSettings(speculative_first_s=0),
         )
         self.stack = AsyncExitStack()
 
@@ -64,15 +62,15 @@ class _Cast:
         config = (
             self._config
             if proxy is not None
-            else replace(self._config, add_timeout_s=self._honest_timeout_s, read_timeout_s=self._honest_timeout_s)
+            else self._config.with_changes(timeouts={"add_s": self._honest_timeout_s, "read_s": self._honest_timeout_s})
         )
         rng = Random(11)
         transport = TcpTransport(
             resolve,
             TcpTransportConfig(
-                protocol_version=config.wire_protocol_version,
-                add_timeout_s=config.add_timeout_s,
-                read_timeout_s=config.read_timeout_s,
+                protocol_version=config.connections.protocol_version,
+                add_timeout_s=config.timeouts.add_s,
+                read_timeout_s=config.timeouts.read_s,
                 backoff_initial_s=0.001,
                 backoff_max_s=0.01,
             ),

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, ReadingSettings, TimeoutSettings
 from bkclient.ledger import DigestType
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
@@ -36,10 +36,19 @@ _TIMEOUT_S: Final = 0.15
 
 
 def _configs(wire: int) -> tuple[ClientConfig, TcpTransportConfig]:
-    timeouts: dict[str, Any] = {"add_timeout_s": _TIMEOUT_S, "read_timeout_s": _TIMEOUT_S}
     return (
-        ClientConfig(wire_protocol_version=wire, speculative_read_first_s=0, **timeouts),
-        TcpTransportConfig(protocol_version=wire, backoff_initial_s=0.001, backoff_max_s=0.01, **timeouts),
+        ClientConfig(
+            connections=ConnectionSettings(protocol_version=wire),
+            reading=ReadingSettings(speculative_first_s=0),
+            timeouts=TimeoutSettings(add_s=_TIMEOUT_S, read_s=_TIMEOUT_S),
+        ),
+        TcpTransportConfig(
+            protocol_version=wire,
+            backoff_initial_s=0.001,
+            backoff_max_s=0.01,
+            add_timeout_s=_TIMEOUT_S,
+            read_timeout_s=_TIMEOUT_S,
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, LimitSettings
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
 from simbookie.world.bookie_host import BookieHost
@@ -38,7 +38,7 @@ def recover_a_tail(entries: int, **options: Any) -> Recovered:
             return BookKeeper(store, transport, config=config, rng=world.rng(host.name))
 
         async def write(written: asyncio.Future[int]) -> None:
-            async with client(writer, ClientConfig(max_in_flight_entries=entries + 1)) as bk:
+            async with client(writer, ClientConfig(limits=LimitSettings(max_in_flight_entries=entries + 1))) as bk:
                 handle = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
                 for _ in range(entries):
                     handle.append_nowait(b"x" * 100)
@@ -47,7 +47,7 @@ def recover_a_tail(entries: int, **options: Any) -> Recovered:
                 await asyncio.Event().wait()
 
         async def recover(ledger_id: int) -> Recovered:
-            async with client(recoverer, ClientConfig(**options)) as bk:
+            async with client(recoverer, ClientConfig().with_changes(**options)) as bk:
                 started_s, sent = world.loop.time(), world.network.counters.sent
                 reader = await bk.open_ledger(ledger_id, recover=True)
                 return Recovered(
@@ -70,7 +70,7 @@ def recover_a_tail(entries: int, **options: Any) -> Recovered:
 
 @pytest.mark.rule("REC-16")
 def test_a_long_tail_is_recovered_in_a_fraction_of_a_round_trip_for_each_entry() -> None:
-    one_by_one = recover_a_tail(1000, recovery_read_batch_size=1)
+    one_by_one = recover_a_tail(1000, reading={"recovery_read_ahead_entries": 1})
     by_default = recover_a_tail(1000)
 
     assert one_by_one.last_entry_id == by_default.last_entry_id == 999
@@ -82,7 +82,7 @@ def test_a_long_tail_is_recovered_in_a_fraction_of_a_round_trip_for_each_entry()
 @pytest.mark.rule("REC-16")
 def test_a_short_tail_costs_no_more_reads_beyond_its_end_than_it_has_entries() -> None:
     entries, bookies = 10, 3
-    one_by_one = recover_a_tail(entries, recovery_read_batch_size=1)
+    one_by_one = recover_a_tail(entries, reading={"recovery_read_ahead_entries": 1})
     by_default = recover_a_tail(entries)
 
     assert by_default.seconds < one_by_one.seconds
@@ -91,4 +91,4 @@ def test_a_short_tail_costs_no_more_reads_beyond_its_end_than_it_has_entries() -
 
 @pytest.mark.rule("REC-16")
 def test_an_empty_ledger_is_recovered_with_the_same_messages_whatever_may_be_read_ahead() -> None:
-    assert recover_a_tail(0, recovery_read_batch_size=1) == recover_a_tail(0)
+    assert recover_a_tail(0, reading={"recovery_read_ahead_entries": 1}) == recover_a_tail(0)

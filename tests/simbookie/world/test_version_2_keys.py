@@ -132,7 +132,7 @@ def test_what_waits_for_a_lane_times_out_and_ends_with_the_client() -> None:
 async def takeover_after_a_late_denial(town: LivingTown) -> None:
     """A read times out at a bookie, whose denial leaves it right before it serves the fencing read of that entry."""
     network = town.world.network
-    async with town.client() as writing, town.client(wire_protocol_version=2) as other:
+    async with town.client() as writing, town.client(connections={"protocol_version": 2}) as other:
         writer = await writing.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
         first, second = writer.metadata.last_fragment.ensemble
         late = network.intercept(lambda s, _d, m: s == first and is_answer(m, fencing=False), Fate.HOLD)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bkclient._client.reading.reader import LedgerReader
 from bkclient._client.writing.writer import LedgerWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings
 from tests.bkclient.fakes import Town, turns, writer_of
 
 __all__ = ["BOTH_VERSIONS", "reader_of", "tail_of", "written"]
 
-BOTH_VERSIONS = [ClientConfig(wire_protocol_version=2), ClientConfig(wire_protocol_version=3)]
+BOTH_VERSIONS = [
+    ClientConfig(connections=ConnectionSettings(protocol_version=2)),
+    ClientConfig(connections=ConnectionSettings(protocol_version=3)),
+]
 
 
 async def written(

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from bkclient._client.reading.reader import LedgerReader
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings, LimitSettings, ReadingSettings
 from bkclient.entry import Entries
 from bkclient.errors import (
     ArgumentError,
@@ -29,8 +29,11 @@ from tests.bkclient._client.reading.ledgers import tail_of, written
 from tests.bkclient._client.reading.test_late_reads import Stats, now, order_of
 from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, town, turns
 
-V2, V3 = ClientConfig(wire_protocol_version=2), ClientConfig(wire_protocol_version=3)
-NO_BATCHES = ClientConfig(wire_protocol_version=2, batch_read=False)
+V2, V3 = (
+    ClientConfig(connections=ConnectionSettings(protocol_version=2)),
+    ClientConfig(connections=ConnectionSettings(protocol_version=3)),
+)
+NO_BATCHES = ClientConfig(connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(batch=False))
 EVERYWHERE = [V2, V3, NO_BATCHES]
 
 
@@ -271,7 +274,9 @@ async def test_a_client_that_closes_in_the_middle_of_a_batch_delivers_no_part_of
 @in_virtual_time
 async def test_a_batch_goes_to_the_next_replica_when_one_fails_or_is_late() -> None:
     stats = Stats()
-    config = ClientConfig(wire_protocol_version=2, speculative_read_first_s=1.0)
+    config = ClientConfig(
+        connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(speculative_first_s=1.0)
+    )
     async with town(config=config, stats=stats) as where:
         equip(where)
         reader = await reader_of(where, 6)
@@ -292,7 +297,9 @@ async def test_a_batch_goes_to_the_next_replica_when_one_fails_or_is_late() -> N
 @pytest.mark.parametrize("delay_s", [0.0, 1.0])
 @in_virtual_time
 async def test_a_batch_asks_nobody_twice_and_nobody_else_where_speculation_is_off(delay_s: float) -> None:
-    config = ClientConfig(wire_protocol_version=2, speculative_read_first_s=delay_s)
+    config = ClientConfig(
+        connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(speculative_first_s=delay_s)
+    )
     async with town(config=config) as where:
         equip(where)
         reader = await reader_of(where, 6)
@@ -395,7 +402,9 @@ async def test_with_every_bookie_away_a_batch_fails_as_a_single_read_does() -> N
 @pytest.mark.rule("R-2")
 @in_virtual_time
 async def test_a_batch_takes_one_permit_for_each_request() -> None:
-    async with town(config=ClientConfig(wire_protocol_version=2, throttle_per_s=2)) as where:
+    async with town(
+        config=ClientConfig(connections=ConnectionSettings(protocol_version=2), limits=LimitSettings(throttle_per_s=2))
+    ) as where:
         equip(where)
         reader = await reader_of(where, 9)
         where.transport.bookies[order_of(reader, 0)[0]].code = Code.NO_SUCH_ENTRY

@@ -12,7 +12,7 @@ import pytest
 from bkclient._client.core import ClientCore
 from bkclient._client.health import PENDING_IF_UNWRITABLE
 from bkclient._client.reading.reader import LedgerReader
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ReadingSettings
 from bkclient.errors import BookieNotAvailable, Code, RequestTimeout, UnexpectedCondition
 from bkclient.ledger import BookieId
 from bkclient.observability import stats as names
@@ -71,7 +71,7 @@ class Stats:
 @pytest.mark.behaviour("T-195")
 @in_virtual_time
 async def test_a_hung_replica_costs_one_delay_and_is_known_as_slow() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         first, second, _ = order_of(reader)
         where.transport.hold(first)
@@ -86,7 +86,7 @@ async def test_a_hung_replica_costs_one_delay_and_is_known_as_slow() -> None:
 @pytest.mark.behaviour("T-195")
 @in_virtual_time
 async def test_without_speculation_a_hung_replica_is_waited_for() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=0))) as where:
         reader = await reader_of(where)
         first, second, _ = order_of(reader)
         where.transport.hold(first)
@@ -102,7 +102,9 @@ async def test_without_speculation_a_hung_replica_is_waited_for() -> None:
 @pytest.mark.behaviour("T-196")
 @in_virtual_time
 async def test_two_hung_replicas_cost_two_delays_and_exactly_those_are_slow() -> None:
-    config = ClientConfig(speculative_read_first_s=1.0, speculative_read_max_s=1.5, speculative_read_backoff=2.0)
+    config = ClientConfig(
+        reading=ReadingSettings(speculative_first_s=1.0, speculative_max_s=1.5, speculative_backoff=2.0)
+    )
     async with town(config=config) as where:
         reader = await reader_of(where)
         for bookie_id in order_of(reader)[:2]:
@@ -118,7 +120,7 @@ async def test_two_hung_replicas_cost_two_delays_and_exactly_those_are_slow() ->
 @pytest.mark.behaviour("T-197")
 @in_virtual_time
 async def test_the_overtaken_replica_may_still_answer_and_is_not_slow_then() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         first, second, _ = order_of(reader)
         where.transport.hold(first + second)
@@ -135,7 +137,7 @@ async def test_the_overtaken_replica_may_still_answer_and_is_not_slow_then() -> 
 @pytest.mark.behaviour("T-198")
 @in_virtual_time
 async def test_after_the_end_nobody_is_asked_and_no_timer_stays_on() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where, 20)
         where.transport.hold(order_of(reader)[0])
         await reader.read(0)
@@ -152,7 +154,7 @@ async def test_after_the_end_nobody_is_asked_and_no_timer_stays_on() -> None:
 @pytest.mark.behaviour("T-199")
 @in_virtual_time
 async def test_a_replica_that_answers_other_entries_of_the_operation_is_waited_for() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where, 4, sizes=(3, 3, 2))
         first = order_of(reader, 0)[0]
         where.transport.hold(first)
@@ -172,7 +174,7 @@ async def test_a_replica_that_answers_other_entries_of_the_operation_is_waited_f
 @pytest.mark.rule("R-11")
 @in_virtual_time
 async def test_what_a_replica_answered_before_an_entry_was_asked_for_does_not_vouch_for_it() -> None:
-    config = ClientConfig(speculative_read_first_s=1.0, read_ahead_entries=1)
+    config = ClientConfig(reading=ReadingSettings(speculative_first_s=1.0, read_ahead_entries=1))
     async with town(config=config) as where:
         reader = await reader_of(where, 4)
         entries = reader.read_range(0, 3)
@@ -187,7 +189,7 @@ async def test_what_a_replica_answered_before_an_entry_was_asked_for_does_not_vo
 
 @in_virtual_time
 async def test_a_read_that_was_cancelled_asks_nobody_when_it_would_be_late() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read(0))
@@ -200,7 +202,7 @@ async def test_a_read_that_was_cancelled_asks_nobody_when_it_would_be_late() -> 
 
 @in_virtual_time
 async def test_entries_asked_for_at_different_times_are_late_at_different_times() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         where.transport.hold(order_of(reader)[0])
         began, ends = now(), []
@@ -238,7 +240,9 @@ async def test_a_parallel_read_asks_all_replicas_and_takes_the_fastest() -> None
 @pytest.mark.rule("RO-6")
 @in_virtual_time
 async def test_a_mark_is_shared_by_all_readers_of_the_client_and_forgotten_after_a_while() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0, bookie_failure_history_s=60)) as where:
+    async with town(
+        config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0, bookie_failure_history_s=60))
+    ) as where:
         reader, other = await reader_of(where), await reader_of(where)
         first = order_of(reader)[0]
         where.transport.hold(first)
@@ -254,7 +258,9 @@ async def test_a_mark_is_shared_by_all_readers_of_the_client_and_forgotten_after
 @pytest.mark.rule("RO-6")
 @in_virtual_time
 async def test_where_replicas_are_ordered_by_load_nobody_is_marked() -> None:
-    async with town(config=ClientConfig(speculative_read_first_s=1.0, reorder_threshold_pending_requests=5)) as where:
+    async with town(
+        config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0, reorder_threshold_pending_requests=5))
+    ) as where:
         reader = await reader_of(where)
         where.transport.hold(order_of(reader)[0])
         await reader.read(0)
@@ -282,7 +288,7 @@ async def test_ordinary_reads_note_which_entry_a_bookie_failed_to_deliver(code: 
 
 @pytest.mark.rule("RO-7")
 async def test_failures_are_not_noted_if_that_is_switched_off() -> None:
-    async with town(config=ClientConfig(bookie_failure_tracking=False)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(bookie_failure_tracking=False))) as where:
         reader = await reader_of(where)
         where.transport.bookies[order_of(reader)[0]].code = Code.NO_SUCH_ENTRY
         await reader.read(0)
@@ -330,7 +336,9 @@ class Forgetful(RandomPlacement):
 @pytest.mark.parametrize("reorders", [True, False])
 async def test_the_policy_orders_the_write_set_unless_that_is_switched_off(reorders: bool) -> None:
     policy, stats = Backwards(), Stats()
-    async with town("abcd", config=ClientConfig(reorder_reads=reorders), placement=policy, stats=stats) as where:
+    async with town(
+        "abcd", config=ClientConfig(reading=ReadingSettings(reorder=reorders)), placement=policy, stats=stats
+    ) as where:
         reader = await reader_of(where, 2, sizes=(4, 3, 2))
         await reader.read(1)
 
@@ -353,7 +361,7 @@ async def test_a_policy_that_leaves_out_a_replica_fails_the_read() -> None:
 @pytest.mark.rule("R-23")
 @pytest.mark.behaviour("T-207")
 async def test_sticky_reads_keep_to_one_bookie_until_it_fails() -> None:
-    async with town(config=ClientConfig(sticky_reads=True)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(sticky=True))) as where:
         reader = await reader_of(where, 9)
         await reader.read_entries(0, 8)
         assert len(set(asked(where))) == 1
@@ -372,7 +380,7 @@ async def test_sticky_reads_keep_to_one_bookie_until_it_fails() -> None:
 @pytest.mark.behaviour("T-207")
 @in_virtual_time
 async def test_sticky_reads_leave_a_bookie_that_hangs() -> None:
-    async with town(config=ClientConfig(sticky_reads=True, speculative_read_first_s=1.0)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(sticky=True, speculative_first_s=1.0))) as where:
         reader = await reader_of(where, 9)
         await reader.read(0)
         (sticky,) = asked(where)
@@ -389,7 +397,7 @@ async def test_sticky_reads_leave_a_bookie_that_hangs() -> None:
 @pytest.mark.rule("R-23")
 @pytest.mark.behaviour("T-207")
 async def test_readers_begin_with_different_bookies_and_striped_ledgers_know_no_sticky_reads() -> None:
-    async with town("abcd", config=ClientConfig(sticky_reads=True)) as where:
+    async with town("abcd", config=ClientConfig(reading=ReadingSettings(sticky=True))) as where:
         firsts = set()
         for _ in range(20):
             reader = await reader_of(where, 1, sizes=(3, 3, 2))
@@ -408,7 +416,7 @@ async def test_readers_begin_with_different_bookies_and_striped_ledgers_know_no_
 @in_virtual_time
 async def test_reads_late_answers_and_corruption_are_counted() -> None:
     stats = Stats()
-    async with town(config=ClientConfig(speculative_read_first_s=1.0), stats=stats) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0)), stats=stats) as where:
         reader = await reader_of(where, 2)
         stats.operations.clear()
         where.transport.hold(order_of(reader)[0])

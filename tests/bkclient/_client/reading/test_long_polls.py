@@ -81,7 +81,10 @@ def test_an_entry_that_is_confirmed_already_is_just_read() -> None:
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_closed_ledger_answers_every_question_for_its_end_by_itself(version: int) -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=2) as (writer, _), town.client(wire_protocol_version=version) as client:
+        async with (
+            town.ledger(entries=2) as (writer, _),
+            town.client(connections={"protocol_version": version}) as client,
+        ):
             await writer.close()
             reader = await client.open_ledger(writer.ledger_id, recover=False)
             town.requests.clear()
@@ -119,7 +122,7 @@ def test_a_poll_without_news_ends_in_time_and_is_no_error() -> None:
 @pytest.mark.rule("R-24")
 def test_a_poll_may_wait_longer_than_the_timeout_of_a_read() -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3, read_timeout_s=1.0) as (writer, reader):
+        async with town.ledger(entries=3, timeouts={"read_s": 1.0}) as (writer, reader):
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 60.0))
             await asyncio.sleep(50)
             await writer.append(b"3")
@@ -361,7 +364,7 @@ def test_wrong_arguments_of_a_poll_are_refused(entry_id: int, timeout_s: float, 
 @pytest.mark.rule("R-2")
 def test_polls_take_permits_like_other_requests() -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3, throttle_per_s=1) as (_, reader):
+        async with town.ledger(entries=3, limits={"throttle_per_s": 1}) as (_, reader):
             await asyncio.sleep(5)
             await reader.read_last_add_confirmed_and_entry(2, 0.1, parallel=True)
             began = now()
@@ -377,7 +380,7 @@ def test_polls_take_permits_like_other_requests() -> None:
 @pytest.mark.rule("R-39")
 def test_over_version_2_the_lac_is_asked_for_until_the_entry_is_confirmed_or_the_time_is_up() -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3, wire_protocol_version=2) as (writer, reader):
+        async with town.ledger(entries=3, connections={"protocol_version": 2}) as (writer, reader):
             began = now()
             assert await reader.read_last_add_confirmed_and_entry(2, 2.0) == LastConfirmedAndEntry(1, None)
             assert now() - began == pytest.approx(2.0, abs=0.1)
@@ -408,7 +411,7 @@ def test_over_version_2_the_lac_is_asked_for_until_the_entry_is_confirmed_or_the
 def test_the_first_progress_is_the_lac_of_the_last_entry_and_no_progress_the_known_one(version: int) -> None:
     async def story(town: LivingTown) -> None:
         stats = Stats()
-        async with town.ledger(entries=3, wire_protocol_version=version, stats=stats) as (writer, reader):
+        async with town.ledger(entries=3, connections={"protocol_version": version}, stats=stats) as (writer, reader):
             for entry_id in range(3, 10):
                 await writer.append(b"%d" % entry_id)
             assert await reader.try_read_last_add_confirmed() == 8

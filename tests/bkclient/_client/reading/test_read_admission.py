@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings
 from bkclient.errors import Code, TooManyRequests
 from tests.bkclient._client.reading.ledgers import reader_of
 from tests.bkclient._client.reading.test_late_reads import now, order_of
@@ -16,7 +16,7 @@ from tests.bkclient.fakes import in_virtual_time, town
 @pytest.mark.rule("R-6")
 @in_virtual_time
 async def test_a_read_waits_until_one_of_its_bookies_takes_requests() -> None:
-    async with town(config=ClientConfig(backpressure_wait_s=2.0)) as where:
+    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=2.0))) as where:
         reader = await reader_of(where)
         where.transport.unwritable.update("abc")
         asyncio.get_running_loop().call_later(0.5, where.transport.unwritable.remove, order_of(reader)[1])
@@ -31,7 +31,7 @@ async def test_a_read_waits_until_one_of_its_bookies_takes_requests() -> None:
 @pytest.mark.parametrize("wait_s", [0, 0.3])
 @in_virtual_time
 async def test_after_the_wait_requests_to_connections_that_take_none_fail_at_once(wait_s: float) -> None:
-    async with town(config=ClientConfig(backpressure_wait_s=wait_s)) as where:
+    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=wait_s))) as where:
         reader = await reader_of(where)
         where.transport.unwritable.update("abc")
         began = now()
@@ -54,7 +54,7 @@ async def test_without_a_limit_of_time_requests_are_sent_to_any_connection() -> 
 @pytest.mark.rule("R-2")
 @in_virtual_time
 async def test_requests_keep_to_the_rate_further_replicas_included() -> None:
-    async with town(config=ClientConfig(throttle_per_s=10)) as where:
+    async with town(config=ClientConfig(limits=LimitSettings(throttle_per_s=10))) as where:
         reader = await reader_of(where, 30)
         await asyncio.sleep(5)
         began = now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bkclient._client.reading.reader import LedgerReader
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings, ReadingSettings
 from bkclient.errors import ClientClosed, Code, NoSuchEntry
 from bkclient.ledger import BookieId
 from bkclient.wire.messages import ReadResponse, Status
@@ -13,9 +13,12 @@ from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
 from tests.bkclient.fakes import town, turns
 from tests.bkclient.outcomes import DENIALS, FAILURES, Kind, fails, is_answer, name_of, script, told
 
-V2, V3 = ClientConfig(wire_protocol_version=2), ClientConfig(wire_protocol_version=3)
+V2, V3 = (
+    ClientConfig(connections=ConnectionSettings(protocol_version=2)),
+    ClientConfig(connections=ConnectionSettings(protocol_version=3)),
+)
 #: One replica after the other, and no order that depends on earlier reads.
-IN_ORDER = ClientConfig(speculative_read_first_s=0, reorder_reads=False)
+IN_ORDER = ClientConfig(reading=ReadingSettings(speculative_first_s=0, reorder=False))
 ENDS_AT_ONCE = [Code.UNAUTHORIZED, Code.CLIENT_CLOSED]
 SPECIFIC = [code for code in FAILURES if code not in DENIALS and code != Code.BOOKIE_NOT_AVAILABLE]
 

@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from bkclient._client.reading.reader import LedgerReader
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ReadingSettings
 from bkclient.errors import (
     ArgumentError,
     BookieNotAvailable,
@@ -242,7 +242,7 @@ async def test_a_range_spans_the_ensembles_of_its_entries() -> None:
 async def test_as_many_entries_are_requested_ahead_as_configured_and_again_when_half_of_them_are_taken(
     ahead: int, requested: list[int]
 ) -> None:
-    async with town(config=ClientConfig(read_ahead_entries=ahead)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=ahead))) as where:
         reader = await reader_of(where, *(b"x" for _ in range(10)))
         entries = reader.read_range(0, 9)
         where.transport.hold("abc")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bkclient._client.reading.reader import LedgerReader
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings, ReadingSettings, WritingSettings
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -27,7 +27,7 @@ LARGEST_ID = 2**63 - 1
 
 Call = Callable[[LedgerReader], Any]
 
-IN_ORDER = ClientConfig(speculative_read_first_s=0, reorder_reads=False)
+IN_ORDER = ClientConfig(reading=ReadingSettings(speculative_first_s=0, reorder=False))
 
 
 async def outcome(call: Call, reader: LedgerReader) -> Any:
@@ -266,7 +266,11 @@ async def test_a_poll_returns_at_once_what_is_known_already() -> None:
 def test_over_version_2_a_poll_without_news_ends_after_its_time() -> None:
     @in_virtual_time
     async def play() -> None:
-        async with town(config=ClientConfig(wire_protocol_version=2, explicit_lac_interval_s=0.0)) as where:
+        async with town(
+            config=ClientConfig(
+                connections=ConnectionSettings(protocol_version=2), writing=WritingSettings(explicit_lac_interval_s=0.0)
+            )
+        ) as where:
             writer = await written(where, 3)
             reader = await tail_of(where, writer)
             began = asyncio.get_running_loop().time()
@@ -281,7 +285,11 @@ def test_over_version_2_a_poll_without_news_ends_after_its_time() -> None:
 def test_over_version_2_a_poll_returns_with_the_entry_once_it_is_confirmed() -> None:
     @in_virtual_time
     async def play() -> None:
-        async with town(config=ClientConfig(wire_protocol_version=2, explicit_lac_interval_s=0.0)) as where:
+        async with town(
+            config=ClientConfig(
+                connections=ConnectionSettings(protocol_version=2), writing=WritingSettings(explicit_lac_interval_s=0.0)
+            )
+        ) as where:
             writer = await written(where, 3)
             reader = await tail_of(where, writer)
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 60.0))

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from bkclient import LedgerReader
-from bkclient.config import ClientConfig
+from bkclient.config import (
+    ClientConfig,
+    ConnectionSettings,
+    LimitSettings,
+    ReadingSettings,
+    TimeoutSettings,
+    WritingSettings,
+)
 from bkclient.errors import (
     BookieNotAvailable,
     BookKeeperError,
@@ -51,7 +58,7 @@ async def test_a_range_read_as_a_whole_comes_as_a_whole_or_fails_as_one(parallel
 @pytest.mark.behaviour("T-193")
 @pytest.mark.parametrize("parallel", [False, True])
 async def test_each_entry_of_a_range_has_its_own_outcome_in_order(parallel: bool) -> None:
-    async with town(config=ClientConfig(read_ahead_entries=3)) as where:
+    async with town(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=3))) as where:
         reader = await reader_of(where, 7)
         for bookie in where.transport.bookies.values():
             bookie.entries[reader.ledger_id, 1] = b"rotten"
@@ -402,12 +409,11 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
     call: str, hindrance: str, version: int
 ) -> None:
     config = ClientConfig(
-        wire_protocol_version=version,
-        explicit_lac_interval_s=0,
-        read_ahead_entries=2,
-        speculative_read_first_s=0.1,
-        backpressure_wait_s=0.01 if hindrance == "busy" else None,
-        throttle_per_s=4 if hindrance == "rate" else 0,
+        connections=ConnectionSettings(protocol_version=version),
+        writing=WritingSettings(explicit_lac_interval_s=0),
+        reading=ReadingSettings(read_ahead_entries=2, speculative_first_s=0.1),
+        timeouts=TimeoutSettings(backpressure_s=0.01 if hindrance == "busy" else None),
+        limits=LimitSettings(throttle_per_s=4 if hindrance == "rate" else 0),
     )
 
     async def story(cancel: Cancel) -> None:

@@ -43,7 +43,7 @@ async def test_a_tailing_reader_sees_what_entries_tell_and_reads_no_further(conf
         where.sent.clear()
         reader = await tail_of(where, writer)
 
-        wanted = ReadRequest if config.wire_protocol_version == 2 else ReadLacRequest
+        wanted = ReadRequest if config.connections.protocol_version == 2 else ReadLacRequest
         assert [type(request) for _, request in where.sent] == [wanted] * 3
         assert reader.last_add_confirmed == 3
         assert [entry.payload async for entry in reader] == [b"0", b"1", b"2", b"3"]

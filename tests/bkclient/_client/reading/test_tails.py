@@ -10,7 +10,7 @@ import pytest
 
 from bkclient import BookKeeper, LedgerReader, LedgerWriter
 from bkclient._client.reading.tail import LedgerTail
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ReadingSettings
 from bkclient.entry import Entry
 from bkclient.errors import (
     ArgumentError,
@@ -56,7 +56,7 @@ def test_a_tail_delivers_every_entry_once_and_in_order_and_ends_with_the_ledger(
     version: int, sizes: tuple[int, int, int], pause_s: float
 ) -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=5, sizes=sizes, wire_protocol_version=version) as (writer, reader):
+        async with town.ledger(entries=5, sizes=sizes, connections={"protocol_version": version}) as (writer, reader):
             tails = [asyncio.ensure_future(follow(reader.tail(first))) for first in (0, 7)]
             await append(writer, 5, 30, pause_s=pause_s)
             await writer.close()
@@ -72,7 +72,10 @@ def test_a_tail_delivers_every_entry_once_and_in_order_and_ends_with_the_ledger(
 @pytest.mark.parametrize("version", [2, 3])
 def test_of_a_closed_ledger_a_tail_is_a_range_and_beyond_its_end_nothing(version: int) -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=5) as (writer, _), town.client(wire_protocol_version=version) as client:
+        async with (
+            town.ledger(entries=5) as (writer, _),
+            town.client(connections={"protocol_version": version}) as client,
+        ):
             await writer.close()
             reader = await client.open_ledger(writer.ledger_id, recover=True)
             assert await follow(reader.tail(2)) == numbers(2, 4)
@@ -131,7 +134,7 @@ def test_a_new_entry_is_delivered_at_once() -> None:
 @pytest.mark.parametrize("fault", ["crash", "cut", "pause"])
 def test_a_tail_lives_through_the_replacement_of_every_bookie(version: int, fault: str) -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3, wire_protocol_version=version) as (writer, reader):
+        async with town.ledger(entries=3, connections={"protocol_version": version}) as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail()))
             first = writer.metadata.last_fragment.ensemble
             written = 3
@@ -244,7 +247,7 @@ async def test_bookies_that_do_not_wait_are_not_asked_without_a_pause() -> None:
 def test_a_tail_of_a_ledger_that_was_deleted_ends_with_an_error_after_what_was_confirmed(version: int) -> None:
     async def story(town: LivingTown) -> None:
         async with (
-            town.ledger(entries=4, wire_protocol_version=version) as (writer, reader),
+            town.ledger(entries=4, connections={"protocol_version": version}) as (writer, reader),
             town.client() as other,
         ):
             tail, closed = reader.tail(), asyncio.ensure_future(reader.wait_closed())
@@ -287,7 +290,7 @@ def test_a_reader_that_is_closed_cannot_be_followed_beyond_what_it_knows() -> No
 def test_a_client_that_closes_ends_a_tail_with_an_error(version: int, after_s: float) -> None:
     async def story(town: LivingTown) -> None:
         async with town.ledger(entries=4) as (writer, _):
-            async with town.client(wire_protocol_version=version) as client:
+            async with town.client(connections={"protocol_version": version}) as client:
                 reader = await client.open_ledger(writer.ledger_id, recover=False)
                 tail = asyncio.ensure_future(follow(reader.tail()))
                 await asyncio.sleep(after_s)
@@ -304,7 +307,7 @@ def test_a_client_that_closes_ends_a_tail_with_an_error(version: int, after_s: f
 @pytest.mark.parametrize("patience_s", [0.0005, 0.004, 0.3])
 def test_a_caller_that_gives_up_again_and_again_misses_nothing(version: int, patience_s: float) -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=5, wire_protocol_version=version) as (writer, reader):
+        async with town.ledger(entries=5, connections={"protocol_version": version}) as (writer, reader):
             writing = asyncio.ensure_future(append(writer, 5, 40, pause_s=0.01))
             payloads: list[bytes] = []
             given_up = 0
@@ -358,7 +361,10 @@ def test_two_tasks_at_a_time_are_one_too_many() -> None:
 async def test_who_just_stops_following_leaves_nothing_behind_that_complains() -> None:
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
-    async with fake_town(config=ClientConfig(read_ahead_entries=4)) as where, await writer_of(where) as writer:
+    async with (
+        fake_town(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=4))) as where,
+        await writer_of(where) as writer,
+    ):
         for number in range(9):
             await writer.append(b"%d" % number)
         await turns()
@@ -419,7 +425,7 @@ async def write_through_crashes(
 
 
 async def follow_through_crashes(town: LivingTown, ledger_id: int, entries: int, version: int) -> None:
-    async with town.client(wire_protocol_version=version) as client:
+    async with town.client(connections={"protocol_version": version}) as client:
         reader: LedgerReader | None = None
         while reader is None:
             try:

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient import LedgerWriter
 from bkclient._client.reading.tail import LedgerTail
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.ledger import LedgerMetadata
 from tests.bkclient.fakes import Town, in_virtual_time, turns, writer_of
@@ -34,7 +34,7 @@ def test_who_waits_for_an_entry_of_a_tail_that_is_closed_meanwhile_is_told_that_
     version: int, after_s: float
 ) -> None:
     async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=2, wire_protocol_version=version) as (_, reader):
+        async with town.ledger(entries=2, connections={"protocol_version": version}) as (_, reader):
             tail = reader.tail()
             following = asyncio.ensure_future(rest_of(tail))
             await asyncio.sleep(after_s)
@@ -67,7 +67,7 @@ async def test_a_tail_that_is_closed_while_it_reads_asks_for_nothing_more() -> N
 
 @in_virtual_time
 async def test_a_tail_that_is_closed_while_the_rate_holds_it_back_sends_nothing() -> None:
-    async with fake_town(config=ClientConfig(throttle_per_s=1)) as where:
+    async with fake_town(config=ClientConfig(limits=LimitSettings(throttle_per_s=1))) as where:
         await (writer := await filled(where, 1)).close()
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         await reader.read(0)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bkclient._client.writing.writer import LedgerWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings
 from bkclient.errors import (
     BookieNotAvailable,
     ClientClosed,
@@ -252,7 +252,7 @@ async def test_force_on_an_ordinary_ledger_succeeds_and_moves_nothing() -> None:
 @pytest.mark.rule("LAC-14")
 async def test_force_over_version_2_is_an_illegal_operation() -> None:
     async with (
-        town(config=ClientConfig(wire_protocol_version=2)) as where,
+        town(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where,
         await writer_of(where) as writer,
     ):
         await writer.append(b"x")

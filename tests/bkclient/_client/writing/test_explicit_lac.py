@@ -8,14 +8,14 @@ import anyio
 import pytest
 
 from bkclient._client.writing.writer import LedgerWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import ClientClosed, Code, LedgerClosed, WriteFailed
 from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import WriteLacRequest
 from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
 
-EVERY_SECOND = ClientConfig(explicit_lac_interval_s=1.0)
+EVERY_SECOND = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0))
 CODEC_PASSWORD = b"secret"
 
 
@@ -54,7 +54,10 @@ async def test_an_idle_writer_tells_its_lac_by_the_second_interval_and_once() ->
 @pytest.mark.behaviour("T-157")
 @in_virtual_time
 async def test_without_an_interval_nothing_is_told_and_readers_lag_one_entry_behind() -> None:
-    async with town(config=ClientConfig(explicit_lac_interval_s=0)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=0))) as where,
+        await writer_of(where) as writer,
+    ):
         for _ in range(5):
             await writer.append(b"x")
         await anyio.sleep(10)
@@ -203,7 +206,10 @@ async def test_after_a_burst_the_last_entry_is_told_within_two_tenths_of_a_secon
 @in_virtual_time
 async def test_a_writer_with_nothing_to_tell_has_no_timer() -> None:
     """A client may have thousands of ledgers open that nobody writes to."""
-    async with town(config=ClientConfig(add_quorum_timeout_s=None)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where,
+        await writer_of(where) as writer,
+    ):
         lac_timer = writer._shell._lac_timer
         assert lac_timer is not None
 

@@ -12,7 +12,7 @@ import pytest
 
 from bkclient._client.writing.base import BaseWriter
 from bkclient._client.writing.writer import LedgerWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -26,7 +26,7 @@ from bkclient.errors import (
 from bkclient.ledger import LedgerMetadata, Versioned
 from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
 
-OFF = ClientConfig(check_metadata_after_reconnect=False)
+OFF = ClientConfig(writing=WritingSettings(check_metadata_after_reconnect=False))
 
 
 def reads_of(where: Town) -> list[int]:
@@ -227,7 +227,7 @@ async def test_while_the_store_is_away_entries_wait_and_are_acknowledged_when_it
 @pytest.mark.rule("W-60")
 @in_virtual_time
 async def test_a_store_that_stays_away_ends_the_writer_with_its_error() -> None:
-    config = ClientConfig(add_quorum_timeout_s=20.0)
+    config = ClientConfig(timeouts=TimeoutSettings(add_quorum_s=20.0))
     async with town(config=config) as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings, WritingSettings
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -21,7 +21,7 @@ from bkclient.ledger import LedgerState
 from bkclient.wire.messages import AddRequest
 from tests.bkclient.fakes import payloads_of, town, turns, writer_of
 
-TINY_WINDOW = ClientConfig(max_in_flight_entries=2)
+TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
 
 # Appending ----------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ async def test_what_is_not_bytes_like_is_refused_before_anything_is_sent(payload
 
 
 async def test_a_payload_that_no_frame_can_carry_is_refused_and_the_largest_that_fits_is_not() -> None:
-    config = ClientConfig(max_frame_size_bytes=1024)
+    config = ClientConfig(limits=LimitSettings(max_frame_size_bytes=1024))
     async with town(config=config) as where, await writer_of(where) as writer:
         with pytest.raises(ArgumentError, match="1024 bytes exceeds the 832"):
             await writer.append(bytes(1024))
@@ -195,7 +195,7 @@ async def test_a_writer_that_learns_of_a_recovery_from_the_metadata_goes_on_refu
 
 @pytest.mark.rule("W-29")
 async def test_the_configured_number_of_ensemble_changes_is_the_last() -> None:
-    async with town("abcd", config=ClientConfig(max_ensemble_changes=1)) as where:
+    async with town("abcd", config=ClientConfig(writing=WritingSettings(max_ensemble_changes=1))) as where:
         writer = await writer_of(where, (1, 1, 1))
         for bookie in where.transport.bookies.values():
             bookie.code = Code.WRITE

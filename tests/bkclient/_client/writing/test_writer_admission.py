@@ -7,14 +7,14 @@ import asyncio
 import anyio
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import LedgerClosed, NotEnoughBookies, TooManyRequests
 from bkclient.wire.messages import AddRequest
 from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
 
-TEN_A_SECOND = ClientConfig(throttle_per_s=10)
-WAIT_A_SECOND = ClientConfig(backpressure_wait_s=1.0)
-FAIL_FAST = ClientConfig(backpressure_wait_s=0.0)
+TEN_A_SECOND = ClientConfig(limits=LimitSettings(throttle_per_s=10))
+WAIT_A_SECOND = ClientConfig(timeouts=TimeoutSettings(backpressure_s=1.0))
+FAIL_FAST = ClientConfig(timeouts=TimeoutSettings(backpressure_s=0.0))
 
 
 def now() -> float:
@@ -68,7 +68,7 @@ async def test_without_a_permit_append_nowait_refuses_and_after_waiting_for_one_
 
 @in_virtual_time
 async def test_who_waits_for_a_permit_learns_that_the_writer_has_ended() -> None:
-    async with town(config=ClientConfig(throttle_per_s=0.001)) as where:
+    async with town(config=ClientConfig(limits=LimitSettings(throttle_per_s=0.001))) as where:
         writer = await writer_of(where)
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
         await turns()
@@ -107,7 +107,9 @@ async def test_a_writer_waits_while_a_connection_takes_no_more() -> None:
 @pytest.mark.behaviour("T-188")
 @in_virtual_time
 async def test_waiting_for_a_connection_ends_and_the_entry_goes_without_it() -> None:
-    config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+    config = ClientConfig(
+        timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
+    )
     async with town(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("b")
         began = now()
@@ -181,7 +183,7 @@ async def test_an_advanced_writer_asks_for_the_bookies_of_the_id_given() -> None
 
 @in_virtual_time
 async def test_who_waits_for_a_connection_learns_that_the_writer_has_ended() -> None:
-    async with town(config=ClientConfig(backpressure_wait_s=1000)) as where:
+    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=1000))) as where:
         writer = await writer_of(where)
         where.transport.unwritable.add("a")
         waiting = asyncio.create_task(writer.append(b"x"))
@@ -194,7 +196,9 @@ async def test_who_waits_for_a_connection_learns_that_the_writer_has_ended() -> 
 
 @in_virtual_time
 async def test_entries_that_may_fail_fast_are_forgotten_once_they_are_done() -> None:
-    config = ClientConfig(backpressure_wait_s=0.0, delay_ensemble_change=True)
+    config = ClientConfig(
+        timeouts=TimeoutSettings(backpressure_s=0.0), writing=WritingSettings(delay_ensemble_change=True)
+    )
     async with town(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("b")
         for _ in range(50):
@@ -208,7 +212,9 @@ async def test_entries_that_may_fail_fast_are_forgotten_once_they_are_done() -> 
 
 @in_virtual_time
 async def test_many_who_are_held_are_looked_after_by_one_timer_and_let_go_together() -> None:
-    config = ClientConfig(backpressure_wait_s=1000, max_in_flight_entries=2000)
+    config = ClientConfig(
+        timeouts=TimeoutSettings(backpressure_s=1000), limits=LimitSettings(max_in_flight_entries=2000)
+    )
     async with town(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("a")
         loop = asyncio.get_running_loop()
@@ -255,7 +261,9 @@ async def test_a_wait_for_a_permit_that_is_cancelled_gives_it_back() -> None:
 def test_each_wait_for_connections_that_was_in_vain_is_good_for_one_entry(waits: int) -> None:
     @in_virtual_time
     async def play() -> None:
-        config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+        config = ClientConfig(
+            timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
+        )
         async with town(config=config) as where, await writer_of(where) as writer:
             where.transport.unwritable.add("b")
             with pytest.raises(TooManyRequests):
@@ -277,7 +285,9 @@ def test_each_wait_for_connections_that_was_in_vain_is_good_for_one_entry(waits:
 
 @in_virtual_time
 async def test_waits_in_vain_are_forgotten_once_a_wait_was_not() -> None:
-    config = ClientConfig(backpressure_wait_s=1.0, delay_ensemble_change=True)
+    config = ClientConfig(
+        timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
+    )
     async with town(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("b")
         await asyncio.gather(writer.wait_for_room(), writer.wait_for_room())

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import (
     ArgumentError,
     Code,
@@ -257,7 +257,10 @@ async def test_entries_above_a_gap_fail_with_the_writer() -> None:
 
 
 async def test_a_window_full_of_entries_above_a_gap_lets_the_missing_ones_pass() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=3)) as where, await advanced_writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=3))) as where,
+        await advanced_writer_of(where) as writer,
+    ):
         beyond = [writer.append_nowait(entry_id, b"x") for entry_id in (3, 4, 5)]
         with pytest.raises(TooManyRequests, match="3 entries"):
             writer.append_nowait(6, b"x")
@@ -273,14 +276,17 @@ async def test_a_window_full_of_entries_above_a_gap_lets_the_missing_ones_pass()
 
 
 async def test_waiting_for_the_room_of_the_next_entry_takes_no_time() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=1)) as where, await advanced_writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        await advanced_writer_of(where) as writer,
+    ):
         writer.append_nowait(1, b"x")
         await writer.wait_for_room(0)
         assert await writer.append(0, b"x") == 0
 
 
 async def test_who_waits_for_an_advanced_writer_learns_of_its_end() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=1)) as where:
+    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
         writer = await advanced_writer_of(where)
         writer.append_nowait(5, b"x")
         waiting = [asyncio.create_task(writer.append(entry_id, b"x")) for entry_id in (6, 7)]

@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import (
     ClientClosed,
     Code,
@@ -20,7 +20,7 @@ from bkclient.errors import (
 from bkclient.ledger import LedgerState
 from tests.bkclient.fakes import town, turns, writer_of
 
-TINY_WINDOW = ClientConfig(max_in_flight_entries=2)
+TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
 
 # Closing ------------------------------------------------------------------------------------------------------------

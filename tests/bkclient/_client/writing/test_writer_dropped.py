@@ -13,12 +13,14 @@ import pytest
 
 from bkclient._client.writing.base import BaseWriter
 from bkclient._client.writing.shell import WriterShell
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, LedgerClosed
 from bkclient.ledger import LedgerState
 from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
 
-ALL_TIMERS = ClientConfig(add_quorum_timeout_s=30.0, explicit_lac_interval_s=20.0)
+ALL_TIMERS = ClientConfig(
+    timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)
+)
 
 
 async def drop_one(where: Town) -> weakref.ref[WriterShell]:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bkclient._client.writing.base import BaseWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -25,7 +25,9 @@ from bkclient.protocol.append import WriterState
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
 
-ALL_TIMERS = ClientConfig(add_quorum_timeout_s=30.0, explicit_lac_interval_s=20.0)
+ALL_TIMERS = ClientConfig(
+    timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)
+)
 
 
 def timers() -> int:
@@ -95,7 +97,7 @@ async def test_entries_that_wait_for_a_change_of_ensemble_fail_when_the_client_e
 
 
 async def test_whoever_waits_for_a_place_above_a_gap_is_told_that_the_client_ended() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=2)) as where:
+    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2))) as where:
         writer = await advanced_writer_of(where)
         waiting = [asyncio.create_task(writer.append(entry_id, b"x")) for entry_id in (1, 2, 3)]
         await turns()
@@ -174,7 +176,7 @@ async def test_a_client_that_ended_has_no_timer_whatever_its_writers_did() -> No
 
 @pytest.mark.rule("W-5")
 async def test_an_id_that_is_taken_is_refused_at_once_although_the_window_is_full() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=2)) as where:
+    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2))) as where:
         writer = await advanced_writer_of(where)
         futures = [writer.append_nowait(entry_id, b"x") for entry_id in (1, 2)]
         for entry_id in (1, 2, -1):

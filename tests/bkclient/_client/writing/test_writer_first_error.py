@@ -11,7 +11,7 @@ import pytest
 
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.writer import LedgerWriter
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, WritingSettings
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -152,8 +152,8 @@ async def the_application_closes(where: Town, writer: AnyWriter) -> None:
     await writer.close()
 
 
-NO_CHANGES = ClientConfig(max_ensemble_changes=0)
-FEW_RESENDS = ClientConfig(max_resends=2)
+NO_CHANGES = ClientConfig(writing=WritingSettings(max_ensemble_changes=0))
+FEW_RESENDS = ClientConfig(writing=WritingSettings(max_resends=2))
 
 #: Name: the end, the class of error that every call raises, and what the client is configured with.
 WAYS: dict[str, tuple[Callable[[Town, AnyWriter], Awaitable[None]], type[BookKeeperError], dict[str, Any]]] = {

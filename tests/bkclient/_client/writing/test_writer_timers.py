@@ -7,11 +7,11 @@ import asyncio
 import anyio
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, QuorumTimeout, WriteFailed
 from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, town, turns, writer_of
 
-TEN_SECONDS = ClientConfig(add_quorum_timeout_s=10.0)
+TEN_SECONDS = ClientConfig(timeouts=TimeoutSettings(add_quorum_s=10.0))
 
 
 def now() -> float:
@@ -50,7 +50,7 @@ async def test_an_entry_without_its_quorum_ends_the_writer_with_all_that_is_in_f
 
 @pytest.mark.rule("H-14")
 def test_there_is_a_quorum_timeout_by_default() -> None:
-    assert ClientConfig().add_quorum_timeout_s == 120.0
+    assert ClientConfig().timeouts.add_quorum_s == 120.0
 
 
 @pytest.mark.rule("W-46")
@@ -88,7 +88,7 @@ async def test_an_advanced_entry_that_waits_for_a_gap_is_not_timed_out() -> None
 
 @in_virtual_time
 async def test_without_a_timeout_a_writer_waits_and_sets_no_timer() -> None:
-    async with town(config=ClientConfig(add_quorum_timeout_s=None)) as where:
+    async with town(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where:
         writer = await writer_of(where, (3, 3, 3))
         where.transport.hold("b")
         future = writer.append_nowait(b"x")
@@ -204,7 +204,7 @@ async def test_sending_again_ends_with_the_client() -> None:
 @in_virtual_time
 async def test_delayed_changes_are_configured() -> None:
     async with (
-        town("abcdef", config=ClientConfig(delay_ensemble_change=True)) as where,
+        town("abcdef", config=ClientConfig(writing=WritingSettings(delay_ensemble_change=True))) as where,
         await writer_of(where, (3, 3, 2)) as writer,
     ):
         first, second, _ = writer.metadata.last_fragment.ensemble
@@ -221,7 +221,7 @@ async def test_delayed_changes_are_configured() -> None:
 @pytest.mark.rule("H-8")
 @in_virtual_time
 async def test_how_often_and_how_long_entries_are_sent_again_is_configured() -> None:
-    config = ClientConfig(resend_first_s=1.0, resend_max_s=3.0, max_resends=4)
+    config = ClientConfig(writing=WritingSettings(resend_first_s=1.0, resend_max_s=3.0, max_resends=4))
     async with town("abcd", config=config, features=lambda _: True) as where:
         writer = await writer_of(where)
         for bookie in where.transport.bookies.values():

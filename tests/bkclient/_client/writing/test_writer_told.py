@@ -11,7 +11,7 @@ import pytest
 
 from bkclient._client.writing.base import BaseWriter
 from bkclient._client.writing.failures import fresh
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, ConnectionSettings, LimitSettings
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
@@ -29,7 +29,7 @@ from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.wire.messages import ForceLedgerRequest
 from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
 
-WORDS = ClientConfig(max_frame_size_bytes=1024 * 1024)
+WORDS = ClientConfig(limits=LimitSettings(max_frame_size_bytes=1024 * 1024))
 MAX_PAYLOAD = 1024 * 1024 - 192
 
 
@@ -89,7 +89,7 @@ async def test_a_buffer_may_be_changed_while_its_entry_is_in_flight() -> None:
 
 @pytest.mark.parametrize("given", [False, True], ids=["counted", "given"])
 async def test_a_full_window_refuses_who_does_not_wait(*, given: bool) -> None:
-    config = ClientConfig(max_in_flight_entries=2)
+    config = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
     async with town(config=config) as where:
         writer: Any = await (advanced_writer_of(where) if given else writer_of(where))
         where.transport.hold("abc")
@@ -202,7 +202,7 @@ async def test_leaving_the_block_forces_what_is_acknowledged_and_not_forced_and_
 
 
 async def test_forcing_over_version_2_says_what_it_needs() -> None:
-    async with town(config=ClientConfig(wire_protocol_version=2)) as where:
+    async with town(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where:
         writer = await writer_of(where)
         with pytest.raises(IllegalOperation) as caught:
             await writer.force()

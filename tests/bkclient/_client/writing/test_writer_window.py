@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bkclient.config import ClientConfig
+from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import (
     ArgumentError,
     Code,
@@ -15,7 +15,7 @@ from bkclient.errors import (
 )
 from tests.bkclient.fakes import town, turns, writer_of
 
-TINY_WINDOW = ClientConfig(max_in_flight_entries=2)
+TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
 
 @pytest.mark.rule("W-8")
@@ -36,7 +36,10 @@ async def test_without_room_append_nowait_refuses_and_append_waits() -> None:
 
 @pytest.mark.rule("W-8")
 async def test_the_window_is_full_by_bytes_too() -> None:
-    async with town(config=ClientConfig(max_in_flight_bytes=10)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_bytes=10))) as where,
+        await writer_of(where) as writer,
+    ):
         where.transport.hold("abc")
         writer.append_nowait(b"123456789")
         writer.append_nowait(b"more than fits, but there was room")
@@ -50,7 +53,10 @@ async def test_the_window_is_full_by_bytes_too() -> None:
 
 @pytest.mark.rule("G3")
 async def test_many_producers_never_exceed_the_window_and_all_get_through() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=3)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=3))) as where,
+        await writer_of(where) as writer,
+    ):
         most = 0
 
         async def produce() -> None:
@@ -68,7 +74,10 @@ async def test_many_producers_never_exceed_the_window_and_all_get_through() -> N
 
 
 async def test_room_that_the_first_in_line_does_not_use_goes_to_the_next() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=1)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        await writer_of(where) as writer,
+    ):
         where.transport.hold("abc")
         writer.append_nowait(b"0")
         refused = asyncio.create_task(writer.append("not bytes"))  # type: ignore[arg-type]
@@ -85,7 +94,10 @@ async def test_room_that_the_first_in_line_does_not_use_goes_to_the_next() -> No
 
 
 async def test_room_for_several_goes_to_several() -> None:
-    async with town(config=ClientConfig(max_in_flight_bytes=10)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_bytes=10))) as where,
+        await writer_of(where) as writer,
+    ):
         where.transport.hold("abc")
         writer.append_nowait(bytes(10))
         small = [asyncio.create_task(writer.append(b"x")) for _ in range(5)]
@@ -102,7 +114,10 @@ async def test_room_for_several_goes_to_several() -> None:
 
 
 async def test_who_waits_goes_on_when_a_quarter_of_the_window_is_free() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=8)) as where, await writer_of(where, (1, 1, 1)) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=8))) as where,
+        await writer_of(where, (1, 1, 1)) as writer,
+    ):
         where.transport.hold("abc")
         for _ in range(8):
             writer.append_nowait(b"x")
@@ -121,7 +136,10 @@ async def test_who_waits_goes_on_when_a_quarter_of_the_window_is_free() -> None:
 
 
 async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=1)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        await writer_of(where) as writer,
+    ):
         where.transport.hold("abc")
         writer.append_nowait(b"0")
         first = asyncio.create_task(writer.append(b"lost turn"))
@@ -136,7 +154,7 @@ async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() 
 
 
 async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_passed_over() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=1)) as where:
+    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         in_flight = writer.append_nowait(b"0")
@@ -152,7 +170,10 @@ async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_pass
 
 
 async def test_waiters_that_give_up_are_forgotten() -> None:
-    async with town(config=ClientConfig(max_in_flight_entries=1)) as where, await writer_of(where) as writer:
+    async with (
+        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        await writer_of(where) as writer,
+    ):
         where.transport.hold("abc")
         writer.append_nowait(b"0")
         for _ in range(10):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter
+from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter, ReadingSettings
 from bkclient.errors import BookKeeperError, NoSuchEntry
 from bkclient.transport.tcp_config import TcpTransportConfig
 from simbookie.config import BookieConfig
@@ -103,7 +103,7 @@ class Voyage:
         return BookieHost(self.world, name, storage=storage, config=_BOOKIE)
 
     def _client(self, host: Host) -> BookKeeper:
-        config = ClientConfig(recovery_read_batch_size=self.read_ahead)
+        config = ClientConfig(reading=ReadingSettings(recovery_read_ahead_entries=self.read_ahead))
         store, transport = SimulatedMetadataStore(self.world, host), SimulatedTransport(self.world, host, _TRANSPORT)
         return BookKeeper(store, transport, config=config, rng=self.world.rng(host.name))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bkclient import BookKeeper, ClientConfig
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, TimeoutSettings
 from bkclient.errors import BookKeeperError, Code
 from bkclient.metadata.base import BookieAddress
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
@@ -235,7 +235,9 @@ def test_a_ledger_is_written_taken_over_and_read_however_its_bytes_are_cut(segme
 
     async def client(name: str) -> tuple[BookKeeper, SimulatedMetadataStore]:
         store = SimulatedMetadataStore(world, world.hosts[name])
-        config = ClientConfig(wire_protocol_version=wire, add_timeout_s=1.0, read_timeout_s=1.0)
+        config = ClientConfig(
+            connections=ConnectionSettings(protocol_version=wire), timeouts=TimeoutSettings(add_s=1.0, read_s=1.0)
+        )
         transport = TcpTransport(
             store.bookie_address, TcpTransportConfig.of_client(config), rng=world.rng(f"transport {name}")
         )
