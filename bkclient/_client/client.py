@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ from bkclient._client.arguments import check_flag, check_ledger_id, checked_conf
 from bkclient._client.background import Background
 from bkclient._client.core import ClientCore, Features
 from bkclient._client.create import CreatedLedger, NewLedger, create_ledger
+from bkclient._client.free_space import free_space_of
 from bkclient._client.hosted import Hosted
 from bkclient._client.measure import observed
 from bkclient._client.open import Credentials, open_ledger, read_metadata
@@ -151,7 +153,7 @@ class BookKeeper:
         )
         try:
             # In this order: the watch begins by reporting what changed since, and nothing older comes after it.
-            await self._placement.start(self._metadata, self._transport, tasks)
+            await self._placement.start(self._metadata, partial(free_space_of, core), tasks)
             end_watch = self._metadata.watch_bookies(self._placement.watcher.update)
             try:
                 yield core

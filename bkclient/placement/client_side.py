@@ -13,19 +13,19 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from bkclient._news import wait_for_news
 from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, BookKeeperError
 from bkclient.metadata.base import BookieRegistry
 from bkclient.metadata.tree import HasNodeTree
 from bkclient.observability.stats import QUARANTINED, ClientStats
 from bkclient.placement.base import Features, PlacementPolicy, no_features
-from bkclient.placement.disk_info import DiskInfo
+from bkclient.placement.disk_info import DiskInfo, FreeSpace
 from bkclient.placement.factory import locations_from_config, policy_from_config
 from bkclient.placement.locations import NetworkLocations, ResolvingLocations
 from bkclient.placement.quarantine import Quarantine
 from bkclient.placement.watcher import BookieWatcher
 from bkclient.placement.weights import BookieWeights
-from bkclient.transport.base import BookieTransport
 
 __all__ = ["HEALTH_CHECK_DISABLED", "RESOLVE_RETRY_S", "ClientPlacement"]
 
@@ -88,9 +88,10 @@ class ClientPlacement:
             stats=stats,
         )
 
-    async def start(self, registry: BookieRegistry, transport: BookieTransport, tasks: TaskGroup) -> None:
+    async def start(self, registry: BookieRegistry, free_space: FreeSpace, tasks: TaskGroup) -> None:
         """Learn the bookies and where they are, and start what has to go on; it ends with ``tasks``.
 
+        ``free_space`` asks a bookie, if bookies are weighted by that.
         Waits for locations that have to be looked up, as long as those take themselves to give up.
         """
         self.watcher.update(await registry.bookies())
@@ -102,7 +103,7 @@ class ClientPlacement:
             tasks.start_soon(self._keep_resolving, locations, changed, is_complete, name="network locations")
         if self._weights is not None:
             disk_info = DiskInfo(
-                transport,
+                free_space,
                 self._weights,
                 interval_s=self._config.placement.bookie_info_interval_s,
                 retry_interval_s=self._config.placement.bookie_info_retry_interval_s,
@@ -123,8 +124,7 @@ class ClientPlacement:
         is_complete: bool,  # noqa: FBT001 - private
     ) -> None:
         while True:
-            with anyio.move_on_after(None if is_complete else RESOLVE_RETRY_S):
-                await changed.wait()
+            await wait_for_news(changed, None if is_complete else RESOLVE_RETRY_S)
             changed.clear()
             is_complete = await self._resolve(locations)
 

@@ -7,32 +7,29 @@ never has, again after a shorter interval. What a bookie told holds until it tel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import anyio
-
-from bkclient.errors import Code
+from bkclient._news import wait_for_news
 from bkclient.ledger import BookieId
 from bkclient.placement.weights import BookieWeights
-from bkclient.transport.base import BookieTransport
-from bkclient.wire.messages import BookieInfoRequest, BookieInfoResponse, Request, Response, Status
 
-__all__ = ["ASKED_AT_ONCE", "DiskInfo"]
+__all__ = ["ASKED_AT_ONCE", "DiskInfo", "FreeSpace"]
 
 ASKED_AT_ONCE: Final = 64
 """A full poll of a large cluster opens many connections; this many at a time."""
 
-_FREE_SPACE: Final = 2
+FreeSpace = Callable[[BookieId], Awaitable[int | None]]
+"""Asks a bookie for its free bytes; None if it does not tell. Raises nothing."""
 
 
 class DiskInfo:
     """Keeps ``weights`` up to date; :meth:`run` is a task of the client."""
 
     def __init__(
-        self, transport: BookieTransport, weights: BookieWeights, *, interval_s: float, retry_interval_s: float
+        self, free_space: FreeSpace, weights: BookieWeights, *, interval_s: float, retry_interval_s: float
     ) -> None:
-        self._transport = transport
+        self._free_space = free_space
         self._weights = weights
         self._interval_s = interval_s
         self._retry_interval_s = retry_interval_s
@@ -55,11 +52,10 @@ class DiskInfo:
             else:
                 asked = self._due(loop.time())
             for first in range(0, len(asked), ASKED_AT_ONCE):
-                await self._ask(asked[first : first + ASKED_AT_ONCE])
+                await asyncio.gather(*map(self._ask, asked[first : first + ASKED_AT_ONCE]))
             self._plan_retries(asked, loop.time())
             wake_at = min((next_full, *self._retry_at.values()))
-            with anyio.move_on_after(max(0.0, wake_at - loop.time())):
-                await self._changed.wait()
+            await wait_for_news(self._changed, wake_at - loop.time())
 
     def _due(self, now: float) -> tuple[BookieId, ...]:
         """The bookies of which nothing is known, without those that failed to tell a moment ago."""
@@ -69,19 +65,7 @@ class DiskInfo:
         failed = dict.fromkeys(asked, now + self._retry_interval_s)
         self._retry_at = {b: failed.get(b, self._retry_at.get(b, now)) for b in self._weights.unknown()}
 
-    async def _ask(self, bookies: Sequence[BookieId]) -> None:
-        left = len(bookies)
-        done = asyncio.Event()
-
-        def on_reply(bookie_id: str, _request: Request, code: int, response: Response | None) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                done.set()
-            if code == Code.OK and isinstance(response, BookieInfoResponse) and response.status == Status.OK:
-                self._weights.learn(bookie_id, response.free_disk_space or 0)
-
-        for bookie_id in bookies:
-            self._transport.submit(bookie_id, BookieInfoRequest(_FREE_SPACE), on_reply)
-        if bookies:
-            await done.wait()
+    async def _ask(self, bookie_id: BookieId) -> None:
+        free_bytes = await self._free_space(bookie_id)
+        if free_bytes is not None:
+            self._weights.learn(bookie_id, free_bytes)

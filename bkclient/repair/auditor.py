@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from bkclient._client.core import ClientCore
+from bkclient._news import wait_for_news
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.base import BookieSets
 from bkclient.repair.audit import audit_bookies
@@ -27,7 +28,7 @@ from bkclient.repair.coordination.election import AuditorElection
 from bkclient.repair.coordination.underreplication import CheckKind, UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.lost_bookies import LostBookies
-from bkclient.repair.patience import FailureCount, farewell, until_enabled, wait_for_news
+from bkclient.repair.patience import FailureCount, farewell, until_enabled
 
 __all__ = ["Auditor"]
 

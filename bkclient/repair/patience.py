@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import anyio
 
 from bkclient._backoff import Backoff
+from bkclient._news import wait_for_news
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataDriverError, MetadataStoreError
 from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 
-__all__ = ["FailureCount", "farewell", "lock_release_delay_s", "until_enabled", "wait_for_news"]
+__all__ = ["FailureCount", "farewell", "lock_release_delay_s", "until_enabled"]
 
 _LOOK_S = 10.0
 """How often the switch is looked at although no watch fired."""
 _PAUSES = Backoff(0.5, 30.0)
 _FAREWELL_S = 2.0
 """How long a program that is stopped takes at most to put its things in order."""
-
-
-async def wait_for_news(news: asyncio.Event, longest_s: float) -> None:
-    """Return when ``news`` is set, or after ``longest_s``."""
-    if longest_s > 0:
-        # not anyio's: before 4.16 a task that is cancelled just as a scope of its own expires goes on
-        with suppress(TimeoutError):
-            async with asyncio.timeout(longest_s):
-                await news.wait()
 
 
 async def until_enabled(marks: UnderReplication) -> None:

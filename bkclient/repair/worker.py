@@ -24,6 +24,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from bkclient._client.core import ClientCore
+from bkclient._news import wait_for_news
 from bkclient.errors import (
     BookKeeperError,
     ClientClosed,
@@ -42,7 +43,7 @@ from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import LedgerFragment, shape_of
 from bkclient.repair.ledger import OpenedLedger, open_as_administrator, open_or_view, view_of
-from bkclient.repair.patience import FailureCount, farewell, lock_release_delay_s, until_enabled, wait_for_news
+from bkclient.repair.patience import FailureCount, farewell, lock_release_delay_s, until_enabled
 from bkclient.repair.replicator import FragmentReplicator, UnreadableEntry
 
 __all__ = ["ReplicationWorker"]

@@ -13,13 +13,13 @@ __all__ = ["handlers"]
 _ROOT = Path(bkclient.__file__).parent
 #: Where operations live that somebody waits for.
 _SHELLS = (
+    "_client/connection_wait.py",
     "_client/core.py",
     "_client/exchange.py",
     "_client/recover.py",
     "_client/writing/*.py",
     "_client/reading/*.py",
     "repair/*.py",
-    "placement/disk_info.py",
 )
 #: Who calls handlers: any function or method of these names.
 _TAKERS = frozenset(

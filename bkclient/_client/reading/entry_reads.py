@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-import anyio
-
 from bkclient._backoff import Backoff
+from bkclient._client.connection_wait import ConnectionWait, WaitEnd
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
 from bkclient._client.exchange import answers
@@ -34,8 +33,6 @@ __all__ = ["EntryReads", "LedgerView", "ReadOperation"]
 
 #: What a bookie answers that has nothing to do with being slow or away: it does not have the entry as it should.
 _FAILED_TO_DELIVER: Final = EXPLICIT_NEGATIVES | {Code.DIGEST_MATCH, Code.READ, Code.DATA_UNKNOWN}
-#: How often to look whether a connection takes requests again (W-7).
-_LOOKS: Final = Backoff(0.001, 0.005)
 
 
 class LedgerView(Protocol):
@@ -101,7 +98,15 @@ class EntryReads:
         if settings.sticky and self._is_unstriped:
             self._sticky = StickyIndex(size, core.rng.randrange(size))
         self._reorders = settings.reorder
-        self._backpressure_wait_s = backpressure_s
+        #: None if nobody waits for connections.
+        self._connections: ConnectionWait[int] | None = None
+        if backpressure_s is not None:
+            self._connections = ConnectionWait(
+                self._is_free,
+                lambda: core.is_closed,
+                wait_s=backpressure_s,
+                ledger_id=metadata.ledger_id,
+            )
         #: Whether an operation may have to wait before it begins.
         self.may_wait = throttle is not None or backpressure_s is not None
         self._sizes = QuorumSizes.of(metadata)
@@ -121,25 +126,17 @@ class EntryReads:
         """Begin an operation with ``entry_id``, once its bookies take requests (R-6) and the rate allows one (R-2)."""
         self.check_open()
         operation = ReadOperation(parallel=parallel)
-        if self._backpressure_wait_s is not None:
-            operation.fails_fast = not await self._wait_for_connections(entry_id, self._backpressure_wait_s)
+        if self._connections is not None:
+            operation.fails_fast = await self._connections.wait(entry_id) is WaitEnd.IN_VAIN
+            self.check_open()
         if self.throttle is not None:
             await self.throttle.acquire()
         return operation
 
-    async def _wait_for_connections(self, entry_id: int, patience_s: float) -> bool:
-        """Wait until one bookie of the entry takes requests, which is all a read needs; False if none does in time."""
-        metadata, is_writable = self.view.metadata, self.core.transport.is_writable
-        ensemble = metadata.ensemble_at(entry_id)
-        replicas = [ensemble[position] for position in self._sizes.write_set(entry_id)]
-        deadline, pause_s = self.loop.time() + patience_s, _LOOKS.first_s
-        while not any(map(is_writable, replicas)):
-            left_s = deadline - self.loop.time()
-            if left_s <= 0:
-                return False
-            await anyio.sleep(min(pause_s, left_s))
-            pause_s = _LOOKS.after(pause_s)
-        return True
+    def _is_free(self, entry_id: int) -> bool:
+        """Whether one bookie of the entry takes requests, which is all a read needs."""
+        ensemble, is_writable = self.view.metadata.ensemble_at(entry_id), self.core.transport.is_writable
+        return any(is_writable(ensemble[position]) for position in self._sizes.write_set(entry_id))
 
     def check_open(self) -> None:
         """Raise :class:`~bkclient.errors.ClientClosed` if the client is closed (R-5)."""

@@ -1,21 +1,17 @@
 """What may hold a writer back besides its window: a rate limit, and connections that take no more (W-4, W-7).
 
 Both are off by default, and then there is no object of this kind. Waiting is for ``wait_for_room``; an append itself never
-waits. Connections are asked, not listened to, because that is what the transport offers: every few milliseconds while
-somebody waits.
+waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
-from bkclient._backoff import Backoff
+from bkclient._client.connection_wait import ConnectionWait, WaitEnd
 from bkclient._client.core import ClientCore
-from bkclient._client.defects import defect, ends_operation
 from bkclient._client.rate_limit import RateLimit
-from bkclient._client.writing.failures import fresh
 from bkclient.errors import Code, TooManyRequests
 from bkclient.observability import stats as names
 from bkclient.protocol.append import AppendMachine
@@ -23,18 +19,6 @@ from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import Request
 
 __all__ = ["WriterAdmission"]
-
-#: How often to look whether connections take more again.
-_LOOKS: Final = Backoff(0.001, 0.005)
-
-
-@dataclass(slots=True, eq=False)
-class _Held:
-    """Somebody who waits for the connections of one entry; of whichever is next if ``entry_id`` is None."""
-
-    entry_id: int | None
-    deadline: float
-    future: asyncio.Future[None]
 
 
 class WriterAdmission:
@@ -50,9 +34,16 @@ class WriterAdmission:
         #: Permits that were waited for and are not used yet, and those who wait.
         self._permits = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
-        self._held: dict[_Held, None] = {}
-        self._look: asyncio.TimerHandle | None = None
-        self._look_s = _LOOKS.first_s
+        #: None if nobody waits for connections.
+        self._connections: ConnectionWait[int | None] | None = None
+        if self._wait_s:
+            self._connections = ConnectionWait(
+                self._is_free,
+                self._is_over,
+                wait_s=self._wait_s,
+                ledger_id=machine.metadata.ledger_id,
+                on_held=self._on_held,
+            )
         #: How many waited for connections in vain, and may append all the same.
         self._waived = 0
         #: Entries that fail at once where the connection takes no more.
@@ -65,8 +56,8 @@ class WriterAdmission:
 
     async def wait(self, entry_id: int | None = None) -> None:
         """Wait until the bookies of ``entry_id``, or of the next entry, take more, or long enough; then for a permit."""
-        if self._wait_s:
-            await self._wait_for_connections(entry_id, self._wait_s)
+        if self._connections is not None:
+            await self._wait_for_connections(self._connections, entry_id)
         if self.throttle is not None:
             await self._wait_for_permit(self.throttle)
 
@@ -86,50 +77,22 @@ class WriterAdmission:
                 del self._waiters[waiter]
         self._permits += 1
 
-    async def _wait_for_connections(self, entry_id: int | None, wait_s: float) -> None:
-        held: _Held | None = None
-        deadline = self._loop.time() + wait_s
-        while self._machine.is_writable and not self._core.is_closed:
-            if self._is_writable(self._wanted(entry_id)):
-                self._waived = 0
-                return
-            if self._loop.time() >= deadline:
-                self._waived += 1
-                return
-            if held is None and self._core.stats is not None:
-                self._core.stats.event(names.THROTTLED)
-            held = _Held(entry_id, deadline, self._loop.create_future())
-            self._held[held] = None
-            self._look_soon()
-            try:
-                await held.future
-            finally:
-                del self._held[held]
+    async def _wait_for_connections(self, connections: ConnectionWait[int | None], entry_id: int | None) -> None:
+        end = await connections.wait(entry_id)
+        if end is WaitEnd.FREE:
+            self._waived = 0
+        elif end is WaitEnd.IN_VAIN:
+            self._waived += 1
 
-    def _look_soon(self) -> None:
-        """One timer looks for all who are held, and lets go only those who can go on."""
-        if self._look is None:
-            self._look = self._loop.call_later(self._look_s, self._look_at_connections)
-            self._look_s = _LOOKS.after(self._look_s)
+    def _is_free(self, entry_id: int | None) -> bool:
+        return self._is_writable(self._machine.last_add_pushed + 1 if entry_id is None else entry_id)
 
-    @ends_operation
-    def _look_at_connections(self) -> None:
-        self._look = None
-        now = self._loop.time()
-        writable: dict[int, bool] = {}
-        for held in self._held:
-            wanted = self._wanted(held.entry_id)
-            if wanted not in writable:
-                writable[wanted] = self._is_writable(wanted)
-            if writable[wanted] or now >= held.deadline or not self._machine.is_writable:
-                _complete(held.future)
-        if any(not held.future.done() for held in self._held):
-            self._look_soon()
-        else:
-            self._look_s = _LOOKS.first_s
+    def _is_over(self) -> bool:
+        return self._core.is_closed or not self._machine.is_writable
 
-    def _wanted(self, entry_id: int | None) -> int:
-        return self._machine.last_add_pushed + 1 if entry_id is None else entry_id
+    def _on_held(self) -> None:
+        if self._core.stats is not None:
+            self._core.stats.event(names.THROTTLED)
 
     def admit(self, entry_id: int) -> None:
         """Let ``entry_id`` pass, taking its permit, or raise :class:`~bkclient.errors.TooManyRequests`."""
@@ -160,19 +123,12 @@ class WriterAdmission:
         else:
             self._core.transport.submit(bookie_id, request, reply_to)
 
-    def on_defect(self, error: Exception) -> None:
-        """The look at the connections raised: whoever is held learns it."""
-        failure = defect(error, "the wait for connections", ledger_id=self._machine.metadata.ledger_id)
-        for held in self._held:
-            if not held.future.done():
-                held.future.set_exception(fresh(failure))
-
     def release(self) -> None:
         """The writer takes no more: let those who wait go on, to be refused."""
         for waiter in self._waiters:
             _complete(waiter)
-        for held in self._held:
-            _complete(held.future)
+        if self._connections is not None:
+            self._connections.release()
 
     def _is_writable(self, entry_id: int) -> bool:
         """Whether the connections to the write set of ``entry_id`` take more; others do not matter (T-187)."""

@@ -17,11 +17,11 @@ from typing import Final
 
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.create import CreatedLedger
-from bkclient._client.defects import defect, ends_operation
+from bkclient._client.defects import defect, ends_operation, fresh
 from bkclient._client.window import WriterWindow
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
-from bkclient._client.writing.failures import fail_quietly, fresh, log_failure
+from bkclient._client.writing.failures import fail_quietly, log_failure
 from bkclient._client.writing.gaps import Gaps
 from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.ownership import Ownership

@@ -426,7 +426,7 @@ ROWS = {
     "an explicit LAC": Row("writing.explicit_lac._on_reply", an_explicit_lac),
     "a told LAC": Row("writing.explicit_lac._on_reply", a_told_lac_goes_on(LacWrite, "on_reply"), EXPLICIT_LACS),
     "the LAC timer": Row("writing.explicit_lac._on_tick", a_told_lac_goes_on(ExplicitLac, "on_tick"), EXPLICIT_LACS),
-    "full connections": Row("writing.admission._look_at_connections", a_look_at_connections, PATIENT),
+    "full connections": Row("connection_wait._look_at_connections", a_look_at_connections, PATIENT),
     "a read": Row("reading.entry_reads._on_reply", an_answer_to_a_read),
     "a late read": Row("reading.entry_reads._on_timer", a_late_answer_to_a_read),
     "a later read": Row("reading.late.on_late", a_second_late_answer_to_a_read),
@@ -449,7 +449,7 @@ CALLED = {
     "writing.ownership": "the writer",
     "writing.force": "a force",
     "writing.explicit_lac": "the writing of an explicit LAC",
-    "writing.admission": "the wait for connections",
+    "connection_wait": "the wait for connections",
     "reading.entry_reads": "a read",
     "reading.batches": "a batch read",
     "reading.lac": "a read of the last add confirmed",
@@ -467,7 +467,6 @@ CALLED = {
 #: Handlers that end nobody's wait, or do nothing that could raise before they have.
 HARMLESS = {
     "core.tell": "guards the handlers of updates",
-    "placement.disk_info.on_reply": "counts first; what it learns is a wish",
     "repair.auditor._on_bookies": "sets an event",
     "repair.worker._on_bookies": "sets an event",
     "writing.admission._complete": "sets a future",

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import anyio
 import pytest
@@ -137,7 +138,7 @@ async def test_features_of_the_client_reach_the_region_policy() -> None:
         async with service.session(rng=random.Random(3)) as landlord:
             for bookie_id in "abcde":
                 await landlord.register_bookie(bookie_id, BookieAddress("localhost", 3181))
-            await placement.start(landlord, FakeTransport(""), tasks)
+            await placement.start(landlord, AsyncMock(), tasks)
         assert set(placement.watcher.new_ensemble(LedgerShape(3, 2, 2)) or ()) == set("abc")
 
 

@@ -9,54 +9,29 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from bkclient.errors import Code
 from bkclient.placement import BookieWatcher, BookieWeights, RandomPlacement
 from bkclient.placement import disk_info as module
 from bkclient.placement.disk_info import DiskInfo
-from bkclient.transport.base import ReplyHandler
-from bkclient.wire.messages import BookieInfoRequest, BookieInfoResponse, Request, Status
 from tests.bkclient.fakes import in_virtual_time, town
 from tests.bkclient.placement.cluster import sets
 from tests.end_to_end.town import Town
 
 
 class Disks:
-    """Bookies with so much space; those without a number do not answer well. A transport."""
+    """Bookies with so much space; those without a number do not tell."""
 
     def __init__(self, **free: int) -> None:
         self.free = free
         self.asked: list[tuple[float, str]] = []
         self.open = self.open_max = 0
 
-    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
-        assert isinstance(request, BookieInfoRequest)
-        assert request.requested == 2
-        loop = asyncio.get_running_loop()
-        self.asked.append((loop.time(), bookie_id))
+    async def free_space(self, bookie_id: str) -> int | None:
+        self.asked.append((asyncio.get_running_loop().time(), bookie_id))
         self.open += 1
         self.open_max = max(self.open, self.open_max)
-        loop.call_later(0.5, self._answer, bookie_id, request, reply_to)
-
-    def _answer(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
+        await asyncio.sleep(0.5)
         self.open -= 1
-        if bookie_id in self.free:
-            response = BookieInfoResponse(Status.OK, free_disk_space=self.free[bookie_id])
-            reply_to(bookie_id, request, Code.OK, response)
-        else:
-            reply_to(bookie_id, request, Code.TIMEOUT, None)
-
-    @property
-    def connections(self) -> dict[str, int]:
-        return {}
-
-    def pending_requests(self, bookie_id: str) -> int:
-        return 0
-
-    def is_writable(self, bookie_id: str) -> bool:
-        return True
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
+        return self.free.get(bookie_id)
 
     def asked_since(self, time: float) -> list[str]:
         return [bookie_id for at, bookie_id in self.asked if at >= time]
@@ -67,7 +42,7 @@ class Cluster:
 
     def __init__(self, disks: Disks) -> None:
         self.disks, self.weights = disks, BookieWeights(0)
-        info = DiskInfo(disks, self.weights, interval_s=1000, retry_interval_s=60)
+        info = DiskInfo(disks.free_space, self.weights, interval_s=1000, retry_interval_s=60)
         self.watcher = BookieWatcher(RandomPlacement(None), weights=self.weights)  # type: ignore[arg-type]
         self.watcher.listeners.append(info.on_bookies_changed)
         self.info = info

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 
 import anyio
@@ -12,7 +10,7 @@ import pytest
 from bkclient.errors import ClientClosed, MetadataStoreError, ReplicationFailed
 from bkclient.repair.concurrency import first_of, for_each
 from bkclient.repair.events import EventKind, RepairEvent
-from bkclient.repair.patience import farewell, until_enabled, wait_for_news
+from bkclient.repair.patience import farewell, until_enabled
 from simbookie.world.metadata_service import MetadataFault
 from tests.bkclient.repair.village import Village, played
 
@@ -20,20 +18,6 @@ from tests.bkclient.repair.village import Village, played
 async def numbers(count: int) -> AsyncIterator[int]:
     for number in range(count):
         yield number
-
-
-async def test_a_stop_that_comes_just_as_a_wait_for_news_ends_is_a_stop() -> None:
-    """Its time is up and it is cancelled in one turn of the loop; scopes of anyio before 4.16 take the one for the other."""
-    waiting = asyncio.create_task(wait_for_news(asyncio.Event(), 0.001))
-    await asyncio.sleep(0)
-    asyncio.get_running_loop().call_later(0.001, waiting.cancel)
-    time.sleep(0.01)  # noqa: ASYNC251 - so that both are due in the next turn
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-
-
-async def test_news_that_do_not_come_are_not_waited_for() -> None:
-    await wait_for_news(asyncio.Event(), 0.001)
 
 
 def test_all_are_done_a_bounded_number_at_a_time() -> None:

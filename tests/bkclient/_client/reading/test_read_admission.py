@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings
-from bkclient.errors import Code, TooManyRequests
+from bkclient.errors import ClientClosed, Code, TooManyRequests
 from tests.bkclient._client.reading.ledgers import reader_of
 from tests.bkclient._client.reading.test_late_reads import now, order_of
 from tests.bkclient.fakes import in_virtual_time, town
@@ -40,6 +40,21 @@ async def test_after_the_wait_requests_to_connections_that_take_none_fail_at_onc
             await reader.read(0)
         assert now() - began == pytest.approx(wait_s)
         assert where.sent == []
+
+
+@pytest.mark.rule("R-5")
+@in_virtual_time
+async def test_a_read_that_waits_for_connections_learns_that_the_client_was_closed() -> None:
+    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=1000.0))) as where:
+        reader = await reader_of(where)
+        where.transport.unwritable.update("abc")
+        reading = asyncio.create_task(reader.read(0))
+        await asyncio.sleep(1.0)
+        assert not reading.done()
+        await where.bk.aclose()
+        with pytest.raises(ClientClosed):
+            await reading
+        assert now() < 2.0
 
 
 @pytest.mark.rule("R-6")
