@@ -1,6 +1,6 @@
 """BookKeeper's client result codes, as plain numbers with names.
 
-They are part of BookKeeper's public contract; ``docs/errors.md`` says what each means. :mod:`bkclient.errors` has an
+They are part of BookKeeper's public contract; ``docs/reference/errors.md`` says what each means. :mod:`bkclient.errors` has an
 exception for each, and exports this enumeration too.
 """
 

@@ -12,7 +12,8 @@ The tree says who is to blame and what to do:
 * :class:`ArgumentError` - the caller passed something wrong; nothing was sent.
 * every other class - an outcome of the protocol, named after BookKeeper's own word for it.
 
-An error that stands for another one carries it as ``__cause__``. Errors can be copied and pickled. ``docs/errors.md`` lists them.
+An error that stands for another one carries it as ``__cause__``. Errors can be copied and pickled.
+``docs/reference/errors.md`` lists them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The formulas behind :mod:`scenarios.clauses`, in the notation that docs/invariants.md explains."""
+"""The formulas behind :mod:`scenarios.clauses`, in the notation that docs/reference/invariants.md explains."""
 
 from __future__ import annotations
 

@@ -4,10 +4,12 @@ Witnesses are independent statements of the same guarantees: the online checker 
 (``spark_analysis.invariants``), the guarantees of the machines' worlds (:mod:`scenarios.machines`), and the stage, which notices
 what never ends. They share no code; what they share is this table, so that a name means the same wherever it is reported. Each
 witness declares at itself which clauses it judges, and each planted defect (:mod:`scenarios.mutants`) which ones it breaks;
-docs/invariants.md is made of all three.
+docs/reference/invariants.md is made of all three.
 
-A clause has a number, a statement and a formula, and belongs to one invariant. Formulas are in the notation of docs/invariants.md
-over the events of a history (docs/history-format.md); to a world of machines, a call of a port is the event of that name.
+A clause has a number, a statement and a formula, and belongs to one invariant. Formulas are in the notation of
+docs/reference/invariants.md,
+over the events of a history (docs/reference/history-format.md); to a world of machines, a call of a port is the event of
+that name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The tables of the analysis: what the columns are called and of which type they are.
 
-All kinds of events share one flat, wide table, because a field means the same wherever it stands (docs/history-format.md).
-A history is one file; ``history`` names it and is the unit that every judgement is made for. Beside its event rows, the
-data source emits one *file row* per file, with ``kind`` null and the file columns set: that is where a history without
-events, and a file that is no usable history, show up.
+All kinds of events share one flat, wide table, because a field means the same wherever it stands
+(docs/reference/history-format.md). A history is one file; ``history`` names it and is the unit that every judgement is made
+for. Beside its event rows, the data source emits one *file row* per file, with ``kind`` null and the file columns set: that
+is where a history without events, and a file that is no usable history, show up.
 """
 
 from __future__ import annotations

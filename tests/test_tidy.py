@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE_LINES_MAX = 500
 #: Forbidden text, and what to do about it. Split, so that this file does not contain what it looks for.
 FORBIDDEN = {
-    "TO" + "DO": "finish it, or write down in docs/decisions.md why not",
+    "TO" + "DO": "finish it, or write down in docs/inside/decisions.md why not",
     "FIX" + "ME": "fix it",
     "py" + "pi.org": "packages are named, registries are not",
     "python" + "hosted": "packages are named, registries are not",

@@ -54,7 +54,7 @@ class BookKeeper:
     Statistics, tracer, observer and features that raise are logged and change nothing else.
 
     Bookies are chosen as the configuration says, which takes ``locations`` to be more than chance, or by ``placement``, a
-    policy of the application; ``docs/placement.md`` explains both.
+    policy of the application; ``docs/using/placement.md`` explains both.
 
     Wrong arguments raise :class:`~bkclient.errors.ArgumentError` before anything else is looked at, even on a closed client.
     Every call may be cancelled; what that leaves behind, if anything, is said where it is not obvious.

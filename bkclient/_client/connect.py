@@ -95,11 +95,11 @@ def connect(
     asks for it.
 
     ``placement`` chooses bookies in place of the policy of the configuration, ``locations`` tells that one where bookies are (in
-    place of the script of the configuration, see ``docs/placement.md``), ``features`` tells which features are on,
+    place of the script of the configuration, see ``docs/using/placement.md``), ``features`` tells which features are on,
     ``observer`` hears of recoveries and ``stats`` of everything that can be counted; if it is a
     :class:`~bkclient.observability.stats.BookieStats` too, of requests and connections, bookie by bookie; ``tracer`` shows
     operations as spans. ``auth`` proves to bookies who connects (:mod:`bkclient.security.auth`); the configuration switches TLS
-    on (``docs/security.md``).
+    on (``docs/using/security.md``).
 
     Raises :class:`~bkclient.errors.ArgumentError` for other URIs, without any, and for certificates that cannot be read, and
     :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.

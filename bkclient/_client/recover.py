@@ -29,7 +29,7 @@ async def recover_ledger(core: ClientCore, metadata: Versioned, codec: EntryCode
     :class:`~bkclient.errors.ClientClosed` as such, everything else as :class:`~bkclient.errors.LedgerRecoveryFailed`
     (REC-40), whose ``__cause__`` is the error behind it (H-33). A recovery that fails closes nothing and can be repeated,
     and so can one that is cancelled; if that happens while it closes the ledger, the close may still take effect. Every
-    request has its timeout, the recovery as a whole has none: ``docs/recovery.md`` shows how to bound and repeat it (H-34).
+    request has its timeout, the recovery as a whole has none: ``docs/using/recovery.md`` shows how to bound and repeat it (H-34).
     """
     return await observed(core, names.RECOVER, _Recovery(core, metadata, codec).run(), metadata.metadata.ledger_id)
 

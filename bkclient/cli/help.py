@@ -1,4 +1,4 @@
-"""The help texts of ``bk``: what each command does, examples, exit codes, JSON. ``docs/commands.md`` says the same at leisure."""
+"""The help texts of ``bk``: what each command does, examples, exit codes, JSON; see also ``docs/using/commands.md``."""
 
 from __future__ import annotations
 

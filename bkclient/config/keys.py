@@ -144,7 +144,7 @@ _IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
 #: Keys that are ignored, and why.
 IGNORED_KEYS: Final[Mapping[str, str]] = {key: reason for reason, keys in _IGNORED.items() for key in keys}
 
-_STORE: Final = "only PEM files are read, see docs/security.md for how to convert others"
+_STORE: Final = "only PEM files are read, see docs/using/security.md for how to convert others"
 _CHOSEN: Final = "TLS 1.2 and 1.3 are spoken, with the ciphers that OpenSSL is configured for"
 _METADATA: Final = "the metadata URI alone says which driver is used"
 _RESOLVER: Final = "hand an object that knows locations to connect(locations=...), or set networkTopologyScriptFileName"
@@ -155,7 +155,7 @@ REFUSED_KEYS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "tlsTrustStoreType": (_STORE, ("PEM",)),
     "tlsEnabledCipherSuites": (_CHOSEN, ()),
     "tlsEnabledProtocols": (_CHOSEN, ("TLSv1.2,TLSv1.3", "TLSv1.3,TLSv1.2")),
-    "clientAuthProviderFactoryClass": ("hand a provider to connect(auth=...), see docs/security.md", ()),
+    "clientAuthProviderFactoryClass": ("hand a provider to connect(auth=...), see docs/using/security.md", ()),
     "clientRole": ("connections have one role", ("standard",)),
     "zkEnableSecurity": ("access control lists in ZooKeeper are not supported", ("false",)),
     "registrationClientClass": (_METADATA, ()),

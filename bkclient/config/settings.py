@@ -1,4 +1,4 @@
-"""All settings of a client: one frozen, validated object of groups. ``docs/configuration.md`` explains every setting."""
+"""All settings of a client: one frozen, validated object of groups. ``docs/using/configuration.md`` explains every setting."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ClientConfig(GroupedSettings):
         Keys that mean nothing to this client are ignored, with one warning that names them all (logger
         ``bkclient.config``). Raises :class:`~bkclient.errors.ArgumentError` for an unknown key, with the nearest known one,
         for a value that its key cannot have, and for a key whose effect an application would miss (authentication, Java
-        key stores). ``docs/configuration.md`` lists which is which.
+        key stores). ``docs/using/configuration.md`` lists which is which.
         """
         if not isinstance(properties, Mapping):
             raise ArgumentError(f"properties must be a mapping, got {type(properties).__name__}")

@@ -9,7 +9,7 @@ Events are about changes: a connection, an ensemble, a recovery. There is none f
 nothing however much it writes and reads, and an event whose level is off builds no record. Passwords and payloads are
 never logged.
 
-The machines under :mod:`bkclient.protocol` do not log; their shells do. ``docs/observability.md`` lists the events.
+The machines under :mod:`bkclient.protocol` do not log; their shells do. ``docs/using/observability.md`` lists the events.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A client without an observer of this kind has ``None`` in its place and asks nothing of it: not a clock, not a call. Names are
 those under which Apache BookKeeper's client reports the same things, so that dashboards made for it can be used; what it does
-not report has a name of ours. ``docs/observability.md`` lists them.
+not report has a name of ours. ``docs/using/observability.md`` lists them.
 
 Two interfaces: :class:`ClientStats` hears of operations of the client, :class:`BookieStats` of requests and connections,
 bookie by bookie. One object may be both, as those in :mod:`bkclient.observability` are.

@@ -1,7 +1,7 @@
 """Whether a ledger is still its writer's, asked once after every new connection to a bookie (W-60).
 
 A writer that was idle while another client took its ledger over learns of it from the fences on its bookies. Apache
-BookKeeper's bookies lose a fence in some cases when they are killed (``docs/interop.md`` lists them), and then take the
+BookKeeper's bookies lose a fence in some cases when they are killed (``docs/reference/interop.md`` lists them), and then take the
 writer's entries again, beyond the end of the ledger that the recovery closed. But a bookie that was killed has lost its
 connections. So a stored entry counts only if this writer has read the metadata since the connection was established that
 told of it, and found the ledger OPEN.

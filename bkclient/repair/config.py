@@ -1,7 +1,7 @@
 """Settings of auto-recovery and of repairs: one frozen, validated object.
 
 Names carry their units and durations are seconds. Defaults are those of BookKeeper's own auto-recovery, except where the
-comment beside them says why not. ``docs/repair.md`` explains every setting.
+comment beside them says why not. ``docs/using/repair.md`` explains every setting.
 """
 
 from __future__ import annotations

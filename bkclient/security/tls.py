@@ -22,11 +22,11 @@ _JKS: Final = bytes.fromhex("feedfeed")
 _DER_SEQUENCE: Final = b"\x30"
 _FROM_JKS: Final = (
     "it is a Java key store (JKS): 'keytool -importkeystore -srckeystore FILE -destkeystore store.p12 -deststoretype PKCS12' "
-    "makes it PKCS12, and openssl makes that PEM (docs/security.md)"
+    "makes it PKCS12, and openssl makes that PEM (docs/using/security.md)"
 )
 _FROM_PKCS12: Final = (
     "it is binary, PKCS12 as it seems, and PEM is wanted: 'openssl pkcs12 -in FILE -nodes -nocerts -out key.pem' and "
-    "'openssl pkcs12 -in FILE -nokeys -out certificates.pem' convert it (docs/security.md)"
+    "'openssl pkcs12 -in FILE -nokeys -out certificates.pem' convert it (docs/using/security.md)"
 )
 
 

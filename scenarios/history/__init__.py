@@ -1,4 +1,4 @@
-"""Recorded histories: what happened in a run, as a self-describing stream of flat events (docs/history-format.md)."""
+"""Recorded histories: what happened in a run, as a self-describing stream of flat events (docs/reference/history-format.md)."""
 
 from scenarios.history.reader import History, HistoryError, read_history
 from scenarios.history.schema import FIELDS, KINDS, SCHEMA_VERSION, Event, FieldType, Kind

@@ -1,7 +1,7 @@
 """A storage that forgets fences when its bookie is killed, as those of Apache BookKeeper do.
 
-``docs/interop.md`` tells what was seen of real bookies. A fence is in the journal before it is acknowledged, and is forgotten
-all the same
+``docs/reference/interop.md`` tells what was seen of real bookies. A fence is in the journal before it is acknowledged, and
+is forgotten all the same
 
 * if it came before any entry of its ledger, and the bookie is killed before the next checkpoint: a bookie knows a ledger's key
   from its first entry, and replays no fence of a ledger without a key;

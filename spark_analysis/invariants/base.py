@@ -8,7 +8,7 @@ invariants one *finding* per invariant and ledger: the earliest thing wrong, or 
 
 Invariants are written from the history alone and share no code with what they judge. They have to be sound: where a
 history leaves open whether a guarantee was broken, it holds. What each needs the recorder to have promised is in
-docs/history-format.md.
+docs/reference/history-format.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/errors.md lists every class of error as it is."""
+"""docs/reference/errors.md lists every class of error as it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from bkclient import errors
 from bkclient.errors import BookKeeperError
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
 CLASSES = [
     cls
     for cls in (getattr(errors, name) for name in errors.__all__)

@@ -1,4 +1,4 @@
-"""The public face: what may be imported is what docs/api.md lists, it shows under that name, and no name means two things."""
+"""Public names: docs/reference/api.md lists what may be imported, it shows under that name, and no name means two things."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 PACKAGES = ("bkclient", "simbookie", "scenarios", "spark_analysis")
-#: A rule of docs/conformance.md; they belong to machines and tests.
+#: A rule of docs/reference/conformance.md; they belong to machines and tests.
 RULE = re.compile(r"\b(?:API|DEL|DS|ERR|H|LAC|MD|NR|PL|R|REC|RO|T|W)-\d+\b")
 #: Mutants replace private code on purpose: a planted defect is one in the code that is shipped.
 MAY_REACH_INSIDE = ("scenarios/mutants/",)

@@ -1,4 +1,4 @@
-"""What docs/interop.md tells of BookKeeper and no other test happens to show: real bookies that do otherwise than expected."""
+"""Findings of docs/reference/interop.md that no other test shows: real bookies that do otherwise than expected."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_the_brackets_of_a_formula_close(number: str) -> None:
 
 @pytest.mark.parametrize(("clauses", "kinds"), needs(), ids=lambda value: "-".join(sorted(value))[:20])
 def test_a_formula_needs_no_other_events_than_its_check(clauses: set[str], kinds: set[str]) -> None:
-    """Which docs/history-format.md lists, and another test holds to what the online checker listens to."""
+    """Which docs/reference/history-format.md lists, and another test holds to what the online checker listens to."""
     for number in clauses:
         spoken_of = {kind for kind in KINDS if re.search(rf"\b{kind}s?\b", CLAUSES[number].formula)}
         assert spoken_of <= kinds, number

@@ -1,7 +1,8 @@
 """The page that specifies histories says what the code does, and other programs can rely on it.
 
-Parsed from docs/history-format.md: the kinds (``* **`KIND`** (`field`, ...): ...``), the tables, the list of what checks need,
-the code and the bytes it shows. What the page says in prose is pinned by the tests of the recorders, the reader and the writer.
+Parsed from docs/reference/history-format.md: the kinds (``* **`KIND`** (`field`, ...): ...``), the tables, the list of what
+checks need, the code and the bytes it shows. What the page says in prose is pinned by the tests of the recorders, the
+reader and the writer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scenarios.history import FIELDS, KINDS, SCHEMA_VERSION, FieldType, HistoryW
 from scenarios.history.schema import COMMON_FIELDS
 from scenarios.history.writer import MAGIC
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "history-format.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "history-format.md").read_text(encoding="utf-8")
 
 Reader = Callable[[Path], Iterator[dict[str, Any]]]
 

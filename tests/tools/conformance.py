@@ -1,8 +1,10 @@
 """What of the protocol is covered: holds the pages of rules and behaviours and the tests that name them together.
 
-Pages list: ``docs/conformance.md`` and ``docs/bookie-rules.md`` rules, ``docs/behaviours.md`` behaviours, and
-``docs/better-than-java.md`` hazards. Tests name: ``@pytest.mark.rule("W-33")``, ``@pytest.mark.behaviour("T-86")``. This module
-compares. It reads test modules as syntax, without importing them, so that what needs Java or takes minutes is seen as well.
+Pages list: ``docs/reference/conformance.md`` and ``docs/reference/bookie-rules.md`` rules, ``docs/reference/behaviours.md``
+behaviours, and
+``docs/reference/better-than-java.md`` hazards. Tests name: ``@pytest.mark.rule("W-33")``,
+``@pytest.mark.behaviour("T-86")``. This module compares. It reads test modules as syntax, without importing them, so that
+what needs Java or takes minutes is seen as well.
 
 A rule is *covered* when its page calls it pinned and a test names it; a behaviour when a test names it. That a test shows what it
 names is beyond any program: it is for who reads the test.
@@ -22,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-RULE_PAGES = (ROOT / "docs" / "conformance.md", ROOT / "docs" / "bookie-rules.md")
-BEHAVIOUR_PAGE = ROOT / "docs" / "behaviours.md"
-HAZARD_PAGE = ROOT / "docs" / "better-than-java.md"
+RULE_PAGES = (ROOT / "docs" / "reference" / "conformance.md", ROOT / "docs" / "reference" / "bookie-rules.md")
+BEHAVIOUR_PAGE = ROOT / "docs" / "reference" / "behaviours.md"
+HAZARD_PAGE = ROOT / "docs" / "reference" / "better-than-java.md"
 STATUSES = ("pinned", "planned", "declined")
 NOT_YET = "not yet"
 

@@ -2,7 +2,8 @@
 
 Each is a mistake that an implementer of BookKeeper's protocol could have made from the sources, and many are made by both sides
 of this repository at once, which only a stranger can notice. Together they cover every section of the matrix in
-``docs/interop.md``. An ordinary test holds the old texts to the sources and the selections to the tests, so that neither rots.
+``docs/reference/interop.md``. An ordinary test holds the old texts to the sources and the selections to the tests, so that
+neither rots.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ oversight; they have to survive.
 
 Run by ``make interop-defects``, as ``python -m tests.tools.interop_defects [PART_OF_A_NAME ...]``. Outcomes are kept under
 ``build/interop``, each with a fingerprint of its defect, and once every defect of the table has one the table in
-``docs/interop.md`` is written from them. One run of pytest at a time; a quarter of an hour, most of which real bookies take to
-start.
+``docs/reference/interop.md`` is written from them. One run of pytest at a time; a quarter of an hour, most of which real
+bookies take to start.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def main(wanted: Sequence[str], defects: Sequence[Defect] = DEFECTS, kept: Path 
     missing = write_page(defects, outcomes)
     if missing:
         sys.stdout.write(
-            f"docs/interop.md was left as it is: {len(missing)} defects have not been seen as they are now\n"
+            f"docs/reference/interop.md was left as it is: {len(missing)} defects have not been seen as they are now\n"
         )
     return 1 if failures else 0
 

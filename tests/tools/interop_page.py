@@ -1,4 +1,4 @@
-"""Puts what came of ``make interop`` into ``docs/interop.md``, between markers; everything else on the page is written by hand.
+"""Puts the outcome of ``make interop`` into ``docs/reference/interop.md``, between markers; the rest of the page is written by hand.
 
 A run that left a hole, or that met other versions than the golden captures were made with, changes nothing and fails: the page
 tells of one whole run, or of the one before. So does a run with a failure.
@@ -23,7 +23,7 @@ from tests.tools.conformance import ROOT, marked
 __all__ = ["PAGE", "between", "main", "marked_rows", "problems_of", "replaced", "rows_of"]
 
 MADE_BY: Final = "make interop"
-PAGE: Final = ROOT / "docs" / "interop.md"
+PAGE: Final = ROOT / "docs" / "reference" / "interop.md"
 _TESTS: Final = ROOT / "tests" / "interop"
 _SECTION: Final = re.compile(r"### (.+)")
 _ROW: Final = re.compile(r"\| (?!operation \|)([^|-][^|]*) \|(.*)\|")
@@ -101,7 +101,7 @@ def main() -> int:
         return 1
     problems = list(problems_of(outcomes, marked_rows(), {golden.version for golden in golden_files()}))
     if problems:
-        sys.stderr.write("".join(f"{problem}\n" for problem in problems) + "docs/interop.md was left as it is\n")
+        sys.stderr.write("".join(f"{problem}\n" for problem in problems) + "docs/reference/interop.md was left as it is\n")
         return 1
     page = replaced(PAGE.read_text(encoding="utf-8"), "results", render(outcomes))
     PAGE.write_text(replaced(page, "vectors", heard.table()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How an application bounds and repeats a recovery: the loop that docs/recovery.md shows, run as it stands there."""
+"""How an application bounds and repeats a recovery: the loop that docs/using/recovery.md shows, run as it stands there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bkclient.errors import BookKeeperError, Code, LedgerRecoveryFailed, Unautho
 from bkclient.ledger import LedgerState
 from tests.bkclient.fakes import town, writer_of
 
-PAGE = Path(__file__).parents[3] / "docs" / "recovery.md"
+PAGE = Path(__file__).parents[3] / "docs" / "using" / "recovery.md"
 
 
 OpenWithin = Callable[..., Awaitable[LedgerReader]]

@@ -13,7 +13,7 @@ from bkclient.cli import running
 from bkclient.cli.app import app
 from tests.bkclient.cli.invoking import invoke
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "commands.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "using" / "commands.md").read_text(encoding="utf-8")
 
 
 def sections(page: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How docs/configuration.md describes a declared setting: everything but its meaning, which people write."""
+"""How docs/using/configuration.md describes a declared setting: everything but its meaning, which people write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md says of every setting and key what the code says of it."""
+"""docs/using/configuration.md says of every setting and key what the code says of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bkclient.config.group import groups_of
 from bkclient.config.keys import BASES, IGNORED_KEYS, REFUSED_KEYS
 from tests.bkclient.config.config_page import describe
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "using" / "configuration.md").read_text(encoding="utf-8")
 FIELDS = [(name, field) for name, group in groups_of(ClientConfig).items() for field in dataclasses.fields(group)]
 
 

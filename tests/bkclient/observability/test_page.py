@@ -1,4 +1,4 @@
-"""docs/observability.md lists every metric, event and span as it is."""
+"""docs/using/observability.md lists every metric, event and span as it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bkclient.observability.prometheus import FAILED_OPERATIONS, FAILED_REQUESTS
 from bkclient.observability.stats import METRICS, MetricKind
 from bkclient.observability.tracing import SPAN_NAMES
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "observability.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "using" / "observability.md").read_text(encoding="utf-8")
 PACKAGE = Path(bkclient.__file__).parent
 KINDS = {
     MetricKind.OPERATION: ["latency", "milliseconds"],

@@ -1,4 +1,4 @@
-"""What docs/placement.md shows works as it stands there."""
+"""What docs/using/placement.md shows works as it stands there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.placement import PlacementPolicy, RegionAwarePlacement
 from tests.bkclient.fakes import town, turns
 
-PAGE = Path(__file__).parents[3] / "docs" / "placement.md"
+PAGE = Path(__file__).parents[3] / "docs" / "using" / "placement.md"
 
 
 def shown(number: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Defects planted into what a writer's options do, to show that the guarantees of a world with modes find them.
 
-Some are what the Java client does; see docs/better-than-java.md.
+Some are what the Java client does; see docs/reference/better-than-java.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Defects planted into the machines, to show that the world's guarantees find them.
 
 Each is a defect that a BookKeeper client really had or nearly had. It replaces one function of the shipped machines for
-the duration of a test; ``M`` numbers are those of the list of known defects that ``docs/conformance.md`` uses, others are rules.
+the duration of a test; ``M`` numbers are those of the list of known defects that ``docs/reference/conformance.md`` uses,
+others are rules.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_settings_by_name_are_checked_and_misspelt_ones_refused() -> None:
 
 
 def test_the_page_for_operators_has_every_setting_with_its_default_and_its_key() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "repair.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "using" / "repair.md").read_text()
     rows = [
         line.strip("| ").split(" | ") for line in page.split("## Settings")[1].splitlines() if line.startswith("| `")
     ]

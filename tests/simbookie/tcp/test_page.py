@@ -1,4 +1,4 @@
-"""docs/served-bookie.md lists every setting of a served bookie, with its default."""
+"""docs/using/served-bookie.md lists every setting of a served bookie, with its default."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simbookie.cli import app
 from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "served-bookie.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "using" / "served-bookie.md").read_text(encoding="utf-8")
 CELLS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.startswith("| `")]
 #: Default and option by setting.
 ROWS = {cells[0].strip("`"): (cells[1], cells[3]) for cells in CELLS}

@@ -1,4 +1,4 @@
-"""docs/development-cluster.md tells the truth: its program runs, and the limits are those of the code."""
+"""docs/using/development-cluster.md tells the truth: its program runs, and the limits are those of the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from simbookie.zookeeper import ConnectionLimits, Limits, ZooKeeperKind
 
-PAGE = (Path(__file__).parents[3] / "docs" / "development-cluster.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "using" / "development-cluster.md").read_text()
 
 
 def test_its_program_runs() -> None:
