@@ -1,4 +1,4 @@
-"""What was tried against real peers, with the outcome: from marks and outcomes of tests to the table of docs/reference/interop.md.
+"""What was tried against real peers: from marks and outcomes of tests to the table of docs/reference/interop.md.
 
 A test fills the row that its mark ``matrix("operation")`` names, in the section of its module. Its column is the version of
 Apache BookKeeper and, where the test has one, that of the wire protocol. Several tests may fill one cell: one that failed

@@ -1,4 +1,4 @@
-"""Puts the outcome of ``make interop`` into ``docs/reference/interop.md``, between markers; the rest of the page is written by hand.
+"""Puts the outcome of ``make interop`` into ``docs/reference/interop.md``, between markers.
 
 A run that left a hole, or that met other versions than the golden captures were made with, changes nothing and fails: the page
 tells of one whole run, or of the one before. So does a run with a failure.
@@ -101,7 +101,9 @@ def main() -> int:
         return 1
     problems = list(problems_of(outcomes, marked_rows(), {golden.version for golden in golden_files()}))
     if problems:
-        sys.stderr.write("".join(f"{problem}\n" for problem in problems) + "docs/reference/interop.md was left as it is\n")
+        sys.stderr.write(
+            "".join(f"{problem}\n" for problem in problems) + "docs/reference/interop.md was left as it is\n"
+        )
         return 1
     page = replaced(PAGE.read_text(encoding="utf-8"), "results", render(outcomes))
     PAGE.write_text(replaced(page, "vectors", heard.table()), encoding="utf-8")
