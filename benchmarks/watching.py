@@ -22,7 +22,7 @@ from bkclient import BookKeeper, ClientConfig, PlacementSettings
 from bkclient.errors import Code
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.observability.tracer import Tracer
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.measured import MeasuredTransport

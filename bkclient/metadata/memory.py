@@ -145,10 +145,6 @@ class MemoryMetadataService:
         """The ``limit`` smallest ids greater than ``floor``, ascending."""
         return heapq.nsmallest(limit, (ledger_id for ledger_id in self._ledgers if ledger_id > floor))
 
-    def has_ledger(self, ledger_id: int) -> bool:
-        """Whether the ledger is registered."""
-        return ledger_id in self._ledgers
-
     def watch_ledger(self, ledger_id: int, watch: ListenerCalls[Versioned | None]) -> Cancel:
         """Report the present value and every later one to ``watch``."""
         watches = self._ledger_watches.setdefault(ledger_id, {})

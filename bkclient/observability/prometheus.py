@@ -36,7 +36,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from bkclient.observability.latencies import Latencies
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.observability.stats import METRICS, Metric, MetricKind
 
 __all__ = ["FAILED_OPERATIONS", "FAILED_REQUESTS", "PrometheusStats"]

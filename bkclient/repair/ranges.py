@@ -13,7 +13,7 @@ from random import Random
 from bkclient.errors import ArgumentError
 from bkclient.protocol.quorum import QuorumSizes
 
-__all__ = ["first_stored", "last_stored", "sampled", "stored", "stored_at_any", "stored_count"]
+__all__ = ["first_stored", "sampled", "stored", "stored_at_any", "stored_count"]
 
 
 def _offsets(sizes: QuorumSizes, position: int, first: int, last: int) -> tuple[int, ...]:
@@ -41,12 +41,6 @@ def first_stored(sizes: QuorumSizes, position: int, first: int, last: int) -> in
     """The first of the entries that the position stores; None if it stores none."""
     entry_id = first + _offsets(sizes, position, first, last)[0]
     return entry_id if entry_id <= last else None
-
-
-def last_stored(sizes: QuorumSizes, position: int, first: int, last: int) -> int | None:
-    """The last of the entries that the position stores; None if it stores none."""
-    count = stored_count(sizes, position, first, last)
-    return None if count == 0 else _nth(sizes, _offsets(sizes, position, first, last), first, count - 1)
 
 
 def stored(sizes: QuorumSizes, position: int, first: int, last: int) -> Iterator[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from bkclient.errors import Code, IllegalOperation
 from bkclient.transport.base import ReplyHandler
@@ -30,7 +31,10 @@ __all__ = ["ObjectConnection", "ObjectStream"]
 class ObjectConnection(ClientConnection[ReplyHandler]):
     """A :class:`~bkclient.wire.connection.ClientConnection` whose buffers are messages."""
 
-    _unanswered: set[int] | None = None
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        #: Requests of version 2 whose answer has not come: what comes twice is a copy.
+        self._unanswered: set[int] = set()
 
     def _encode(self, request: Request) -> EncodedRequest:
         txn_id = next(self._txn_ids)
@@ -38,7 +42,6 @@ class ObjectConnection(ClientConnection[ReplyHandler]):
         if self.protocol_version == 2:
             _check_version_2(request)
             match = v2.match_of(request) or txn_id.to_bytes(8, "big")
-            self._unanswered = self._unanswered or set()
             self._unanswered.add(txn_id)
         else:
             match = txn_id.to_bytes(8, "big")
@@ -51,7 +54,7 @@ class ObjectConnection(ClientConnection[ReplyHandler]):
         if self.protocol_version == 3:
             match = message.call_id.to_bytes(8, "big")
         else:
-            if not self._unanswered or message.call_id not in self._unanswered:
+            if message.call_id not in self._unanswered:
                 return  # a copy
             self._unanswered.remove(message.call_id)
             match = v2.match_of(message.request) or message.call_id.to_bytes(8, "big")

@@ -21,7 +21,7 @@ from bkclient import (
     LedgerWriter,
 )
 from bkclient.errors import BookKeeperError, Code, LedgerFenced
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.repair import LedgerReport, RepairAdmin
 
 

@@ -15,7 +15,7 @@ import bkclient
 from bkclient import BookKeeper, ClientConfig
 from bkclient.errors import ArgumentError, DigestMismatch, UnauthorizedAccess
 from bkclient.ledger import DigestType
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.observability.stats import OUTSTANDING_READS, REQUESTS, SPECULATIVE_READS
 from tests.interop.conftest import PATIENT, ClientFactory
 from tests.interop.java_peer import JavaPeer, pattern

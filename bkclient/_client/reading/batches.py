@@ -26,35 +26,35 @@ from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, Request,
 __all__ = ["read_batch"]
 
 
-async def read_batch(room: EntryReads, first_entry_id: int, max_count: int | None, max_bytes: int) -> Entries:
+async def read_batch(reads: EntryReads, first_entry_id: int, max_count: int | None, max_bytes: int) -> Entries:
     """At least the entry ``first_entry_id``, and those after it as far as ``max_count`` and ``max_bytes`` allow (R-28).
 
     ``max_bytes`` counts what a batch answer would take on the wire: headers, digests and lengths besides the payloads; 0, and
     more than a frame, is as much as a frame takes (R-27).
     """
-    max_bytes = min(max_bytes or room.max_frame_size_bytes, room.max_frame_size_bytes)
-    metadata = room.view.metadata
+    max_bytes = min(max_bytes or reads.max_frame_size_bytes, reads.max_frame_size_bytes)
+    metadata = reads.view.metadata
     is_striped = metadata.ensemble_size != metadata.write_quorum_size
-    if room.protocol_version == 2 and room.core.config.reading.batch and not is_striped:
-        room.check_open()
-        replicas = room.replicas(first_entry_id)
-        usable = room.core.memory.batches.usable(replicas, room.loop.time())
+    if reads.protocol_version == 2 and reads.core.config.reading.batch and not is_striped:
+        reads.check_open()
+        replicas = reads.replicas(first_entry_id)
+        usable = reads.core.memory.batches.usable(replicas, reads.loop.time())
         try:
             if usable:
-                await room.begin(first_entry_id)
-                return Entries(await _BatchCall(room, usable, first_entry_id, max_count, max_bytes).run())
+                await reads.begin(first_entry_id)
+                return Entries(await _BatchCall(reads, usable, first_entry_id, max_count, max_bytes).run())
         except BookieNotAvailable:
             pass  # R-32: that is also what a bookie without batches looks like
         except BookKeeperError:
             if len(usable) == len(replicas):
                 raise
-    return Entries(await _read_singly(room, first_entry_id, max_count, max_bytes))
+    return Entries(await _read_singly(reads, first_entry_id, max_count, max_bytes))
 
 
-async def _read_singly(room: EntryReads, first_entry_id: int, max_count: int | None, max_bytes: int) -> list[Entry]:
+async def _read_singly(reads: EntryReads, first_entry_id: int, max_count: int | None, max_bytes: int) -> list[Entry]:
     last_entry_id = 2**63 - 1 if max_count is None else first_entry_id + max_count - 1
-    window = ReadWindow(room, await room.begin(first_entry_id), first_entry_id, limit=1)
-    ahead = room.read_ahead_entries
+    window = ReadWindow(reads, await reads.begin(first_entry_id), first_entry_id, limit=1)
+    ahead = reads.read_ahead_entries
     entries: list[Entry] = []
     used, largest = BATCH_OVERHEAD, 0
     try:
@@ -67,7 +67,7 @@ async def _read_singly(room: EntryReads, first_entry_id: int, max_count: int | N
                 if not entries:
                     raise
                 break
-            size = BATCH_ENTRY_OVERHEAD + room.codec.overhead + entry.size
+            size = BATCH_ENTRY_OVERHEAD + reads.codec.overhead + entry.size
             used += size
             if entries and used > max_bytes:
                 break
@@ -85,29 +85,29 @@ class _BatchCall:
 
     def __init__(
         self,
-        room: EntryReads,
+        reads: EntryReads,
         replicas: tuple[BookieId, ...],
         first_entry_id: int,
         max_count: int | None,
         max_bytes: int,
     ) -> None:
-        self._room = room
+        self._reads = reads
         self._machine = BatchRead(first_entry_id, max_count, replicas)
-        self._request = BatchReadRequest(room.codec.ledger_id, first_entry_id, max_count or 0, max_bytes)
-        self._late = LateTimer(self, room.speculation, room.loop, room.stats)
-        self._future: asyncio.Future[None] = room.loop.create_future()
+        self._request = BatchReadRequest(reads.codec.ledger_id, first_entry_id, max_count or 0, max_bytes)
+        self._late = LateTimer(self, reads.speculation, reads.loop, reads.stats)
+        self._future: asyncio.Future[None] = reads.loop.create_future()
 
     async def run(self) -> list[Entry]:
-        room, machine = self._room, self._machine
-        began = 0.0 if room.stats is None else room.stats.now()
+        reads, machine = self._reads, self._machine
+        began = 0.0 if reads.stats is None else reads.stats.now()
         try:
             self._send(prepaid=1)
             self._late.start()
             await self._future
         finally:
             self._late.stop()
-        if room.stats is not None:
-            room.stats.operation(READ, room.stats.now() - began, machine.code)
+        if reads.stats is not None:
+            reads.stats.operation(READ, reads.stats.now() - began, machine.code)
         if machine.outcome is not ReadOutcome.FOUND:
             raise error_for(
                 machine.code,
@@ -116,16 +116,16 @@ class _BatchCall:
                 bookie_id=machine.code_from,
             )
         if machine.tried > 1:
-            room.on_found(machine)
+            reads.on_found(machine)
         return [Entry.of(decoded) for decoded in machine.entries]
 
     def _send(self, prepaid: int = 0) -> None:
-        room = self._room
+        reads = self._reads
         bookies = self._machine.to_ask()
-        if room.throttle is not None and len(bookies) > prepaid:
-            room.throttle.take(len(bookies) - prepaid)
+        if reads.throttle is not None and len(bookies) > prepaid:
+            reads.throttle.take(len(bookies) - prepaid)
         for bookie_id in bookies:
-            room.submit(bookie_id, self._request, self._on_reply)
+            reads.submit(bookie_id, self._request, self._on_reply)
 
     def ask_another(self) -> bool:
         """See :class:`~bkclient._client.reading.late.LateTimer`."""
@@ -136,22 +136,22 @@ class _BatchCall:
 
     def _decode(self, _request: Request, response: Response | None) -> tuple[DecodedEntry, ...]:
         assert isinstance(response, BatchReadResponse), "a batch read is answered by a batch"
-        entries = self._machine.verified(response.bodies, self._room.codec.decode)
+        entries = self._machine.verified(response.bodies, self._reads.codec.decode)
         if not entries:
             raise DigestMismatch(ledger_id=self._request.ledger_id)
         return entries
 
     def note_failure(self, bookie_id: BookieId, code: int) -> None:
         """See :class:`~bkclient._client.exchange.Requester`."""
-        room = self._room
-        room.on_request_failed(bookie_id, self._machine.entry_id, code)
-        room.core.memory.batches.on_batch_failed(bookie_id, code, room.loop.time())
+        reads = self._reads
+        reads.on_request_failed(bookie_id, self._machine.entry_id, code)
+        reads.core.memory.batches.on_batch_failed(bookie_id, code, reads.loop.time())
 
     @answers(_decode)
     def _on_reply(
         self, bookie_id: BookieId, _request: Request, code: int, entries: tuple[DecodedEntry, ...] | None
     ) -> None:
-        room, machine = self._room, self._machine
+        reads, machine = self._reads, self._machine
         outcome = machine.on_reply(bookie_id, code) if entries is None else machine.on_entries(bookie_id, entries)
         if self._future.done():
             return
@@ -159,7 +159,7 @@ class _BatchCall:
             self._send()
         else:
             for decoded in machine.entries:
-                room.view.on_entry_read(decoded.entry_id, decoded.length, -1)
+                reads.view.on_entry_read(decoded.entry_id, decoded.length, -1)
             self._future.set_result(None)
 
     def on_defect(self, error: Exception) -> None:

@@ -1,6 +1,6 @@
 """Reading entries from their replicas: whom to ask, what to do when an answer is late, what to learn from it.
 
-:class:`EntryReads` is the reading room of one handle. Each entry is one :class:`~bkclient.protocol.read.EntryRead` and one
+:class:`EntryReads` reads the entries of one handle. Each is one :class:`~bkclient.protocol.read.EntryRead` and one
 future; there is no task, no lock and no timer per entry. Entries that wait for their first answer stand in one queue with
 one timer at its head, because all of them become late after the same delay; only an entry that was late once has a timer of
 its own.
@@ -249,41 +249,41 @@ class EntryReads:
 class _EntryCall:
     """One entry on its way. Compared by identity."""
 
-    __slots__ = ("_began", "_late", "_machine", "_operation", "_request", "_room", "_seen", "future")
+    __slots__ = ("_began", "_late", "_machine", "_operation", "_reads", "_request", "_seen", "future")
 
-    def __init__(self, room: EntryReads, entry_id: int, operation: ReadOperation) -> None:
-        self._room = room
+    def __init__(self, reads: EntryReads, entry_id: int, operation: ReadOperation) -> None:
+        self._reads = reads
         self._operation = operation
-        self._machine = EntryRead(entry_id, room.replicas(entry_id), parallel=operation.parallel)
-        self._request = ReadRequest(room.codec.ledger_id, entry_id)
+        self._machine = EntryRead(entry_id, reads.replicas(entry_id), parallel=operation.parallel)
+        self._request = ReadRequest(reads.codec.ledger_id, entry_id)
         self._seen = operation.answers
         #: Only once the first answer was late.
         self._late: LateTimer | None = None
-        self._began = 0.0 if room.stats is None else room.stats.now()
-        self.future: asyncio.Future[Entry] = room.loop.create_future()
+        self._began = 0.0 if reads.stats is None else reads.stats.now()
+        self.future: asyncio.Future[Entry] = reads.loop.create_future()
 
     def ask(self) -> None:
         """Send the first request, or all of them; who begins has the permit for one."""
         self._send(prepaid=1)
         if not self._operation.parallel:
-            self._room.await_answer(self)
+            self._reads.await_answer(self)
 
     def _send(self, prepaid: int = 0) -> None:
-        room = self._room
+        reads = self._reads
         bookies = self._machine.to_ask()
-        if room.throttle is not None and len(bookies) > prepaid:
-            room.throttle.take(len(bookies) - prepaid)
+        if reads.throttle is not None and len(bookies) > prepaid:
+            reads.throttle.take(len(bookies) - prepaid)
         for bookie_id in bookies:
-            if self._operation.fails_fast and not room.core.transport.is_writable(bookie_id):
-                room.loop.call_soon(self._on_reply, bookie_id, self._request, Code.TOO_MANY_REQUESTS, None)
+            if self._operation.fails_fast and not reads.core.transport.is_writable(bookie_id):
+                reads.loop.call_soon(self._on_reply, bookie_id, self._request, Code.TOO_MANY_REQUESTS, None)
             else:
-                room.submit(bookie_id, self._request, self._on_reply)
+                reads.submit(bookie_id, self._request, self._on_reply)
 
     def late(self) -> None:
         """The first answer is late."""
-        room = self._room
-        self._late = LateTimer(self, room.speculation, room.loop, room.stats)
-        self._late.on_late(room.speculation.first_s)
+        reads = self._reads
+        self._late = LateTimer(self, reads.speculation, reads.loop, reads.stats)
+        self._late.on_late(reads.speculation.first_s)
 
     def ask_another(self) -> bool:
         """Ask another replica unless one of those asked answers others (R-11)."""
@@ -295,25 +295,25 @@ class _EntryCall:
 
     def _decode(self, _request: Request, response: Response | None) -> Entry:
         assert isinstance(response, ReadResponse), "a read is answered by a read response"
-        room, entry_id = self._room, self._machine.entry_id
-        decoded = room.codec.decode(response.body or b"", entry_id)
+        reads, entry_id = self._reads, self._machine.entry_id
+        decoded = reads.codec.decode(response.body or b"", entry_id)
         max_lac = response.max_lac
-        room.view.on_entry_read(entry_id, decoded.length, -1 if max_lac is None else max_lac)
+        reads.view.on_entry_read(entry_id, decoded.length, -1 if max_lac is None else max_lac)
         ledger_id, _, lac, length, payload = decoded
         return Entry(ledger_id, entry_id, payload, length, lac)
 
     def note_failure(self, bookie_id: BookieId, code: int) -> None:
         """See :class:`~bkclient._client.exchange.Requester`."""
-        self._room.on_request_failed(bookie_id, self._machine.entry_id, code)
+        self._reads.on_request_failed(bookie_id, self._machine.entry_id, code)
 
     @answers(_decode)
     def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: Entry | None) -> None:
-        room, machine, operation = self._room, self._machine, self._operation
+        reads, machine, operation = self._reads, self._machine, self._operation
         if entry is not None:
             operation.answers += 1
             operation.answering[bookie_id] = operation.answers
-            if room.batches is not None and room.batches.has_suspects:
-                room.batches.on_single_read(bookie_id, room.loop.time())
+            if reads.batches is not None and reads.batches.has_suspects:
+                reads.batches.on_single_read(bookie_id, reads.loop.time())
         outcome = machine.on_reply(bookie_id, code)
         is_over = self.future.done()
         if outcome is ReadOutcome.WAITING and not is_over:
@@ -324,7 +324,7 @@ class _EntryCall:
             return
         if entry is not None:
             if machine.tried > 1 and not operation.parallel:
-                room.on_found(machine)
+                reads.on_found(machine)
             self.future.set_result(entry)
         else:
             self.future.set_exception(
@@ -335,11 +335,11 @@ class _EntryCall:
                     bookie_id=machine.code_from,
                 )
             )
-        if room.stats is not None:
-            room.stats.operation(READ, room.stats.now() - self._began, machine.code)
+        if reads.stats is not None:
+            reads.stats.operation(READ, reads.stats.now() - self._began, machine.code)
 
     def _stop_waiting(self) -> None:
-        self._room.waiting.pop(self, None)
+        self._reads.waiting.pop(self, None)
         if self._late is not None:
             self._late.stop()
 

@@ -30,8 +30,8 @@ __all__ = ["Poll", "note_outcome"]
 class Polls:
     """The polls that one handle has under way."""
 
-    def __init__(self, room: EntryReads) -> None:
-        self._room = room
+    def __init__(self, reads: EntryReads) -> None:
+        self._reads = reads
         self._polls: dict[Poll, None] = {}
 
     def __len__(self) -> int:
@@ -39,8 +39,8 @@ class Polls:
 
     def start(self, entry_id: int, timeout_s: float, *, parallel: bool) -> Poll:
         """Wait at the bookies; the poll is to be ended by :meth:`end` whatever comes of it."""
-        self._room.check_open()
-        poll = Poll(self._room, entry_id, timeout_s, parallel=parallel)
+        self._reads.check_open()
+        poll = Poll(self._reads, entry_id, timeout_s, parallel=parallel)
         self._polls[poll] = None
         return poll
 
@@ -62,15 +62,15 @@ class Poll:
     after the end. Call :meth:`on_metadata` when the metadata changed, and :meth:`abandon` in the end.
     """
 
-    def __init__(self, room: EntryReads, entry_id: int, timeout_s: float, *, parallel: bool) -> None:
-        self.room: Final = room
+    def __init__(self, reads: EntryReads, entry_id: int, timeout_s: float, *, parallel: bool) -> None:
+        self.reads: Final = reads
         self.entry_id: Final = entry_id
-        self.deadline: Final = room.loop.time() + timeout_s
+        self.deadline: Final = reads.loop.time() + timeout_s
         self.is_parallel: Final = parallel
         #: With the ensemble that is asked now.
         self._round: _Round | None = None
-        self._began = 0.0 if room.stats is None else room.stats.now()
-        self.future: asyncio.Future[LastConfirmedAndEntry] = room.loop.create_future()
+        self._began = 0.0 if reads.stats is None else reads.stats.now()
+        self.future: asyncio.Future[LastConfirmedAndEntry] = reads.loop.create_future()
         self.future.add_done_callback(note_outcome)  # whoever waited may have gone
         self._begin()
 
@@ -79,7 +79,7 @@ class Poll:
         """The ledger's metadata changed."""
         if self.future.done():
             return
-        metadata = self.room.view.metadata
+        metadata = self.reads.view.metadata
         if metadata.is_closed or least_lac(metadata) >= self.entry_id:
             self._finish(None)
         elif self._round is None or metadata.last_fragment.ensemble != self._round.ensemble:
@@ -91,7 +91,7 @@ class Poll:
 
     def on_defect(self, error: Exception) -> None:
         """A handler raised; see :func:`~bkclient._client.defects.ends_operation`."""
-        failure = defect(error, "a long poll", ledger_id=self.room.codec.ledger_id, entry_id=self.entry_id)
+        failure = defect(error, "a long poll", ledger_id=self.reads.codec.ledger_id, entry_id=self.entry_id)
         self._stop_timer()
         if not self.future.done():
             self.future.set_exception(failure)
@@ -120,7 +120,7 @@ class Poll:
 
     def _finish(self, entry: Entry | None) -> None:
         self._end(Code.OK)
-        lac = self.room.view.last_add_confirmed
+        lac = self.reads.view.last_add_confirmed
         if entry is not None and entry.entry_id > lac:
             entry = None  # the owner of the view knows better than a bookie what is confirmed: it is the writer, say
         self.future.set_result(LastConfirmedAndEntry(lac, entry))
@@ -131,7 +131,7 @@ class Poll:
             error_for(
                 machine.code,
                 "no bookie answered the long poll",
-                ledger_id=self.room.codec.ledger_id,
+                ledger_id=self.reads.codec.ledger_id,
                 entry_id=self.entry_id,
                 bookie_id=machine.code_from,
             )
@@ -139,7 +139,7 @@ class Poll:
 
     def _end(self, code: int) -> None:
         self._stop_timer()
-        stats = self.room.stats
+        stats = self.reads.stats
         if stats is not None:
             stats.operation(READ_LAC_AND_ENTRY, stats.now() - self._began, code)
 
@@ -153,19 +153,19 @@ class _Round:
 
     def __init__(self, poll: Poll) -> None:
         self._poll: Final = poll
-        self._room: Final = poll.room
-        room, entry_id = poll.room, poll.entry_id
-        settings, metadata = room.core.config.reading, room.view.metadata
+        self._reads: Final = poll.reads
+        reads, entry_id = poll.reads, poll.entry_id
+        settings, metadata = reads.core.config.reading, reads.view.metadata
         self.ensemble: Final = metadata.last_fragment.ensemble
         ensemble, first = self.ensemble, entry_id % len(self.ensemble)
         sizes = QuorumSizes.of(metadata)
         # RO-1: the write set is reordered; who else may have heard comes after it.
-        self._storing: Final = room.reordered(tuple(ensemble[p] for p in sizes.write_set(entry_id)), entry_id)
+        self._storing: Final = reads.reordered(tuple(ensemble[p] for p in sizes.write_set(entry_id)), entry_id)
         self.machine: Final = LongPollRead(
             sizes,
             entry_id,
             (*self._storing, *ensemble[first:], *ensemble[:first]),
-            last_add_confirmed=room.view.last_add_confirmed,
+            last_add_confirmed=reads.view.last_add_confirmed,
             parallel=poll.is_parallel,
         )
         delays = Backoff(
@@ -173,7 +173,7 @@ class _Round:
             settings.speculative_lac_max_s,
             settings.speculative_lac_backoff,
         )
-        self.late: Final = LateTimer(self, delays, room.loop, room.stats)
+        self.late: Final = LateTimer(self, delays, reads.loop, reads.stats)
 
     def begin(self) -> None:
         """Ask the first bookie, or all of them."""
@@ -183,19 +183,19 @@ class _Round:
 
     def ask(self) -> None:
         """Ask those whose turn it is."""
-        room, poll = self._room, self._poll
+        reads, poll = self._reads, self._poll
         bookies = self.machine.to_ask()
         if not bookies:
             return
-        if room.throttle is not None:
-            room.throttle.take(len(bookies))
+        if reads.throttle is not None:
+            reads.throttle.take(len(bookies))
         # Whoever is asked later has less time left: the wait is that of the whole poll.
-        left_ms = max(0, round((poll.deadline - room.loop.time()) * 1000))
+        left_ms = max(0, round((poll.deadline - reads.loop.time()) * 1000))
         request = ReadRequest(
-            room.codec.ledger_id, LAST_ENTRY, long_poll=LongPoll(poll.entry_id - 1, left_ms, piggyback=True)
+            reads.codec.ledger_id, LAST_ENTRY, long_poll=LongPoll(poll.entry_id - 1, left_ms, piggyback=True)
         )
         for bookie_id in bookies:
-            room.submit(bookie_id, request, self._on_reply)
+            reads.submit(bookie_id, request, self._on_reply)
 
     def ask_another(self) -> bool:
         """See :class:`~bkclient._client.reading.late.LateTimer`."""
@@ -208,9 +208,9 @@ class _Round:
         """See :class:`~bkclient._client.exchange.Requester`."""
         # To be asked for what one does not store, or for a ledger nobody has written to yet, is no failure (RO-7).
         if code in EXPLICIT_NEGATIVES and bookie_id not in self._storing:
-            self._room.core.watcher.on_request_failed(bookie_id, code)
+            self._reads.core.watcher.on_request_failed(bookie_id, code)
         else:
-            self._room.on_request_failed(bookie_id, self._poll.entry_id, code)
+            self._reads.on_request_failed(bookie_id, self._poll.entry_id, code)
 
     def on_defect(self, error: Exception) -> None:
         """See :class:`~bkclient._client.exchange.Requester`."""
@@ -218,14 +218,14 @@ class _Round:
 
     def _decode(self, _request: Request, response: Response | None) -> tuple[int, Entry | None]:
         assert isinstance(response, ReadResponse), "a long poll is answered by a read response"
-        ledger_id, view = self._room.codec.ledger_id, self._room.view
+        ledger_id, view = self._reads.codec.ledger_id, self._reads.view
         # An answer without an entry has no digest either; that it is about this ledger is all that can be told.
         if response.ledger_id != ledger_id:
             raise DigestMismatch(f"the bookie told of ledger {response.ledger_id}", ledger_id=ledger_id)
         lac = -1 if response.max_lac is None else response.max_lac
         entry: Entry | None = None
         if response.body is not None:
-            decoded = self._room.codec.decode(response.body, self._poll.entry_id)
+            decoded = self._reads.codec.decode(response.body, self._poll.entry_id)
             view.on_entry_read(decoded.entry_id, decoded.length, lac)
             entry = Entry.of(decoded)
         view.on_last_add_confirmed(lac)

@@ -43,7 +43,7 @@ class LedgerReader(LedgerReads):
         super().__init__(core, followed, codec, RateLimit.of(core.config.limits))
         self._followed = followed
         followed.on_metadata_changed = self._polls.on_metadata
-        followed.on_client_closed = self._room.stop
+        followed.on_client_closed = self._reads.stop
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -99,7 +99,7 @@ class LedgerReader(LedgerReads):
         """
         self._check_range(first_entry_id, first_entry_id, unconfirmed=True)
         check_duration("patience_s", patience_s, _LONGEST_PATIENCE_S)
-        return LedgerTail(self._followed, self._room, self._polls, first_entry_id, patience_s)
+        return LedgerTail(self._followed, self._reads, self._polls, first_entry_id, patience_s)
 
     # Following the metadata --------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class LedgerReader(LedgerReads):
         when this reader is, or never followed its ledger.
         """
         if not self.is_closed:
-            self._room.check_open()
+            self._reads.check_open()
             await self._followed.closed()
 
     async def aclose(self) -> None:

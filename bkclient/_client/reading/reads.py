@@ -50,8 +50,8 @@ class LedgerReads:
         self._core = core
         self._view = view
         self._codec = codec
-        self._room = EntryReads(core, view, codec, throttle)
-        self._polls = Polls(self._room)
+        self._reads = EntryReads(core, view, codec, throttle)
+        self._polls = Polls(self._reads)
 
     @property
     def ledger_id(self) -> int:
@@ -79,9 +79,11 @@ class LedgerReads:
 
     async def _read(self, entry_id: int, *, parallel: bool) -> Entry:
         check_flag("parallel", parallel)
-        room = self._room
-        operation = await room.begin(entry_id, parallel=parallel) if room.may_wait else ReadOperation(parallel=parallel)
-        return await room.start(entry_id, operation)
+        reads = self._reads
+        operation = (
+            await reads.begin(entry_id, parallel=parallel) if reads.may_wait else ReadOperation(parallel=parallel)
+        )
+        return await reads.start(entry_id, operation)
 
     def read_range(
         self, first: int, last: int, *, unconfirmed: bool = False, parallel: bool = False
@@ -105,9 +107,9 @@ class LedgerReads:
         return Entries([entry async for entry in found])
 
     async def _iterate(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[Entry]:
-        room = self._room
-        operation = await room.begin(first, parallel=parallel)
-        window = ReadWindow(room, operation, first, room.read_ahead_entries)
+        reads = self._reads
+        operation = await reads.begin(first, parallel=parallel)
+        window = ReadWindow(reads, operation, first, reads.read_ahead_entries)
         try:
             futures = window.fill(last)
             least = len(futures) // 2
@@ -129,8 +131,8 @@ class LedgerReads:
         return self._iterate_results(first, last, parallel=parallel)
 
     async def _iterate_results(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[EntryResult]:
-        room = self._room
-        window = ReadWindow(room, await room.begin(first, parallel=parallel), first, room.read_ahead_entries)
+        reads = self._reads
+        window = ReadWindow(reads, await reads.begin(first, parallel=parallel), first, reads.read_ahead_entries)
         try:
             for entry_id in range(first, last + 1):
                 try:
@@ -159,9 +161,9 @@ class LedgerReads:
         self._check_batch(start, max_count, max_bytes)
         self._check_range(start, start, unconfirmed=unconfirmed)
         if unconfirmed:
-            return await read_batch(self._room, start, max_count or None, max_bytes)
+            return await read_batch(self._reads, start, max_count or None, max_bytes)
         confirmed = self._view.last_add_confirmed - start + 1
-        return await read_batch(self._room, start, min(max_count or confirmed, confirmed), max_bytes)
+        return await read_batch(self._reads, start, min(max_count or confirmed, confirmed), max_bytes)
 
     async def read_last_entry(self) -> Entry:
         """The last confirmed entry, after a refresh of :attr:`last_add_confirmed`.
@@ -181,7 +183,7 @@ class LedgerReads:
         Returns :attr:`last_add_confirmed`, which an answer behind it does not take back. Raises
         :class:`~bkclient.errors.RequestTimeout` and other errors of the bookies when too few of them answer.
         """
-        self._room.check_open()
+        self._reads.check_open()
         view = self._view
         if not view.metadata.is_closed:
             view.on_last_add_confirmed(await read_last_add_confirmed(self._core, view.metadata, self._codec))
@@ -192,7 +194,7 @@ class LedgerReads:
 
         Faster than :meth:`read_last_add_confirmed` and needs one bookie only; the answer may be behind what others know.
         """
-        self._room.check_open()
+        self._reads.check_open()
         view = self._view
         if not view.metadata.is_closed:
             known, tell = view.last_add_confirmed, view.on_last_add_confirmed
@@ -212,13 +214,13 @@ class LedgerReads:
         self._check_range(entry_id, entry_id, unconfirmed=True)
         check_flag("parallel", parallel)
         check_duration("timeout_s", timeout_s, _LONGEST_POLL_S)
-        self._room.check_open()
+        self._reads.check_open()
         if entry_id <= self._view.last_add_confirmed:
             entry = await self._read(entry_id, parallel=parallel)
             return LastConfirmedAndEntry(self._view.last_add_confirmed, entry)
         if self._view.metadata.is_closed:
             return LastConfirmedAndEntry(self._view.last_add_confirmed, None)
-        if self._room.protocol_version == 2:
+        if self._reads.protocol_version == 2:
             return await self._look_for(entry_id, timeout_s)
         poll = self._polls.start(entry_id, timeout_s, parallel=parallel)
         try:
@@ -227,7 +229,7 @@ class LedgerReads:
             self._polls.end(poll)
 
     async def _look_for(self, entry_id: int, timeout_s: float) -> LastConfirmedAndEntry:
-        loop = self._room.loop
+        loop = self._reads.loop
         deadline, pause_s = loop.time() + timeout_s, _LOOKS.first_s
         while True:
             lac = await self.read_last_add_confirmed()

@@ -42,10 +42,10 @@ class LedgerTail:
     __module__ = "bkclient"
 
     def __init__(
-        self, ledger: FollowedLedger, room: EntryReads, polls: Polls, first_entry_id: int, patience_s: float
+        self, ledger: FollowedLedger, reads: EntryReads, polls: Polls, first_entry_id: int, patience_s: float
     ) -> None:
         self._ledger = ledger
-        self._room = room
+        self._reads = reads
         self._polls = polls
         self._plan = TailRead(first_entry_id, patience_s)
         self._window: ReadWindow | None = None
@@ -53,13 +53,13 @@ class LedgerTail:
         self._poll_began = 0.0
         self._lac_read: asyncio.Future[int] | None = None
         self._is_running = False
-        self._closed: asyncio.Future[None] = self._room.loop.create_future()
+        self._closed: asyncio.Future[None] = self._reads.loop.create_future()
 
     def __repr__(self) -> str:
-        state = "ended" if self._closed.done() else self._room.view.metadata.state.name.lower()
+        state = "ended" if self._closed.done() else self._reads.view.metadata.state.name.lower()
         return (
-            f"<LedgerTail ledger_id={self._room.codec.ledger_id} {state} next_entry_id={self._plan.next_entry_id} "
-            f"last_add_confirmed={self._room.view.last_add_confirmed}>"
+            f"<LedgerTail ledger_id={self._reads.codec.ledger_id} {state} next_entry_id={self._plan.next_entry_id} "
+            f"last_add_confirmed={self._reads.view.last_add_confirmed}>"
         )
 
     def __aiter__(self) -> Self:
@@ -67,7 +67,7 @@ class LedgerTail:
 
     async def __anext__(self) -> Entry:
         if self._is_running:
-            raise IllegalOperation("another task waits for the next entry", ledger_id=self._room.codec.ledger_id)
+            raise IllegalOperation("another task waits for the next entry", ledger_id=self._reads.codec.ledger_id)
         self._is_running = True
         try:
             entry = await self._next()
@@ -79,7 +79,7 @@ class LedgerTail:
         return entry
 
     async def _next(self) -> Entry | None:
-        plan, view = self._plan, self._room.view
+        plan, view = self._plan, self._reads.view
         while not self._closed.done():
             step = plan.step(view.last_add_confirmed, is_closed=view.metadata.is_closed)
             if step is TailStep.END:
@@ -107,46 +107,48 @@ class LedgerTail:
             return None
         if step is TailStep.WAIT and error.code in EXPLICIT_NEGATIVES:
             return self._plan.on_nothing()  # bookies do not know a ledger without entries
-        pause_s = self._plan.on_failed(self._room.loop.time())
-        return None if pause_s is None else pause_s * self._room.core.rng.uniform(0.5, 1.0)
+        pause_s = self._plan.on_failed(self._reads.loop.time())
+        return None if pause_s is None else pause_s * self._reads.core.rng.uniform(0.5, 1.0)
 
     def _lost(self) -> UnexpectedCondition:
-        last_entry_id = self._room.view.last_add_confirmed
+        last_entry_id = self._reads.view.last_add_confirmed
         return UnexpectedCondition(
             f"the ledger was closed at entry {last_entry_id}, although entries beyond it were confirmed and delivered",
-            ledger_id=self._room.codec.ledger_id,
+            ledger_id=self._reads.codec.ledger_id,
             entry_id=self._plan.next_entry_id - 1,
         )
 
     async def _read(self) -> Entry | None:
         """The next entry, which is confirmed; None if the tail was closed meanwhile."""
-        room, next_entry_id = self._room, self._plan.next_entry_id
+        reads, next_entry_id = self._reads, self._plan.next_entry_id
         if self._window is None:
-            operation = await room.begin(next_entry_id)
+            operation = await reads.begin(next_entry_id)
             if self._closed.done():
                 return None
-            self._window = ReadWindow(room, operation, next_entry_id, room.read_ahead_entries)
-        return await self._window.take(room.view.last_add_confirmed)
+            self._window = ReadWindow(reads, operation, next_entry_id, reads.read_ahead_entries)
+        return await self._window.take(reads.view.last_add_confirmed)
 
     async def _wait(self) -> Entry | None:
         """Wait for the next entry to be confirmed; it may come along."""
-        room, ledger, entry_id = self._room, self._ledger, self._plan.next_entry_id
+        reads, ledger, entry_id = self._reads, self._ledger, self._plan.next_entry_id
         if self._window is not None:
             self._window.clear()
             self._window = None
         if ledger.is_deleted:
-            raise NoSuchLedger("it was deleted while it was followed", ledger_id=room.codec.ledger_id)
+            raise NoSuchLedger("it was deleted while it was followed", ledger_id=reads.codec.ledger_id)
         if not ledger.is_following:
-            raise IllegalOperation("the reader is closed, so the end cannot be learned", ledger_id=room.codec.ledger_id)
-        if room.protocol_version == 2:
+            raise IllegalOperation(
+                "the reader is closed, so the end cannot be learned", ledger_id=reads.codec.ledger_id
+            )
+        if reads.protocol_version == 2:
             await self._look()
             return None
         if self._poll is None:
             # In a striped ledger the entry and the news that it is confirmed come to different bookies.
-            metadata = room.view.metadata
+            metadata = reads.view.metadata
             parallel = metadata.ensemble_size != metadata.write_quorum_size
             self._poll = self._polls.start(entry_id, _POLL_S, parallel=parallel)
-            self._poll_began = room.loop.time()
+            self._poll_began = reads.loop.time()
         poll = self._poll
         while not poll.future.done():
             # Not awaited itself: whoever is cancelled here comes back to the same poll.
@@ -159,7 +161,7 @@ class LedgerTail:
         self._polls.end(poll)
         result: LastConfirmedAndEntry = poll.future.result()
         self._plan.on_answer()
-        if result.last_add_confirmed < entry_id and room.loop.time() - self._poll_began < _POLL_S / 2:
+        if result.last_add_confirmed < entry_id and reads.loop.time() - self._poll_began < _POLL_S / 2:
             await self._pause(self._plan.on_nothing())  # bookies that do not wait are not asked without a pause
         return result.entry
 
@@ -169,9 +171,9 @@ class LedgerTail:
 
     async def _look(self) -> None:
         """Ask for the LAC, and pause if there is nothing new, for want of long polls."""
-        view = self._room.view
+        view = self._reads.view
         if self._lac_read is None:
-            self._lac_read = start_lac_read(self._room.core, view.metadata, self._room.codec)
+            self._lac_read = start_lac_read(self._reads.core, view.metadata, self._reads.codec)
             self._lac_read.add_done_callback(note_outcome)
         reading = self._lac_read
         await asyncio.wait((reading,))
@@ -214,5 +216,5 @@ class LedgerTail:
 
     def __del__(self) -> None:
         """Whoever just stops iterating leaves reads behind that nobody waits for."""
-        if not self._room.loop.is_closed():
+        if not self._reads.loop.is_closed():
             self._drop()

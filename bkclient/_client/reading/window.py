@@ -38,20 +38,20 @@ class ReadWindow:
         "_is_prepaid",
         "_largest_bytes",
         "_operation",
-        "_room",
+        "_reads",
         "limit",
         "next_entry_id",
     )
 
-    def __init__(self, room: EntryReads, operation: ReadOperation, first_entry_id: int, limit: int) -> None:
-        self._room = room
+    def __init__(self, reads: EntryReads, operation: ReadOperation, first_entry_id: int, limit: int) -> None:
+        self._reads = reads
         self._operation = operation
         self._futures: deque[asyncio.Future[Entry]] = deque()
         self._is_prepaid = True
         self._is_cleared = False
         #: The largest entry so far, negative before there was one; and how many such fit.
         self._largest_bytes = -1
-        metadata = room.view.metadata
+        metadata = reads.view.metadata
         average = metadata.length // max(1, metadata.last_entry_id + 1)
         self._affordable = max(1, _LIMIT_BYTES // average) if average else _BLIND_ENTRIES
         self.limit = limit
@@ -60,13 +60,13 @@ class ReadWindow:
 
     def fill(self, last_entry_id: int) -> deque[asyncio.Future[Entry]]:
         """Ask for entries up to ``last_entry_id`` as limits and rate allow; returns those on their way."""
-        room, futures = self._room, self._futures
+        reads, futures = self._reads, self._futures
         limit = min(self.limit, self._affordable)
         while self.next_entry_id <= last_entry_id and len(futures) < limit and not self._is_cleared:
-            if room.throttle is not None and not self._is_prepaid and not room.throttle.try_take():
+            if reads.throttle is not None and not self._is_prepaid and not reads.throttle.try_take():
                 break
             self._is_prepaid = False
-            futures.append(room.start(self.next_entry_id, self._operation))
+            futures.append(reads.start(self.next_entry_id, self._operation))
             self.next_entry_id += 1
         return futures
 
@@ -84,10 +84,10 @@ class ReadWindow:
         Raises its error if it cannot be read, and :class:`~bkclient.errors.IllegalOperation` if the window is cleared. A caller
         that is cancelled loses nothing: the next call is for the same entry.
         """
-        room, futures = self._room, self.fill(last_entry_id)
+        reads, futures = self._reads, self.fill(last_entry_id)
         if not futures and not self._is_cleared:
-            assert room.throttle is not None, "nothing else keeps a request back"
-            await room.throttle.acquire()
+            assert reads.throttle is not None, "nothing else keeps a request back"
+            await reads.throttle.acquire()
             self._is_prepaid = True
             self.fill(last_entry_id)
         if not futures:
@@ -110,7 +110,7 @@ class ReadWindow:
 
     def _cleared(self) -> IllegalOperation:
         return IllegalOperation(
-            "another task ended this reading", ledger_id=self._room.codec.ledger_id, entry_id=self.next_entry_id
+            "another task ended this reading", ledger_id=self._reads.codec.ledger_id, entry_id=self.next_entry_id
         )
 
     def skip(self) -> None:

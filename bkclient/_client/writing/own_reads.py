@@ -44,7 +44,7 @@ class OwnReads(LedgerReads):
 
     async def read_last_add_confirmed(self) -> int:
         """As :attr:`last_add_confirmed`, of which the writer knows best."""
-        self._room.check_open()
+        self._reads.check_open()
         return self._view.last_add_confirmed
 
     async def try_read_last_add_confirmed(self) -> int:

@@ -140,11 +140,6 @@ class UnderReplication:
                 continue  # reading tells
         raise MetadataStoreError("its mark changes as often as it is read", ledger_id=ledger_id)
 
-    async def mark_of(self, ledger_id: int) -> LedgerMark | None:
-        """The mark of a ledger, None if it has none."""
-        node = await self._tree.get(_mark_path(ledger_id))
-        return None if node is None else LedgerMark(ledger_id, *decode_mark(node.data))
-
     async def marks(self) -> AsyncIterator[LedgerMark]:
         """All marks, by ledger id; not a snapshot. One that cannot be read is a mark that names nobody."""
         async for ledger_id in self._marked_ids(lambda names: names):
@@ -155,11 +150,6 @@ class UnderReplication:
     def watch_marks(self, listener: Callable[[], None]) -> Cancel:
         """Call ``listener`` soon, and when the first ledger is marked. Later marks may go unreported: look now and then."""
         return self._tree.watch(_LEDGERS, listener)
-
-    async def unmark(self, ledger_id: int) -> None:
-        """Remove a mark whatever it says, as for a ledger that does not exist. Idempotent."""
-        await self._tree.delete(_mark_path(ledger_id))
-        await self._remove_directories(ledger_id)
 
     # ---- locks ------------------------------------------------------------------------------------------------------
 

@@ -204,11 +204,7 @@ ADMIN = [
 
 #: Of what an administrator does with marks.
 MARKS = [
-    *(
-        row
-        for method in ("mark_of", "unmark", "holder", "try_lock")
-        for row in (ids(method), Row(method, "ledger_id", (-1,)))
-    ),
+    *(row for method in ("holder", "try_lock") for row in (ids(method), Row(method, "ledger_id", (-1,)))),
     ids("mark", missing=["a"]),
     Row("mark", "ledger_id", (-1,), {"missing": ["a"]}),
     Row("mark", "missing", ("a", b"a", None, 7, [b"a"], ["a", None]), {"ledger_id": 0}),

@@ -19,7 +19,7 @@ from bkclient.errors import ArgumentError, BookKeeperError
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.observability import stats
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.placement import RandomPlacement
 from bkclient.placement.locations import FixedLocations
 from tests.bkclient.transport.scripted_bookie import ScriptedBookie, running

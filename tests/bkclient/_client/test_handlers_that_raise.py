@@ -18,7 +18,7 @@ from bkclient._client.reading.polls import Poll
 from bkclient.config import ClientConfig, ConnectionSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import BookKeeperError, ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.ledger import LedgerState
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.batch_read import BatchRead
 from bkclient.protocol.explicit_lac import ExplicitLac, LacWrite

@@ -27,7 +27,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import BookieId, LedgerState
 from bkclient.observability import stats as names
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.placement import BookieWatcher, LedgerShape
 from bkclient.wire.messages import AddRequest, ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import written

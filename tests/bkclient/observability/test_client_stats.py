@@ -11,7 +11,7 @@ import pytest
 from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError, Code, LedgerFenced, NoSuchLedger
 from bkclient.observability import stats
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from tests.bkclient.fakes import FakeStore, Town, town, turns, writer_of
 
 

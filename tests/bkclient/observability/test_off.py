@@ -22,14 +22,14 @@ import pytest
 import bkclient
 from bkclient import BookKeeper, ClientConfig
 from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from tests.bkclient.fakes import FakeStore, town
 from tests.bkclient.transport.scripted_bookie import running
 
 PACKAGE = Path(bkclient.__file__).parent
 #: Modules that are only for clients that are watched.
 OPTIONAL = (
-    *(f"observability/{name}.py" for name in ("latencies", "memory", "prometheus", "stats", "tracer", "tracing")),
+    *(f"observability/{name}.py" for name in ("latencies", "memory_stats", "prometheus", "stats", "tracer", "tracing")),
     "transport/measured.py",
     "_client/writing/observed.py",
 )
@@ -89,7 +89,7 @@ async def test_the_same_client_with_statistics_calls_them() -> None:
             with calls() as counted:
                 await live(bk)
     assert set(optional(counted)) == {
-        "observability/memory.py",
+        "observability/memory_stats.py",
         "observability/latencies.py",
         "_client/writing/observed.py",
     }
@@ -97,10 +97,11 @@ async def test_the_same_client_with_statistics_calls_them() -> None:
 
 async def test_over_tcp_neither_connections_nor_requests_are_measured() -> None:
     name = f"off-{next(_NAMES)}"
+    connect = bkclient.connect  # imports it, which would be counted
     async with running() as bookie, MemoryMetadataService.named(name).session(rng=Random(1)) as store:
         await store.register_bookie("b", bookie.address)
         with calls() as counted:
-            async with bkclient.connect(f"mem://{name}", rng=Random(1), config=ClientConfig()) as bk:
+            async with connect(f"mem://{name}", rng=Random(1), config=ClientConfig()) as bk:
                 writer = await bk.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
                 for _ in range(20):
                     await writer.append(b"x")

@@ -15,7 +15,7 @@ import pytest
 from bkclient.errors import Code, Refusal, SecurityError, UnauthorizedAccess, error_for
 from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.observability.stats import ACTIVE_CHANNELS, ACTIVE_TLS_CHANNELS, FAILED_CONNECTIONS, FAILED_TLS_HANDSHAKES
 from bkclient.security.auth import AuthSession, SharedSecret
 from bkclient.transport.handshake import UNANSWERED, Security

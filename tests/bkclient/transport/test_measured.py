@@ -6,7 +6,7 @@ import pytest
 
 from bkclient.errors import Code
 from bkclient.observability import stats
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.measured import MeasuredTransport
 from bkclient.wire.messages import (

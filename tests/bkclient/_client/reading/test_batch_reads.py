@@ -289,7 +289,7 @@ async def test_a_batch_goes_to_the_next_replica_when_one_fails_or_is_late() -> N
         assert kinds(where) == [("BatchRead", first), ("BatchRead", second), ("BatchRead", third)]
         assert now() - began == pytest.approx(3.0)
         assert stats.events[names.SPECULATIVE_READS] == 2
-        assert reader._room.health.is_slow(first)
+        assert reader._reads.health.is_slow(first)
 
 
 @pytest.mark.rule("R-11")

@@ -253,7 +253,7 @@ def test_a_ledger_that_bookies_do_not_know_yet_is_nothing_to_blame_them_for() ->
             with pytest.raises(NoSuchLedgerOnBookie):
                 await reader.read_last_add_confirmed_and_entry(0, 5.0)
             ensemble = writer.metadata.last_fragment.ensemble
-            assert [reader._room.health.last_failed_entry(b) for b in ensemble] == [0, None, None]
+            assert [reader._reads.health.last_failed_entry(b) for b in ensemble] == [0, None, None]
 
     play(story)
 

@@ -55,11 +55,11 @@ async def test_an_order_is_remembered_until_a_bookie_comes_goes_fails_or_is_slow
             assert orders.count == 3
 
             first, second = order_of(reader, 0)[:2]
-            reader._room.health.on_failed(second, 4)
+            reader._reads.health.on_failed(second, 4)
             assert await read_all(where, reader) == striped
             assert orders.count == 33  # what failed may matter, so nothing is remembered
 
-            reader._room.health.on_overtaken(first)
+            reader._reads.health.on_overtaken(first)
             assert first not in await read_all(where, reader)
 
 
@@ -91,7 +91,7 @@ async def test_an_order_that_was_changed_by_a_slow_bookie_is_the_striped_one_aga
         async with town("abc", placement=RackAwarePlacement(Random(1))) as where:
             reader = await reader_of(where, 30)
             striped = await read_all(where, reader)
-            reader._room.health.on_overtaken(order_of(reader, 0)[0])
+            reader._reads.health.on_overtaken(order_of(reader, 0)[0])
             assert await read_all(where, reader) != striped
             await asyncio.sleep(61)
             orders.count = 0

@@ -431,7 +431,7 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
             where.transport.unwritable.clear()
             where.transport.let_go("abc", Code.TIMEOUT)
             await asyncio.sleep(1)
-            assert reader._room.waiting == {}
+            assert reader._reads.waiting == {}
             assert len(reader._polls) == 0
             assert reader._followed._end_waiters == {}
             assert [entry.payload async for entry in reader] == [b"0", b"1", b"2"]

@@ -26,7 +26,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.observability import stats as names
-from bkclient.observability.memory import MemoryStats
+from bkclient.observability.memory_stats import MemoryStats
 from bkclient.placement import LedgerShape
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.wire.digest import master_key

@@ -10,7 +10,7 @@ import pytest
 from bkclient.errors import Code
 from bkclient.observability import stats
 from bkclient.observability.latencies import BOUNDS_MS, Latencies
-from bkclient.observability.memory import OTHER_BOOKIES, MemoryStats
+from bkclient.observability.memory_stats import OTHER_BOOKIES, MemoryStats
 from bkclient.observability.stats import METRICS, BookieStats, ClientStats, MetricKind
 
 
