@@ -46,7 +46,7 @@ from scenarios.determinism import check_determinism, first_difference
 from scenarios.history import Event, History, HistoryError, HistoryWriter
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind, Violation
-from scenarios.mutants import MUTANTS
+from scenarios.mutants import MUTANTS, RUN_MUTANTS
 from scenarios.runner import run_scenario
 from scenarios.sweep import SweepResult, hunt_mutants, sweep
 from scenarios.timeline import render
@@ -280,9 +280,9 @@ def mutants_(
 ) -> None:
     """Hunt planted defects."""
     chosen = _chosen(scenario, None)
-    planted = mutant or list(MUTANTS)
+    planted = mutant or list(RUN_MUTANTS)
     for name in planted:
-        _known(name, list(MUTANTS), "mutant")
+        _known_in_runs(name)
     with watched("hunting", "caught") as progress, _pool_errors():
         hunts = hunt_mutants(
             planted,
@@ -357,7 +357,14 @@ def _check_names(scenarios: Sequence[str], mutant: str | None) -> None:
     for name in scenarios:
         _known(name, list(SCENARIOS), "scenario")
     if mutant is not None:
-        _known(mutant, list(MUTANTS), "mutant")
+        _known_in_runs(mutant)
+
+
+def _known_in_runs(mutant: str) -> None:
+    """Refuse a defect that is unknown, or that no scenario shows."""
+    _known(mutant, list(MUTANTS), "mutant")
+    if mutant not in RUN_MUTANTS:
+        fail(f"no scenario shows {mutant}, only worlds of machines do")
 
 
 def _chosen(scenarios: Sequence[str] | None, mutant: str | None) -> list[str]:

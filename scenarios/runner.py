@@ -73,7 +73,7 @@ def run_scenario(
             limits=conditions.limits,
             tcp=conditions.tcp,
         ) as world,
-        planted.applied() if planted else nullcontext(),
+        planted.applied_to_run() if planted else nullcontext(),
     ):
         history = HistoryWriter(header, world.clock_us, path)
         history.listeners += (checker.feed, situations.feed)

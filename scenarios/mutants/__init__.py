@@ -1,8 +1,11 @@
 """Mutants: known defects, switched on from outside the shipped code.
 
-A checker that never complains may be right or blind; mutants tell which. Each is a defect that BookKeeper clients
-really had, or nearly had, put in either by wrapping the transport (what the client sends or is told is falsified on
-its way) or by replacing named functions for the duration of a run. The shipped code has no switch for any of them.
+A witness that never complains may be right or blind; mutants tell which. Each is a defect that BookKeeper clients really had, or
+nearly had, put in either by replacing named functions for a while, or by wrapping the transport (what the client sends or is told
+is falsified on its way). The shipped code has no switch for any of them.
+
+Defects of the machines can be planted wherever these are driven: in whole clients, where runs of scenarios show some of them
+(:data:`RUN_MUTANTS`), and in worlds of machines (:data:`MACHINE_MUTANTS`), where the search is fast enough for the rare ones.
 """
 
 from __future__ import annotations
@@ -12,11 +15,22 @@ from types import MappingProxyType
 from typing import Final
 
 from scenarios.mutants.base import Mutant, Replacement
-from scenarios.mutants.machines import MACHINE_MUTANTS
+from scenarios.mutants.options import OPTION_MUTANTS
+from scenarios.mutants.recovery import RECOVERY_MUTANTS
 from scenarios.mutants.shells import SHELL_MUTANTS
+from scenarios.mutants.writing import WRITING_MUTANTS
 
-__all__ = ["MUTANTS", "Mutant", "Replacement"]
+__all__ = ["MACHINE_MUTANTS", "MUTANTS", "RUN_MUTANTS", "Mutant", "Replacement"]
 
-MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
-    {mutant.name: mutant for mutant in (*SHELL_MUTANTS, *MACHINE_MUTANTS)}
-)
+_ALL: Final = (*SHELL_MUTANTS, *RECOVERY_MUTANTS, *WRITING_MUTANTS, *OPTION_MUTANTS)
+
+MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({mutant.name: mutant for mutant in _ALL})
+"""Every known defect by its name."""
+
+RUN_MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({m.name: m for m in _ALL if m.in_runs})
+"""The defects that runs of scenarios show."""
+
+MACHINE_MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({m.name: m for m in _ALL if m.world})
+"""The defects that worlds of machines show."""
+
+assert len(MUTANTS) == len(_ALL), "names are unique"

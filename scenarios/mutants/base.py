@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from bkclient.transport.base import BookieTransport
 from scenarios.clauses import invariants_of
 
-__all__ = ["Mutant", "Replacement"]
+__all__ = ["Function", "Mutant", "Replacement", "always"]
+
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,29 @@ class Replacement:
                 delattr(self.owner, self.name)
 
 
+def always(value: object) -> Callable[[object], object]:
+    """What puts ``value`` in the place of an original."""
+    return lambda _original: value
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One planted defect. ``clauses`` are the numbers of those of which at least one must be seen broken to call it caught."""
+    """One planted defect.
+
+    ``clauses`` are the numbers of those of which at least one must be seen broken to call it caught. ``world`` is the name of a
+    world of machines (:data:`scenarios.machines.worlds.WORLDS`) that is big enough to show it, "" if none is; ``in_runs`` whether
+    runs of scenarios show it. ``past`` is its number among the defects of the past, or that of the rule that it breaks, in
+    docs/reference/conformance.md.
+
+    It is planted into a run by ``wrap_transport`` if that is given, and otherwise, as into a world, by ``replaces``.
+    """
 
     name: str
     summary: str
     clauses: tuple[str, ...]
+    world: str = ""
+    in_runs: bool = False
+    past: str = ""
     wrap_transport: Callable[[BookieTransport], BookieTransport] | None = field(default=None, repr=False)
     replaces: tuple[Replacement, ...] = field(default=(), repr=False)
 
@@ -50,6 +68,10 @@ class Mutant:
     def invariants(self) -> tuple[str, ...]:
         """The names under which the clauses are reported."""
         return tuple(invariants_of(self.clauses))
+
+    def applied_to_run(self) -> AbstractContextManager[None]:
+        """Like :meth:`applied`, for a run whose transport is wrapped if ``wrap_transport`` is given."""
+        return nullcontext() if self.wrap_transport is not None else self.applied()
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -22,8 +22,9 @@ from bkclient.protocol.update import LocalMetadata
 from bkclient.repair.concurrency import for_each
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.v3 import decode_request
+from scenarios.machines.store import ledger
 from tests.bkclient.fakes import town, writer_of
-from tests.bkclient.protocol.harness import Wanted, Writer, begin, ledger
+from tests.bkclient.protocol.harness import Wanted, Writer, begin
 
 
 @pytest.mark.parametrize("code", [Code.LEDGER_FENCED, Code.UNAUTHORIZED])

@@ -10,7 +10,7 @@ from scenarios.clauses import INVARIANTS
 from scenarios.history import Kind
 from scenarios.library import SCENARIOS
 from scenarios.model import Scenario
-from scenarios.mutants import MUTANTS
+from scenarios.mutants import RUN_MUTANTS as MUTANTS
 from scenarios.runner import run_scenario
 from scenarios.stage import Stage
 from tests.scenarios.played import play
@@ -48,7 +48,7 @@ def test_every_mutant_is_hunted_here_and_names_the_clauses_it_breaks() -> None:
     for name, mutant in MUTANTS.items():
         assert mutant.name == name
         assert mutant.summary
-        assert mutant.clauses == tuple(WHERE[name][1])
+        assert set(WHERE[name][1]) <= set(mutant.clauses)
         assert mutant.invariants == tuple(name for name in INVARIANTS if set(INVARIANTS[name]) & set(mutant.clauses))
 
 
@@ -87,7 +87,7 @@ def test_the_falsified_reads_arrive_without_their_fence_and_nothing_else_is_chan
     """The recorder sits closer to the network than the mutant, so the history shows what really went out."""
     mutant = play("lost-fence", 0, "recovery-reads-do-not-fence")
     shipped = play("lost-fence", 0)
-    assert {event.fields["fence"] for event in mutant.of(Kind.REC_READ_SEND)} <= {False}
+    assert {event.fields["fence"] for event in mutant.of(Kind.REC_READ_SEND)} == {False}
     assert {event.fields["fence"] for event in shipped.of(Kind.REC_READ_SEND)} == {True}
     assert mutant.of(Kind.FENCE_SEND)
 

@@ -17,7 +17,7 @@ import scenarios.sweep
 from scenarios.clauses import CLAUSES
 from scenarios.history import History
 from scenarios.model import RunResult, TransportKind, Violation
-from scenarios.mutants import MUTANTS
+from scenarios.mutants import RUN_MUTANTS as MUTANTS
 from scenarios.sweep import Failing, default_processes, hunt_mutants, sweep
 
 _TIMES = {"events_per_second", "simulated_seconds_per_second", "seeds_per_cpu_hour", "wall_seconds", "cpu_seconds"}

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from scenarios.history import Kind
 from scenarios.model import RunResult
-from scenarios.mutants import MUTANTS
+from scenarios.mutants import RUN_MUTANTS
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.verify import NoHistoriesError, Verdict, WitnessedViolation, verify
 from tests.scenarios.stories import Story
@@ -134,7 +134,7 @@ def test_an_invariant_says_what_it_states_and_what_it_looks_at(invariant: Any) -
 
 def test_every_recorded_run_is_judged(verdict: Verdict, runs: dict[str, RunResult]) -> None:
     assert len(runs) == len(HARMED) + len(SHIPPED) + len(HARMLESS) + len(CAUGHT)
-    assert {mutant for _, _, mutant in CAUGHT} == MUTANTS.keys() - {"cancelled-append-takes-its-entry-out"}
+    assert {mutant for _, _, mutant in CAUGHT} == RUN_MUTANTS.keys() - {"cancelled-append-takes-its-entry-out"}
     assert verdict.rejected == ()
     assert {result.verdict for result in runs.values()} == {"ok", "violated"}
 

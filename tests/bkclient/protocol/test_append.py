@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from bkclient.errors import Code
 from bkclient.ledger import LedgerState
 from bkclient.protocol.adds import NewEntry
-from tests.bkclient.protocol.harness import LEDGER_ID, Store, Writer, ledger
+from scenarios.machines.store import LEDGER_ID, Store, ledger
+from tests.bkclient.protocol.harness import Writer
 
 FATAL = [Code.ILLEGAL_OPERATION, Code.LEDGER_FENCED, Code.UNAUTHORIZED]
 

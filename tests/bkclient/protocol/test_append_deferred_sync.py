@@ -6,7 +6,8 @@ import pytest
 
 from bkclient.errors import BookKeeperError, Code
 from bkclient.protocol.force import ForceMachine
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer
 
 
 class Force:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from bkclient.errors import ArgumentError, Code, DuplicateEntryId, IllegalOperation
 from bkclient.ledger import LedgerState
 from bkclient.protocol.append_options import MAX_ENTRY_ID
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer
 
 
 def advanced(

@@ -7,7 +7,8 @@ import pytest
 from bkclient.errors import Code
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.ensemble import BookieMemory, replace_failed
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer
 
 # Progress -----------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ import pytest
 
 from bkclient.errors import ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.ledger import Fragment, LedgerState
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer
 
 
 def writer_with_one_confirmed() -> Writer:

@@ -6,7 +6,8 @@ import pytest
 
 from bkclient.errors import Code, Refusal, UnauthorizedAccess
 from bkclient.ledger import LedgerState
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer
 
 # Several failures ---------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ import pytest
 from bkclient.errors import BookKeeperError, Code
 from bkclient.protocol.explicit_lac import ExplicitLac, LacWrite
 from bkclient.protocol.quorum import QuorumSizes
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer
 
 
 class Teller:

@@ -13,43 +13,19 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from tests.bkclient.protocol.guarantees import Violation
-from tests.bkclient.protocol.mutants import MUTANTS, Mutant
-from tests.bkclient.protocol.world import TROUBLE, Configuration, World, wander
+from scenarios.machines.broken import BrokenClause
+from scenarios.machines.walks import TROUBLE, walk
+from scenarios.machines.world import Configuration, World
+from scenarios.machines.worlds import WORLDS, NamedWorld
+from scenarios.mutants import MUTANTS, Mutant
 
-CONFIGURATIONS = (
-    Configuration(1, 1, 1, bookies=2, entries=3, recoveries=2),
-    Configuration(2, 2, 2, bookies=3, entries=2, recoveries=2),
-    Configuration(2, 2, 1, bookies=3, entries=2, recoveries=2),
-    Configuration(3, 3, 2, bookies=4, entries=3, recoveries=2),
-    Configuration(3, 2, 2, bookies=4, entries=3, recoveries=2),
-)
-
-#: How often a walk makes which move. Progress is more likely than trouble, so that walks get somewhere.
-WEIGHTS = {
-    "request arrives": 6.0,
-    "answer arrives": 6.0,
-    "store acts": 4.0,
-    "append": 2.0,
-    "bookie returns": 1.0,
-    "request times out": 0.5,
-    "recovery starts": 0.3,
-    "bookie crashes": 0.2,
-    "close": 0.1,
-    "writer crashes": 0.1,
-    "recovery crashes": 0.1,
-}
+CONFIGURATIONS = tuple(named.configuration for name, named in WORLDS.items() if name.startswith("rivals"))
 
 
-def walk(configuration: Configuration, seed: int, moves: int) -> World:
-    """Make ``moves`` random moves in a new world."""
-    return wander(World(configuration), WEIGHTS, seed, moves)
-
-
-def find_violation(configuration: Configuration) -> None:
+def find_violation(named: NamedWorld) -> None:
     """Walk until a guarantee breaks, for so long that only a sound client gets through."""
     for seed in range(5000):
-        walk(configuration, seed, moves=80).settle()
+        walk(named.make(), seed, moves=80).settle()
 
 
 @pytest.mark.rule("REC-1")
@@ -59,7 +35,7 @@ def test_the_guarantees_hold_on_random_walks_that_reach_every_kind_of_end(config
     ends: set[str] = set()
 
     for seed in range(150):
-        world = walk(configuration, seed, moves=200)
+        world = walk(World(configuration), seed, moves=200)
         metadata, acknowledged = world.store.metadata, world.guarantees.acknowledged
         if not metadata.is_closed:
             ends.add(metadata.state.name)
@@ -107,7 +83,7 @@ def _add_rules() -> None:
             return self.world.choices(name) > 0
 
         # Hypothesis has no weights, but a rule that is there several times is chosen several times as often.
-        for copy in range(math.ceil(WEIGHTS.get(name, TROUBLE))):
+        for copy in range(math.ceil(World.weights.get(name, TROUBLE))):
             act.__name__ = f"{name.replace(' ', '_')}_{copy}"
             setattr(Interleavings, act.__name__, rule(choice=st.integers(0, 7))(precondition(is_possible)(act)))
 
@@ -118,32 +94,34 @@ TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(max_examples=80, stateful_step_count=60)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rule}-{mutant.plant.__name__}")
-def test_every_planted_defect_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant.plant(monkeypatch)
-
-    with pytest.raises(Violation) as caught:
-        find_violation(mutant.configuration)
-
-    assert caught.value.clause in mutant.breaks
+#: Defects of the machines that a world without options shows.
+PLANTED = [mutant for mutant in MUTANTS.values() if mutant.world and WORLDS[mutant.world].kind is World]
 
 
-@pytest.mark.parametrize("rule_id", ["M16", "M22"])
-def test_hypothesis_finds_planted_defects_too(rule_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant = next(mutant for mutant in MUTANTS if mutant.rule == rule_id)
-    mutant.plant(monkeypatch)
-    planted = type("Planted", (Interleavings,), {"configurations": (mutant.configuration,)})
+@pytest.mark.parametrize("mutant", PLANTED, ids=lambda mutant: mutant.name)
+def test_every_planted_defect_is_found(mutant: Mutant) -> None:
+    with mutant.applied(), pytest.raises(BrokenClause) as caught:
+        find_violation(WORLDS[mutant.world])
 
-    with pytest.raises(Violation) as caught:
+    assert caught.value.clause in mutant.clauses
+
+
+@pytest.mark.parametrize("name", ["change-starts-above-next-entry", "ack-quorum-one-short"])
+def test_hypothesis_finds_planted_defects_too(name: str) -> None:
+    mutant = MUTANTS[name]
+    configuration = WORLDS[mutant.world].configuration
+    planted = type("Planted", (Interleavings,), {"configurations": (configuration,)})
+
+    with mutant.applied(), pytest.raises(BrokenClause) as caught:
         run_state_machine_as_test(
             planted,
             settings=settings(max_examples=500, stateful_step_count=50, database=None, phases=[Phase.generate]),
         )
 
-    assert caught.value.clause in mutant.breaks
+    assert caught.value.clause in mutant.clauses
 
 
-@pytest.mark.parametrize("configuration", sorted({mutant.configuration for mutant in MUTANTS}))
-def test_the_worlds_that_show_the_defects_are_sound_without_them(configuration: Configuration) -> None:
+@pytest.mark.parametrize("name", sorted({mutant.world for mutant in PLANTED}))
+def test_the_worlds_that_show_the_defects_are_sound_without_them(name: str) -> None:
     for seed in range(60):
-        walk(configuration, seed, moves=80).settle()
+        walk(WORLDS[name].make(), seed, moves=80).settle()

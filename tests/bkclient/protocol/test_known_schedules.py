@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bkclient.protocol.guarantees import Violation
-from tests.bkclient.protocol.mutants import recovery_reads_do_not_fence
-from tests.bkclient.protocol.world import Configuration, World
+from scenarios.machines.broken import BrokenClause
+from scenarios.machines.world import Configuration, World
+from scenarios.mutants import MUTANTS
 
 
 def arrives(world: World, kind: str, bookie_id: str, *, sent_by_writer: bool = False) -> None:
@@ -48,11 +48,11 @@ def test_an_add_that_was_delayed_past_a_denial_is_refused_because_the_read_fence
 
 
 @pytest.mark.rule("M01")
-def test_without_the_fence_on_reads_the_same_schedule_breaks_the_guarantees(monkeypatch: pytest.MonkeyPatch) -> None:
-    recovery_reads_do_not_fence(monkeypatch)
+def test_without_the_fence_on_reads_the_same_schedule_breaks_the_guarantees() -> None:
     world = World(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1))
+    told = r"NegativeStays \(E5\): a stored entry 0 after denying it"
 
-    with pytest.raises(Violation, match=r"NegativeStays \(E5\): a stored entry 0 after denying it"):
+    with MUTANTS["recovery-reads-do-not-fence"].applied(), pytest.raises(BrokenClause, match=told):
         play_the_delayed_add(world)
 
 

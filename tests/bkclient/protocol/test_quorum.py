@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bkclient.errors import ArgumentError, Code
 from bkclient.ledger import LedgerMetadata
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, CoverageSet, QuorumSizes
-from tests.bkclient.protocol.harness import ledger
+from scenarios.machines.store import ledger
 
 Sizes = tuple[int, int, int]
 Positions = frozenset[int]

@@ -13,7 +13,8 @@ from bkclient.errors import BookKeeperError, ClientClosed, Code, MetadataStoreEr
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.force import ForceMachine
 from bkclient.protocol.reconnect import ReconnectCheck
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer, cues
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer, cues
 
 AWAY = MetadataStoreError("nobody answers", ledger_id=LEDGER_ID)
 

@@ -7,7 +7,8 @@ import pytest
 from bkclient.errors import Code, DataUnknown, DigestMismatch, MetadataStoreError, code_of
 from bkclient.ledger import LedgerState
 from bkclient.protocol.recovery import EntryVerdict, starting_lac
-from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, end_of, ledger, reading
+from scenarios.machines.store import LEDGER_ID, Store, ledger
+from tests.bkclient.protocol.harness import Recovery, end_of, reading
 
 POSITIVE, NEGATIVE, UNKNOWN = EntryVerdict.POSITIVE, EntryVerdict.NEGATIVE, EntryVerdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY

@@ -9,7 +9,8 @@ import pytest
 from bkclient.errors import ClientClosed, Code, MetadataStoreError, UnexpectedCondition
 from bkclient.ledger import Fragment, LedgerState
 from bkclient.protocol.recovery import EntryVerdict
-from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, Writer, end_of, ledger, reading
+from scenarios.machines.store import LEDGER_ID, Store, ledger
+from tests.bkclient.protocol.harness import Recovery, Writer, end_of, reading
 
 POSITIVE, NEGATIVE, UNKNOWN = EntryVerdict.POSITIVE, EntryVerdict.NEGATIVE, EntryVerdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY

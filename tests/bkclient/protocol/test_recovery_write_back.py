@@ -7,7 +7,8 @@ import pytest
 from bkclient.errors import Code, NotEnoughBookies, UnexpectedCondition
 from bkclient.ledger import LedgerState
 from bkclient.protocol.recovery import EntryVerdict
-from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, end_of, reading
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Recovery, end_of, reading
 
 POSITIVE, NEGATIVE, UNKNOWN = EntryVerdict.POSITIVE, EntryVerdict.NEGATIVE, EntryVerdict.UNKNOWN
 CLOSED, IN_RECOVERY = LedgerState.CLOSED, LedgerState.IN_RECOVERY

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bkclient.errors import Code, LedgerTruncated, MetadataStoreError
 from bkclient.ledger import LedgerState
-from tests.bkclient.protocol.harness import LEDGER_ID, Writer
+from scenarios.machines.store import LEDGER_ID
+from tests.bkclient.protocol.harness import Writer
 from tests.bkclient.protocol.test_append_deferred_sync import Force
 
 

@@ -11,7 +11,8 @@ from bkclient.errors import Code, IllegalOperation, MetadataStoreError, NoSuchLe
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.intents import ReplaceBookies
 from bkclient.protocol.update import LocalMetadata, ReadMetadata, UpdateHandle, WriteMetadata
-from tests.bkclient.protocol.harness import LEDGER_ID, Recovery, Store, Wanted, begin, ledger
+from scenarios.machines.store import LEDGER_ID, Store, ledger
+from tests.bkclient.protocol.harness import Recovery, Wanted, begin
 
 OPEN = ledger((3, 2, 2), "abc")
 

@@ -40,10 +40,11 @@ from bkclient.protocol.tail import TailRead
 from bkclient.protocol.value import Value, ends_once, freeze, moved
 from bkclient.protocol.writer_state import NEXT
 from bkclient.wire.entry import DecodedEntry
+from scenarios.machines.clients import RecoveryClient
+from scenarios.machines.options_world import Force, OptionsWorld
+from scenarios.machines.walks import walk
+from scenarios.machines.world import Configuration
 from tests.bkclient.protocol.harness import Writer
-from tests.bkclient.protocol.modes import Force, ModesWorld
-from tests.bkclient.protocol.test_interleavings import WEIGHTS
-from tests.bkclient.protocol.world import Configuration, RecoveryClient, wander
 
 WAYS: Iterator[Callable[[Any], Any]] = cycle(
     (copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value)), copy.copy)
@@ -165,7 +166,7 @@ class Mirror:
             return (None, freeze(error)), error
 
 
-class MirroredWorld(ModesWorld):
+class MirroredWorld(OptionsWorld):
     """A world whose machines are all mirrored."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -205,14 +206,14 @@ CONFIGURATIONS = (
 @settings(max_examples=40)
 @given(configuration=st.sampled_from(CONFIGURATIONS), seed=st.integers(0, 2**32))
 def test_a_copy_of_a_machine_does_what_the_machine_does(configuration: Configuration, seed: int) -> None:
-    wander(MirroredWorld(configuration), WEIGHTS, seed, moves=60).settle()
+    walk(MirroredWorld(configuration), seed, moves=60).settle()
 
 
 def test_walks_copy_machines_in_every_state_there_is() -> None:
     Mirror.seen.clear()
     for seed in range(40):
         for configuration in CONFIGURATIONS:
-            wander(MirroredWorld(configuration), WEIGHTS, seed, moves=60).settle()
+            walk(MirroredWorld(configuration), seed, moves=60).settle()
     assert {*WriterState, *RecoveryPhase, ForceState.WAITING, ForceState.FINISHED} <= Mirror.seen
 
 

@@ -5,51 +5,18 @@ The smallest search is part of every run; ``make stateful`` makes them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from bkclient.errors import Code
-from tests.bkclient.protocol.stateful.explore import (
-    EVERY_ORDER,
-    EVERY_ORDER_AT_BOOKIES,
-    SearchTooLarge,
-    explore,
-    fingerprint,
-)
-from tests.bkclient.protocol.world import Configuration, World
-
-NOBODY_IN_THE_WAY = Configuration(1, 1, 1, bookies=1, entries=2, recoveries=3)
-WITH_A_SPARE = Configuration(1, 1, 1, bookies=2, entries=2, recoveries=3)
-BOTH_COPIES = Configuration(2, 2, 2, bookies=2, entries=1, recoveries=2)
-
-
-def tail(
-    configuration: Configuration, stored_by: str, recoveries: int, *, writer_lives: bool = False
-) -> Callable[[], World]:
-    """A ledger whose only entry is stored by some bookies; its writer has heard of none of that. Recoveries have begun."""
-
-    def make() -> World:
-        world = World(configuration)
-        world.move("append", 0)
-        for bookie_id in stored_by:
-            index = next(i for i, message in enumerate(world.requests) if message.bookie_id == bookie_id)
-            world.move("request arrives", index)
-        if not writer_lives:
-            world.requests.clear()
-            world.answers.clear()
-            world.writer.crash()
-        for _ in range(recoveries):
-            world.move("recovery starts", 0)
-        return world
-
-    return make
+from scenarios.machines.explore import EVERY_ORDER, EVERY_ORDER_AT_BOOKIES, SearchTooLarge, explore, fingerprint
+from scenarios.machines.world import Configuration, World
+from scenarios.machines.worlds import PREPARED
 
 
 @pytest.mark.rule("REC-41")
 @pytest.mark.behaviour("T-111")
 def test_two_recoveries_in_every_order_at_the_bookies_end_where_the_stored_entry_is() -> None:
-    explored = explore(tail(NOBODY_IN_THE_WAY, "a", 2), EVERY_ORDER_AT_BOOKIES, limit=500)
+    explored = explore(PREPARED["two-recoveries"].make, EVERY_ORDER_AT_BOOKIES, limit=500)
 
     assert set(explored.ends) == {0}
     assert explored.states > 50
@@ -60,7 +27,7 @@ def test_two_recoveries_in_every_order_at_the_bookies_end_where_the_stored_entry
 @pytest.mark.rule("REC-41")
 @pytest.mark.behaviour("T-111")
 def test_two_recoveries_in_every_order_end_where_the_stored_entry_is() -> None:
-    explored = explore(tail(NOBODY_IN_THE_WAY, "a", 2), EVERY_ORDER, limit=2000)
+    explored = explore(PREPARED["two-recoveries"].make, EVERY_ORDER, limit=2000)
 
     assert set(explored.ends) == {0}
     assert explored.states > 1000
@@ -71,13 +38,7 @@ def test_two_recoveries_in_every_order_end_where_the_stored_entry_is() -> None:
 @pytest.mark.rule("REC-42")
 @pytest.mark.rule("W-43")
 def test_a_recovery_and_a_writer_that_closes_in_every_order_agree() -> None:
-    def make() -> World:
-        world = tail(NOBODY_IN_THE_WAY, "a", 1, writer_lives=True)()
-        world.move("append", 0)
-        world.move("close", 0)
-        return world
-
-    explored = explore(make, EVERY_ORDER, limit=20_000)
+    explored = explore(PREPARED["closing-writer"].make, EVERY_ORDER, limit=20_000)
 
     # The writer closes with nothing confirmed; a recovery that marks first and closes first keeps what is stored.
     assert {-1, 0} <= set(explored.ends) <= {-1, 0, 1}
@@ -87,7 +48,7 @@ def test_a_recovery_and_a_writer_that_closes_in_every_order_agree() -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.rule("REC-41")
 def test_three_recoveries_in_every_order_at_the_bookies() -> None:
-    explored = explore(tail(NOBODY_IN_THE_WAY, "a", 3), EVERY_ORDER_AT_BOOKIES, limit=20_000)
+    explored = explore(PREPARED["three-recoveries"].make, EVERY_ORDER_AT_BOOKIES, limit=20_000)
 
     assert set(explored.ends) == {0}
 
@@ -97,24 +58,22 @@ def test_three_recoveries_in_every_order_at_the_bookies() -> None:
 @pytest.mark.rule("REC-5")
 @pytest.mark.rule("REC-43")
 def test_a_recovery_and_a_writer_that_changes_its_ensemble_in_every_order_at_the_bookies() -> None:
-    def make() -> World:
-        world = tail(WITH_A_SPARE, "", 1, writer_lives=True)()
-        world.move("request times out", 0)
-        return world
-
-    explored = explore(make, EVERY_ORDER_AT_BOOKIES, limit=20_000)
+    explored = explore(PREPARED["changing-writer"].make, EVERY_ORDER_AT_BOOKIES, limit=20_000)
 
     assert set(explored.ends) >= {-1, 0}
 
 
 def test_a_search_that_is_not_exhaustive_says_so() -> None:
     with pytest.raises(SearchTooLarge, match="more than 5 states"):
-        explore(tail(NOBODY_IN_THE_WAY, "a", 1), limit=5)
+        explore(PREPARED["two-recoveries"].make, limit=5)
 
 
 def test_worlds_are_told_apart_by_anything_that_may_matter_later() -> None:
     def world() -> World:
-        return tail(BOTH_COPIES, "ab", 1, writer_lives=True)()
+        world = World(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=2))
+        for move in ("append", "request arrives", "request arrives", "recovery starts"):
+            world.move(move, 0)
+        return world
 
     first, second = world(), world()
     assert fingerprint(first) == fingerprint(second)

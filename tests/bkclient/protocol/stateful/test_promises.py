@@ -22,50 +22,53 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.bkclient.protocol.guarantees import Violation
-from tests.bkclient.protocol.mutants import MUTANTS, Mutant
-from tests.bkclient.protocol.stateful.model import Broken
-from tests.bkclient.protocol.stateful.play import CONFIGURATIONS, TROUBLE, WEIGHTS, Play, walk
-from tests.bkclient.protocol.world import Configuration
+from scenarios.machines.broken import BrokenClause
+from scenarios.machines.storage_world import StorageWorld
+from scenarios.machines.walks import TROUBLE, walk
+from scenarios.machines.world import Configuration, World
+from scenarios.machines.worlds import WORLDS
+from scenarios.mutants import MUTANTS, Mutant
+
+CONFIGURATIONS = tuple(named.configuration for named in WORLDS.values() if named.kind is StorageWorld)
 
 #: How many steps the long runs make at least.
 STEPS = 50_000
 
 
 class Anything(RuleBasedStateMachine):
-    """Every move of the play is a rule. After each the promises of the model are checked, and in the end everything settles."""
+    """Every move of the world is a rule. After each the promises of the model are checked, and in the end everything settles."""
 
     configurations = CONFIGURATIONS
     steps = 0
 
     def __init__(self) -> None:
         super().__init__()
-        self.play = Play(self.configurations[0])
+        self.world = StorageWorld(self.configurations[0])
 
     @initialize(data=st.data())
     def choose_a_world(self, data: st.DataObject) -> None:
-        self.play = Play(data.draw(st.sampled_from(self.configurations)))
+        self.world = StorageWorld(data.draw(st.sampled_from(self.configurations)))
 
     @invariant()
     def promises_hold(self) -> None:
-        self.play.guarantees.check()
+        self.world.guarantees.check()
 
     def teardown(self) -> None:
-        type(self).steps += self.play.steps
-        self.play.settle()
+        type(self).steps += self.world.steps
+        self.world.settle()
 
 
 def _add_rules() -> None:
-    for name in Play(CONFIGURATIONS[0]).moves:
+    for name in StorageWorld(CONFIGURATIONS[0]).moves:
 
         def act(self: Anything, choice: int, name: str = name) -> None:
-            self.play.move(name, choice)
+            self.world.move(name, choice)
 
         def is_possible(self: Anything, name: str = name) -> bool:
-            return self.play.choices(name) > 0
+            return self.world.choices(name) > 0
 
         # Hypothesis has no weights, but a rule that is there several times is chosen several times as often.
-        for copy in range(math.ceil(WEIGHTS.get(name, TROUBLE))):
+        for copy in range(math.ceil(StorageWorld.weights.get(name, TROUBLE))):
             act.__name__ = f"{name.replace(' ', '_').replace('-', '_')}_{copy}"
             setattr(Anything, act.__name__, rule(choice=st.integers(0, 11))(precondition(is_possible)(act)))
 
@@ -84,17 +87,17 @@ def test_random_walks_make_every_move_and_reach_every_kind_of_end() -> None:
 
     for number in range(60):
         for configuration in CONFIGURATIONS:
-            play = walk(configuration, number, moves=150)
-            made.update(play.made)
-            metadata, model = play.store.metadata, play.model
+            world = walk(StorageWorld(configuration), number, moves=150)
+            made.update(world.made)
+            metadata, model = world.store.metadata, world.model
             ends[f"{metadata.state.name} after {min(len(metadata.fragments), 2)} fragments"] += 1
             ends["with more than was acknowledged"] += model.end is not None and model.end[0] > model.acknowledged
-            ends["with a lost disk"] += metadata.is_closed and any(disk.was_lost for disk in play.disks.values())
+            ends["with a lost disk"] += metadata.is_closed and any(disk.was_lost for disk in world.disks.values())
             ends["with acknowledged entries"] += metadata.is_closed and model.acknowledged >= 0
-            ends.update(f"recovery {recovery.machine.phase.value}" for recovery in play.recoveries)
-            play.settle()
+            ends.update(f"recovery {recovery.machine.phase.value}" for recovery in world.recoveries)
+            world.settle()
 
-    rare = {name: made[name] for name in Play(CONFIGURATIONS[0]).moves if made[name] < 10}
+    rare = {name: made[name] for name in StorageWorld(CONFIGURATIONS[0]).moves if made[name] < 10}
     assert rare == {}
     assert {
         "OPEN after 1 fragments",
@@ -135,116 +138,102 @@ def test_hypothesis_finds_nothing_in_fifty_thousand_steps(capsys: pytest.Capture
 def test_long_random_walks_find_nothing(configuration: Configuration, read_ahead: int) -> None:
     steps = walks = 0
     while steps < 4 * STEPS:
-        play = walk(configuration._replace(read_ahead=read_ahead), walks, moves=100 + 50 * (walks % 5))
-        play.settle()
-        steps += play.steps
+        world = walk(StorageWorld(configuration._replace(read_ahead=read_ahead)), walks, moves=100 + 50 * (walks % 5))
+        world.settle()
+        steps += world.steps
         walks += 1
 
 
 # Planted defects ----------------------------------------------------------------------------------------------------
 
 #: What a lost entry shows as: an end below it, an acknowledgement above the end, a reader or a check of disks that misses it.
-LOSS = "kept fence stable"
-#: The promises that each defect breaks in the eyes of applications (L2: somebody waits for ever).
+LOSS = "A1 A5 A9 B4"
+#: The clauses that each defect breaks in the eyes of applications.
 BREAKS = {
-    "recovery_reads_do_not_fence": LOSS,
-    "timeouts_count_as_negatives": LOSS,
-    "one_negative_decides": LOSS,
-    "recovery_closes_before_the_write_back": LOSS,
-    "recovery_closes_at_the_lac_it_found": LOSS,
-    "recovery_starts_below_the_last_fragment": LOSS,
-    "recovery_reads_follow_its_own_replacements": LOSS,
-    "what_is_undecided_ends_the_ledger": LOSS,
-    "changes_start_above_the_next_entry": LOSS,
-    "changes_start_at_the_last_confirmed_entry": LOSS,
-    "replaced_bookies_keep_their_acknowledgements": LOSS,
-    "answers_of_replaced_bookies_count": LOSS,
-    "entries_are_confirmed_during_a_change": LOSS,
-    "a_new_ensemble_is_used_before_it_is_stored": LOSS,
-    "one_acknowledgement_too_few_suffices": LOSS,
-    "answers_are_counted_instead_of_bookies": LOSS,
-    "entries_are_confirmed_out_of_order": "order L2",
-    "entries_in_flight_are_confirmed_after_the_close": "order fence L2 L12",
-    "the_writer_closes_at_what_it_pushed": "length stable A1",
-    "changes_ignore_that_the_ledger_was_taken_over": LOSS,
-    "entries_are_not_sent_again_after_a_change": "L2",
-    "written_back_entries_carry_an_advancing_lac": "LAC",
-    "recovery_counts_a_failed_bookie_for_every_entry": "L10",
+    "recovery-reads-do-not-fence": LOSS,
+    "recovery-takes-silence-for-denial": LOSS,
+    "one-denial-decides": LOSS,
+    "recovery-closes-before-write-back": LOSS,
+    "recovery-closes-at-found-lac": LOSS,
+    "recovery-starts-below-last-fragment": LOSS,
+    "recovery-reads-from-replacements": LOSS,
+    "undecided-entry-ends-ledger": LOSS,
+    "change-starts-above-next-entry": LOSS,
+    "change-starts-at-confirmed-entry": LOSS,
+    "replaced-bookie-keeps-acknowledgements": LOSS,
+    "replaced-bookie-still-answers": LOSS,
+    "acks-during-ensemble-change": LOSS,
+    "ensemble-used-before-stored": LOSS,
+    "ack-quorum-one-short": LOSS,
+    "answers-count-instead-of-bookies": LOSS,
+    "acks-out-of-order": "A3 A6 L2",
+    "acks-after-close": "A1 A3 A6 L2",
+    "writer-closes-at-last-pushed": "A1 A5 A9 B4 B6",
+    "change-ignores-takeover": LOSS,
+    "nothing-resent-after-change": "L2",
+    "recovery-lac-advances": "D6",
+    "failed-bookie-counts-for-every-entry": "L10",
 }
-#: Recovery's reads fence by themselves, so reading too early loses nothing; :mod:`~tests.bkclient.protocol.guarantees` sees it.
-MASKED = ("reading_starts_without_coverage", "coverage_counts_bookies_in_total")
+#: Recovery's reads fence by themselves, so reading too early loses nothing; :mod:`~scenarios.machines.guarantees` sees it.
+MASKED = ("recovery-reads-without-coverage", "coverage-counts-bookies-in-total")
 #: These need schedules that are too rare for a short run.
-RARE = (
-    "recovery_reads_do_not_fence",
-    "recovery_reads_follow_its_own_replacements",
-    "written_back_entries_carry_an_advancing_lac",
-)
+RARE = ("recovery-reads-do-not-fence", "recovery-reads-from-replacements", "recovery-lac-advances")
 
 
-def world_of(mutant: Mutant) -> Configuration:
+def world_of(name: str) -> Configuration:
     """The world that shows the defect; entries read ahead are asked of the right bookies before a defect can misdirect them."""
-    return mutant.configuration._replace(recoveries=2, read_ahead=1)
+    return WORLDS[MUTANTS[name].world].configuration._replace(recoveries=2, read_ahead=1)
 
 
-def promise_broken(search: Callable[[], object]) -> str:
-    with pytest.raises((Broken, Violation)) as caught:
+def clause_broken(mutant: Mutant, search: Callable[[], object]) -> str:
+    with mutant.applied(), pytest.raises(BrokenClause) as caught:
         search()
-    broken = caught.value
-    if isinstance(broken, Broken):
-        return broken.promise
-    assert isinstance(broken, Violation)
-    return broken.clause
+    return caught.value.clause
 
 
 def planted() -> list[object]:
-    return [
-        pytest.param(mutant, id=name, marks=[pytest.mark.sweep] * (name in RARE))
-        for mutant in MUTANTS
-        if (name := mutant.plant.__name__) not in MASKED
-    ]
+    return [pytest.param(name, id=name, marks=[pytest.mark.sweep] * (name in RARE)) for name in BREAKS]
 
 
 def test_every_planted_defect_is_expected_to_break_a_promise_or_known_to_be_masked() -> None:
-    assert {mutant.plant.__name__ for mutant in MUTANTS} == {*BREAKS, *MASKED}
+    plain = {mutant.name for mutant in MUTANTS.values() if mutant.world and WORLDS[mutant.world].kind is World}
+    assert plain == {*BREAKS, *MASKED}
 
 
-@pytest.mark.parametrize("mutant", planted())
-def test_a_planted_defect_breaks_a_promise_to_applications(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant.plant(monkeypatch)
-    configuration = world_of(mutant)
+@pytest.mark.parametrize("name", planted())
+def test_a_planted_defect_breaks_a_promise_to_applications(name: str) -> None:
+    configuration = world_of(name)
 
     def search() -> None:
         for number in range(60_000):
-            walk(configuration, number, moves=100).settle()
+            walk(StorageWorld(configuration), number, moves=100).settle()
 
-    assert promise_broken(search) in BREAKS[mutant.plant.__name__].split()
+    assert clause_broken(MUTANTS[name], search) in BREAKS[name].split()
 
 
 #: What hypothesis comes upon in a few hundred examples, although it has no weights; walks find the others.
 FOUND_BY_HYPOTHESIS = (
-    "timeouts_count_as_negatives",
-    "one_negative_decides",
-    "recovery_closes_at_the_lac_it_found",
-    "recovery_starts_below_the_last_fragment",
-    "changes_start_above_the_next_entry",
-    "changes_start_at_the_last_confirmed_entry",
-    "replaced_bookies_keep_their_acknowledgements",
-    "a_new_ensemble_is_used_before_it_is_stored",
-    "one_acknowledgement_too_few_suffices",
-    "answers_are_counted_instead_of_bookies",
-    "entries_are_confirmed_out_of_order",
-    "entries_in_flight_are_confirmed_after_the_close",
-    "the_writer_closes_at_what_it_pushed",
+    "recovery-takes-silence-for-denial",
+    "one-denial-decides",
+    "recovery-closes-at-found-lac",
+    "recovery-starts-below-last-fragment",
+    "change-starts-above-next-entry",
+    "change-starts-at-confirmed-entry",
+    "replaced-bookie-keeps-acknowledgements",
+    "ensemble-used-before-stored",
+    "ack-quorum-one-short",
+    "answers-count-instead-of-bookies",
+    "acks-out-of-order",
+    "acks-after-close",
+    "writer-closes-at-last-pushed",
 )
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FOUND_BY_HYPOTHESIS)
-def test_hypothesis_finds_a_planted_defect_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant = next(mutant for mutant in MUTANTS if mutant.plant.__name__ == name)
-    mutant.plant(monkeypatch)
-    machine = type("Planted", (Anything,), {"configurations": (world_of(mutant),)})
+def test_hypothesis_finds_a_planted_defect_too(name: str) -> None:
+    machine = type("Planted", (Anything,), {"configurations": (world_of(name),)})
 
     def search() -> None:
         run_state_machine_as_test(
@@ -259,13 +248,12 @@ def test_hypothesis_finds_a_planted_defect_too(name: str, monkeypatch: pytest.Mo
             ),
         )
 
-    assert promise_broken(search) in BREAKS[name].split()
+    assert clause_broken(MUTANTS[name], search) in BREAKS[name].split()
 
 
 @pytest.mark.rule("REC-17")
-@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.plant.__name__ in MASKED], ids=lambda m: m.plant.__name__)
-def test_reading_too_early_loses_nothing_because_reads_fence(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant.plant(monkeypatch)
-
-    for number in range(500):
-        walk(world_of(mutant), number, moves=100).settle()
+@pytest.mark.parametrize("name", MASKED)
+def test_reading_too_early_loses_nothing_because_reads_fence(name: str) -> None:
+    with MUTANTS[name].applied():
+        for number in range(500):
+            walk(StorageWorld(world_of(name)), number, moves=100).settle()

@@ -1,6 +1,6 @@
 """The shipped client and the simulated bookies under an arbitrary sequence of deeds, judged by the reference model.
 
-What :mod:`tests.bkclient.protocol.stateful.play` does to the machines, one level up: real shells, a transport with timeouts and
+What :mod:`scenarios.machines.storage_world` does to the machines, one level up: real shells, a transport with timeouts and
 back-off, bookies with journals that lose what was not synced, a metadata service with conflicts and unknown outcomes, all in
 virtual time. A director draws one deed after the other; the model hears what applications see.
 """
@@ -16,6 +16,8 @@ from typing import Final
 from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter, ReadingSettings
 from bkclient.errors import BookKeeperError, NoSuchEntry
 from bkclient.transport.tcp_config import TcpTransportConfig
+from scenarios.machines.broken import BrokenClause
+from scenarios.machines.model import LedgerModel
 from simbookie.config import BookieConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.group_commit import JournalConfig
@@ -27,7 +29,6 @@ from simbookie.world.loop import LoopLimits
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.transport import SimulatedTransport
-from tests.bkclient.protocol.stateful.model import Broken, Ledger
 
 __all__ = ["Stuck", "Voyage"]
 
@@ -76,9 +77,9 @@ class Voyage:
     """One run; ``deeds`` counts what was done, ``model`` knows what applications saw."""
 
     def __init__(self, seed: int, deeds: int) -> None:
-        self.model = Ledger()
+        self.model = LedgerModel()
         self.deeds: Counter[str] = Counter()
-        self.broken: Broken | None = None
+        self.broken: BrokenClause | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._handle: LedgerWriter | None = None
         self._recoverers: list[Host] = []
@@ -111,7 +112,7 @@ class Voyage:
         """Tell the model; what it objects to ends the run, and not just the callback in which it was seen."""
         try:
             what(*arguments)
-        except Broken as broken:
+        except BrokenClause as broken:
             self.broken = self.broken or broken
 
     # The director

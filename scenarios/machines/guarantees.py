@@ -1,4 +1,4 @@
-"""The guarantees of a :mod:`~tests.bkclient.protocol.world`, checked from outside.
+"""The guarantees of a :mod:`~scenarios.machines.world`, checked from outside.
 
 They know what was sent, stored and told to applications, and have their own quorum arithmetic. What is broken is told by the
 number of its clause (:mod:`scenarios.clauses`), as by the witnesses of recorded histories.
@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from bkclient.errors import BookKeeperError, Code, NotEnoughBookies
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState
-from bkclient.protocol.append import WriterState
-from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
-from bkclient.protocol.recovery import EntryVerdict
 from bkclient.protocol.value import Value
-from scenarios.clauses import CLAUSES
+from scenarios.machines.broken import BrokenClause
 
 if TYPE_CHECKING:
-    from tests.bkclient.protocol.world import Client, Message, World
+    from scenarios.machines.bookies import Message
+    from scenarios.machines.clients import Client
+    from scenarios.machines.world import World
 
+__all__ = ["Guarantees", "Heard"]
 
-class Violation(AssertionError):
-    """A clause does not hold; ``clause`` is its number."""
-
-    def __init__(self, clause: str, what: str) -> None:
-        super().__init__(f"{CLAUSES[clause].invariant} ({clause}): {what}")
-        self.clause = clause
+#: By which a bookie vouches that it does not have what it was asked for.
+_DENIALS: Final = frozenset({Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE})
 
 
 class Heard(Value):
@@ -94,7 +90,7 @@ class Guarantees(Value):
         if message.add is not None:
             lac = message.add.last_add_confirmed
             if lac > self.confirmed:
-                raise Violation("D6", f"entry {message.entry_id} tells LAC {lac}, {self.confirmed} is confirmed")
+                raise BrokenClause("D6", f"entry {message.entry_id} tells LAC {lac}, {self.confirmed} is confirmed")
         heard = client.heard
         if heard is None:
             return
@@ -105,10 +101,10 @@ class Guarantees(Value):
             assert heard.started_with is not None, "fences go out first"
             ensemble = heard.started_with.last_fragment.ensemble
             if not heard.has_read and not self._is_covered(ensemble, heard.fenced):
-                raise Violation("D4", f"reading began with {sorted(heard.fenced)} of {ensemble} fenced")
+                raise BrokenClause("D4", f"reading began with {sorted(heard.fenced)} of {ensemble} fenced")
             heard.has_read = True
             if message.bookie_id not in self._write_set(message.entry_id, ensemble):
-                raise Violation("E2", f"entry {message.entry_id} was asked of {message.bookie_id}")
+                raise BrokenClause("E2", f"entry {message.entry_id} was asked of {message.bookie_id}")
 
     def _note_write_back(self, message: Message) -> None:
         if message.client.heard is not None and message.kind == "add":
@@ -120,9 +116,9 @@ class Guarantees(Value):
         if heard is None:
             if code == Code.OK:
                 self._stored_for_writer.add((message.entry_id, message.bookie_id))
-        elif message.kind == "fence" and (code == Code.OK or code in EXPLICIT_NEGATIVES):
+        elif message.kind == "fence" and (code == Code.OK or code in _DENIALS):
             heard.fenced.add(message.bookie_id)
-        elif message.kind == "read" and code in (Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE):
+        elif message.kind == "read" and code in _DENIALS:
             heard.denials.add((message.entry_id, message.bookie_id))
         elif message.kind in ("read", "measure") and code == Code.OK:
             heard.seen.add(message.entry_id)
@@ -133,20 +129,18 @@ class Guarantees(Value):
         """E5: a bookie that denied an entry to a recovery stores it for no writer. B8: nothing is invented."""
         assert message.add is not None, "only adds are stored"
         if message.client is self._world.writer and message.bookie_id in self._denied_by.get(message.entry_id, ()):
-            raise Violation("E5", f"{message.bookie_id} stored entry {message.entry_id} after denying it")
+            raise BrokenClause("E5", f"{message.bookie_id} stored entry {message.entry_id} after denying it")
         if message.add.payload != self._world.payload_of(message.entry_id):
-            raise Violation("B8", f"entry {message.entry_id} was not written like that")
+            raise BrokenClause("B8", f"entry {message.entry_id} was not written like that")
 
-    def on_decided(self, heard: Heard, entry_id: int, verdict: EntryVerdict) -> None:
+    def on_ruled_out(self, heard: Heard, entry_id: int) -> None:
         """E3: only enough explicit negatives of the write set deny an entry."""
-        if verdict is not EntryVerdict.NEGATIVE:
-            return
         assert heard.started_with is not None, "fences go out first"
         _, write_quorum, ack_quorum = self._world.configuration.sizes
         write_set = self._write_set(entry_id, heard.started_with.last_fragment.ensemble)
         deniers = {bookie_id for denied, bookie_id in heard.denials if denied == entry_id} & set(write_set)
         if write_quorum - len(deniers) >= ack_quorum:
-            raise Violation("E3", f"entry {entry_id} was declared absent on the word of {sorted(deniers)}")
+            raise BrokenClause("E3", f"entry {entry_id} was declared absent on the word of {sorted(deniers)}")
         self._denied_by.setdefault(entry_id, set()).update(deniers)
 
     def on_gave_up(self, client: Client, error: BookKeeperError) -> None:
@@ -160,44 +154,44 @@ class Guarantees(Value):
             sum(outcomes[entry_id, bookie_id] in (None, Code.OK) for bookie_id in self._write_set(entry_id, ensemble))
             for entry_id in unconfirmed
         ]
-        if min(copies) >= self._world.configuration.ack_quorum:
-            raise Violation("L10", f"a recovery gave up although every entry may still be stored: {outcomes}")
+        if min(copies, default=len(ensemble)) >= self._world.configuration.ack_quorum:
+            raise BrokenClause("L10", f"a recovery gave up although every entry may still be stored: {outcomes}")
 
     def on_acknowledged(self, entry_id: int) -> None:
         """A2, A3, A6: acknowledged with a quorum of the stored ensemble, in order, and never after a failure."""
         if entry_id != self.acknowledged + 1:
-            raise Violation("A3", f"entry {entry_id} was acknowledged after {self.acknowledged}")
+            raise BrokenClause("A3", f"entry {entry_id} was acknowledged after {self.acknowledged}")
         if self._failed:
-            raise Violation("A6", f"entry {entry_id} was acknowledged after an earlier one had failed")
+            raise BrokenClause("A6", f"entry {entry_id} was acknowledged after an earlier one had failed")
         self.acknowledged = entry_id
         write_set = self._write_set(entry_id, self._writers_metadata.ensemble_at(entry_id))
         confirmed = [bookie_id for bookie_id in write_set if (entry_id, bookie_id) in self._stored_for_writer]
         if len(confirmed) < self._world.configuration.ack_quorum:
-            raise Violation("A2", f"entry {entry_id} was acknowledged with {confirmed}")
+            raise BrokenClause("A2", f"entry {entry_id} was acknowledged with {confirmed}")
 
     def on_failed(self, entry_id: int) -> None:
         """A6: what was acknowledged does not fail later, and nothing fails twice."""
         if entry_id <= self.acknowledged or entry_id in self._failed:
-            raise Violation("A6", f"entry {entry_id} failed after it had been decided")
+            raise BrokenClause("A6", f"entry {entry_id} failed after it had been decided")
         self._failed.add(entry_id)
 
     def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
         """B2, C3, C6, C7: a closed ledger stays as it is; ensembles change where the writer's confirmations end."""
         after = self._world.store.metadata
         if self._closed is not None:
-            raise Violation("B2", "a closed ledger was changed")
+            raise BrokenClause("B2", "a closed ledger was changed")
         if client is self._world.writer:
             self._writers_metadata = after
         if after.state < before.state:
-            raise Violation("C3", f"{before.state.name} became {after.state.name}")
+            raise BrokenClause("C3", f"{before.state.name} became {after.state.name}")
         if after.is_closed:
             self._closed = after
             self._check_length(client, after)
         elif after.fragments != before.fragments:
             if after.state is LedgerState.IN_RECOVERY:
-                raise Violation("C7", "the ensemble changed during recovery")
+                raise BrokenClause("C7", "the ensemble changed during recovery")
             if after.last_fragment.first_entry_id != self.acknowledged + 1:
-                raise Violation("C6", f"a fragment starts at {after.last_fragment.first_entry_id}")
+                raise BrokenClause("C6", f"a fragment starts at {after.last_fragment.first_entry_id}")
 
     def _check_length(self, client: Client, closed: LedgerMetadata) -> None:
         """B6: the length is that of the entries; a recovery that recovered nothing and could not measure may err."""
@@ -205,7 +199,7 @@ class Guarantees(Value):
             return
         expected = sum(len(self._world.payload_of(entry_id)) for entry_id in range(closed.last_entry_id + 1))
         if closed.length != expected:
-            raise Violation("B6", f"closed with {closed.length} bytes instead of {expected}")
+            raise BrokenClause("B6", f"closed with {closed.length} bytes instead of {expected}")
 
     # What is
 
@@ -216,19 +210,19 @@ class Guarantees(Value):
         end = self.confirmed
         if metadata.is_closed:
             if self.confirmed > metadata.last_entry_id:
-                raise Violation("A1", f"closed at {metadata.last_entry_id}, {self.confirmed} was confirmed")
+                raise BrokenClause("A1", f"closed at {metadata.last_entry_id}, {self.confirmed} was confirmed")
             end = metadata.last_entry_id
         for entry_id in range(end + 1):
             write_set = self._write_set(entry_id, metadata.ensemble_at(entry_id))
             holders = [b for b in write_set if entry_id in self._world.bookies[b].entries]
             if len(holders) < self._world.configuration.ack_quorum:
-                raise Violation("B4" if metadata.is_closed else "A5", f"entry {entry_id} is only on {holders}")
+                raise BrokenClause("B4" if metadata.is_closed else "A5", f"entry {entry_id} is only on {holders}")
 
     def check_confirmed(self) -> None:
         """G2: what a writer has confirmed is never taken back."""
         confirmed = self._world.writer.machine.last_add_confirmed
         if confirmed < self._confirmed_by_writer:
-            raise Violation("G2", f"the writer's LAC went from {self._confirmed_by_writer} back to {confirmed}")
+            raise BrokenClause("G2", f"the writer's LAC went from {self._confirmed_by_writer} back to {confirmed}")
         self._confirmed_by_writer = confirmed
 
     def check_settled(self) -> None:
@@ -237,18 +231,20 @@ class Guarantees(Value):
         if writer.is_alive:
             decided = self.acknowledged + 1 + len(self._failed)
             if decided != world.entries_appended:
-                raise Violation("L2", f"{decided} of {world.entries_appended} entries were decided")
-            if writer.endings != (writer.machine.state is WriterState.CLOSED):
-                raise Violation("L12", f"a writer that is {writer.machine.state.value} ended {writer.endings} times")
+                raise BrokenClause("L2", f"{decided} of {world.entries_appended} entries were decided")
+            if writer.endings != writer.is_closed:
+                raise BrokenClause(
+                    "L12", f"closing ended {writer.endings} times, the writer is closed: {writer.is_closed}"
+                )
         for recovery in world.recoveries:
             if recovery.is_alive and recovery.endings != 1:
-                raise Violation("L9", f"a recovery ended {recovery.endings} times")
+                raise BrokenClause("L9", f"a recovery ended {recovery.endings} times")
 
     def check_closed(self) -> None:
         """L4: a recovery that nothing disturbed closed the ledger."""
         state = self._world.store.metadata.state
         if state is not LedgerState.CLOSED:
-            raise Violation("L4", f"a recovery without any trouble left the ledger {state.name}")
+            raise BrokenClause("L4", f"a recovery without any trouble left the ledger {state.name}")
 
     def _write_set(self, entry_id: int, ensemble: Ensemble) -> list[BookieId]:
         return [ensemble[(entry_id + i) % len(ensemble)] for i in range(self._world.configuration.write_quorum)]

@@ -1,4 +1,4 @@
-"""A :mod:`~tests.bkclient.protocol.world` whose writer uses its options: given ids, deferred sync, delayed and disabled changes.
+"""A :mod:`~scenarios.machines.world` whose writer uses its options: given ids, deferred sync, delayed and disabled changes.
 
 Besides what happens in any world, entry ids come in any order and more than once, forces are sent, ensemble changes are
 disabled and enabled, idle times and timers pass.
@@ -12,13 +12,19 @@ acknowledged. What was forced must survive.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from bkclient.errors import BookKeeperError, Code, DuplicateEntryId
 from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
-from tests.bkclient.protocol.guarantees import Guarantees, Violation
-from tests.bkclient.protocol.world import Client, Configuration, Message, StoredEntry, World, WriterClient
+from scenarios.machines.bookies import Message, StoredEntry
+from scenarios.machines.broken import BrokenClause
+from scenarios.machines.clients import Client, WriterClient
+from scenarios.machines.guarantees import Guarantees
+from scenarios.machines.world import Configuration, World
+
+__all__ = ["OptionsWorld"]
 
 
 @dataclass(eq=False)
@@ -28,75 +34,81 @@ class ForceMessage(Message):
     force: Force | None = None
 
 
-class ModesGuarantees(Guarantees):
+class OptionsGuarantees(Guarantees):
     """With deferred sync it is forced entries that must not be lost, instead of acknowledged ones."""
 
     clauses = (*Guarantees.clauses, "A13", "C12", "D16", "G4", "L11")
-    OUTSIDE = frozenset({"_modes", "_world"})
-    __slots__ = ("_modes", "forced")
+    OUTSIDE = frozenset({"_options_world", "_world"})
+    __slots__ = ("_options_world", "forced")
 
-    def __init__(self, world: ModesWorld) -> None:
+    def __init__(self, world: OptionsWorld) -> None:
         super().__init__(world)
-        self._modes = world
+        self._options_world = world
         self.forced = -1
 
     @property
     def confirmed(self) -> int:
-        return self.forced if self._modes.options.deferred_sync else self.acknowledged
+        """With deferred sync the last entry forced, else the last one acknowledged."""
+        return self.forced if self._options_world.options.deferred_sync else self.acknowledged
 
     def on_acknowledged(self, entry_id: int) -> None:
         """A13: in several fault domains, if that was asked."""
         super().on_acknowledged(entry_id)
-        if self._modes.options.enforce_fault_domains:
+        if self._options_world.options.enforce_fault_domains:
             ensemble = self._writers_metadata.ensemble_at(entry_id)
             confirmed = [b for b in self._write_set(entry_id, ensemble) if (entry_id, b) in self._stored_for_writer]
-            if not self._modes.spans_fault_domains(confirmed):
-                raise Violation("A13", f"entry {entry_id} was acknowledged by {confirmed}, which share a fault domain")
+            if not self._options_world.spans_fault_domains(confirmed):
+                raise BrokenClause(
+                    "A13", f"entry {entry_id} was acknowledged by {confirmed}, which share a fault domain"
+                )
 
     def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
         """C12: the ensemble does not change with deferred sync."""
         super().on_metadata(client, before)
-        if self._modes.options.deferred_sync and client is self._modes.writer:
-            after = self._modes.store.metadata
+        if self._options_world.options.deferred_sync and client is self._options_world.writer:
+            after = self._options_world.store.metadata
             if after.fragments != before.fragments:
-                raise Violation("C12", "the ensemble changed although sync is deferred")
+                raise BrokenClause("C12", "the ensemble changed although sync is deferred")
 
     def _check_length(self, client: Client, closed: LedgerMetadata) -> None:
         """B6, but headers tell a recovery approximate lengths where ids were given."""
-        if client.heard is None or not self._modes.options.entry_ids_given:
+        if client.heard is None or not self._options_world.options.entry_ids_given:
             super()._check_length(client, closed)
 
     def on_force_finished(self, entry_id: int, error: BookKeeperError | None) -> None:
         """D16: a force that succeeds was carried out by every bookie, for all that was acknowledged when it began."""
-        if error is None and self._modes.options.deferred_sync:
+        if error is None and self._options_world.options.deferred_sync:
             self.forced = max(self.forced, entry_id)
-            if self._modes.writer.machine.last_add_confirmed < entry_id:
-                raise Violation("D16", f"entry {entry_id} was forced and is not confirmed")
+            if self._options_world.writer.machine.last_add_confirmed < entry_id:
+                raise BrokenClause("D16", f"entry {entry_id} was forced and is not confirmed")
 
 
 class Force:
     """One force of the writer, and its ports."""
 
-    def __init__(self, world: ModesWorld) -> None:
+    def __init__(self, world: OptionsWorld) -> None:
         self._world = world
         self.covers = world.guarantees.acknowledged
         self.endings = 0
         self.machine = ForceMachine(world.writer.machine, self)
 
     def send_force(self, bookie_id: BookieId) -> None:
+        """The request is on its way."""
         self._world.send(ForceMessage(self._world.writer, bookie_id, "force", force=self))
 
     def force_finished(self, error: BookKeeperError | None) -> None:
+        """It ended."""
         self.endings += 1
-        self._world.modes_guarantees.on_force_finished(self.covers, error)
+        self._world.options_guarantees.on_force_finished(self.covers, error)
 
 
-class ModesWriter(WriterClient):
+class OptionsWriter(WriterClient):
     """The writer, whose forces are answered too."""
 
-    world: ModesWorld
+    world: OptionsWorld
 
     def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
+        """An add or a force has an outcome."""
         if isinstance(message, ForceMessage):
             assert message.force is not None, "it belongs to one"
             message.force.machine.on_force_reply(message.bookie_id, code)
@@ -104,17 +116,34 @@ class ModesWriter(WriterClient):
             super().on_answer(message, code, entry)
 
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
+        """Whether they are in more than one."""
         return self.world.spans_fault_domains(bookies)
 
 
-class ModesWorld(World):
+class OptionsWorld(World):
     """See the module."""
+
+    #: The moves that are new come about as often as appends.
+    weights = MappingProxyType(
+        {
+            **World.weights,
+            "force": 1.0,
+            "idle": 0.5,
+            "changes are disabled or enabled": 0.5,
+            "it is time to retry": 2.0,
+            "clock ticks": 0.5,
+            "request times out": 0.8,
+            "recovery starts": 0.1,
+            "close": 0.05,
+            "writer crashes": 0.05,
+        }
+    )
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__(configuration)
         self.options = configuration.options
-        self.guarantees = self.modes_guarantees = ModesGuarantees(self)
-        self.writer = ModesWriter(self)
+        self.guarantees = self.options_guarantees = OptionsGuarantees(self)
+        self.writer = OptionsWriter(self)
         #: What each bookie would lose with its power, and which ones have lost something.
         self.unsynced: dict[BookieId, dict[int, None]] = {name: {} for name in self.bookies}
         self.forgetful: dict[BookieId, None] = {}
@@ -135,11 +164,13 @@ class ModesWorld(World):
 
     @property
     def entries_appended(self) -> int:
+        """How many entries the writer took."""
         return len(self.taken)
 
     def payload_of(self, entry_id: int) -> bytes:
+        """What the application appended as ``entry_id``."""
         if entry_id not in self.taken:
-            raise Violation("B8", f"entry {entry_id} was never appended")
+            raise BrokenClause("B8", f"entry {entry_id} was never appended")
         return b"x" * (entry_id + 1)
 
     def _may_append(self) -> int:
@@ -162,10 +193,10 @@ class ModesWorld(World):
             machine.append_at(choice, b"x" * (choice + 1))
         except DuplicateEntryId:
             if not was_taken:
-                raise Violation("G4", f"entry {choice} was refused as a duplicate of nothing") from None
+                raise BrokenClause("G4", f"entry {choice} was refused as a duplicate of nothing") from None
         else:
             if was_taken:
-                raise Violation("G4", f"entry {choice} was taken twice")
+                raise BrokenClause("G4", f"entry {choice} was taken twice")
 
     # Forces and power failures
 
@@ -237,6 +268,7 @@ class ModesWorld(World):
             super()._let_everything_arrive()
 
     def settle(self) -> None:
+        """Besides, every force has ended."""
         super().settle()
         if self._is_alive() and any(force.endings != 1 for force in self.forces):
-            raise Violation("L11", f"forces ended {[force.endings for force in self.forces]} times")
+            raise BrokenClause("L11", f"forces ended {[force.endings for force in self.forces]} times")

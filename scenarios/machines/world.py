@@ -1,12 +1,9 @@
-"""A small world for the protocol machines: bookies as dicts, a network that may do anything, and the guarantees.
+"""The world of protocol machines: what may happen in it, and what does.
 
-The world contains one ledger, its writer, and any number of recoveries, all shipped machines. It moves by *moves*, each
-the smallest step there is: one request reaches its bookie, one answer reaches its client, one metadata action is carried
-out, something crashes. Whoever drives the world chooses the moves; in between nothing happens.
-
-The network delays, loses, repeats and reorders. A client that timed out does not know whether its request will still
-arrive, and it may. Bookies crash and return with all they acknowledged; nothing here loses what it stored, so nothing
-excuses a loss. The metadata store is honest, but answers to writes may be lost.
+It contains one ledger, its writer, and any number of recoveries, all shipped machines. The network delays, loses, repeats and
+reorders. A client that timed out does not know whether its request will still arrive, and it may. Bookies crash and return with
+all they acknowledged; nothing here loses what it stored, so nothing excuses a loss. The metadata store is honest, but answers to
+writes may be lost.
 
 After every move the guarantees are checked from outside, with nothing but what was sent, stored and told to applications,
 and with quorum arithmetic written again from its definition.
@@ -15,20 +12,20 @@ and with quorum arithmetic written again from its definition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from random import Random
-from typing import NamedTuple, Self, TypeVar
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, Self
 
-from bkclient.errors import BookKeeperError, Code, LedgerTruncated
-from bkclient.ledger import BookieId, Ensemble, Versioned
-from bkclient.protocol.adds import NewEntry
-from bkclient.protocol.append import AppendMachine, WriterState
+from bkclient.errors import Code
+from bkclient.ledger import BookieId, Ensemble
+from bkclient.protocol.append import WriterState
 from bkclient.protocol.append_options import AppendOptions
-from bkclient.protocol.recovery import EntryVerdict, RecoveryMachine, RecoveryPhase
-from bkclient.protocol.update import MetadataUpdate, UpdateHandle, WriteMetadata
-from bkclient.protocol.value import Value
-from tests.bkclient.protocol.guarantees import Guarantees, Heard, Violation
-from tests.bkclient.protocol.harness import Store, ledger
+from bkclient.protocol.update import UpdateHandle, WriteMetadata
+from scenarios.machines.bookies import Bookie, Message, StoredEntry
+from scenarios.machines.clients import Client, RecoveryClient, WriterClient
+from scenarios.machines.guarantees import Guarantees
+from scenarios.machines.store import Store, ledger
+
+__all__ = ["Configuration", "World"]
 
 
 class Configuration(NamedTuple):
@@ -42,56 +39,39 @@ class Configuration(NamedTuple):
     recoveries: int
     #: How many entries a recovery reads ahead; small worlds have few, so that the window opens and fills up.
     read_ahead: int = 3
-    #: How the writer behaves, and whether its ensemble changes may be disabled at times; see the module ``modes``.
+    #: How the writer behaves, and whether its ensemble changes may be disabled at times; only an options world uses it.
     options: AppendOptions = AppendOptions()
     may_disable_changes: bool = False
 
     @property
     def sizes(self) -> tuple[int, int, int]:
+        """E, Qw and Qa."""
         return self[:3]
 
 
-class StoredEntry(NamedTuple):
-    """What a bookie keeps of an entry."""
-
-    payload: bytes
-    last_add_confirmed: int
-    length: int
-
-
-class Bookie(Value):
-    """Stores what it is sent unless it is fenced; remembers everything, crash or not."""
-
-    __slots__ = ("entries", "is_fenced", "is_up")
-
-    def __init__(self) -> None:
-        self.entries: dict[int, StoredEntry] = {}
-        self.is_fenced = False
-        self.is_up = True
-
-
-@dataclass(eq=False)
-class Message:
-    """One request and its fate. The client hears exactly one outcome; the bookie may hear it never, once or more."""
-
-    client: Client
-    bookie_id: BookieId
-    kind: str
-    entry_id: int = -1
-    fence: bool = False
-    add: NewEntry | None = None
-    answer: tuple[int, StoredEntry | None] | None = None
-    is_answered: bool = False
-
-    def copy(self, clients: Mapping[Client, Client]) -> Self:
-        """The same message of the copy of its client."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self), client=clients[self.client])
-        return twin
-
-
 class World:
-    """See the module. ``moves`` names everything that can happen; :meth:`move` makes one happen if it can."""
+    """See the module. ``moves`` names everything that can happen; :meth:`move` makes one happen if it can.
+
+    A schedule is a list of moves with choices. It can be made in any world: what cannot happen does not, and a choice that is too
+    high is counted round. So part of a schedule is a schedule.
+    """
+
+    #: How often a walk makes which move. Progress is more likely than trouble, so that walks get somewhere.
+    weights: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {
+            "request arrives": 6.0,
+            "answer arrives": 6.0,
+            "store acts": 4.0,
+            "append": 2.0,
+            "bookie returns": 1.0,
+            "request times out": 0.5,
+            "recovery starts": 0.3,
+            "bookie crashes": 0.2,
+            "close": 0.1,
+            "writer crashes": 0.1,
+            "recovery crashes": 0.1,
+        }
+    )
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -194,6 +174,7 @@ class World:
                 self.move(move, 0)
 
     def send(self, message: Message) -> None:
+        """A request is on its way."""
         self.requests.append(message)
         self.guarantees.on_sent(message)
 
@@ -336,161 +317,7 @@ class World:
         recovery.machine.start()
 
     def _alive_recoveries(self) -> list[RecoveryClient]:
-        ended = (RecoveryPhase.DONE, RecoveryPhase.FAILED)
-        return [r for r in self.recoveries if r.is_alive and r.machine.phase not in ended]
+        return [recovery for recovery in self.recoveries if recovery.is_alive and not recovery.has_ended]
 
     def _recovery_crashes(self, choice: int) -> None:
         self._alive_recoveries()[choice].crash()
-
-
-class Client:
-    """What writers and recoveries have in common. A crashed client hears nothing; what it sent still arrives."""
-
-    machine: AppendMachine | RecoveryMachine
-    heard: Heard | None = None
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.is_alive = True
-        #: How often it was told that it is done: the writer with closing, a recovery with everything.
-        self.endings = 0
-        #: Whether copies of this client have the same machine, which nothing has happened to since.
-        self.is_shared = False
-        #: What a search calls this state of the client, if it has seen it.
-        self.number: int | None = None
-
-    def copy(self, world: World) -> Self:
-        """The same client in a copy of its world."""
-        self.is_shared = True
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self), world=world)
-        return twin
-
-    def wake(self) -> None:
-        """Something is about to happen to the machine: it may be that of several copies so far, and this one needs its own."""
-        self.number = None
-        if self.is_shared:
-            self.is_shared = False
-            self.machine = self.machine.copy()
-            self.machine.ports = self  # type: ignore[assignment]  # a client of either kind has the ports of its machine
-            self.heard = None if self.heard is None else self.heard.copy()
-
-    def crash(self) -> None:
-        self.wake()
-        self.is_alive = False
-
-    def update(self, number: int) -> MetadataUpdate:
-        """An update of the machine, for the store."""
-        return self.machine.update(number)
-
-    def on_update_answer(self, number: int, answer: Versioned | BookKeeperError | None) -> None:
-        """The store answers."""
-        self.wake()
-        self.machine.on_update_answer(number, answer)
-
-    def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
-        raise NotImplementedError
-
-    # Ports of both machines
-
-    def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
-        for bookie_id in bookies:
-            self.world.send(Message(self, bookie_id, "add", entry.entry_id, add=entry))
-
-    def run_update(self, number: int) -> None:
-        self.world.updates.append((self, UpdateHandle(self, number)))
-
-    def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
-        return self.world.replace_bookie(ensemble, excluded)
-
-
-class WriterClient(Client):
-    """The writer."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.is_retry_due = False
-        self.machine: AppendMachine = AppendMachine(world.store.value, self, options=world.configuration.options)
-
-    def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
-        self.machine.on_add_reply(message.bookie_id, message.entry_id, code)
-
-    def confirm_adds(self, entries: list[NewEntry]) -> None:
-        for entry in entries:
-            self.world.guarantees.on_acknowledged(entry.entry_id)
-
-    def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
-        self.world.guarantees.on_failed(entry.entry_id)
-
-    def is_ensemble_change_disabled(self) -> bool:
-        return self.world.is_change_disabled
-
-    def retry_later(self, delay_s: float) -> None:
-        assert not self.is_retry_due, "one retry at a time"
-        self.is_retry_due = True
-
-    def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
-        raise NotImplementedError
-
-    def ledger_truncated(self, error: LedgerTruncated) -> None:
-        raise Violation("A1", str(error))
-
-    def close_finished(self, error: BookKeeperError | None) -> None:
-        self.endings += 1
-
-
-class RecoveryClient(Client):
-    """One recovery; what it has heard is noted for the checks."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.heard: Heard = Heard()
-        self.machine: RecoveryMachine = RecoveryMachine(
-            world.store.value, self, read_ahead=world.configuration.read_ahead
-        )
-
-    def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
-        machine = self.machine
-        if message.kind == "add":
-            machine.on_add_reply(message.bookie_id, message.entry_id, code)
-        elif message.kind == "fence" and entry is not None:
-            machine.on_fence_reply(message.bookie_id, code, entry.last_add_confirmed, entry.length)
-        elif message.kind == "fence":
-            machine.on_fence_reply(message.bookie_id, code)
-        elif entry is not None:
-            machine.on_read_reply(message.bookie_id, message.entry_id, code, entry.payload, entry.length)
-        else:
-            machine.on_read_reply(message.bookie_id, message.entry_id, code)
-
-    def send_fence(self, bookie_id: BookieId) -> None:
-        self.world.send(Message(self, bookie_id, "fence", fence=True))
-
-    def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
-        kind = "read" if self.machine.phase is RecoveryPhase.READING else "measure"
-        self.world.send(Message(self, bookie_id, kind, entry_id, fence=fence))
-
-    def entry_decided(self, entry_id: int, verdict: EntryVerdict, bookies: tuple[BookieId, ...]) -> None:
-        self.world.guarantees.on_decided(self.heard, entry_id, verdict)
-
-    def recovery_finished(self, error: BookKeeperError | None) -> None:
-        self.endings += 1
-        if error is not None:
-            self.world.guarantees.on_gave_up(self, error)
-
-
-#: How often a walk makes a move that its weights do not name: trouble, less likely than progress.
-TROUBLE = 0.3
-
-AnyWorld = TypeVar("AnyWorld", bound=World)
-
-
-def wander(world: AnyWorld, weights: Mapping[str, float], seed: int, moves: int) -> AnyWorld:
-    """Make ``moves`` random moves in ``world``, each as often as ``weights`` say."""
-    rng = Random(seed)
-    chances = [weights.get(name, TROUBLE) for name in world.moves]
-    for _ in range(moves):
-        (name,) = rng.choices(tuple(world.moves), chances)
-        choices = world.choices(name)
-        if choices:
-            world.move(name, rng.randrange(choices))
-    return world

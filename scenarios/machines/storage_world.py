@@ -1,6 +1,6 @@
 """The small world with more trouble in it, judged by the reference model alone.
 
-On top of :class:`tests.bkclient.protocol.world.World`, whose writer, recoveries, network and store stay as they are:
+On top of :class:`~scenarios.machines.world.World`, whose writer, recoveries, network and store stay as they are:
 
 * Bookies answer what changes them after a sync. A crash may forget everything since, and nobody was told of it.
 * A bookie may lose its disk, as long as fewer than Qa do: more would be a loss that the protocol allows. It comes back in
@@ -8,14 +8,12 @@ On top of :class:`tests.bkclient.protocol.world.World`, whose writer, recoveries
 * Bookies refuse requests for reasons of their own.
 * Older fragments, and all of a closed ledger's, are re-replicated: somebody copies them and replaces one member in place.
 * Readers follow the ledger without recovering it: they read the LAC, then entries up to it.
-
-``WEIGHTS`` says how often a walk makes which move.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from random import Random
+from types import MappingProxyType
 from typing import Final
 
 from bkclient.errors import Code
@@ -23,43 +21,13 @@ from bkclient.ledger import BookieId, Fragment, LedgerMetadata
 from bkclient.protocol.lac import LacOutcome, LacRead
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
-from bkclient.protocol.recovery import EntryVerdict, RecoveryPhase
-from tests.bkclient.protocol.guarantees import Guarantees, Heard
-from tests.bkclient.protocol.stateful.model import Ledger
-from tests.bkclient.protocol.world import Client, Configuration, Message, StoredEntry, World
+from scenarios.machines.bookies import Message, StoredEntry
+from scenarios.machines.clients import Client
+from scenarios.machines.guarantees import Guarantees, Heard
+from scenarios.machines.model import LedgerModel
+from scenarios.machines.world import Configuration, World
 
-__all__ = ["CONFIGURATIONS", "WEIGHTS", "Play", "walk"]
-
-CONFIGURATIONS: Final = (
-    Configuration(1, 1, 1, bookies=2, entries=4, recoveries=3),
-    Configuration(2, 2, 2, bookies=3, entries=3, recoveries=3),
-    Configuration(2, 2, 1, bookies=3, entries=3, recoveries=3),
-    Configuration(3, 3, 2, bookies=4, entries=4, recoveries=3),
-    Configuration(3, 3, 3, bookies=5, entries=3, recoveries=3),
-    Configuration(3, 2, 2, bookies=4, entries=4, recoveries=3),
-    Configuration(4, 3, 2, bookies=5, entries=5, recoveries=2),
-)
-
-#: How often which move is made; what is not here happens at the rate of ``TROUBLE``.
-WEIGHTS: Final = {
-    "request arrives": 6.0,
-    "request arrives and waits for the sync": 2.0,
-    "bookie syncs": 3.0,
-    "answer arrives": 6.0,
-    "store acts": 4.0,
-    "append": 2.0,
-    "bookie returns": 1.0,
-    "reader asks": 1.0,
-    "request times out": 0.5,
-    "recovery starts": 0.3,
-    "bookie crashes": 0.15,
-    "bookie crashes and forgets": 0.15,
-    "disk is lost": 0.1,
-    "close": 0.1,
-    "writer crashes": 0.1,
-    "recovery crashes": 0.1,
-}
-TROUBLE: Final = 0.3
+__all__ = ["StorageWorld"]
 
 #: By which codes bookies refuse what they are asked, adds and reads.
 _ADD_REFUSALS: Final = (Code.TOO_MANY_REQUESTS, Code.WRITE_ON_READ_ONLY_BOOKIE, Code.WRITE)
@@ -76,16 +44,18 @@ class Disk:
     was_lost: bool = False
 
 
-class Promises(Guarantees):
+class StorageGuarantees(Guarantees):
     """What happens, told to the reference model; besides, everybody gets an answer in the end, and no recovery gives up early."""
 
-    OUTSIDE = frozenset({"_play", "_world", "model"})
-    __slots__ = ("_play", "model")
+    clauses = (*LedgerModel.clauses, "G2", "L2", "L4", "L9", "L10", "L12")
 
-    def __init__(self, play: Play) -> None:
-        super().__init__(play)
-        self._play = play
-        self.model = play.model
+    OUTSIDE = frozenset({"_storage", "_world", "model"})
+    __slots__ = ("_storage", "model")
+
+    def __init__(self, world: StorageWorld) -> None:
+        super().__init__(world)
+        self._storage = world
+        self.model = world.model
 
     def on_sent(self, message: Message) -> None:
         """Of no concern to applications, but for what a recovery may hope for."""
@@ -94,51 +64,55 @@ class Promises(Guarantees):
     def on_stored(self, message: Message) -> None:
         """Of no concern to applications."""
 
-    def on_decided(self, heard: Heard, entry_id: int, verdict: EntryVerdict) -> None:
+    def on_ruled_out(self, heard: Heard, entry_id: int) -> None:
         """Of no concern to applications."""
 
     def on_acknowledged(self, entry_id: int) -> None:
+        """The model is told."""
         self.model.acknowledge(entry_id)
         self.acknowledged = entry_id
 
     def on_failed(self, entry_id: int) -> None:
+        """The model is told."""
         self.model.fail(entry_id)
         self._failed.add(entry_id)
 
     def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
         """The end counts from the moment it is stored; a recovery that saw no entry may not know the length."""
         del before
-        after = self._play.store.metadata
+        after = self._storage.store.metadata
         if after.is_closed:
             seen = client.heard is None or after.last_entry_id in client.heard.seen
             self.model.ends(after.last_entry_id, after.length if seen else None)
 
     def check(self) -> None:
         """Everybody who knows an end knows the same one, and everything confirmed is on enough disks."""
-        play, model = self._play, self.model
+        world, model = self._storage, self.model
         self.check_confirmed()
-        for recovery in play.recoveries:
-            if recovery.machine.phase is RecoveryPhase.DONE:
+        for recovery in world.recoveries:
+            if recovery.has_closed:
                 model.ends(recovery.machine.last_add_confirmed, None)
-        if play.writer.machine.metadata.is_closed:
-            model.ends(play.writer.machine.metadata.last_entry_id, None)
-        metadata = play.store.metadata
+        if world.writer.machine.metadata.is_closed:
+            model.ends(world.writer.machine.metadata.last_entry_id, None)
+        metadata = world.store.metadata
         end = metadata.last_entry_id if metadata.is_closed else model.acknowledged
         for entry_id in range(end + 1):
-            disks = [play.disks[b] for b in play.write_set(metadata, entry_id)]
+            disks = [world.disks[b] for b in world.write_set(metadata, entry_id)]
             copies = [disk.entries[entry_id].payload for disk in disks if entry_id in disk.entries]
             lost = sum(disk.was_lost and entry_id not in disk.entries for disk in disks)
-            model.is_held(entry_id, copies, play.configuration.ack_quorum - lost)
+            model.is_held(entry_id, copies, world.configuration.ack_quorum - lost)
 
 
 class Reader(Client):
     """Follows the ledger: one LAC read over the last ensemble, then the entry at the LAC or below it."""
 
-    def __init__(self, play: Play, choice: int) -> None:
-        super().__init__(play)
-        self._play = play
+    name = "reader"
+
+    def __init__(self, world: StorageWorld, choice: int) -> None:
+        super().__init__(world)
+        self._storage = world
         self._choice = choice
-        self._metadata = play.store.metadata
+        self._metadata = world.store.metadata
         self._sizes = QuorumSizes.of(self._metadata)
         self._entry: EntryRead | None = None
         if self._metadata.is_closed:
@@ -146,9 +120,10 @@ class Reader(Client):
             return
         self._lac = LacRead(self._sizes, self._metadata.last_fragment.ensemble)
         for bookie_id in self._lac.bookies:
-            play.send(Message(self, bookie_id, "lac"))
+            world.send(Message(self, bookie_id, "lac"))
 
     def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
+        """The LAC read or the entry read goes on."""
         if message.kind == "lac":
             if self._lac.outcome is LacOutcome.WAITING:
                 lac = -1 if entry is None else entry.last_add_confirmed
@@ -162,13 +137,13 @@ class Reader(Client):
         outcome = read.on_reply(message.bookie_id, code)
         if outcome is ReadOutcome.FOUND:
             assert entry is not None, "found"
-            self._play.model.reads(read.entry_id, entry.payload)
+            self._storage.model.reads(read.entry_id, entry.payload)
         elif outcome is ReadOutcome.ABSENT and self._ensemble_is_current(read.entry_id):
-            self._play.model.reads(read.entry_id, None)
+            self._storage.model.reads(read.entry_id, None)
         self._ask(read)
 
     def _on_lac(self, lac: int) -> None:
-        self._play.model.sees_lac(lac)
+        self._storage.model.sees_lac(lac)
         if lac >= 0:
             entry_id = self._choice % (lac + 1)
             ensemble = self._metadata.ensemble_at(entry_id)
@@ -177,25 +152,37 @@ class Reader(Client):
 
     def _ask(self, read: EntryRead) -> None:
         for bookie_id in read.to_ask():
-            self._play.send(Message(self, bookie_id, "entry", read.entry_id))
+            self._storage.send(Message(self, bookie_id, "entry", read.entry_id))
 
     def _ensemble_is_current(self, entry_id: int) -> bool:
         """A reader with an old ensemble would look again before it believes that an entry is absent."""
-        current = self._play.store.metadata.ensemble_at(entry_id)
+        current = self._storage.store.metadata.ensemble_at(entry_id)
         return self._metadata.ensemble_at(entry_id) == current
 
 
-class Play(World):
+class StorageWorld(World):
     """See the module. ``model`` is told everything that applications see."""
 
+    weights = MappingProxyType(
+        {
+            **World.weights,
+            "request arrives and waits for the sync": 2.0,
+            "bookie syncs": 3.0,
+            "reader asks": 1.0,
+            "bookie crashes": 0.15,
+            "bookie crashes and forgets": 0.15,
+            "disk is lost": 0.1,
+        }
+    )
+
     def __init__(self, configuration: Configuration) -> None:
-        self.model = Ledger()
+        self.model = LedgerModel()
         #: How often each move was made.
         self.made: dict[str, int] = {}
         super().__init__(configuration)
         self.appended = self.model.entries
         self.disks = {name: Disk() for name in self.bookies}
-        self.guarantees = Promises(self)
+        self.guarantees = StorageGuarantees(self)
         self.moves |= {
             "request arrives and waits for the sync": (lambda: len(self.requests), self._request_waits),
             "bookie syncs": (lambda: len(self._unsynced()), lambda choice: self._sync(self._unsynced()[choice])),
@@ -203,24 +190,28 @@ class Play(World):
             "bookie crashes and forgets": (lambda: len(self._bookies(is_up=True)), self._crashes_and_forgets),
             "disk is lost": (lambda: len(self._may_be_lost()), self._disk_is_lost),
             "fragment is re-replicated": (lambda: len(self._sealed()), self._re_replicate),
-            "reader asks": (lambda: 8, lambda choice: void(Reader(self, choice))),
+            "reader asks": (lambda: 8, self._reader_asks),
         }
 
     def move(self, move: str, choice: int) -> None:
+        """Besides, it is counted."""
         if self.choices(move):
             self.made[move] = self.made.get(move, 0) + 1
             super().move(move, choice)
 
     @property
     def steps(self) -> int:
+        """How many moves were made."""
         return sum(self.made.values())
 
     def settle(self) -> None:
+        """Besides, everything is synced first."""
         for bookie_id in self.bookies:
             self._sync(bookie_id)
         super().settle()
 
     def write_set(self, metadata: LedgerMetadata, entry_id: int) -> list[BookieId]:
+        """The bookies that should have the entry under this metadata."""
         ensemble = metadata.ensemble_at(entry_id)
         return [ensemble[(entry_id + i) % len(ensemble)] for i in range(self.configuration.write_quorum)]
 
@@ -344,26 +335,10 @@ class Play(World):
 
     # Clients
 
-    def _append(self, choice: int) -> None:
-        del choice
+    def _reader_asks(self, choice: int) -> None:
+        Reader(self, choice)
+
+    def _append(self, _: int) -> None:
         payload = b"x" * (len(self.appended) + 1)
         self.model.append(payload)
         self.writer.machine.append(payload)
-
-
-def void(_: object) -> None:
-    """For what is made for its effect."""
-
-
-def walk(configuration: Configuration, seed: int, moves: int) -> Play:
-    """Make so many random moves in a new world."""
-    rng = Random(seed)
-    play = Play(configuration)
-    names = tuple(play.moves)
-    weights = [WEIGHTS.get(name, TROUBLE) for name in names]
-    for _ in range(moves):
-        (name,) = rng.choices(names, weights)
-        choices = play.choices(name)
-        if choices:
-            play.move(name, rng.randrange(choices))
-    return play

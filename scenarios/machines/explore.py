@@ -13,7 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from bkclient.protocol.value import freeze
-from tests.bkclient.protocol.world import Message, World
+from scenarios.machines.bookies import Message
+from scenarios.machines.world import World
 
 __all__ = ["EVERY_ORDER", "EVERY_ORDER_AT_BOOKIES", "Explored", "SearchTooLarge", "explore", "fingerprint"]
 

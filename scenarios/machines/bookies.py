@@ -1,0 +1,63 @@
+"""What the bookies of a world are, and the requests that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from bkclient.ledger import BookieId
+from bkclient.protocol.adds import NewEntry
+from bkclient.protocol.value import Value
+
+if TYPE_CHECKING:
+    from scenarios.machines.clients import Client
+
+__all__ = ["Bookie", "Message", "StoredEntry"]
+
+
+class StoredEntry(NamedTuple):
+    """What a bookie keeps of an entry."""
+
+    payload: bytes
+    last_add_confirmed: int
+    length: int
+
+
+class Bookie(Value):
+    """Stores what it is sent unless it is fenced; remembers everything, crash or not."""
+
+    __slots__ = ("entries", "is_fenced", "is_up")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, StoredEntry] = {}
+        self.is_fenced = False
+        self.is_up = True
+
+
+@dataclass(eq=False)
+class Message:
+    """One request and its fate. The client hears exactly one outcome; the bookie may hear it never, once or more.
+
+    ``kind`` is ``add``, ``fence`` (the last entry, with fencing), ``read`` (an entry, by a recovery that decides about it),
+    ``measure`` (an entry, by a recovery that lacks a length), or what a world adds.
+    """
+
+    client: Client
+    bookie_id: BookieId
+    kind: str
+    entry_id: int = -1
+    fence: bool = False
+    add: NewEntry | None = None
+    answer: tuple[int, StoredEntry | None] | None = None
+    is_answered: bool = False
+
+    def copy(self, clients: Mapping[Client, Client]) -> Self:
+        """The same message of the copy of its client."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), client=clients[self.client])
+        return twin
+
+    def __str__(self) -> str:
+        what = self.kind if self.entry_id < 0 else f"{self.kind} {self.entry_id}"
+        return f"{what} of {self.client.name} to {self.bookie_id}"
