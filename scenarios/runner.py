@@ -13,15 +13,16 @@ from scenarios.checker import OnlineChecker
 from scenarios.conditions import Conditions, draw_conditions, draw_tcp
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
+from scenarios.liveness import StuckError
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import MUTANTS
 from scenarios.recording import Recorder
 from scenarios.situations import Situations
-from scenarios.stage import EVENTUALLY_CLOSED, Stage, StuckError
+from scenarios.stage import Stage
 from simbookie.world.errors import WorldError
 from simbookie.world.hosts import World
 
-__all__ = ["EVENTUALLY_CLOSED", "history_name", "run_scenario"]
+__all__ = ["history_name", "run_scenario"]
 
 
 def history_name(

@@ -26,6 +26,7 @@ from bkclient.transport.tcp import TcpTransport
 from bkclient.wire.messages import Request
 from scenarios.conditions import Conditions
 from scenarios.history import Event, Kind
+from scenarios.liveness import StuckError
 from scenarios.recording import (
     BookieRecorder,
     RecordedAdvancedWriter,
@@ -51,7 +52,7 @@ from simbookie.world.metadata_service import MetadataAction, MetadataCall, Metad
 from simbookie.world.process import Process
 from simbookie.world.transport import SimulatedTransport
 
-__all__ = ["ADD_RESOLVES", "EVENTUALLY_CLOSED", "ClientProcess", "LedgerSlot", "Program", "Stage", "StuckError"]
+__all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage"]
 
 Program = Callable[[RecordedClient], Awaitable[None]]
 """What a client process does; it ends when the program returns."""
@@ -61,22 +62,6 @@ _SETTLE_ATTEMPTS: Final = 8
 _SETTLE_PAUSE_S: Final = 5.0
 #: How long a scenario waits for something that may never happen.
 _PATIENCE_S: Final = 20.0
-
-
-#: The clauses that runs are held to beside those over their histories: with everything healed, a ledger can be recovered and
-#: read, and with nothing in its way an append ends.
-EVENTUALLY_CLOSED: Final = "L1"
-ADD_RESOLVES: Final = "L2"
-
-
-class StuckError(Exception):
-    """Everything was healed, and still something does not end: liveness is broken; ``clause`` is its number."""
-
-    def __init__(self, ledger_id: int, problem: str, clause: str = EVENTUALLY_CLOSED) -> None:
-        super().__init__(f"ledger {ledger_id}: {problem}")
-        self.ledger_id = ledger_id
-        self.problem = problem
-        self.clause = clause
 
 
 class ClientProcess:

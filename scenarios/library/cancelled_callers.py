@@ -19,9 +19,10 @@ from bkclient.errors import BookKeeperError
 from bkclient.wire.messages import AddRequest, Request
 from scenarios.conditions import draw_varied_conditions
 from scenarios.library.parts import is_add, pick_confirmers
+from scenarios.liveness import ADD_RESOLVES, StuckError
 from scenarios.model import Scenario
 from scenarios.recording import RecordedAdvancedWriter, RecordedClient, RecordedWriter
-from scenarios.stage import ADD_RESOLVES, LedgerSlot, Stage, StuckError
+from scenarios.stage import LedgerSlot, Stage
 
 __all__ = ["CANCELLED_CALLERS"]
 

@@ -24,7 +24,7 @@ from scenarios.machines.clients import Client, WriterClient
 from scenarios.machines.guarantees import Guarantees
 from scenarios.machines.world import Configuration, World
 
-__all__ = ["OptionsWorld"]
+__all__ = ["OptionsGuarantees", "OptionsWorld"]
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ from scenarios.machines.guarantees import Guarantees, Heard
 from scenarios.machines.model import LedgerModel
 from scenarios.machines.world import Configuration, World
 
-__all__ = ["StorageWorld"]
+__all__ = ["StorageGuarantees", "StorageWorld"]
 
 #: By which codes bookies refuse what they are asked, adds and reads.
 _ADD_REFUSALS: Final = (Code.TOO_MANY_REQUESTS, Code.WRITE_ON_READ_ONLY_BOOKIE, Code.WRITE)

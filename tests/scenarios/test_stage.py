@@ -13,8 +13,9 @@ from bkclient.errors import BookKeeperError, LedgerClosed, RequestTimeout
 from bkclient.wire.messages import AddRequest, ReadRequest
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import Event, Kind
+from scenarios.liveness import StuckError
 from scenarios.recording import RecordedClient, RecordedWriter
-from scenarios.stage import LedgerSlot, Stage, StuckError
+from scenarios.stage import LedgerSlot, Stage
 from simbookie.storage.base import CrashMode
 from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata_service import MetadataConfig
