@@ -171,6 +171,16 @@ class BookKeeper:
             raise ClientClosed from self._life.failure
         return self._core
 
+    @property
+    def in_flight_entries(self) -> int:
+        """Entries in flight of all writers of this client."""
+        return 0 if self._core is None else self._core.window.entries
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Payload bytes of the entries in flight of all writers of this client."""
+        return 0 if self._core is None else self._core.window.in_flight_bytes
+
     # Ledgers -----------------------------------------------------------------------------------------------------
 
     async def create_ledger(

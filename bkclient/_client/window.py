@@ -88,6 +88,11 @@ class ClientWindow(_Line):
         self.bytes_above_gaps += size
         self.bytes += excess - max(0, self.bytes_above_gaps - self.max_bytes_above_gaps)
 
+    @property
+    def in_flight_bytes(self) -> int:
+        """All bytes, those that the window does not count included."""
+        return self.bytes + max(0, self.bytes_above_gaps - self.max_bytes_above_gaps)
+
     def wake_above_gaps(self) -> None:
         """There may be room above gaps."""
         for window in list(self.waiting_above_gaps):

@@ -44,7 +44,7 @@ from bkclient.metadata.listeners import ListenerCalls
 from bkclient.metadata.memory_tree import MemoryTree, MemoryTreeSession
 from bkclient.metadata.paths import LEDGER_ID_MAX, check_bookie_id, check_ledger_id
 
-__all__ = ["MemoryMetadataService", "MemoryMetadataStore"]
+__all__ = ["MemoryMetadataService", "MemoryMetadataStore", "MetadataContents"]
 
 LEDGERS_PER_RANGE: Final = 1000
 """How many ids a listing takes from the service at a time; between ranges it passes control to the loop."""
@@ -59,6 +59,26 @@ class _StoredLedger:
 
     def decode(self, ledger_id: int) -> Versioned:
         return Versioned(decode_ledger_metadata(ledger_id, self.data), self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataContents:
+    """What a :class:`MemoryMetadataService` holds at one moment, for tests of applications and of this package."""
+
+    #: By id, the version and the encoded metadata.
+    ledgers: dict[int, tuple[int, bytes]]
+    #: The next id that is generated.
+    next_ledger_id: int
+    #: The registered bookies.
+    bookies: BookieSets
+    #: By path, the data of the nodes of repairs.
+    nodes: dict[str, bytes]
+    #: By ledger id, how many sessions watch it; ledgers that nobody watches are left out.
+    ledger_watches: dict[int, int]
+    #: How many watch the bookies.
+    bookie_watches: int
+    #: By path, how many watch a node; those that nobody watches are left out.
+    node_watches: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -208,6 +228,18 @@ class MemoryMetadataService:
     def registered_by(self, session: MemoryMetadataStore) -> list[BookieId]:
         """The bookies that live with ``session``."""
         return [bookie_id for bookie_id, present in self._registrations.items() if present.session is session]
+
+    def snapshot(self) -> MetadataContents:
+        """What is stored, and how many watches there are."""
+        return MetadataContents(
+            ledgers={ledger_id: (stored.version, stored.data) for ledger_id, stored in self._ledgers.items()},
+            next_ledger_id=self._next_ledger_id,
+            bookies=self.bookies(),
+            nodes=self.tree.contents(),
+            ledger_watches={ledger_id: len(watches) for ledger_id, watches in self._ledger_watches.items()},
+            bookie_watches=len(self._bookie_watches),
+            node_watches=self.tree.watch_counts(),
+        )
 
     def _stored(self, ledger_id: int) -> _StoredLedger:
         stored = self._ledgers.get(ledger_id)

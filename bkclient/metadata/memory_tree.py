@@ -96,6 +96,14 @@ class MemoryTree:
 
         return cancel
 
+    def contents(self) -> dict[str, bytes]:
+        """The data of all nodes, by path."""
+        return {path: node.data for path, node in self._nodes.items()}
+
+    def watch_counts(self) -> dict[str, int]:
+        """By path, how many watch a node that anybody watches."""
+        return {path: len(watches) for path, watches in self._watches.items()}
+
     def end_session(self, session: object) -> None:
         """Remove what ``session`` made ephemeral."""
         for path in [path for path, node in self._nodes.items() if node.owner is session]:

@@ -391,6 +391,7 @@ async def test_what_writers_tell_of_themselves(python: BookKeeper, java: JavaPee
         writer.append_nowait(pattern(entry_id))
     total = whole(writer.ledger_id)[LAST][3]
     assert (writer.in_flight_entries, writer.last_add_pushed, writer.length) == (COUNT, LAST, total)
+    assert (writer.in_flight_bytes, python.in_flight_entries, python.in_flight_bytes) == (total, COUNT, total)
     assert (writer.last_add_acknowledged, writer.last_add_confirmed) == (-1, -1)
     await writer.flush()
     assert (writer.in_flight_entries, writer.last_add_acknowledged, writer.last_add_confirmed) == (0, LAST, LAST)
@@ -404,9 +405,11 @@ async def test_what_writers_tell_of_themselves(python: BookKeeper, java: JavaPee
 
     gap = await with_a_hole(python, **STRIPED)
     assert (gap.in_flight_entries, gap.last_add_pushed, gap.last_add_acknowledged) == (COUNT - HOLE - 1, LAST, HOLE - 1)
+    assert gap.in_flight_bytes == total - sum(len(pattern(entry_id)) for entry_id in range(HOLE + 1))
     assert await gap.append(HOLE, pattern(HOLE)) == HOLE
     await gap.flush()
     assert (gap.in_flight_entries, gap.last_add_confirmed, gap.length) == (0, LAST, total)
+    assert (gap.in_flight_bytes, python.in_flight_bytes) == (0, 0)
     before = gap.metadata_version
     await gap.close()
     assert (gap.is_closed, gap.is_deferred_sync) == (True, False)

@@ -100,6 +100,11 @@ class BaseWriter:
         """Entries appended and not yet acknowledged."""
         return self._machine.pending_count
 
+    @property
+    def in_flight_bytes(self) -> int:
+        """Payload bytes of the entries in flight."""
+        return self._shell.window.bytes
+
     def __repr__(self) -> str:
         machine = self._machine
         if machine.metadata.is_closed:

@@ -303,11 +303,6 @@ async def outcome(call: Callable[[], Any]) -> None:
         await result
 
 
-def stored(where: Town) -> dict[int | str, bytes]:
-    ledgers = {ledger_id: ledger.data for ledger_id, ledger in where.service._ledgers.items()}
-    return ledgers | {path: node.data for path, node in where.service.tree._nodes.items()}
-
-
 @pytest.mark.rule("API-1")
 @pytest.mark.rule("API-3")
 @pytest.mark.rule("API-9")
@@ -329,7 +324,7 @@ async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(
         target = await MAKERS[kind](where)
         await turns()
         where.sent.clear()
-        before, next_id = stored(where), where.service._next_ledger_id
+        before = where.service.snapshot()
 
         for value in row.wrong:
             try:
@@ -340,10 +335,9 @@ async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(
         await turns()
 
         assert where.sent == []
-        assert (stored(where), where.service._next_ledger_id) == (before, next_id)
+        assert where.service.snapshot() == before
         if isinstance(target, LedgerWriter | AdvancedLedgerWriter):
-            window = target._shell.window
-            assert (target.in_flight_entries, window.entries, window.shared.bytes) == (0, 0, 0)
+            assert (target.in_flight_entries, target.in_flight_bytes, where.bk.in_flight_bytes) == (0, 0, 0)
             append: Any = target.append
             assert await append(*([2] if kind is AdvancedLedgerWriter else []), b"goes on") == 2
 

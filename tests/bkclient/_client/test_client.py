@@ -341,7 +341,7 @@ async def test_leaving_closes_the_transport_and_leaves_the_store_to_its_owner() 
         await writer_of(where)
 
     assert where.transport.is_closed
-    assert where.service._bookie_watches == {}
+    assert where.service.snapshot().bookie_watches == 0
     assert await where.store.generate_ledger_id() == 1
 
 

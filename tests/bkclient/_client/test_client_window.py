@@ -35,7 +35,7 @@ async def test_several_writers_together_never_exceed_the_window_of_the_client() 
 
         assert most == 8
         assert [writer.last_add_confirmed for writer in writers] == [19] * 5
-        assert (writers[0]._shell.window.shared.entries, writers[0]._shell.window.shared.bytes) == (0, 0)
+        assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0)
 
 
 @pytest.mark.rule("H-13")
@@ -122,7 +122,7 @@ async def test_what_a_failed_writer_had_in_flight_is_free_for_others() -> None:
         where.transport.let_go("abc", Code.LEDGER_FENCED)
 
         assert await waiting == 0
-        assert other._shell.window.shared.entries == 0
+        assert where.bk.in_flight_entries == 0
 
 
 def windows(count: int, *, own: int, shared: int) -> list[WriterWindow]:

@@ -168,7 +168,11 @@ async def test_metadata_is_stored_in_the_format_configured(version: int) -> None
             await writer.append(b"x")
 
         assert where.metadata(writer.ledger_id).format_version == version
-        assert where.service._ledgers[writer.ledger_id].data.startswith(b"BookieMetadataFormatVersion\t%d\n" % version)
+        assert (
+            where.service.snapshot()
+            .ledgers[writer.ledger_id][1]
+            .startswith(b"BookieMetadataFormatVersion\t%d\n" % version)
+        )
         assert (await where.bk.open_ledger(writer.ledger_id, password=b"p", recover=True)).last_add_confirmed == 0
 
 

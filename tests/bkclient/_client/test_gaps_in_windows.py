@@ -45,7 +45,7 @@ async def test_a_gap_in_one_ledger_stops_no_other_writer_of_the_client() -> None
             assert await asyncio.wait_for(other.append(b"y"), 1) == entry_id
 
         assert len(futures) == 4  # a quarter of the window: of the half for gaps, as much as it leaves
-        assert gapped._shell.window.shared.entries == 4
+        assert where.bk.in_flight_entries == 4
         await gapped.append(0, b"x")
         assert [await future for future in futures] == [1, 2, 3, 4]
         shared = gapped._shell.window.shared
@@ -85,6 +85,7 @@ async def test_an_entry_above_a_gap_that_fills_the_window_by_itself_stops_no_oth
             gapped.append_nowait(6, b"x")
         shared = gapped._shell.window.shared
         assert (shared.bytes, shared.bytes_above_gaps) == (50, 1000)
+        assert (gapped.in_flight_bytes, where.bk.in_flight_bytes) == (1000, 1000)
 
         for _ in range(20):
             await asyncio.wait_for(other.append(bytes(40)), 1)

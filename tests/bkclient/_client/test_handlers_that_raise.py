@@ -108,7 +108,7 @@ async def an_answer_to_an_add(where: Town, plant: Planting) -> None:
     assert (await ends(second)).entry_id == 2
     await ends(flushing)
     await it_is_over(where, writer.ledger_id, writer.append(b"3"), writer.flush(), writer.force(), writer.close())
-    assert (writer.in_flight_entries, writer._shell.window.entries, writer._shell.window.bytes) == (0, 0, 0)
+    assert (writer.in_flight_entries, where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0, 0)
 
 
 async def it_is_over(where: Town, ledger_id: int, *calls: Awaitable[object]) -> None:
@@ -124,7 +124,7 @@ async def an_entry_that_cannot_be_sent(where: Town, plant: Planting) -> None:
     writer._shell._submit = fails
     await ends(writer.append(b"1"))
     await it_is_over(where, writer.ledger_id, writer.append(b"3"), writer.flush(), writer.close())
-    assert (writer._shell.window.entries, writer._shell.window.bytes) == (0, 0)
+    assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
 
 
 async def an_entry_with_an_id_that_cannot_be_sent(where: Town, plant: Planting) -> None:
@@ -132,14 +132,14 @@ async def an_entry_with_an_id_that_cannot_be_sent(where: Town, plant: Planting) 
     plant(EntryCodec, "encode_header")
     await ends(writer.append(0, b"0"))
     await it_is_over(where, writer.ledger_id, writer.flush(), writer.close())
-    assert (writer._shell.window.entries, writer._shell.window.bytes) == (0, 0)
+    assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
 
 
 async def an_entry_that_never_became_one(where: Town, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(AppendMachine, "append")
     await ends(writer.append(b"1"))
-    assert (writer._shell.window.entries, writer._shell.window.bytes) == (0, 0)
+    assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
 
 
 async def an_entry_above_a_gap(where: Town, plant: Planting) -> None:

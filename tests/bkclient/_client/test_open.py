@@ -169,7 +169,7 @@ async def test_a_reader_of_a_closed_ledger_follows_re_replication_only_if_asked_
             return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True, **options)
 
         following, staying = await opened(keep_metadata_updated=True), await opened()
-        assert len(where.service._ledger_watches[writer.ledger_id]) == 1
+        assert where.service.snapshot().ledger_watches[writer.ledger_id] == 1
         moved = tuple(reversed(writer.metadata.last_fragment.ensemble))
         where.edit(writer.ledger_id, lambda metadata: metadata.with_ensemble(0, moved))
         await turns()
@@ -177,7 +177,7 @@ async def test_a_reader_of_a_closed_ledger_follows_re_replication_only_if_asked_
         assert following.metadata.last_fragment.ensemble == moved
         assert staying.metadata.last_fragment.ensemble != moved
         await following.aclose()
-        assert writer.ledger_id not in where.service._ledger_watches
+        assert writer.ledger_id not in where.service.snapshot().ledger_watches
 
 
 @pytest.mark.behaviour("T-19")
@@ -227,7 +227,7 @@ def test_an_open_that_is_cancelled_anywhere_leaves_no_watch_and_can_be_repeated(
             await cancel(where.bk.open_ledger(writer.ledger_id, password=b"secret", **options))
 
             if cancel.was_cancelled:
-                assert writer.ledger_id not in where.service._ledger_watches
+                assert writer.ledger_id not in where.service.snapshot().ledger_watches
             if options == {"recover": False}:
                 assert await writer.append(b"2") == 2
                 await writer.close()

@@ -161,15 +161,14 @@ async def write_fail_and_recover(where: Town, bk: BookKeeper) -> None:
     assert await writer.append(b"4") == 4
     await turns()
     where.transport.bookies[failing].code = None
-    window = writer._shell.window
-    assert (window.entries, window.bytes, writer.in_flight_entries) == (0, 0, 0)
+    assert (bk.in_flight_entries, writer.in_flight_bytes, writer.in_flight_entries) == (0, 0, 0)
     assert failing not in writer.metadata.last_fragment.ensemble
 
     reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     assert [entry.payload async for entry in reader] == [b"0", b"1", b"2", b"3", b"4"]
     with pytest.raises(LedgerFenced):
         await writer.append(b"late")
-    assert (window.entries, window.bytes, writer.in_flight_entries) == (0, 0, 0)
+    assert (bk.in_flight_entries, writer.in_flight_bytes, writer.in_flight_entries) == (0, 0, 0)
     await bk.delete_ledger(writer.ledger_id)
 
 

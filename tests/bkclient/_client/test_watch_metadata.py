@@ -45,7 +45,7 @@ async def test_a_watch_tells_the_present_state_and_every_change_up_to_the_deleti
         await where.bk.delete_ledger(writer.ledger_id)
         await watching
         assert len(seen) == 4
-        assert where.service._ledger_watches == {}
+        assert where.service.snapshot().ledger_watches == {}
 
 
 @pytest.mark.behaviour("T-165")
@@ -94,7 +94,7 @@ async def test_a_loop_that_is_left_stops_the_watch() -> None:
             break
         await turns()
 
-        assert where.service._ledger_watches == {}
+        assert where.service.snapshot().ledger_watches == {}
 
 
 @pytest.mark.rule("API-17")
@@ -105,7 +105,7 @@ async def test_closing_the_client_ends_the_watch() -> None:
         await turns()
     with pytest.raises(ClientClosed):
         await watching
-    assert where.service._ledger_watches == {}
+    assert where.service.snapshot().ledger_watches == {}
 
 
 def test_a_watch_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
@@ -123,7 +123,7 @@ def test_a_watch_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
 
             await closing
             await turns()
-            assert where.service._ledger_watches == {}
+            assert where.service.snapshot().ledger_watches == {}
 
     cancel_everywhere(story)
 

@@ -13,6 +13,7 @@ import bkclient.metadata.memory as under_test
 from bkclient.errors import ClientClosed, LedgerIdOverflow, MetadataSerializationError, MetadataStoreError
 from bkclient.ledger import Fragment, LedgerMetadata
 from bkclient.metadata.base import BookieAddress
+from bkclient.metadata.codec import encode_ledger_metadata
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LEDGER_ID_MAX
@@ -187,3 +188,27 @@ def test_creator_tokens_depend_on_the_random_source_alone() -> None:
             return (await store.create_ledger(ledger(1))).metadata.creator_token
 
     assert asyncio.run(token(1)) == asyncio.run(token(1)) != asyncio.run(token(2))
+
+
+async def test_a_snapshot_shows_what_is_stored_and_who_watches() -> None:
+    service = MemoryMetadataService(first_ledger_id=7)
+    empty = service.snapshot()
+    assert (empty.ledgers, empty.next_ledger_id, empty.bookies.writable) == ({}, 7, ())
+    assert (empty.ledger_watches, empty.bookie_watches, empty.node_watches) == ({}, 0, {})
+    async with service.session(rng=Random(1)) as store:
+        created = await store.create_ledger(ledger(await store.generate_ledger_id()))
+        await store.register_bookie("b", BookieAddress("localhost", 3181))
+        ends = [store.watch_ledger(7, lambda _: None) for _ in range(2)]
+        ends.append(store.watch_bookies(lambda _: None))
+        ends.append(store.node_tree().watch("a/node", lambda: None))
+        await store.node_tree().create("a/node", b"data")
+        full = service.snapshot()
+        assert full.ledgers == {7: (created.version, encode_ledger_metadata(created.metadata))}
+        assert (full.next_ledger_id, full.bookies.writable) == (8, ("b",))
+        assert (full.nodes["a/node"], full.nodes["a"]) == (b"data", b"")
+        assert (full.ledger_watches, full.bookie_watches, full.node_watches) == ({7: 2}, 1, {"a/node": 1})
+        assert full == service.snapshot()
+        for end in ends:
+            end()
+        left = service.snapshot()
+        assert (left.ledger_watches, left.bookie_watches, left.node_watches) == ({}, 0, {})

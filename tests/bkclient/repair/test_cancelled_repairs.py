@@ -177,7 +177,7 @@ def test_auto_recovery_that_is_stopped_anywhere_leaves_its_ledgers_and_its_offic
             await turns()
             village.check()
             assert village.candidates() == []
-            assert village.where.service.tree._watches == {}
+            assert village.where.service.snapshot().node_watches == {}
             if ledger_id not in [mark.ledger_id async for mark in marks.marks()]:
                 assert village.is_repaired(ledger_id)
             else:

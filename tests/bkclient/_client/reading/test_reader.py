@@ -375,5 +375,5 @@ async def test_a_reader_that_opened_a_closed_ledger_does_not_watch_it_and_closin
             pass
         await reader.aclose()
 
-        assert where.service._ledger_watches == {}
+        assert where.service.snapshot().ledger_watches == {}
         assert (await reader.read(0)).payload == b"0"

@@ -157,7 +157,7 @@ async def test_a_lac_that_cannot_be_learned_is_an_error_with_the_ledgers_id(code
 
         with pytest.raises(error, match=f"ledger {writer.ledger_id}"):
             await tail_of(where, writer)
-        assert where.service._ledger_watches == {}
+        assert where.service.snapshot().ledger_watches == {}
         for name in "ab":
             where.transport.bookies[name].code = None
 
@@ -271,8 +271,8 @@ async def test_a_reader_that_is_closed_follows_no_more() -> None:
     async with town() as where:
         writer = await written(where, 3)
         async with await tail_of(where, writer) as reader:
-            assert where.service._ledger_watches != {}
-        assert where.service._ledger_watches == {}
+            assert where.service.snapshot().ledger_watches != {}
+        assert where.service.snapshot().ledger_watches == {}
         await writer.close()
         await turns()
 

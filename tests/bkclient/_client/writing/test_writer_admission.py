@@ -59,7 +59,7 @@ async def test_without_a_permit_append_nowait_refuses_and_after_waiting_for_one_
             writer.append_nowait(b"x")
         with pytest.raises(TooManyRequests, match="the rate of 10 requests per second"):
             writer.append_nowait(b"x")
-        assert writer._shell.window.entries == writer.in_flight_entries
+        assert where.bk.in_flight_entries == writer.in_flight_entries
 
         await writer.wait_for_room()
         writer.append_nowait(b"x")

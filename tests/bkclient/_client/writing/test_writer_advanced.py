@@ -126,7 +126,7 @@ async def test_what_is_no_entry_id_is_refused_before_anything_is_sent(entry_id: 
             writer.append_nowait(entry_id, b"x")  # type: ignore[arg-type]
 
         assert where.sent == []
-        assert (writer.in_flight_entries, writer._shell.window.entries) == (0, 0)
+        assert (writer.in_flight_entries, where.bk.in_flight_entries) == (0, 0)
 
 
 # The end ------------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ async def test_a_window_full_of_entries_above_a_gap_lets_the_missing_ones_pass()
             assert await writer.append(0, b"x") == 0
             assert await asyncio.gather(*waiting) == [7, 6, 2, 1]
         assert [future.result() for future in beyond] == [3, 4, 5]
-        assert (writer._shell.window.entries, writer._shell.window.bytes, writer._shell.turns) == (0, 0, {})
+        assert (where.bk.in_flight_entries, writer.in_flight_bytes, writer._shell.turns) == (0, 0, {})
 
 
 async def test_waiting_for_the_room_of_the_next_entry_takes_no_time() -> None:

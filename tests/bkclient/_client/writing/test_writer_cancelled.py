@@ -21,11 +21,11 @@ def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[
     return [writer.append_nowait(b"%d" % entry_id) for entry_id in range(count)]
 
 
-def assert_in_flight(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> None:
-    machine, window = writer._machine, writer._shell.window
-    assert list(range(count)) == sorted(machine.adds.pending)
-    assert (machine.pending_count, writer.last_add_pushed, writer.length) == (count, count - 1, count)
-    assert (window.entries, window.bytes, window.shared.entries, window.shared.bytes) == (count,) * 4
+def assert_in_flight(where: Town, writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> None:
+    """Entries of one byte each, none of which is acknowledged."""
+    assert (writer.last_add_acknowledged, writer.last_add_pushed, writer.length) == (-1, count - 1, count)
+    assert (writer.in_flight_entries, writer.in_flight_bytes) == (count, count)
+    assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (count, count)
 
 
 @pytest.mark.rule("W-21")
@@ -41,7 +41,7 @@ async def test_cancelling_appends_takes_no_entry_out(
         for entry_id in cancelled:
             assert futures[entry_id].cancel()
         await turns()
-        assert_in_flight(writer, 4)
+        assert_in_flight(where, writer, 4)
         assert writer.last_add_confirmed == -1
 
         where.transport.let_go("abc")
@@ -50,8 +50,7 @@ async def test_cancelling_appends_takes_no_entry_out(
         assert writer.last_add_confirmed == 3
         kept = [future for entry_id, future in enumerate(futures) if entry_id not in cancelled]
         assert [await future for future in kept] == [entry_id for entry_id in range(4) if entry_id not in cancelled]
-        window = writer._shell.window
-        assert (window.entries, window.bytes, window.shared.entries, window.shared.bytes) == (0, 0, 0, 0)
+        assert (writer.in_flight_bytes, where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0, 0)
         await writer.close()
         assert await payloads_of(where, writer.ledger_id) == [b"0", b"1", b"2", b"3"]
 
@@ -106,7 +105,7 @@ async def test_a_cancelled_append_that_would_have_failed_still_fails_the_others(
         with pytest.raises(LedgerFenced) as caught:
             await writer.flush()
         assert caught.value.entry_id == 0
-        assert writer._shell.window.entries == 0
+        assert where.bk.in_flight_entries == 0
 
 
 @settings(max_examples=100)
@@ -138,7 +137,7 @@ def test_cancelling_changes_nothing_whenever_it_happens(events: list[tuple[str, 
                         futures[1][number % len(futures[1])].cancel()
                 await turns(3)
                 calm_one, hasty_one = (
-                    (w.last_add_confirmed, w.last_add_pushed, w.length, w.in_flight_entries, w._shell.window.bytes)
+                    (w.last_add_confirmed, w.last_add_pushed, w.length, w.in_flight_entries, w.in_flight_bytes)
                     for w in writers
                 )
                 assert calm_one == hasty_one

@@ -88,7 +88,7 @@ async def test_what_a_dropped_writer_has_under_way_ends_and_then_it_is_let_go() 
         writer = await writer_of(where)
         where.transport.hold("abc")
         futures = [writer.append_nowait(b"x") for _ in range(3)]
-        shell, shared = drop_in_virtual_time(writer), writer._shell.window.shared
+        shell = drop_in_virtual_time(writer)
         del writer
         await anyio.sleep(3)
         assert not any(future.done() for future in futures)
@@ -98,7 +98,7 @@ async def test_what_a_dropped_writer_has_under_way_ends_and_then_it_is_let_go() 
         await anyio.sleep(3)
         gc.collect()
         assert shell() is None
-        assert (shared.entries, shared.bytes) == (0, 0)
+        assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0)
 
 
 @in_virtual_time

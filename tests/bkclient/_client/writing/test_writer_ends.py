@@ -37,9 +37,8 @@ def timers() -> int:
     return sum(not timer.cancelled() for _, _, timer in loop._timers)
 
 
-def is_idle(writer: BaseWriter) -> bool:
-    window = writer._shell.window
-    return (window.entries, window.bytes, window.shared.entries, window.shared.bytes) == (0, 0, 0, 0)
+def is_idle(where: Town, writer: BaseWriter) -> bool:
+    return (writer.in_flight_bytes, where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0, 0)
 
 
 # The end of the client ----------------------------------------------------------------------------------------------
@@ -57,7 +56,7 @@ async def test_entries_above_a_gap_fail_when_the_client_ends_although_no_request
 
     assert [type(future.exception()) for future in futures] == [ClientClosed, ClientClosed]
     assert where.metadata(writer.ledger_id).state is LedgerState.OPEN
-    assert is_idle(writer)
+    assert is_idle(where, writer)
 
 
 @pytest.mark.rule("API-17")
@@ -76,7 +75,7 @@ async def test_entries_between_two_attempts_fail_when_the_client_ends_and_not_at
     assert isinstance(future.exception(), ClientClosed)
     with pytest.raises(ClientClosed):
         await flushing
-    assert is_idle(writer)
+    assert is_idle(where, writer)
     await anyio.sleep(100)
     assert len(where.sent) == sent
 
@@ -93,7 +92,7 @@ async def test_entries_that_wait_for_a_change_of_ensemble_fail_when_the_client_e
 
     assert {type(future.exception()) for future in futures} == {ClientClosed}
     assert where.metadata(writer.ledger_id).state is LedgerState.OPEN
-    assert is_idle(writer)
+    assert is_idle(where, writer)
 
 
 async def test_whoever_waits_for_a_place_above_a_gap_is_told_that_the_client_ended() -> None:
@@ -186,7 +185,7 @@ async def test_an_id_that_is_taken_is_refused_at_once_although_the_window_is_ful
                 writer.append_nowait(entry_id, b"again")
         await writer.append(0, b"x")
         assert [await future for future in futures] == [1, 2]
-        assert is_idle(writer)
+        assert is_idle(where, writer)
 
 
 async def test_flushes_that_were_given_up_leave_nothing_behind() -> None:

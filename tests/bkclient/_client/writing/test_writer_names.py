@@ -164,10 +164,10 @@ async def test_an_id_that_is_taken_costs_no_room() -> None:
         writer = await advanced_writer_of(where)
         where.transport.hold("abc")
         writer.append_nowait(0, b"x")
-        in_flight = writer._shell.window.occupancy
+        in_flight = (writer.in_flight_bytes, where.bk.in_flight_entries)
         with pytest.raises(DuplicateEntryId):
             writer.append_nowait(0, b"y")
-        assert writer._shell.window.occupancy == in_flight
+        assert (writer.in_flight_bytes, where.bk.in_flight_entries) == in_flight == (1, 1)
         where.transport.let_go("abc")
 
 

@@ -45,7 +45,7 @@ async def test_an_entry_without_its_quorum_ends_the_writer_with_all_that_is_in_f
             await writer.append(b"late")
         await writer.close()
         assert where.metadata(writer.ledger_id).last_entry_id == 0
-        assert writer._shell.window.entries == 0
+        assert where.bk.in_flight_entries == 0
 
 
 @pytest.mark.rule("H-14")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
+from bkclient import BookKeeper
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import (
     ArgumentError,
@@ -217,3 +219,21 @@ async def test_a_producer_that_never_waits_lets_the_loop_turn_now_and_then() -> 
             writer.append_nowait(b"x")
 
         assert turned
+
+
+@pytest.mark.rule("H-13")
+async def test_a_writer_and_its_client_tell_how_much_is_in_flight() -> None:
+    async with town() as where:
+        first, second = await writer_of(where), await writer_of(where)
+        assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0)
+        where.transport.hold("abc")
+        first.append_nowait(b"four")
+        first.append_nowait(b"")
+        second.append_nowait(b"eleven byte")
+        assert [(w.in_flight_entries, w.in_flight_bytes) for w in (first, second)] == [(2, 4), (1, 11)]
+        assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (3, 15)
+        where.transport.let_go("abc")
+        await first.flush()
+        await second.flush()
+        assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0)
+    assert BookKeeper(where.store, where.transport, rng=Random(1)).in_flight_entries == 0
