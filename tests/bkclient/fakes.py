@@ -10,7 +10,7 @@ import asyncio
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -52,17 +52,20 @@ from simbookie.world.loop import VirtualTimeLoop
 Answer = tuple[int, Response | None]
 
 _SESSIONS = itertools.count(1)
+#: Turns of the loop after which what is still going on will not end by itself.
+_SETTLES_WITHIN = 10_000
 
 P = ParamSpec("P")
 
 
 @dataclass(eq=False)
 class FakeBookie:
-    """Stores entries in a dict. ``code`` overrules every answer; ``holds`` keeps requests until it is let go."""
+    """Stores entries in a dict. ``code`` overrules every answer, ``add_code`` those to adds; ``holds`` keeps requests."""
 
     entries: dict[tuple[int, int], bytes] = field(default_factory=dict)
     fenced: set[int] = field(default_factory=set)
     code: int | None = None
+    add_code: int | None = None
     holds: bool = False
     #: Told by the answers to ordinary reads, as bookies do over version 3.
     max_lac: int | None = None
@@ -71,8 +74,9 @@ class FakeBookie:
     unforced: dict[int, int] = field(default_factory=dict)
 
     def answer(self, request: Request) -> Answer:
-        if self.code is not None:
-            return self.code, None
+        code = self.add_code if isinstance(request, AddRequest) and self.code is None else self.code
+        if code is not None:
+            return code, None
         if isinstance(request, AddRequest):
             if request.ledger_id in self.fenced and not request.recovery:
                 return Code.LEDGER_FENCED, None
@@ -267,8 +271,23 @@ async def town(
             yield Town(bk, transport, store, service)
 
 
-async def turns(count: int = 20) -> None:
-    """Let the loop turn until everything that needs no outside help has happened."""
+async def settled() -> None:
+    """Wait until everything that needs no outside help has happened, however many turns of the loop that takes.
+
+    That is when nothing else is ready to run, and nothing becomes ready in the turn after. Later timers do not count.
+    """
+    ready: Sized = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    is_quiet = False
+    for _ in range(_SETTLES_WITHIN):
+        await asyncio.sleep(0)
+        was_quiet, is_quiet = is_quiet, len(ready) == 0
+        if was_quiet and is_quiet:
+            return
+    raise AssertionError(f"something goes on and on: {list(ready)[:3]}")  # type: ignore[call-overload]
+
+
+async def turns(count: int) -> None:
+    """Let the loop turn so often, for tests that look at every moment of what goes on."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from bkclient._client.background import Background
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_an_ensemble_is_changed_by_the_answer_of_a_bookie_alone() -> None:
 
         async with asyncio.timeout(10):
             assert await writer.append(b"x") == 0
-            await turns()
+            await settled()
 
         assert failing not in writer.metadata.last_fragment.ensemble
 
@@ -69,7 +69,7 @@ async def test_callbacks_have_tasks_started_in_the_order_in_which_they_ask() -> 
         for number in range(3):
             asyncio.get_running_loop().call_soon(background.start, work(number), f"work {number}")
         background.start(work(3), "work 3")
-        await turns()
+        await settled()
         tasks.cancel_scope.cancel()
 
     assert started == [3, 0, 1, 2]
@@ -88,7 +88,7 @@ async def test_what_is_asked_for_at_the_last_moment_begins_and_is_cancelled() ->
 
     async with anyio.create_task_group() as tasks:
         background = Background(tasks)
-        await turns()
+        await settled()
         assert background.start(work, "late work")
         tasks.cancel_scope.cancel()
 
@@ -98,7 +98,7 @@ async def test_what_is_asked_for_at_the_last_moment_begins_and_is_cancelled() ->
 async def test_nothing_is_started_after_the_end_and_the_caller_is_told() -> None:
     async with anyio.create_task_group() as tasks:
         background = Background(tasks)
-        await turns()
+        await settled()
         tasks.cancel_scope.cancel()
 
     assert not background.start(anyio.sleep_forever, "too late")
@@ -109,6 +109,6 @@ async def test_tasks_have_names_that_say_what_they_do() -> None:
     async with anyio.create_task_group() as tasks:
         background = Background(tasks)
         background.start(anyio.sleep_forever, "a long sleep")
-        await turns()
+        await settled()
         assert {"a long sleep", "start of background tasks"} <= {task.get_name() for task in asyncio.all_tasks()}
         tasks.cancel_scope.cancel()

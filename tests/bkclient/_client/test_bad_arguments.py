@@ -27,7 +27,7 @@ from bkclient.errors import (
 )
 from bkclient.repair import RepairAdmin
 from bkclient.repair.coordination.underreplication import UnderReplication
-from tests.bkclient.fakes import Town, advanced_writer_of, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, settled, town, writer_of
 
 NO_INTS = ("0", 1.0, None, b"1", [0])
 NO_BYTES = ("text", None, 7, bytearray(b"x"))
@@ -322,7 +322,7 @@ async def outcome(call: Callable[[], Any]) -> None:
 async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(kind: type, row: Row) -> None:
     async with town() as where:
         target = await MAKERS[kind](where)
-        await turns()
+        await settled()
         where.sent.clear()
         before = where.service.snapshot()
 
@@ -332,7 +332,7 @@ async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(
             except row.error:
                 continue
             pytest.fail(f"{row.argument}={value!r} was accepted")
-        await turns()
+        await settled()
 
         assert where.sent == []
         assert where.service.snapshot() == before

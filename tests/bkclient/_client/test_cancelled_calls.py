@@ -18,7 +18,7 @@ from bkclient._client.writing.writer import LedgerWriter
 from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import BookKeeperError, Code
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, settled, town, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 
 Writer = LedgerWriter | AdvancedLedgerWriter
@@ -156,7 +156,7 @@ def test_a_cancelled_force_of_a_deferred_ledger_may_be_repeated(is_failing: bool
         async with town() as where:
             writer = await where.bk.create_ledger(write_quorum_size=3, password=b"secret", deferred_sync=True)
             await writer.append(b"0")
-            await turns()
+            await settled()
             if is_failing:
                 where.transport.bookies["b"].code = Code.TIMEOUT
             try:
@@ -164,7 +164,7 @@ def test_a_cancelled_force_of_a_deferred_ledger_may_be_repeated(is_failing: bool
             except BookKeeperError:
                 assert is_failing
             where.transport.bookies["b"].code = None
-            await turns()
+            await settled()
             await writer.force()
             assert writer.last_add_confirmed == 0
             await writer.close()
@@ -215,9 +215,9 @@ def test_a_cancelled_call_of_the_client_leaves_it_usable(name: str) -> None:
         async with town("abcd") as where:
             writer = await writer_of(where)
             await writer.append(b"first")
-            await turns()
+            await settled()
             await cancel(CLIENT[name](where, writer.ledger_id))
-            await turns()
+            await settled()
             if name == "open_ledger_as_administrator":
                 assert await payloads_of(where, writer.ledger_id) == [b"first"]
             else:

@@ -23,7 +23,7 @@ from bkclient.errors import (
 from bkclient.ledger import DigestType, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
-from tests.bkclient.fakes import FakeStore, FakeTransport, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, payloads_of, settled, town, turns, writer_of
 
 # Creating ----------------------------------------------------------------------------------------------------------
 
@@ -108,13 +108,13 @@ async def test_every_digest_type_writes_and_reads_back(digest_type: DigestType) 
 async def test_bookies_that_come_and_go_and_turn_read_only_are_noticed() -> None:
     async with town("abc") as where, where.service.session(rng=Random(5)) as newcomer:
         await newcomer.register_bookie("d", BookieAddress("localhost", 1))
-        await turns()
+        await settled()
         writer = await where.bk.create_ledger(ensemble_size=4)
         assert "d" in writer.metadata.last_fragment.ensemble
         assert await where.bk.bookies() == BookieSets(("a", "b", "c", "d"))
 
         await newcomer.register_bookie("d", BookieAddress("localhost", 1), read_only=True)
-        await turns()
+        await settled()
         with pytest.raises(NotEnoughBookies):
             await where.bk.create_ledger(ensemble_size=4)
 
@@ -125,7 +125,7 @@ class ChangingStore(FakeStore):
     async def bookies(self) -> BookieSets:
         before = await super().bookies()
         await self.register_bookie("late", BookieAddress("localhost", 1))
-        await turns()
+        await settled()
         return before
 
 
@@ -134,7 +134,7 @@ async def test_a_bookie_that_registers_while_the_client_starts_is_not_overlooked
     service = MemoryMetadataService()
     store = ChangingStore(service)
     async with BookKeeper(store, FakeTransport(""), rng=Random(1)) as bk:
-        await turns()
+        await settled()
         writer = await bk.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
     assert writer.metadata.last_fragment.ensemble == ("late",)
@@ -181,7 +181,7 @@ async def test_a_metadata_uri_of_no_known_kind_is_refused() -> None:
 async def test_a_wrong_password_is_refused_before_any_bookie_is_asked_and_fences_nothing(recover: bool) -> None:
     async with town() as where, await writer_of(where) as writer:
         await writer.append(b"0")
-        await turns()
+        await settled()
         where.sent.clear()
 
         for wrong in (b"wrong", b"", b"secret "):
@@ -200,7 +200,7 @@ async def test_a_closed_ledger_opens_without_asking_a_bookie(recover: bool) -> N
     async with town() as where:
         async with await writer_of(where) as writer:
             await writer.append(b"0")
-        await turns()
+        await settled()
         where.sent.clear()
 
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=recover)
@@ -252,7 +252,7 @@ async def test_deleting_needs_no_password_and_no_closed_ledger_and_may_be_repeat
     async with town() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
-        await turns()
+        await settled()
         where.sent.clear()
 
         await where.bk.delete_ledger(writer.ledger_id)
@@ -351,7 +351,7 @@ async def an_open_cancelled_at(turn: int) -> bool:
         writer = await writer_of(where)
         for payload in (b"0", b"1", b"2"):
             await writer.append(payload)
-        await turns()
+        await settled()
         victim = writer.metadata.last_fragment.ensemble[0]
         opening = asyncio.ensure_future(where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True))
         await turns(turn)

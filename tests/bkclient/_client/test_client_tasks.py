@@ -17,7 +17,7 @@ from bkclient._client.hosted import Hosted
 from bkclient.errors import ArgumentError, ClientClosed, MetadataStoreError, UnexpectedCondition
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town, writer_of
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def crowded(where: Town) -> AsyncIterator[Town]:
     where.transport.hold("abc")
     future = writer.append_nowait(b"x")
     closing = asyncio.create_task(writer.close())
-    await turns()
+    await settled()
     yield where
     where.store.gate.set()
     await asyncio.gather(future, closing, return_exceptions=True)
@@ -230,7 +230,7 @@ async def test_background_work_that_fails_closes_the_client_which_says_so(
         async with client_of(where, transport) as bk:
             writer = await bk.create_ledger()
             bk._open_core().background.start(fail, "a defect")
-            await turns()
+            await settled()
             assert transport.is_closed
             with pytest.raises(ClientClosed) as refused:
                 await bk.create_ledger()
@@ -246,7 +246,7 @@ async def test_an_error_of_the_block_is_not_hidden_by_one_of_the_background(wher
     with pytest.raises(ClientClosed) as caught:  # noqa: PT012 - the block is what is tested
         async with client_of(where, FakeTransport("abc")) as bk:
             bk._open_core().background.start(fail, "a defect")
-            await turns()
+            await settled()
             await bk.create_ledger()
 
     assert "a defect" in caught.value.__notes__[0]
@@ -264,7 +264,7 @@ async def test_a_transport_that_cannot_be_closed_does_not_keep_the_client_from_e
     with pytest.raises(UnexpectedCondition) as caught:  # noqa: PT012 - the block is what is tested
         async with client_of(where, BrokenTransport("abc")) as bk:
             bk._open_core().background.start(anyio.sleep_forever, "no end")
-            await turns()
+            await settled()
 
     assert isinstance(caught.value.__cause__, OSError)
     assert asyncio.all_tasks() == before
@@ -289,7 +289,7 @@ async def test_whoever_cancels_every_task_ends_clients_too_and_leaving_them_stil
     async with client_of(where, transport) as bk:
         for task in asyncio.all_tasks() - before:
             task.cancel()
-        await turns()
+        await settled()
         assert transport.is_closed
         with pytest.raises(ClientClosed):
             await bk.create_ledger()

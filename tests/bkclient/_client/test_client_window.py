@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bkclient._client.window import ClientWindow, WriterWindow
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import Code, LedgerClosed, TooManyRequests
-from tests.bkclient.fakes import in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
 
 NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=8, max_client_in_flight_entries=8))
 
@@ -70,9 +70,9 @@ async def test_a_writer_that_fills_the_window_waits_behind_those_it_held_up() ->
 
         where.transport.hold("abc")
         producing = asyncio.create_task(produce("greedy", 100))
-        await turns()
+        await settled()
         others = asyncio.create_task(produce("modest", 2))
-        await turns()
+        await settled()
         assert order == ["greedy"] * 8
         where.transport.let_go("abc")
 
@@ -100,7 +100,7 @@ async def test_who_waits_in_the_line_of_the_client_learns_that_its_writer_has_en
         for _ in range(8):
             full.append_nowait(b"x")
         tasks = [asyncio.create_task(waiting.append(b"x")) for _ in range(3)]
-        await turns()
+        await settled()
         assert len(full._shell.window.shared.waiters) == 3
 
         await waiting.close()
@@ -118,7 +118,7 @@ async def test_what_a_failed_writer_had_in_flight_is_free_for_others() -> None:
         for _ in range(8):
             failing.append_nowait(b"x")
         waiting = asyncio.create_task(other.append(b"y"))
-        await turns()
+        await settled()
         where.transport.let_go("abc", Code.LEDGER_FENCED)
 
         assert await waiting == 0
@@ -242,10 +242,10 @@ def test_nobody_waits_for_ever_whatever_happens_in_whatever_order(events: list[t
         for event, number in events:
             crowd.happen(event, number)
             if event == "wait":
-                await turns(60)
+                await settled()
                 crowd.check()
         while any(not task.done() for task in crowd.tasks):
-            await turns(60)
+            await settled()
             crowd.check()
             if crowd.in_flight:
                 crowd.in_flight.pop().give_back(1)

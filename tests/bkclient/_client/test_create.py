@@ -21,7 +21,7 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.placement import LedgerShape
 from bkclient.placement.random_choice import RandomPlacement
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town
 from tests.cancellation import Cancel, cancel_everywhere
 
 
@@ -267,7 +267,7 @@ def test_a_cancelled_creation_leaves_an_empty_ledger_at_most_and_the_client_inta
                 assert where.metadata(ledger_id).state is LedgerState.OPEN
             async with await where.bk.create_ledger() as writer:
                 assert await writer.append(b"x") == 0
-            await turns()
+            await settled()
 
     cancel_everywhere(story, at_least=2)
 

@@ -21,7 +21,7 @@ from bkclient.repair.reads import CopyReads, ReadBatch, read_any_copy, write_cop
 from bkclient.repair.replicas import entries_on
 from bkclient.wire.messages import ReadRequest, Request
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town
 
 #: Prepares a ledger, and returns what asks the bookies.
 Story = Callable[[Town], Awaitable[Callable[[], Awaitable[object]]]]
@@ -142,14 +142,14 @@ def test_every_failed_request_is_noted_once(name: str, code: Code, monkeypatch: 
     async def run() -> None:
         async with town(config=config) as where:
             operation = await story(where)
-            await turns()
+            await settled()
             where.sent.clear()
             noted.clear()
             for bookie in where.transport.bookies.values():
                 bookie.code = code
             with suppress(BookKeeperError):
                 await operation()
-            await turns()
+            await settled()
             assert where.sent
             assert Counter(noted) == Counter((bookie_id, code) for bookie_id, _ in where.sent)
 
@@ -166,14 +166,14 @@ def test_a_corrupt_answer_is_noted_as_a_failure(name: str, monkeypatch: pytest.M
     async def run() -> None:
         async with town(config=config) as where:
             operation = await story(where)
-            await turns()
+            await settled()
             where.sent.clear()
             noted.clear()
             for bookie in where.transport.bookies.values():
                 bookie.entries = {key: body[:-1] + bytes([body[-1] ^ 1]) for key, body in bookie.entries.items()}
             with suppress(BookKeeperError):
                 await operation()
-            await turns()
+            await settled()
             assert noted
             assert {code for _, code in noted} == {Code.DIGEST_MATCH}
 

@@ -13,7 +13,7 @@ from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.gaps import Gaps
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import BookKeeperError, LedgerFenced, TooManyRequests
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=16, max_client_in_flight_entries=16))
 
@@ -39,7 +39,7 @@ async def test_a_gap_in_one_ledger_stops_no_other_writer_of_the_client() -> None
     async with town(config=NARROW) as where:
         gapped, other = await advanced_writer_of(where), await writer_of(where)
         futures = append_above_the_gap(gapped)
-        await turns()
+        await settled()
 
         for entry_id in range(50):
             assert await asyncio.wait_for(other.append(b"y"), 1) == entry_id
@@ -118,19 +118,19 @@ async def test_who_waits_above_a_gap_goes_on_when_the_turn_has_come_and_not_befo
         writer = await advanced_writer_of(where)
         where.transport.hold("abc")
         waiting = {entry_id: asyncio.create_task(writer.wait_for_room(entry_id)) for entry_id in (1, 2)}
-        await turns()
+        await settled()
         # Of two places one is for entries above gaps, and a writer leaves as much as it takes.
         assert [entry_id for entry_id, task in waiting.items() if task.done()] == [1, 2]
         writer.append_nowait(2, b"x")
         waiting = {entry_id: asyncio.create_task(writer.wait_for_room(entry_id)) for entry_id in (1, 3)}
-        await turns()
+        await settled()
         assert not any(task.done() for task in waiting.values())
 
         writer.append_nowait(0, b"x")  # fills the window: entry 1 has to wait for it although nothing is missing below
-        await turns()
+        await settled()
         assert not any(task.done() for task in waiting.values())
         where.transport.let_go("abc")
-        await turns()
+        await settled()
         assert waiting[1].done()
         await writer.append(1, b"x")
         await asyncio.gather(*waiting.values())
@@ -143,13 +143,13 @@ async def test_who_waits_above_a_gap_goes_on_when_another_gap_is_filled() -> Non
         append_above_the_gap(second)
         waiting = asyncio.create_task(second.append(100, b"x"))
         given_up = asyncio.create_task(second.append(101, b"x"))
-        await turns()
+        await settled()
         assert second.last_add_pushed < 100
         given_up.cancel()
-        await turns()
+        await settled()
 
         await first.append(0, b"x")
-        await turns()
+        await settled()
 
         assert second.last_add_pushed == 100
         assert not first._shell.window.shared.waiting_above_gaps
@@ -163,7 +163,7 @@ async def test_who_waits_above_a_gap_learns_that_the_writer_has_ended_and_others
         append_above_the_gap(other)
         waiting = [asyncio.create_task(ended.append(50 + number, b"x")) for number in range(3)]
         hopeful = asyncio.create_task(other.wait_for_room(60))
-        await turns()
+        await settled()
         for bookie in where.transport.bookies.values():
             bookie.fenced.add(ended.ledger_id)
 
@@ -292,14 +292,14 @@ def test_gaps_never_take_more_than_their_half_and_nobody_waits_for_ever(events: 
         for event, number, size in events:
             crowd.happen(event, number, size)
             crowd.check()
-            await turns(3)
-        await turns(100)
+            await settled()
+        await settled()
         for window in crowd.windows:
             assert not (window.above_gap.waiters and window.above_gap.has_room), "somebody waits although there is room"
         for which in range(4):
             crowd.end(which)
             crowd.check()
-        await turns(100)
+        await settled()
         assert all(task.done() for task in crowd.waiting)
         assert not crowd.shared.waiting_above_gaps
         assert crowd.shared.woken == 0

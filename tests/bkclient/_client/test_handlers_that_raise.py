@@ -32,7 +32,7 @@ from bkclient.repair.reads import CopyReads, ReadBatch
 from bkclient.wire.entry import EntryCodec
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import FakeTransport, Town, advanced_writer_of, town, turns, writer_of
+from tests.bkclient.fakes import FakeTransport, Town, advanced_writer_of, settled, town, writer_of
 from tests.bkclient.handlers import handlers
 
 SOON_S = 130.0
@@ -90,7 +90,7 @@ def recovery_fails(target: type, name: str, *, marked: LedgerState = LedgerState
         plant(target, name)
         error = await ends(where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True))
         assert (error.ledger_id, error.message) == (writer.ledger_id, "a handler of the recovery raised PlantedError()")
-        await turns()
+        await settled()
         assert where.metadata(writer.ledger_id).state is marked
 
     return story
@@ -115,7 +115,7 @@ async def it_is_over(where: Town, ledger_id: int, *calls: Awaitable[object]) -> 
     """Every call fails, and a recovery decides where the ledger ends."""
     for call in calls:
         await ends(call)
-    await turns()
+    await settled()
     assert where.metadata(ledger_id).state is LedgerState.OPEN
 
 
@@ -145,7 +145,7 @@ async def an_entry_that_never_became_one(where: Town, plant: Planting) -> None:
 async def an_entry_above_a_gap(where: Town, plant: Planting) -> None:
     writer = await advanced_writer_of(where)
     above_a_gap = writer.append_nowait(7, b"7")
-    await turns()
+    await settled()
     plant(AppendMachine, "on_add_reply")
     next_one = writer.append_nowait(0, b"0")
     await ends(next_one)
@@ -245,7 +245,7 @@ async def a_look_at_connections(where: Town, plant: Planting) -> None:
     writer = await writer_of(where)
     where.transport.unwritable = set("abc")
     waiting = [asyncio.ensure_future(writer.wait_for_room()) for _ in range(2)]
-    await turns()
+    await settled()
     plant(FakeTransport, "is_writable")
     for waiter in waiting:
         await ends(waiter)
@@ -322,7 +322,7 @@ async def a_poll_told_of_metadata(where: Town, plant: Planting) -> None:
     reader = await tail_of(where, writer)
     where.transport.hold("abc")
     polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 3600.0))
-    await turns()
+    await settled()
     plant(Poll, "_finish")
     await writer.close()
     await ends(polling)
@@ -332,7 +332,7 @@ async def a_change_of_the_metadata(where: Town, plant: Planting) -> None:
     writer = await written(where, 2)
     reader = await tail_of(where, writer)
     waiting = [asyncio.ensure_future(reader.wait_closed()) for _ in range(2)]
-    await turns()
+    await settled()
     plant(FollowedLedger, "_on_metadata")
     await writer.close()
     for waiter in waiting:
@@ -345,7 +345,7 @@ async def a_reader_at_the_end_of_the_client(where: Town, plant: Planting) -> Non
     async with client as bk:
         reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         waiting = asyncio.ensure_future(reader.wait_closed())
-        await turns()
+        await settled()
         reader._followed.on_client_closed = fails
     with pytest.raises(ClientClosed):
         await waiting

@@ -11,7 +11,7 @@ import bkclient
 from bkclient import ClientConfig, LimitSettings, WritingSettings
 from bkclient.errors import ArgumentError, ClientClosed, LedgerFenced, MetadataStoreError
 from simbookie.cluster import memory_cluster
-from tests.bkclient.fakes import advanced_writer_of, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import advanced_writer_of, payloads_of, settled, town, writer_of
 
 
 async def test_opening_a_ledger_leaves_its_writer_alone_unless_recovery_is_asked_for() -> None:
@@ -45,7 +45,7 @@ async def test_submit_waits_for_room_and_hands_out_a_future() -> None:
         where.transport.hold("abc")
         first, second = await writer.submit(b"0"), await writer.submit(b"1")
         third = asyncio.ensure_future(writer.submit(b"2"))
-        await turns()
+        await settled()
         assert not third.done()
         assert not first.done()
         where.transport.let_go("abc")

@@ -11,7 +11,7 @@ from bkclient._client.writing.shell import WriterShell
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, NoSuchLedger, NotEnoughBookies
 from bkclient.observability import stats as names
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
 
 
 class Notes:
@@ -82,7 +82,7 @@ async def test_failed_entries_ensemble_changes_and_missing_copies_are_counted() 
         writer.append_nowait(b"2")
         writer.append_nowait(b"3")
         where.transport.let_go("abcd", Code.LEDGER_FENCED)
-        await turns()
+        await settled()
 
     assert notes.codes(names.ADD) == [0, 0, Code.LEDGER_FENCED, Code.LEDGER_FENCED]
 
@@ -118,7 +118,7 @@ async def test_what_a_bookie_fails_is_reported_to_the_watcher_and_nothing_else_i
         failing = writer.metadata.last_fragment.ensemble[0]
         where.transport.bookies[failing].code = Code.WRITE
         await writer.append(b"1")
-        await turns()
+        await settled()
 
         assert set(reported) == {(failing, Code.WRITE)}
 

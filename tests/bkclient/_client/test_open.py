@@ -13,7 +13,7 @@ from bkclient import BookKeeper, LedgerReader
 from bkclient.config import AdminSettings, ClientConfig, MetadataSettings
 from bkclient.errors import ArgumentError, Code, DigestMismatch, NoSuchLedger, RequestTimeout, UnauthorizedAccess
 from bkclient.ledger import DigestType, LedgerState, Versioned
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, payloads_of, settled, town, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 
 STRICT = ClientConfig(metadata=MetadataSettings(digest_type_autodetection=False))
@@ -55,7 +55,7 @@ async def test_without_autodetection_a_wrong_digest_type_is_a_mismatch_before_an
     async with town(config=STRICT) as where:
         writer = await where.bk.create_ledger(digest_type=DigestType.HMAC, password=b"secret")
         await writer.append(b"payload")
-        await turns()
+        await settled()
         where.sent.clear()
 
         with pytest.raises(DigestMismatch, match="with HMAC, not with CRC32C") as caught:
@@ -172,7 +172,7 @@ async def test_a_reader_of_a_closed_ledger_follows_re_replication_only_if_asked_
         assert where.service.snapshot().ledger_watches[writer.ledger_id] == 1
         moved = tuple(reversed(writer.metadata.last_fragment.ensemble))
         where.edit(writer.ledger_id, lambda metadata: metadata.with_ensemble(0, moved))
-        await turns()
+        await settled()
 
         assert following.metadata.last_fragment.ensemble == moved
         assert staying.metadata.last_fragment.ensemble != moved

@@ -21,7 +21,7 @@ from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import BookieStats, ClientStats
 from bkclient.observability.tracer import Span, Tracer
 from bkclient.protocol.recovery import EntryVerdict
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town, writer_of
 
 
 class BrokenError(Exception):
@@ -146,7 +146,7 @@ async def life_with(where: Town, **plugins: Any) -> AsyncIterator[BookKeeper]:
     transport.bookies = where.transport.bookies
     async with BookKeeper(FakeStore(where.service), transport, rng=Random(5), **plugins) as bk:
         yield bk
-    await turns()
+    await settled()
     assert escaped == []
 
 
@@ -157,9 +157,9 @@ async def write_fail_and_recover(where: Town, bk: BookKeeper) -> None:
     failing = writer.metadata.last_fragment.ensemble[2]
     where.transport.bookies[failing].code = Code.TIMEOUT
     assert await writer.append(b"3") == 3
-    await turns()
+    await settled()
     assert await writer.append(b"4") == 4
-    await turns()
+    await settled()
     where.transport.bookies[failing].code = None
     assert (bk.in_flight_entries, writer.in_flight_bytes, writer.in_flight_entries) == (0, 0, 0)
     assert failing not in writer.metadata.last_fragment.ensemble

@@ -23,7 +23,7 @@ from bkclient.ledger import LedgerState, Versioned
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
-from tests.bkclient.fakes import Town, town, turns, writer_of
+from tests.bkclient.fakes import Town, settled, town, turns, writer_of
 
 SIZES = (3, 3, 2)
 
@@ -47,7 +47,7 @@ async def abandoned(where: Town, entries: int, sizes: tuple[int, int, int] = SIZ
     writer = await writer_of(where, sizes)
     for entry_id in range(entries):
         await writer.append(b"%d" % entry_id)
-    await turns()
+    await settled()
     where.sent.clear()
     return writer
 
@@ -196,12 +196,9 @@ async def test_a_bookie_that_refuses_the_write_back_is_replaced() -> None:
     async with town("abcd") as where:
         writer = await abandoned(where, 2, (3, 3, 3))
         victim = writer.metadata.last_fragment.ensemble[0]
-        opening = asyncio.create_task(recovered(where, writer))
-        while not any(isinstance(request, AddRequest) for _, request in where.sent):
-            await turns(1)
-        where.transport.bookies[victim].code = Code.WRITE_ON_READ_ONLY_BOOKIE
+        where.transport.bookies[victim].add_code = Code.WRITE_ON_READ_ONLY_BOOKIE
 
-        reader = await opening
+        reader = await recovered(where, writer)
 
         assert victim not in reader.metadata.last_fragment.ensemble
         assert [entry.payload async for entry in reader] == [b"0", b"1"]
@@ -235,9 +232,11 @@ async def test_reading_back_after_an_unknown_outcome_is_tried_several_times() ->
     async with town() as where:
         writer = await abandoned(where, 0)
         where.store.write_errors = [MetadataOutcomeUnknown("applied")]
+        where.store.gate.clear()
         closing = asyncio.create_task(writer.close())
-        await turns(1)
+        await settled()
         where.store.read_errors = [MetadataStoreError("not yet")] * 2
+        where.store.gate.set()
 
         await closing
         assert where.metadata(writer.ledger_id).is_closed
@@ -250,9 +249,11 @@ async def test_reading_back_is_given_up_on_in_the_end(monkeypatch: pytest.Monkey
     async with town() as where:
         writer = await abandoned(where, 0)
         where.store.write_errors = [MetadataOutcomeUnknown("applied")]
+        where.store.gate.clear()
         closing = asyncio.create_task(writer.close())
-        await turns(1)
+        await settled()
         where.store.read_errors = [MetadataStoreError("still not")] * 6
+        where.store.gate.set()
 
         with pytest.raises(MetadataStoreError, match="still not"):
             await closing
@@ -299,7 +300,7 @@ async def test_closing_the_client_while_a_recovery_waits_ends_the_open_as_closed
         else:
             where.transport.hold("abc")
         opening = asyncio.create_task(recovered(where, writer))
-        await turns()
+        await settled()
         assert not opening.done()
 
     async with asyncio.timeout(5):
@@ -313,7 +314,7 @@ async def test_an_open_that_was_reading_the_metadata_when_the_client_closed_star
         writer = await abandoned(where, 2)
         where.store.read_gate.clear()
         opening = asyncio.create_task(recovered(where, writer))
-        await turns()
+        await settled()
     where.store.read_gate.set()
 
     with pytest.raises(ClientClosed, match=f"ledger {writer.ledger_id}"):
@@ -340,7 +341,7 @@ async def test_with_any_read_ahead_and_another_client_that_marks_the_ledger_the_
         await writer.flush()
         where.store.gate.clear()
         opening = asyncio.create_task(recovered(where, writer))
-        await turns()
+        await settled()
         if marked_meanwhile:
             where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
         where.sent.clear()
@@ -381,7 +382,7 @@ async def test_an_observer_hears_nothing_of_a_recovery_that_had_nothing_to_do() 
         writer = await abandoned(where, 1)
         opening = asyncio.create_task(recovered(where, writer))
         where.store.gate.clear()
-        await turns()
+        await settled()
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(0, 1))
         where.store.gate.set()
 

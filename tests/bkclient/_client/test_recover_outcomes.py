@@ -31,7 +31,7 @@ from bkclient.observability.memory_stats import MemoryStats
 from bkclient.placement import BookieWatcher, LedgerShape
 from bkclient.wire.messages import AddRequest, ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import written
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
 from tests.bkclient.outcomes import DENIALS, FAILURES, UNKNOWN, Kind, is_answer, name_of, script, well_stored
 
 ENDS_AT_ONCE = [Code.CLIENT_CLOSED, Code.UNAUTHORIZED]
@@ -272,7 +272,7 @@ async def crowded(where: Town) -> LedgerWriter:
     for entry_id in range(5):
         writer.append_nowait(b"%d" % entry_id)
     await writer.flush()
-    await turns()
+    await settled()
     where.sent.clear()
     return writer
 

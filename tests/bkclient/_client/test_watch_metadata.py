@@ -10,7 +10,7 @@ import pytest
 from bkclient.errors import ClientClosed, MetadataStoreError, NoSuchLedger
 from bkclient.ledger import LedgerMetadata, LedgerState
 from bkclient.metadata.base import BookieSets
-from tests.bkclient.fakes import town, turns, writer_of
+from tests.bkclient.fakes import settled, town, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 
 
@@ -29,17 +29,17 @@ async def test_a_watch_tells_the_present_state_and_every_change_up_to_the_deleti
     async with town() as where:
         writer = await writer_of(where)
         seen, watching = follow(where.bk.watch_metadata(writer.ledger_id))
-        await turns()
+        await settled()
         assert [metadata.state for metadata in seen] == [LedgerState.OPEN]
 
         where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
-        await turns()
+        await settled()
         await writer.close()
-        await turns()
+        await settled()
         assert [metadata.state.name for metadata in seen] == ["OPEN", "IN_RECOVERY", "CLOSED"]
         moved = tuple(reversed(seen[-1].last_fragment.ensemble))
         where.edit(writer.ledger_id, lambda metadata: metadata.with_ensemble(0, moved))
-        await turns()
+        await settled()
         assert seen[-1].last_fragment.ensemble == moved
 
         await where.bk.delete_ledger(writer.ledger_id)
@@ -53,7 +53,7 @@ async def test_a_deletion_ends_the_watch_even_if_the_id_is_taken_again_at_once()
     async with town() as where:
         await where.bk.create_ledger(ledger_id=5)
         seen, watching = follow(where.bk.watch_metadata(5))
-        await turns()
+        await settled()
         where.service.delete(5)
         where.service.create(seen[0])
 
@@ -72,7 +72,7 @@ async def test_changes_in_quick_succession_are_reported_once_by_the_last() -> No
                 lambda metadata: metadata.with_ensemble(0, tuple(reversed(metadata.last_fragment.ensemble))),
             )
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(-1, 0))
-        await turns()
+        await settled()
 
         assert (await anext(changes)).is_closed
         with pytest.raises(TimeoutError):
@@ -92,7 +92,7 @@ async def test_a_loop_that_is_left_stops_the_watch() -> None:
         async for metadata in where.bk.watch_metadata(writer.ledger_id):
             assert not metadata.is_closed
             break
-        await turns()
+        await settled()
 
         assert where.service.snapshot().ledger_watches == {}
 
@@ -102,7 +102,7 @@ async def test_closing_the_client_ends_the_watch() -> None:
     async with town() as where:
         writer = await writer_of(where)
         _, watching = follow(where.bk.watch_metadata(writer.ledger_id))
-        await turns()
+        await settled()
     with pytest.raises(ClientClosed):
         await watching
     assert where.service.snapshot().ledger_watches == {}
@@ -122,7 +122,7 @@ def test_a_watch_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
             await cancel(until_closed())
 
             await closing
-            await turns()
+            await settled()
             assert where.service.snapshot().ledger_watches == {}
 
     cancel_everywhere(story)

@@ -10,6 +10,7 @@ import pytest
 
 from bkclient.errors import MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.zookeeper.watches import REREAD_DELAY_S, Watched
+from tests.bkclient.fakes import settled
 
 
 class FakeSession:
@@ -56,11 +57,6 @@ def watched(session: FakeSession, source: Source) -> Watched[object]:
     return Watched(session, ("/a", "/b"), source.read, lambda: None)  # type: ignore[arg-type]
 
 
-async def turns(number: int = 10) -> None:
-    for _ in range(number):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.rule("NR-7")
 async def test_a_read_that_fails_is_repeated_after_200_ms(session: FakeSession) -> None:
     source = Source(MetadataStoreError("first"), MetadataStoreError("second"), "value")
@@ -81,14 +77,14 @@ async def test_what_cannot_be_decoded_is_logged_and_read_again_only_after_a_chan
     heard: list[object] = []
     subject = watched(session, source)
     subject.add(heard.append)
-    await turns()
+    await settled()
     with caplog.at_level(logging.ERROR):
         session.fire("/a")
-        await turns()
+        await settled()
     assert "ledger 5: damaged" in caplog.text
     assert heard == ["one"]
     session.fire("/b")
-    await turns()
+    await settled()
     assert heard == ["one", "two"]
     await subject.aclose()
 
@@ -98,10 +94,10 @@ async def test_what_did_not_change_is_not_reported_again(session: FakeSession) -
     heard: list[object] = []
     subject = watched(session, source)
     subject.add(heard.append)
-    await turns()
+    await settled()
     for _ in range(3):
         session.fire("/a")
-        await turns()
+        await settled()
     assert heard == ["one", "two", "one"]
     await subject.aclose()
     await subject.aclose()
@@ -121,7 +117,7 @@ async def test_a_change_during_a_read_is_read_again(session: FakeSession) -> Non
 
     subject._read = read_while_it_changes
     subject.add(heard.append)
-    await turns()
+    await settled()
     assert heard == ["one", "two"]
     await subject.aclose()
 
@@ -131,5 +127,5 @@ async def test_nothing_is_left_when_the_last_listener_has_gone(session: FakeSess
     cancels = [subject.add(print), subject.add(print)]
     for cancel in cancels * 2:
         cancel()
-    await turns()
+    await settled()
     assert subject._task.cancelled()

@@ -12,7 +12,7 @@ from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError, Code, LedgerFenced, NoSuchLedger
 from bkclient.observability import stats
 from bkclient.observability.memory_stats import MemoryStats
-from tests.bkclient.fakes import FakeStore, Town, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, Town, settled, town, writer_of
 
 
 @asynccontextmanager
@@ -80,7 +80,7 @@ async def test_pending_adds_are_a_level_that_returns_to_zero() -> None:
         where.transport.let_go("abc", Code.LEDGER_FENCED)
         with pytest.raises(LedgerFenced):
             await futures[0]
-        await turns()
+        await settled()
         assert ours.level_of(stats.PENDING_ADDS) == 0
         with pytest.raises(BookKeeperError):
             await writer.append(b"x")
@@ -95,7 +95,7 @@ async def test_changes_of_the_ensemble_are_counted() -> None:
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.BOOKIE_NOT_AVAILABLE
         await writer.append(b"y")
         await writer.append(b"z")
-        await turns()
+        await settled()
         await writer.flush()
     assert ours.total_of(stats.ENSEMBLE_CHANGES) == 1
 
@@ -107,6 +107,6 @@ async def test_an_operation_that_was_cancelled_is_not_counted() -> None:
         future = writer.append_nowait(b"x")
         future.cancel()
         where.transport.let_go("abc")
-        await turns()
+        await settled()
         assert ours.level_of(stats.PENDING_ADDS) == 0
         assert succeeded(ours, stats.ADD) == 1  # the entry was stored; only its caller went away

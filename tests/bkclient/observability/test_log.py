@@ -12,7 +12,7 @@ import bkclient
 from bkclient.errors import BookKeeperError, Code, LedgerFenced
 from bkclient.observability import log
 from bkclient.observability.log import EVENTS, LogEvent
-from tests.bkclient.fakes import town, turns, writer_of
+from tests.bkclient.fakes import settled, town, writer_of
 
 PACKAGE = Path(bkclient.__file__).parent
 
@@ -56,7 +56,7 @@ async def test_a_changed_ensemble_is_logged(caplog: pytest.LogCaptureFixture) ->
         where.transport.bookies[first[0]].code = Code.BOOKIE_NOT_AVAILABLE
         await writer.append(b"y")
         await writer.append(b"z")  # a failure that costs no quorum is acted upon by the next append
-        await turns()
+        await settled()
         assert events(caplog, "writer") == ["ensemble_changed"]
         record = caplog.records[-1]
         assert (record.ledger_id, record.entry_id) == (writer.ledger_id, writer.metadata.last_fragment.first_entry_id)  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ async def test_a_fenced_writer_is_logged_once_however_much_it_had_in_flight(capl
         futures = [writer.append_nowait(b"x") for _ in range(5)]
         with pytest.raises(LedgerFenced):
             await futures[0]
-        await turns()
+        await settled()
     assert events(caplog, "writer").count("fenced") == 1
     record = next(record for record in caplog.records if record.name == "bkclient.writer")
     assert (record.ledger_id, record.entry_id, record.code) == (writer.ledger_id, 0, Code.LEDGER_FENCED)  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ async def test_a_writer_that_ends_for_another_reason_says_which(caplog: pytest.L
         where.transport.bookies["a"].code = Code.BOOKIE_NOT_AVAILABLE
         with pytest.raises(BookKeeperError):
             await writer.append(b"x")
-        await turns()
+        await settled()
     assert "failed" in events(caplog, "writer")
     assert "no writable bookie is left" in caplog.text
 

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from bkclient import BookKeeper
 from bkclient.errors import Code, LedgerFenced, NoSuchLedger, WriteFailed
 from bkclient.observability.tracing import SPAN_NAMES, OpenTelemetryTracer
-from tests.bkclient.fakes import Town, town, turns
+from tests.bkclient.fakes import Town, settled, town
 
 
 class Traces:
@@ -124,7 +124,7 @@ async def test_an_append_names_its_entry_and_ends_with_its_outcome() -> None:
             bookie.code = Code.LEDGER_FENCED
         with pytest.raises(LedgerFenced):
             await writer.append(b"y")
-        await turns()
+        await settled()
     good, bad = (span for span in traces.spans if span.name == "bookkeeper.append")
     assert attributes(good) == {"ledger_id": writer.ledger_id, "entry_id": 0, "code": 0}
     assert attributes(bad).pop("bookie_id") in writer.metadata.last_fragment.ensemble
@@ -156,7 +156,7 @@ async def test_the_span_of_an_append_that_ends_its_writer_names_the_entry_too() 
         )
         where.transport.bookies[writer.metadata.last_fragment.ensemble[2]].code = Code.TIMEOUT
         await writer.append(b"x")
-        await turns()
+        await settled()
         with pytest.raises(WriteFailed):  # the ensemble of such a ledger must not change, and one of it failed late
             await writer.append(b"y")
     spans = [attributes(span)["entry_id"] for span in traces.spans if span.name == "bookkeeper.append"]

@@ -37,7 +37,7 @@ from bkclient.placement import (
     ZoneAwarePlacement,
 )
 from bkclient.placement.client_side import RESOLVE_RETRY_S, ClientPlacement
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, in_virtual_time, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, in_virtual_time, payloads_of, settled, town, writer_of
 from tests.bkclient.placement.test_watcher import Events, Scripted
 
 RACKS = FixedLocations({"a": "/r1", "b": "/r1", "c": "/r1", "d": "/r2", "e": "/r2"})
@@ -100,7 +100,7 @@ async def test_enforced_racks_refuse_a_ledger_that_cannot_span_them() -> None:
         with pytest.raises(NotEnoughBookies):
             await ensemble_of(bk)
         await landlord.register_bookie("d", BookieAddress("localhost", 3181))
-        await turns()
+        await settled()
         assert "d" in await ensemble_of(bk)
 
 
@@ -147,7 +147,7 @@ async def test_features_of_the_client_reach_the_region_policy() -> None:
 async def test_a_bookie_that_left_a_moment_ago_is_chosen_for_want_of_others() -> None:
     async with cluster("ab", placement={"topology_stabilize_period_s": 10}) as (bk, landlord):
         await landlord.unregister_bookie("b")
-        await turns()
+        await settled()
         assert set(await ensemble_of(bk)) == set("ab")
         await anyio.sleep(11)
         with pytest.raises(NotEnoughBookies):
@@ -287,7 +287,7 @@ async def test_custom_metadata_reaches_the_policy_for_new_ensembles_and_replacem
         )
         where.transport.bookies["a"].code = Code.WRITE_ON_READ_ONLY_BOOKIE
         await writer.append(b"x")
-        await turns()
+        await settled()
         assert writer.metadata.last_fragment.ensemble == tuple("dbc")
         await writer.close()
     assert [dict(shape.custom_metadata) for shape in policy.shapes] == [{"app": b"x"}] * len(policy.shapes)

@@ -14,7 +14,7 @@ from bkclient.errors import Code, NotEnoughBookies
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.placement import PlacementPolicy, RegionAwarePlacement
-from tests.bkclient.fakes import town, turns
+from tests.bkclient.fakes import settled, town
 
 PAGE = Path(__file__).parents[3] / "docs" / "using" / "placement.md"
 
@@ -65,7 +65,7 @@ async def test_the_policy_keeps_tenants_apart() -> None:
         before = anyone.metadata.last_fragment.ensemble
         where.transport.bookies[before[0]].code = Code.WRITE_ON_READ_ONLY_BOOKIE
         await anyone.append(b"x")
-        await turns()
+        await settled()
         after = anyone.metadata.last_fragment.ensemble
         assert after[0] not in before
         assert after[1:] == before[1:]

@@ -23,7 +23,7 @@ from bkclient.repair.config import RepairConfig
 from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.fragments import fragments_of
 from simbookie.world.loop import VirtualTimeLoop
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town, writer_of
 
 __all__ = ["NARROW", "PAYLOADS", "Hamlet", "LateStore", "hamlet"]
 
@@ -102,7 +102,7 @@ class Hamlet:
             await writer.append(payload)
         if is_closed:
             await writer.close()
-        await turns()
+        await settled()
         damaged = writer.metadata.last_fragment.ensemble[0]
         entries = self.where.transport.bookies[damaged].entries
         for key in [key for key in entries if key[0] == writer.ledger_id]:

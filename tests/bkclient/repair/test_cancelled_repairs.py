@@ -18,7 +18,7 @@ from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.rate import ByteRate
 from bkclient.repair.service import AutoRecovery
-from tests.bkclient.fakes import payloads_of, turns
+from tests.bkclient.fakes import payloads_of, settled
 from tests.bkclient.repair.hamlet import PAYLOADS, Hamlet, hamlet
 from tests.cancellation import Cancel, cancel_everywhere
 
@@ -63,7 +63,7 @@ def test_a_look_that_is_cancelled_changes_nothing_and_may_be_repeated(name: str)
             ledger_id, admin = await village.ledger(), village.admin()
             before = village.where.service.read(ledger_id)
             await cancel(LOOKS[name](admin, ledger_id, village.damaged[ledger_id]))
-            await turns()
+            await settled()
             village.check()
             assert is_idle(admin)
             await LOOKS[name](admin, ledger_id, village.damaged[ledger_id])
@@ -81,7 +81,7 @@ def test_a_repair_that_is_cancelled_has_named_no_bookie_without_its_copies_and_m
             damaged = village.damaged[ledger_id]
             await cancel(REPAIRS[name](admin, ledger_id, damaged))
             village.check()
-            await turns()
+            await settled()
             village.check()
             assert is_idle(admin)
             await REPAIRS[name](admin, ledger_id, damaged)
@@ -99,7 +99,7 @@ def test_a_recovery_of_a_bookie_that_is_cancelled_while_it_closes_a_ledger_may_b
         async with hamlet() as village:
             ledger_id, admin = await village.ledger(is_closed=False), village.admin()
             await cancel(admin.recover_bookie([village.damaged[ledger_id]]))
-            await turns()
+            await settled()
             village.check()
             await admin.recover_bookie([village.damaged[ledger_id]])
             village.check()
@@ -174,7 +174,7 @@ def test_auto_recovery_that_is_stopped_anywhere_leaves_its_ledgers_and_its_offic
             await marks.open()
             await marks.mark(ledger_id, [village.damaged[ledger_id]])
             await cancel(work_until_replicated(village, with_auditor=with_auditor))
-            await turns()
+            await settled()
             village.check()
             assert village.candidates() == []
             assert village.where.service.snapshot().node_watches == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bkclient._client.reading.reader import LedgerReader
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.config import ClientConfig, ConnectionSettings
-from tests.bkclient.fakes import Town, turns, writer_of
+from tests.bkclient.fakes import Town, settled, writer_of
 
 __all__ = ["BOTH_VERSIONS", "reader_of", "tail_of", "written"]
 
@@ -22,7 +22,7 @@ async def written(
     writer = await writer_of(where, sizes)
     for entry_id in range(entries):
         await writer.append(form % entry_id)
-    await turns()
+    await settled()
     return writer
 
 

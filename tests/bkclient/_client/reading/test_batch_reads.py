@@ -27,7 +27,7 @@ from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, ReadRequ
 from tests.bkclient._client.reading import ledgers
 from tests.bkclient._client.reading.ledgers import tail_of, written
 from tests.bkclient._client.reading.test_late_reads import Stats, now, order_of
-from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, town, turns
+from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, settled, town
 
 V2, V3 = (
     ClientConfig(connections=ConnectionSettings(protocol_version=2)),
@@ -245,7 +245,7 @@ async def test_a_closed_client_reads_no_batches(config: ClientConfig) -> None:
         reader = await reader_of(where, 3)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_batch(0))
-        await turns()
+        await settled()
 
     with pytest.raises(ClientClosed):
         await reading
@@ -259,9 +259,9 @@ async def test_a_client_that_closes_in_the_middle_of_a_batch_delivers_no_part_of
         reader = await reader_of(where, 3)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_batch(0))
-        await turns()
+        await settled()
         where.transport.answer_first(1)
-        await turns()
+        await settled()
 
     with pytest.raises(ClientClosed):
         await reading

@@ -19,7 +19,7 @@ from bkclient.observability import stats as names
 from bkclient.placement import BookieHealth, RandomPlacement
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import reader_of
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns
+from tests.bkclient.fakes import Town, in_virtual_time, settled, town
 
 
 def now() -> float:
@@ -193,7 +193,7 @@ async def test_a_read_that_was_cancelled_asks_nobody_when_it_would_be_late() -> 
         reader = await reader_of(where)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read(0))
-        await turns()
+        await settled()
         reading.cancel()
         await asyncio.sleep(5)
 
@@ -302,7 +302,7 @@ async def test_a_bookie_whose_connection_takes_no_more_counts_as_the_busiest() -
         reader = await reader_of(where)
         where.transport.hold("a")
         reading = asyncio.ensure_future(reader.read(0, parallel=True))
-        await turns()
+        await settled()
         where.transport.unwritable.add("b")
 
         assert [reader._reads.health.pending_requests(b) for b in "abc"] == [1, PENDING_IF_UNWRITABLE, 0]

@@ -15,7 +15,7 @@ from bkclient.placement.base import BookieHealth
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Status
-from tests.bkclient.fakes import Answer, FakeBookie, Town, town, turns, writer_of
+from tests.bkclient.fakes import Answer, FakeBookie, Town, settled, town, writer_of
 
 
 class Fickle(RandomPlacement):
@@ -58,14 +58,14 @@ async def test_a_policy_that_fails_when_the_ensemble_changes_fails_the_polls_and
         writer = await writer_of(where)
         await writer.append(b"x")
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
-        await turns()
+        await settled()
         where.transport.hold("abc")
         polls = [asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(9, 60)) for _ in range(2)]
         end = asyncio.ensure_future(reader.wait_closed())
-        await turns()
+        await settled()
         policy.fails = True
         where.edit(writer.ledger_id, moved)
-        await turns()
+        await settled()
 
         for poll in polls:
             with pytest.raises(UnexpectedCondition, match="no order today") as caught:

@@ -17,7 +17,7 @@ from bkclient.placement.random_choice import RandomPlacement
 from bkclient.placement.read_order import ReadOrder
 from tests.bkclient._client.reading.ledgers import reader_of
 from tests.bkclient._client.reading.test_late_reads import asked, core_of, order_of
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns
+from tests.bkclient.fakes import Town, in_virtual_time, settled, town
 
 
 class Asked:
@@ -72,7 +72,7 @@ async def test_a_bookie_that_leaves_is_asked_last_from_then_on_and_first_again_w
         first = order_of(reader, 0)[0]
         landlord = where.service.session(rng=Random(9))
         await landlord.register_bookie("d", BookieAddress("localhost", 1))
-        await turns()
+        await settled()
         assert await read_all(where, reader) == striped
 
         watcher = core_of(where).watcher

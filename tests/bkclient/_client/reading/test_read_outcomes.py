@@ -10,7 +10,7 @@ from bkclient.errors import ClientClosed, Code, NoSuchEntry
 from bkclient.ledger import BookieId
 from bkclient.wire.messages import ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import town, turns
+from tests.bkclient.fakes import settled, town
 from tests.bkclient.outcomes import DENIALS, FAILURES, Kind, fails, is_answer, name_of, script, told
 
 V2, V3 = (
@@ -168,7 +168,7 @@ async def test_one_bookie_may_fail_to_tell_the_lac_and_two_may_not(
         reader = await tail_of(where, writer)
         assert reader.last_add_confirmed == -1
         await writer.append(b"1")
-        await turns()
+        await settled()
         ensemble = reader.metadata.last_fragment.ensemble
         ends_at_once = is_answer(code, ENDS_AT_ONCE)
         script(where, lac_kind(config), code, ensemble[:1])
@@ -212,7 +212,7 @@ async def test_any_bookie_may_tell_of_progress_and_all_must_fail_for_an_error(co
         writer = await written(where, 2)
         reader = await tail_of(where, writer)
         await writer.append(b"2")
-        await turns()
+        await settled()
         ensemble = reader.metadata.last_fragment.ensemble
         script(where, Kind.LAST_ENTRY, code, ensemble[:2])
         if is_answer(code, ENDS_AT_ONCE):
@@ -258,7 +258,7 @@ async def test_a_poll_goes_on_to_the_bookie_that_knows(code: int) -> None:
         reader = await tail_of(where, writer)
         await writer.append(b"2")
         await writer.append(b"3")
-        await turns()
+        await settled()
         ensemble = reader.metadata.last_fragment.ensemble
         knows = ensemble[1]  # the last of the write set of entry 2
         body = where.transport.bookies[knows].entries[reader.ledger_id, 2]

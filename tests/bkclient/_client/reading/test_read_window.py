@@ -12,7 +12,7 @@ from bkclient._client.reading.window import ReadWindow
 from bkclient.errors import IllegalOperation
 from bkclient.ledger import LedgerMetadata
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, town, turns, writer_of
+from tests.bkclient.fakes import Town, settled, town, writer_of
 
 MIB = 1024 * 1024
 
@@ -26,7 +26,7 @@ async def a_reader(where: Town, sizes: list[int], *, is_closed: bool = True) -> 
         await writer.close()
     else:
         await writer.append(b"")  # tells what is confirmed
-    await turns()
+    await settled()
     reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
     await reader.read_last_add_confirmed()
     where.sent.clear()
@@ -57,10 +57,10 @@ async def test_in_an_open_ledger_a_few_entries_are_read_until_one_tells_how_larg
         reader = await a_reader(where, [10] * 40, is_closed=False)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_entries(0, 39))
-        await turns()
+        await settled()
         assert requested(where) == 8
         where.transport.answer_first(1)
-        await turns()
+        await settled()
         assert requested(where) == 40
         where.transport.let_go("abc")
         assert len(await reading) == 40

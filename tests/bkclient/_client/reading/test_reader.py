@@ -22,7 +22,7 @@ from bkclient.errors import (
     UnauthorizedAccess,
 )
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, town, turns, writer_of
+from tests.bkclient.fakes import Town, settled, town, writer_of
 
 
 async def reader_of(where: Town, *payloads: bytes, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerReader:
@@ -30,7 +30,7 @@ async def reader_of(where: Town, *payloads: bytes, sizes: tuple[int, int, int] =
     async with await writer_of(where, sizes) as writer:
         for payload in payloads:
             await writer.append(payload)
-    await turns()
+    await settled()
     reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     where.sent.clear()
     return reader
@@ -229,7 +229,7 @@ async def test_a_range_spans_the_ensembles_of_its_entries() -> None:
         await writer.append(b"0")
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.WRITE
         await writer.append(b"1")
-        await turns()
+        await settled()
         await writer.append(b"2")
         await writer.close()
         assert len(writer.metadata.fragments) == 2
@@ -248,14 +248,14 @@ async def test_as_many_entries_are_requested_ahead_as_configured_and_again_when_
         where.transport.hold("abc")
 
         first = asyncio.ensure_future(anext(entries))
-        await turns()
+        await settled()
         assert len(where.sent) == requested[0]
         for entry_id, count in enumerate(requested[1:]):
             where.transport.let_go("abc")
             where.transport.hold("abc")
             assert (await first).entry_id == entry_id
             first = asyncio.ensure_future(anext(entries))
-            await turns()
+            await settled()
             assert len(where.sent) == count
 
         where.transport.let_go("abc")
@@ -297,7 +297,7 @@ async def test_the_rest_of_a_range_that_failed_is_forgotten_without_complaint() 
             bookie.code = Code.BOOKIE_NOT_AVAILABLE
 
         assert await error_of_iterating(reader) == Code.BOOKIE_NOT_AVAILABLE
-        await turns()
+        await settled()
         gc.collect()
 
     assert complaints == []
@@ -313,7 +313,7 @@ async def test_who_stops_iterating_asks_no_further_replica() -> None:
 
         await entries.aclose()  # type: ignore[attr-defined]
         where.transport.let_go("abc", Code.TIMEOUT)
-        await turns()
+        await settled()
 
         assert where.sent == []
 
@@ -326,11 +326,11 @@ async def test_a_read_that_is_cancelled_asks_no_further_replica_and_leaves_the_r
         reader = await reader_of(where, b"0")
         where.transport.hold("abc")
         reading = asyncio.create_task(reader.read(0))
-        await turns()
+        await settled()
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         where.transport.let_go("abc", Code.TIMEOUT)
-        await turns()
+        await settled()
         assert len(where.sent) == 1
 
         assert (await reader.read(0)).payload == b"0"
@@ -343,7 +343,7 @@ async def test_a_closed_client_reads_nothing() -> None:
         reader = await reader_of(where, b"0")
         where.transport.hold("abc")
         under_way = asyncio.create_task(reader.read(0))
-        await turns()
+        await settled()
 
     with pytest.raises(ClientClosed):
         await under_way
@@ -362,7 +362,7 @@ async def test_a_read_that_had_met_another_error_before_the_client_closed_fails_
         where.transport.bookies[replicas(reader, 0)[0]].code = Code.TIMEOUT
         where.transport.hold(replicas(reader, 0)[1])
         under_way = asyncio.create_task(reader.read(0))
-        await turns()
+        await settled()
 
     with pytest.raises(ClientClosed):
         await under_way

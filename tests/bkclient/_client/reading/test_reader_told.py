@@ -21,7 +21,7 @@ from bkclient.errors import (
 )
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns
+from tests.bkclient.fakes import Town, in_virtual_time, settled, town
 
 LARGEST_ID = 2**63 - 1
 
@@ -205,7 +205,7 @@ async def test_who_waits_for_the_end_of_a_ledger_learns_that_it_was_deleted_or_i
         writer = await written(where, 1)
         reader = await tail_of(where, writer)
         waiting = asyncio.ensure_future(reader.wait_closed())
-        await turns()
+        await settled()
         await where.bk.delete_ledger(writer.ledger_id)
         for call in (waiting, reader.wait_closed()):
             with pytest.raises(NoSuchLedger) as deleted:
@@ -218,7 +218,7 @@ async def test_who_waits_for_the_end_of_a_ledger_learns_that_it_was_deleted_or_i
 
         other = await tail_of(where, await written(where, 1))
         waiting = asyncio.ensure_future(other.wait_closed())
-        await turns()
+        await settled()
         await other.aclose()
         for call in (waiting, other.wait_closed()):
             with pytest.raises(IllegalOperation) as stopped:
@@ -237,7 +237,7 @@ async def test_a_tail_has_one_reader_at_a_time() -> None:
         where.transport.hold("abc")
         tail = reader.tail(3)
         first = asyncio.ensure_future(anext(tail))
-        await turns()
+        await settled()
         with pytest.raises(IllegalOperation) as caught:
             await anext(tail)
         assert caught.value.message == "another task waits for the next entry"

@@ -34,7 +34,7 @@ from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, reader_of, tail_of, written
 from tests.bkclient._client.reading.test_batch_reads import equip
 from tests.bkclient._client.reading.test_late_reads import Stats
-from tests.bkclient.fakes import in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 
 # Several at once ---------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ async def test_a_closed_client_ends_the_results_with_its_error() -> None:
         where.transport.hold("abc")
         results = reader.read_results(0, 2)
         reading = asyncio.ensure_future(anext(results))
-        await turns()
+        await settled()
 
     with pytest.raises(ClientClosed):
         await reading
@@ -98,7 +98,7 @@ async def test_with_all_bookies_stopped_a_read_fails_as_unavailable_once(config:
         for call in (lambda: reader.read(0), lambda: reader.read_entries(0, 0)):
             with pytest.raises(BookieNotAvailable):
                 await call()
-        await turns()
+        await settled()
         assert stats.operations == [(names.READ, Code.BOOKIE_NOT_AVAILABLE)] * 2
 
 
@@ -128,7 +128,7 @@ async def test_a_confirmed_read_beyond_the_lac_fails_until_that_is_refreshed() -
     async with town() as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
         await writer.append(b"3")
-        await turns()
+        await settled()
         with pytest.raises(ReadFailed):
             await reader.read(2)
 
@@ -147,7 +147,7 @@ async def test_reading_alone_moves_a_reader_by_what_bookies_tell_in_passing() ->
         reader = await tail_of(where, writer)
         for entry_id in range(5, 9):
             await writer.append(b"%d" % entry_id)
-        await turns()
+        await settled()
         for bookie in where.transport.bookies.values():
             bookie.max_lac = 7
         read = [entry.entry_id async for entry in reader]
@@ -183,7 +183,7 @@ async def test_the_length_of_an_open_ledger_is_that_of_the_last_confirmed_entry_
         await reader.read(0)
         assert reader.length == 3
         await writer.close()
-        await turns()
+        await settled()
         assert reader.length == 5
 
 
@@ -206,7 +206,7 @@ async def test_all_before_an_empty_last_fragment_is_confirmed(config: ClientConf
         assert reader.last_add_confirmed == 1
         others = tuple(sorted(set("abcdef") - set(writer.metadata.last_fragment.ensemble)))
         where.edit(writer.ledger_id, lambda metadata: metadata.with_ensemble(3, others))
-        await turns()
+        await settled()
 
         assert reader.last_add_confirmed == 2
         fresh = await tail_of(where, writer)
@@ -223,7 +223,7 @@ async def test_what_a_tailing_reader_may_read_survives_a_recovery() -> None:
         for bookie_id in writer.metadata.last_fragment.ensemble[:1]:
             where.transport.bookies[bookie_id].code = Code.BOOKIE_NOT_AVAILABLE
         recovered = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
-        await turns()
+        await settled()
 
         assert recovered.last_add_confirmed >= reader.last_add_confirmed >= len(seen) - 1
         assert [entry.payload async for entry in recovered][: len(seen)] == seen
@@ -252,7 +252,7 @@ async def test_a_reader_with_a_stale_ensemble_reads_no_metadata_and_learns_by_it
         for old_id, new_id in zip(old, others, strict=True):
             where.transport.bookies[new_id].entries = dict(where.transport.bookies[old_id].entries)
         where.edit(writer.ledger_id, lambda metadata: metadata.with_ensemble(0, others))
-        await turns()
+        await settled()
         assert (await reader.read(0)).payload == b"0"
         for bookie_id in old:
             where.transport.bookies[bookie_id].code = None
@@ -276,7 +276,7 @@ async def test_a_reader_that_keeps_up_outlives_all_bookies_it_started_with(recov
             leaving.code = Code.BOOKIE_NOT_AVAILABLE
             ensemble[position] = spare
             where.edit(writer.ledger_id, lambda metadata: metadata.with_ensemble(0, tuple(ensemble)))
-            await turns()
+            await settled()
             assert [entry.payload async for entry in reader] == [b"0", b"1", b"2", b"3"]
         await reader.aclose()
 
@@ -286,9 +286,9 @@ async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
         waits = [asyncio.ensure_future(reader.wait_closed()) for _ in range(3)]
-        await turns()
+        await settled()
         waits[0].cancel()
-        await turns()
+        await settled()
         assert [wait.done() for wait in waits] == [True, False, False]
         waits[1].cancel()  # and the close comes before it has noticed
         reader._followed._end_waits(None)
@@ -304,7 +304,7 @@ async def test_who_does_not_follow_a_ledger_cannot_wait_for_its_close() -> None:
     async with town() as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
         waiting = asyncio.ensure_future(reader.wait_closed())
-        await turns()
+        await settled()
         await reader.aclose()
 
         with pytest.raises(IllegalOperation):
@@ -352,12 +352,12 @@ async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_
         where.transport.hold("abc")
         poll = reader._polls.start(3, 10.0, parallel=True)
         where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
-        await turns()
+        await settled()
         assert not poll.future.done()
         assert len([request for _, request in where.sent if isinstance(request, ReadRequest)]) == 3
 
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(3, 4))
-        await turns()
+        await settled()
         assert poll.future.result().last_add_confirmed == 3
         poll.on_metadata()
         reader._polls.end(poll)

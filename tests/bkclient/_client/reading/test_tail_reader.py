@@ -12,7 +12,7 @@ from bkclient.ledger import LedgerState
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, ReadLacRequest, ReadRequest
 from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, tail_of, written
-from tests.bkclient.fakes import town, turns
+from tests.bkclient.fakes import settled, town
 
 
 @pytest.mark.rule("NR-1")
@@ -67,7 +67,7 @@ async def test_the_lac_of_a_reader_moves_when_asked_to_and_not_by_itself() -> No
     async with town() as where, await written(where, 2) as writer:
         reader = await tail_of(where, writer)
         await writer.append(b"2")
-        await turns()
+        await settled()
         assert reader.last_add_confirmed == 0
 
         assert await reader.read_last_add_confirmed() == 1
@@ -176,7 +176,7 @@ async def test_a_caller_that_gives_up_asking_leaves_the_reader_as_it_was() -> No
         reader = await tail_of(where, writer)
         where.transport.hold("abc")
         asking = asyncio.create_task(reader.read_last_add_confirmed())
-        await turns()
+        await settled()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         where.transport.let_go("abc")
@@ -198,7 +198,7 @@ async def test_a_reader_follows_ensemble_changes_and_asks_the_right_bookies() ->
         await writer.append(b"1")
         await writer.append(b"2")
         where.transport.bookies[first].code = None
-        await turns()
+        await settled()
         assert len(reader.metadata.fragments) == 2
         assert reader.metadata_version == 1
 
@@ -214,7 +214,7 @@ async def test_a_reader_learns_the_final_end_when_the_ledger_is_closed() -> None
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
         await writer.close()
-        await turns()
+        await settled()
 
         assert (reader.is_closed, reader.last_add_confirmed, reader.length) == (True, 2, 3)
         assert [entry.payload async for entry in reader] == [b"0", b"1", b"2"]
@@ -229,11 +229,11 @@ async def test_a_ledger_that_was_closed_between_the_open_and_the_watch_is_seen_a
         writer = await written(where, 3)
         where.transport.hold("abc")
         opening = asyncio.create_task(tail_of(where, writer))
-        await turns()
+        await settled()
         await writer.close()
         where.transport.let_go("abc")
         reader = await opening
-        await turns()
+        await settled()
 
         assert (reader.is_closed, reader.last_add_confirmed) == (True, 2)
 
@@ -245,9 +245,9 @@ async def test_an_answer_under_way_while_the_ledger_is_closed_does_not_move_the_
         reader = await tail_of(where, writer)
         where.transport.hold("abc")
         asking = asyncio.create_task(reader.read_last_add_confirmed())
-        await turns()
+        await settled()
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(1, 2))
-        await turns()
+        await settled()
         where.transport.let_go("abc")
 
         assert await asking == 1
@@ -260,7 +260,7 @@ async def test_the_deletion_of_the_ledger_is_ignored() -> None:
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
         await where.bk.delete_ledger(writer.ledger_id)
-        await turns()
+        await settled()
 
         assert not reader.is_closed
         assert [entry.payload async for entry in reader] == [b"0", b"1"]
@@ -274,7 +274,7 @@ async def test_a_reader_that_is_closed_follows_no_more() -> None:
             assert where.service.snapshot().ledger_watches != {}
         assert where.service.snapshot().ledger_watches == {}
         await writer.close()
-        await turns()
+        await settled()
 
         assert not reader.is_closed
         await reader.aclose()

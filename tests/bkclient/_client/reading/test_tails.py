@@ -22,8 +22,8 @@ from bkclient.errors import (
     IllegalOperation,
     NoSuchLedger,
 )
+from tests.bkclient.fakes import settled, writer_of
 from tests.bkclient.fakes import town as fake_town
-from tests.bkclient.fakes import turns, writer_of
 from tests.bkclient.living_town import LivingTown, now, play
 
 
@@ -208,7 +208,7 @@ async def test_what_repeating_does_not_help_against_is_raised_at_once() -> None:
     async with fake_town() as where, await writer_of(where) as writer:
         for number in range(3):
             await writer.append(b"%d" % number)
-        await turns()
+        await settled()
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         for bookie in where.transport.bookies.values():
             bookie.entries[writer.ledger_id, 1] = b"rotten"
@@ -223,7 +223,7 @@ async def test_what_repeating_does_not_help_against_is_raised_at_once() -> None:
 async def test_bookies_that_do_not_wait_are_not_asked_without_a_pause() -> None:
     async with fake_town() as where, await writer_of(where) as writer:
         await writer.append(b"0")
-        await turns()
+        await settled()
         for bookie in where.transport.bookies.values():
             bookie.max_lac = -1  # and answers long polls as other reads, at once
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
@@ -367,17 +367,17 @@ async def test_who_just_stops_following_leaves_nothing_behind_that_complains() -
     ):
         for number in range(9):
             await writer.append(b"%d" % number)
-        await turns()
+        await settled()
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         where.transport.hold("abc")
         following = asyncio.ensure_future(_first(reader))
-        await turns()
+        await settled()
         where.transport.answer_first(1)
         assert (await following).payload == b"0"
         gc.collect()
         where.sent.clear()
         where.transport.let_go("abc", Code.BOOKIE_NOT_AVAILABLE)
-        await turns()
+        await settled()
         gc.collect()
         assert where.sent == []
 

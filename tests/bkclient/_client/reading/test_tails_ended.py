@@ -12,7 +12,7 @@ from bkclient._client.reading.tail import LedgerTail
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.ledger import LedgerMetadata
-from tests.bkclient.fakes import Town, in_virtual_time, turns, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, settled, writer_of
 from tests.bkclient.fakes import town as fake_town
 from tests.bkclient.living_town import LivingTown, now, play
 
@@ -56,7 +56,7 @@ async def test_a_tail_that_is_closed_while_it_reads_asks_for_nothing_more() -> N
         where.transport.hold("abc")
         tail = reader.tail()
         following = asyncio.ensure_future(rest_of(tail))
-        await turns()
+        await settled()
         await tail.aclose()
         assert await following == []
         where.sent.clear()
@@ -74,7 +74,7 @@ async def test_a_tail_that_is_closed_while_the_rate_holds_it_back_sends_nothing(
         where.sent.clear()
         tail = reader.tail()
         following = asyncio.ensure_future(rest_of(tail))
-        await turns()
+        await settled()
         await tail.aclose()
         assert await following == []
         assert where.sent == []
@@ -127,14 +127,14 @@ async def test_an_id_that_another_ledger_took_is_not_followed() -> None:
     async with fake_town() as where:
         writer = await filled(where)
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
-        await turns()
+        await settled()
         before = reader.metadata
         where.service.delete(writer.ledger_id)
-        await turns()
+        await settled()
         other = await where.bk.create_advanced_ledger(ledger_id=writer.ledger_id, custom_metadata={"other": b"1"})
         for _ in range(3):
             where.edit(writer.ledger_id, lambda metadata: metadata)
-        await turns()
+        await settled()
         assert reader.is_deleted
         assert reader.metadata is before
         await reader.aclose()
@@ -150,7 +150,7 @@ async def test_the_end_of_a_closed_ledger_is_final_whatever_the_store_says_later
         writer = await filled(where)
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         await writer.close()
-        await turns()
+        await settled()
         assert (reader.is_closed, reader.last_add_confirmed) == (True, 3)
         ended = reader.metadata
 
@@ -159,7 +159,7 @@ async def test_the_end_of_a_closed_ledger_is_final_whatever_the_store_says_later
 
         with caplog.at_level(logging.ERROR, "bkclient.reader"):
             where.edit(writer.ledger_id, edit)
-            await turns()
+            await settled()
         assert (reader.metadata, reader.last_add_confirmed) == (ended, 3)
         assert [record.event for record in caplog.records] == ["end_changed"]  # type: ignore[attr-defined]
         await reader.aclose()
@@ -186,7 +186,7 @@ async def test_a_tail_fails_if_the_ledger_is_closed_below_what_it_delivered() ->
         assert [(await anext(ahead)).entry_id for _ in range(3)] == [0, 1, 2]
         assert [(await anext(behind)).entry_id for _ in range(2)] == [0, 1]
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(1, 2))
-        await turns()
+        await settled()
 
         assert reader.last_add_confirmed == 1
         assert await rest_of(behind) == await rest_of(beyond) == []
@@ -204,7 +204,7 @@ async def test_a_ledger_that_is_closed_below_its_lac_is_logged_as_an_error(caplo
         confirmed = reader.last_add_confirmed
         with caplog.at_level(logging.ERROR, "bkclient.reader"):
             where.edit(writer.ledger_id, lambda metadata: metadata.closed(confirmed - 1, 2))
-            await turns()
+            await settled()
         assert [record.event for record in caplog.records] == ["end_below_confirmed"]  # type: ignore[attr-defined]
         assert f"entry {confirmed} is confirmed" in caplog.text
         await reader.aclose()

@@ -21,7 +21,7 @@ from bkclient.ledger import LedgerState
 from bkclient.wire import bookkeeper_pb2
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ForceLedgerRequest, WriteFlags
-from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, settled, town, writer_of
 
 
 async def deferred(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
@@ -45,7 +45,7 @@ async def test_entries_are_acknowledged_at_once_and_confirmed_by_force() -> None
             assert await writer.append(b"%d" % entry_id) == entry_id
         assert (writer.last_add_confirmed, writer.last_add_acknowledged, writer.last_add_pushed) == (-1, 2, 2)
         assert writer.is_deferred_sync
-        await turns()
+        await settled()
         flags = {request.write_flags for _, request in where.sent if isinstance(request, AddRequest)}
         assert flags == {WriteFlags.DEFERRED_SYNC}
         assert all(bookie.unforced == {writer.ledger_id: 3} for bookie in where.transport.bookies.values())
@@ -94,7 +94,7 @@ async def test_force_on_an_advanced_writer_covers_the_prefix_without_a_gap() -> 
         confirmed = []
         for entry_id in (0, 2, 4, 1, 3):
             writer.append_nowait(entry_id, b"x")
-            await turns()
+            await settled()
             await writer.force()
             confirmed.append(writer.last_add_confirmed)
 
@@ -108,7 +108,7 @@ async def test_force_on_an_advanced_writer_covers_the_prefix_without_a_gap() -> 
 async def test_force_needs_every_bookie_and_may_be_repeated() -> None:
     async with town() as where, await deferred(where) as writer:
         await writer.append(b"x")
-        await turns()
+        await settled()
         where.transport.bookies["b"].code = Code.BOOKIE_NOT_AVAILABLE
 
         with pytest.raises(BookieNotAvailable) as caught:
@@ -126,10 +126,10 @@ async def test_force_needs_every_bookie_and_may_be_repeated() -> None:
 async def test_an_entry_added_while_a_force_is_under_way_is_not_covered() -> None:
     async with town() as where, await deferred(where) as writer:
         await writer.append(b"0")
-        await turns()
+        await settled()
         where.transport.hold("c")
         forcing = asyncio.create_task(writer.force())
-        await turns()
+        await settled()
         await writer.append(b"1")
         assert (writer.last_add_acknowledged, forcing.done()) == (1, False)
 
@@ -150,7 +150,7 @@ async def test_a_failed_bookie_ends_the_writer_although_there_is_a_spare() -> No
 
         with pytest.raises(WriteFailed):
             await writer.append(b"1")
-        await turns()
+        await settled()
         assert len(where.metadata(writer.ledger_id).fragments) == 1
 
 
@@ -223,7 +223,7 @@ async def test_a_block_whose_force_fails_leaves_the_ledger_open_and_recovery_bri
             async with writer:
                 for number in range(3):
                     await writer.append(b"%d" % number)
-                await turns()
+                await settled()
                 where.transport.bookies["a"].code = Code.TIMEOUT
 
         with pytest.raises(RequestTimeout) as caught:
@@ -241,7 +241,7 @@ async def test_force_on_an_ordinary_ledger_succeeds_and_moves_nothing() -> None:
     async with town() as where, await writer_of(where) as writer:
         for _ in range(3):
             await writer.append(b"x")
-        await turns()
+        await settled()
         where.sent.clear()
         await writer.force()
 
@@ -264,12 +264,12 @@ async def test_force_over_version_2_is_an_illegal_operation() -> None:
 async def test_a_force_whose_caller_gave_up_still_moves_the_lac() -> None:
     async with town() as where, await deferred(where) as writer:
         await writer.append(b"x")
-        await turns()
+        await settled()
         where.transport.hold("abc")
         forcing = asyncio.create_task(writer.force())
-        await turns()
+        await settled()
         forcing.cancel()
-        await turns()
+        await settled()
         where.transport.let_go("abc")
 
         assert writer.last_add_confirmed == 0

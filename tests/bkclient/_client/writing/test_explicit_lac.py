@@ -13,7 +13,7 @@ from bkclient.errors import ClientClosed, Code, LedgerClosed, WriteFailed
 from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import WriteLacRequest
-from tests.bkclient.fakes import Town, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
 
 EVERY_SECOND = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0))
 CODEC_PASSWORD = b"secret"
@@ -73,7 +73,7 @@ async def test_without_an_interval_nothing_is_told_and_readers_lag_one_entry_beh
 async def test_bookies_that_do_not_take_it_harm_nothing_and_are_told_again() -> None:
     async with town(config=EVERY_SECOND) as where, await writer_of(where) as writer:
         await writer.append(b"x")
-        await turns()
+        await settled()
         for bookie in where.transport.bookies.values():
             bookie.code = Code.TIMEOUT
         await anyio.sleep(3.5)
@@ -93,7 +93,7 @@ async def test_a_closed_writer_and_a_closed_client_tell_nothing() -> None:
         await writer.append(b"x")
         await left_open.append(b"x")
         await writer.close()
-        await turns()
+        await settled()
     where.sent.clear()
     await anyio.sleep(10)
 
@@ -108,7 +108,7 @@ async def test_the_lac_is_told_on_demand_to_its_write_set() -> None:
         assert where.sent == []
         for _ in range(4):
             await writer.append(b"x")
-        await turns()
+        await settled()
 
         assert await writer.write_explicit_lac() == 3
         ensemble = writer.metadata.last_fragment.ensemble
@@ -135,7 +135,7 @@ async def test_with_deferred_sync_the_lac_told_is_the_one_forced() -> None:
 async def test_telling_succeeds_at_the_ack_quorum_and_fails_when_it_is_out_of_reach() -> None:
     async with town() as where, await writer_of(where) as writer:
         await writer.append(b"x")
-        await turns()
+        await settled()
         where.transport.hold("c")
         assert await writer.write_explicit_lac() == 0
 
@@ -162,14 +162,14 @@ async def test_telling_on_an_ended_writer_is_refused() -> None:
 async def test_telling_whose_caller_gave_up_ends_quietly() -> None:
     async with town() as where, await writer_of(where) as writer:
         await writer.append(b"x")
-        await turns()
+        await settled()
         where.transport.hold("abc")
         telling = asyncio.create_task(writer.write_explicit_lac())
-        await turns()
+        await settled()
         telling.cancel()
-        await turns()
+        await settled()
         where.transport.let_go("abc", Code.WRITE)
-        await turns()
+        await settled()
 
 
 # By default ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from bkclient.errors import (
     UnexpectedCondition,
 )
 from bkclient.ledger import LedgerMetadata, Versioned
-from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 OFF = ClientConfig(writing=WritingSettings(check_metadata_after_reconnect=False))
 
@@ -145,7 +145,7 @@ async def test_nothing_is_acknowledged_before_the_metadata_was_read() -> None:
         where.transport.reconnect("abc")
         where.store.read_gate.clear()
         futures = [writer.append_nowait(b"x") for _ in range(5)]
-        await turns()
+        await settled()
         assert not any(future.done() for future in futures)
 
         where.store.read_gate.set()
@@ -259,7 +259,7 @@ async def test_a_store_that_fails_as_it_must_not_is_tried_again() -> None:
 
         where.store.read_ledger = fragile  # type: ignore[method-assign]
         future = writer.append_nowait(b"x")
-        await turns()
+        await settled()
         assert isinstance(writer._machine.held_up_by, UnexpectedCondition)
 
         assert await future == 0
@@ -289,13 +289,13 @@ async def test_a_writer_that_ends_while_the_metadata_is_read_ends_at_once(
         where.transport.reconnect("abc")
         where.store.read_gate.clear()
         future = writer.append_nowait(b"x")
-        await turns()
+        await settled()
 
         await end(where, writer)
 
         assert type(future.exception()) is error
         where.store.read_gate.set()
-        await turns()
+        await settled()
         assert writer.last_add_confirmed == -1
 
 
@@ -307,7 +307,7 @@ async def test_a_client_that_is_closed_waits_for_no_read() -> None:
         where.transport.reconnect("abc")
         where.store.read_gate.clear()
         future = writer.append_nowait(b"x")
-        await turns()
+        await settled()
     assert isinstance(future.exception(), ClientClosed)
 
 
@@ -320,7 +320,7 @@ async def test_a_client_that_is_closed_between_two_reads_leaves_no_timer() -> No
         where.store.read_errors = [MetadataStoreError("away", ledger_id=writer.ledger_id)]
         reads = reads_of(where)
         future = writer.append_nowait(b"x")
-        await turns()
+        await settled()
         assert len(reads) == 1
     assert isinstance(future.exception(), ClientClosed)
     await anyio.sleep(10)

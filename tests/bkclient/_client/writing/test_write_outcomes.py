@@ -10,7 +10,7 @@ from bkclient._client.writing.base import BaseWriter
 from bkclient.errors import Code, LedgerFenced, NotEnoughBookies, Refusal
 from bkclient.ledger import BookieId, LedgerState
 from tests.bkclient._client.reading.ledgers import written
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, settled, town, writer_of
 from tests.bkclient.outcomes import FAILURES, Kind, fails, is_answer, name_of, script, well_stored
 
 ENDS_THE_WRITER = [Code.CLIENT_CLOSED, Code.ILLEGAL_OPERATION, Code.LEDGER_FENCED, Code.UNAUTHORIZED]
@@ -50,7 +50,7 @@ def test_a_bookie_that_fails_an_add_is_replaced_unless_the_answer_is_about_the_l
                 if code == LEAVES_THE_LEDGER_OPEN:
                     assert where.metadata(writer.ledger_id).state is LedgerState.OPEN
                     return
-                await turns()
+                await settled()
             else:
                 assert [await add for add in adds] == [1, 2]
                 await asyncio.sleep(3)
@@ -144,7 +144,7 @@ async def test_a_force_that_one_bookie_fails_moves_nothing_and_may_be_repeated(
     async with town() as where:
         writer = await advanced_writer_of(where, deferred_sync=True)
         await writer.append(0, b"0")
-        await turns()
+        await settled()
         failing = writer.metadata.last_fragment.ensemble[position]
         script(where, Kind.FORCE, code, failing)
         error = await fails(writer.force(), code)

@@ -19,7 +19,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerState
 from bkclient.wire.messages import AddRequest
-from tests.bkclient.fakes import payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import payloads_of, settled, town, writer_of
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
@@ -65,7 +65,7 @@ async def test_futures_complete_in_the_order_of_entry_ids() -> None:
 
         assert writer.in_flight_entries == 50
         await writer.flush()
-        await turns(1)
+        await settled()
 
         assert done == list(range(50))
         assert writer.in_flight_entries == 0
@@ -98,7 +98,7 @@ async def test_all_replicas_get_the_same_request_and_resends_too() -> None:
         victim = writer.metadata.last_fragment.ensemble[0]
         where.transport.bookies[victim].code = Code.WRITE
         await writer.append(b"x")
-        await turns()
+        await settled()
 
         requests = {(r.entry_id, r.body) for _, r in where.sent if isinstance(r, AddRequest)}
         assert len(requests) == 1
@@ -110,7 +110,7 @@ async def test_appending_takes_no_task() -> None:
         where.transport.hold("abc")
         before = len(asyncio.all_tasks())
         futures = [writer.append_nowait(b"x") for _ in range(1000)]
-        await turns(2)
+        await settled()
 
         assert len(asyncio.all_tasks()) == before
         where.transport.let_go("abc")
@@ -215,7 +215,7 @@ async def test_futures_that_nobody_awaits_do_not_complain() -> None:
             bookie.code = Code.LEDGER_FENCED
         for _ in range(10):
             writer.append_nowait(b"x")
-        await turns()
+        await settled()
 
     assert complaints == []
 
@@ -228,9 +228,9 @@ async def test_an_append_whose_caller_gave_up_fails_with_the_others_without_comp
         given_up, waited_for = writer.append_nowait(b"0"), writer.append_nowait(b"1")
         given_up.cancel()
         flushing = asyncio.create_task(writer.flush())
-        await turns()
+        await settled()
         flushing.cancel()
-        await turns()
+        await settled()
 
         where.transport.let_go("abc", Code.LEDGER_FENCED)
 
@@ -247,7 +247,7 @@ async def test_flushing_waits_for_what_was_appended_before_it_and_for_no_more() 
         where.transport.hold("abc")
         writer.append_nowait(b"0")
         flushed = asyncio.create_task(writer.flush())
-        await turns()
+        await settled()
         assert not flushed.done()
         where.transport.let_go("abc")
         where.transport.hold("abc")
@@ -272,7 +272,7 @@ async def test_flushing_raises_what_the_first_failed_append_failed_with_to_every
         writer.append_nowait(b"0")
         writer.append_nowait(b"1")
         flushing = [asyncio.create_task(writer.flush()) for _ in range(3)]
-        await turns()
+        await settled()
 
         where.transport.let_go("abc", Code.LEDGER_FENCED)
         results = await asyncio.gather(*flushing, return_exceptions=True)

@@ -10,7 +10,7 @@ import pytest
 from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import LedgerClosed, NotEnoughBookies, TooManyRequests
 from bkclient.wire.messages import AddRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 TEN_A_SECOND = ClientConfig(limits=LimitSettings(throttle_per_s=10))
 WAIT_A_SECOND = ClientConfig(timeouts=TimeoutSettings(backpressure_s=1.0))
@@ -71,7 +71,7 @@ async def test_who_waits_for_a_permit_learns_that_the_writer_has_ended() -> None
     async with town(config=ClientConfig(limits=LimitSettings(throttle_per_s=0.001))) as where:
         writer = await writer_of(where)
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
-        await turns()
+        await settled()
         began = now()
         await writer.close()
         results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -219,7 +219,7 @@ async def test_many_who_are_held_are_looked_after_by_one_timer_and_let_go_togeth
         where.transport.unwritable.add("a")
         loop = asyncio.get_running_loop()
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(500)]
-        await turns()
+        await settled()
         before = getattr(loop, "steps")  # noqa: B009  callbacks of the loop in virtual time
         await anyio.sleep(1)
         assert getattr(loop, "steps") - before < 500  # noqa: B009
@@ -249,7 +249,7 @@ async def test_a_wait_for_a_permit_that_is_cancelled_gives_it_back() -> None:
         for _ in range(10):
             writer.append_nowait(b"x")
         waiting = asyncio.create_task(writer.wait_for_room())
-        await turns()
+        await settled()
         waiting.cancel()
         await asyncio.sleep(0.101)
         writer.append_nowait(b"x")

@@ -17,7 +17,7 @@ from bkclient.errors import (
     TooManyRequests,
 )
 from bkclient.ledger import DigestType
-from tests.bkclient.fakes import advanced_writer_of, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import advanced_writer_of, payloads_of, settled, town, writer_of
 
 # Ids ----------------------------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ async def test_entries_in_any_order_complete_in_the_order_of_ids_and_read_back()
         for future in futures.values():
             future.add_done_callback(lambda finished: done.append(finished.result()))
         await writer.flush()
-        await turns(1)
+        await settled()
 
         assert done == list(range(50))
         assert all(future.result() == entry_id for entry_id, future in futures.items())
@@ -49,7 +49,7 @@ async def test_entries_in_any_order_complete_in_the_order_of_ids_and_read_back()
 async def test_an_entry_above_a_gap_is_not_acknowledged_until_it_is_filled() -> None:
     async with town() as where, await advanced_writer_of(where) as writer:
         above = writer.append_nowait(1, b"1")
-        await turns()
+        await settled()
         assert not above.done()
 
         assert await writer.append(0, b"0") == 0
@@ -140,7 +140,7 @@ async def test_a_ledger_with_a_skipped_id_ends_before_it() -> None:
         for entry_id in range(5):
             await writer.append(entry_id, b"%d" % entry_id)
         beyond = [writer.append_nowait(entry_id, b"beyond") for entry_id in (6, 7, 8)]
-        await turns()
+        await settled()
         assert not any(future.done() for future in beyond)
 
         await writer.flush()  # waits for nothing that cannot come
@@ -208,7 +208,7 @@ async def test_bookies_that_fail_between_and_during_the_writes_cost_no_entry() -
             futures.append(writer.append_nowait(entry_id, b"%d" % entry_id))
             if count in {20, 40}:
                 where.transport.bookies[writer.metadata.last_fragment.ensemble[count // 20]].code = Code.WRITE
-                await turns(3)
+                await settled()
         await asyncio.gather(*futures)
         await writer.close()
 
@@ -223,7 +223,7 @@ async def test_an_entry_far_ahead_is_rewritten_when_all_bookies_are_replaced() -
         for entry_id in range(5):
             await writer.append(entry_id, b"%d" % entry_id)
         ahead = writer.append_nowait(10, b"10")
-        await turns()
+        await settled()
         before = writer.metadata.last_fragment.ensemble
         for bookie_id in before:
             where.transport.bookies[bookie_id].code = Code.BOOKIE_NOT_AVAILABLE
@@ -241,11 +241,11 @@ async def test_entries_above_a_gap_fail_with_the_writer() -> None:
     async with town() as where:
         writer = await advanced_writer_of(where)
         beyond = writer.append_nowait(5, b"x")
-        await turns()
+        await settled()
         for bookie in where.transport.bookies.values():
             bookie.code = Code.LEDGER_FENCED
         failing = writer.append_nowait(0, b"x")
-        await turns()
+        await settled()
 
         assert isinstance(failing.exception(), LedgerFenced)
         assert isinstance(beyond.exception(), LedgerFenced)
@@ -265,7 +265,7 @@ async def test_a_window_full_of_entries_above_a_gap_lets_the_missing_ones_pass()
         with pytest.raises(TooManyRequests, match="3 entries"):
             writer.append_nowait(6, b"x")
         waiting = [asyncio.create_task(writer.append(entry_id, b"x")) for entry_id in (7, 6, 2, 1)]
-        await turns()
+        await settled()
         assert not any(task.done() for task in waiting)
 
         async with asyncio.timeout(5):
@@ -290,7 +290,7 @@ async def test_who_waits_for_an_advanced_writer_learns_of_its_end() -> None:
         writer = await advanced_writer_of(where)
         writer.append_nowait(5, b"x")
         waiting = [asyncio.create_task(writer.append(entry_id, b"x")) for entry_id in (6, 7)]
-        await turns()
+        await settled()
         await writer.close()
 
         results = await asyncio.gather(*waiting, return_exceptions=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import LedgerFenced
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, payloads_of, settled, town, writer_of
 
 
 def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[asyncio.Future[int]]:
@@ -40,7 +40,7 @@ async def test_cancelling_appends_takes_no_entry_out(
         futures = append_all(writer, 4)
         for entry_id in cancelled:
             assert futures[entry_id].cancel()
-        await turns()
+        await settled()
         assert_in_flight(where, writer, 4)
         assert writer.last_add_confirmed == -1
 
@@ -62,11 +62,11 @@ async def test_what_comes_after_a_cancelled_append_waits_for_its_entry() -> None
         where.transport.hold("abc")
         first, second = append_all(writer, 2)
         first.cancel()
-        await turns()
+        await settled()
         for bookie_id, request, reply_to in list(where.transport._held):
             if request.entry_id == 1:  # type: ignore[union-attr]
                 where.transport._serve(bookie_id, request, reply_to)
-        await turns()
+        await settled()
         assert not second.done()
         assert writer.last_add_confirmed == -1
 
@@ -83,7 +83,7 @@ async def test_the_entry_of_a_cancelled_append_goes_to_the_new_ensemble_too() ->
         futures[0].cancel()
         failed = writer.metadata.last_fragment.ensemble[0]
         where.transport.let_go(failed, -23)
-        await turns()
+        await settled()
         (spare,) = set("abcd") - {*writer.metadata.fragments[0].ensemble, failed} or {"d"}
         new = [bookie_id for bookie_id, _ in where.sent if bookie_id == spare]
         assert len(new) == 2
@@ -100,7 +100,7 @@ async def test_a_cancelled_append_that_would_have_failed_still_fails_the_others(
         futures = append_all(writer, 3)
         futures[0].cancel()
         where.transport.let_go("abc", LedgerFenced.code)
-        await turns()
+        await settled()
         assert [type(future.exception()) for future in futures[1:]] == [LedgerFenced, LedgerFenced]
         with pytest.raises(LedgerFenced) as caught:
             await writer.flush()
@@ -135,7 +135,7 @@ def test_cancelling_changes_nothing_whenever_it_happens(events: list[tuple[str, 
                         where.transport.answer_first(number % 4)
                     elif index and futures[1]:
                         futures[1][number % len(futures[1])].cancel()
-                await turns(3)
+                await settled()
                 calm_one, hasty_one = (
                     (w.last_add_confirmed, w.last_add_pushed, w.length, w.in_flight_entries, w.in_flight_bytes)
                     for w in writers

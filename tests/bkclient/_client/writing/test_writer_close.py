@@ -18,7 +18,7 @@ from bkclient.errors import (
     MetadataVersionConflict,
 )
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import town, turns, writer_of
+from tests.bkclient.fakes import settled, town, writer_of
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
@@ -63,7 +63,7 @@ async def test_no_close_returns_before_the_ledger_is_closed() -> None:
         writer = await writer_of(where)
         where.store.gate.clear()
         closing = [asyncio.create_task(writer.close()) for _ in range(3)]
-        await turns()
+        await settled()
         assert not any(task.done() for task in closing)
 
         where.store.gate.set()
@@ -201,7 +201,7 @@ async def test_closing_the_client_fails_what_is_under_way_and_leaves_the_ledger_
         where.transport.hold("abc")
         future = writer.append_nowait(b"lost")
         flushing = asyncio.create_task(writer.flush())
-        await turns()
+        await settled()
     with pytest.raises(ClientClosed):
         await future
     with pytest.raises(ClientClosed):
@@ -221,7 +221,7 @@ async def test_closing_the_client_during_an_ensemble_change_ends_entries_that_on
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.WRITE
         where.store.gate.clear()
         future = writer.append_nowait(b"has its quorum, but the ensemble is changing")
-        await turns()
+        await settled()
         assert not future.done()
 
     async with asyncio.timeout(5):
@@ -235,7 +235,7 @@ async def test_closing_the_client_while_a_writer_closes_ends_the_waiting() -> No
         writer = await writer_of(where)
         where.store.gate.clear()
         closing = asyncio.create_task(writer.close())
-        await turns()
+        await settled()
 
     async with asyncio.timeout(5):
         with pytest.raises(ClientClosed):

@@ -16,7 +16,7 @@ from bkclient._client.writing.shell import WriterShell
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, LedgerClosed
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 ALL_TIMERS = ClientConfig(
     timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)
@@ -54,7 +54,7 @@ async def test_nothing_is_kept_of_writers_that_were_dropped() -> None:
         core = (await writer_of(where))._core
         kept = len(core._closers) - 1
         shells = [await drop_one(where) for _ in range(50)]
-        await turns()
+        await settled()
         gc.collect()
 
         assert [shell for shell in shells if shell() is not None] == []
@@ -72,7 +72,7 @@ async def test_writers_that_ended_are_dropped_without_a_word() -> None:
             bookie.fenced.add(fenced.ledger_id)
         with pytest.raises(Exception, match="taken over"):
             await fenced.append(b"x")
-        await turns()
+        await settled()
         shells = [weakref.ref(writer._shell) for writer in (closed, fenced)]
         left = await writer_of(where)
         del closed, fenced
@@ -137,7 +137,7 @@ async def test_garbage_may_be_collected_in_another_thread() -> None:
         thread = threading.Thread(target=held.clear)
         thread.start()
         await asyncio.to_thread(thread.join)
-        await turns()
+        await settled()
         gc.collect()
         assert shell() is None
 

@@ -23,7 +23,7 @@ from bkclient.errors import (
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append import WriterState
 from simbookie.world.loop import VirtualTimeLoop
-from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 ALL_TIMERS = ClientConfig(
     timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)
@@ -50,7 +50,7 @@ async def test_entries_above_a_gap_fail_when_the_client_ends_although_no_request
     async with town() as where:
         writer = await advanced_writer_of(where)
         futures = [writer.append_nowait(entry_id, b"x") for entry_id in (3, 7)]
-        await turns()
+        await settled()
         assert where.transport.pending_requests("a") == 0
         assert not any(future.done() for future in futures)
 
@@ -70,7 +70,7 @@ async def test_entries_between_two_attempts_fail_when_the_client_ends_and_not_at
         await anyio.sleep(10)  # the attempts are seconds apart by now
         sent = len(where.sent)
         flushing = asyncio.create_task(writer.flush())
-        await turns()
+        await settled()
 
     assert isinstance(future.exception(), ClientClosed)
     with pytest.raises(ClientClosed):
@@ -87,7 +87,7 @@ async def test_entries_that_wait_for_a_change_of_ensemble_fail_when_the_client_e
         where.store.gate.clear()
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
         futures = [writer.append_nowait(b"x") for _ in range(3)]
-        await turns()
+        await settled()
         assert not any(future.done() for future in futures)
 
     assert {type(future.exception()) for future in futures} == {ClientClosed}
@@ -99,7 +99,7 @@ async def test_whoever_waits_for_a_place_above_a_gap_is_told_that_the_client_end
     async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2))) as where:
         writer = await advanced_writer_of(where)
         waiting = [asyncio.create_task(writer.append(entry_id, b"x")) for entry_id in (1, 2, 3)]
-        await turns()
+        await settled()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {ClientClosed}
 
@@ -111,7 +111,7 @@ async def test_a_close_that_is_under_way_when_the_client_ends_fails_and_is_not_b
         await writer.append(b"x")
         where.store.gate.clear()
         closing = asyncio.create_task(writer.close())
-        await turns()
+        await settled()
     with pytest.raises(ClientClosed):
         await closing
     assert writer._machine.state is WriterState.CLOSED
@@ -132,7 +132,7 @@ async def be_fenced(where: Town, writer: BaseWriter) -> None:
         bookie.code = Code.LEDGER_FENCED
     with pytest.raises(LedgerFenced):
         await writer._shell.append(b"y")
-    await turns()
+    await settled()
 
 
 async def lose_the_ledger(where: Town, writer: BaseWriter) -> None:
@@ -256,7 +256,7 @@ async def test_leaving_a_writer_while_cancelled_closes_its_ledger() -> None:
                 writer.append_nowait(b"x")
 
         task = asyncio.create_task(work())
-        await turns()
+        await settled()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

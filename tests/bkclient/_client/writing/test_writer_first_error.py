@@ -33,7 +33,7 @@ from bkclient.errors import (
     WriteOnReadOnlyBookie,
 )
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 AnyWriter = LedgerWriter | AdvancedLedgerWriter
 #: How many entries are confirmed before anything happens; so the next is entry 3.
@@ -95,7 +95,7 @@ async def one_append_fails(writer: AnyWriter) -> None:
     with suppress(BookKeeperError):
         await append(writer)
         raise AssertionError("it was to fail")
-    await turns()
+    await settled()
 
 
 async def a_bookie_is_silent(where: Town, writer: AnyWriter) -> None:
@@ -107,7 +107,7 @@ async def two_bookies_hang(where: Town, writer: AnyWriter) -> None:
     with suppress(QuorumTimeout):
         await append(writer)
     where.transport.let_go("ab", Code.TIMEOUT)
-    await turns()
+    await settled()
 
 
 async def the_store_fails(where: Town, writer: AnyWriter) -> None:
@@ -183,9 +183,9 @@ async def a_writer_that_ended(way: str, *, is_advanced: bool) -> AsyncIterator[t
         writer = await (advanced_writer_of(where) if is_advanced else writer_of(where))
         for _ in range(CONFIRMED):
             await append(writer)
-        await turns()
+        await settled()
         await end(where, writer)
-        await turns()
+        await settled()
         yield where, writer
 
 
@@ -294,7 +294,7 @@ async def test_a_shortage_of_mixed_causes_names_all_and_advises_more_bookies() -
         future = writer.append_nowait(b"x")
         where.transport.let_go("ab")
         where.store.gate.set()
-        await turns()
+        await settled()
         error = future.exception()
 
     assert isinstance(error, NotEnoughBookies)

@@ -31,7 +31,7 @@ from bkclient.placement import LedgerShape
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import AddRequest, WriteLacRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 # What is sent ---------------------------------------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ async def test_adds_and_explicit_lacs_carry_the_master_key_of_their_ledger() -> 
         writer = await writer_of(where)
         await writer.append(b"x")
         await writer.write_explicit_lac()
-        await turns()
+        await settled()
 
     keys = {type(request): request.master_key for _, request in where.sent if hasattr(request, "master_key")}
     assert keys == {AddRequest: master_key(b"secret"), WriteLacRequest: master_key(b"secret")}
@@ -67,7 +67,7 @@ async def test_a_policy_that_replaces_a_bookie_knows_the_shape_of_the_ledger() -
         writer = await writer_of(where, (4, 3, 2))
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.BOOKIE_NOT_AVAILABLE
         await writer.append(b"x")
-        await turns()
+        await settled()
 
     assert policy.shapes
     assert all(shape == LedgerShape(4, 3, 2, {}) for shape in policy.shapes)
@@ -113,7 +113,7 @@ async def test_the_error_of_a_writer_says_what_to_do_each_time_it_is_raised(call
             bookie.code = Code.LEDGER_FENCED
         with pytest.raises(BookKeeperError):
             await writer.append(b"2")
-        await turns()
+        await settled()
 
         calls: dict[str, Callable[[], Awaitable[Any]]] = {
             "flush": writer.flush,
@@ -150,7 +150,7 @@ async def test_the_largest_id_of_all_may_be_given() -> None:
     async with town() as where:
         writer = await advanced_writer_of(where)
         pending = writer.append_nowait(LARGEST_ID, b"x")
-        await turns()
+        await settled()
         assert writer.last_add_pushed == LARGEST_ID
         assert not pending.done()
         await writer.close()
@@ -177,7 +177,7 @@ async def test_a_block_that_ends_with_a_gap_names_the_ledger_and_what_is_cut_off
         with pytest.raises(LedgerClosed, match="entry 0 was never appended") as caught:  # noqa: PT012 - the block is what is tested
             async with await advanced_writer_of(where) as writer:
                 writer.append_nowait(5, b"x")
-                await turns()
+                await settled()
 
     assert (caught.value.ledger_id, caught.value.entry_id) == (writer.ledger_id, 5)
 
@@ -187,7 +187,7 @@ async def test_what_is_above_a_gap_when_the_writer_is_dropped_fails_with_the_led
         writer = await advanced_writer_of(where)
         ledger_id = writer.ledger_id
         pending = writer.append_nowait(5, b"x")
-        await turns()
+        await settled()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             del writer
@@ -257,7 +257,7 @@ async def test_lost_entries_are_logged_with_the_code_of_the_error(caplog: pytest
             bookie.code = Code.LEDGER_FENCED
         with pytest.raises(BookKeeperError):
             await writer.append(b"1")
-        await turns()
+        await settled()
         with pytest.raises(LedgerTruncated) as caught:
             await writer.append(b"2")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import ArgumentError, ClientClosed, Code, NoSuchEntry, ReadFailed
-from tests.bkclient.fakes import advanced_writer_of, town, turns, writer_of
+from tests.bkclient.fakes import advanced_writer_of, settled, town, writer_of
 
 
 async def test_a_writer_reads_what_it_has_confirmed_without_asking_how_far_that_is() -> None:
     async with town() as where, await writer_of(where) as writer:
         for number in range(10):
             await writer.append(b"%d" % number)
-        await turns()
+        await settled()
         where.sent.clear()
 
         assert (await writer.reader.read(9)).payload == b"9"
@@ -56,7 +56,7 @@ async def test_reads_go_to_the_bookies_of_their_fragments() -> None:
         where.transport.bookies[gone].code = Code.BOOKIE_NOT_AVAILABLE
         for number in (1, 2, 3):
             await writer.append(b"%d" % number)
-        await turns()
+        await settled()
         where.sent.clear()
 
         assert len(writer.metadata.fragments) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, QuorumTimeout, WriteFailed
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, town, turns, writer_of
+from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, settled, town, writer_of
 
 TEN_SECONDS = ClientConfig(timeouts=TimeoutSettings(add_quorum_s=10.0))
 
@@ -111,7 +111,7 @@ async def test_a_bookie_that_failed_after_the_quorum_is_replaced_although_the_wr
         where.transport.hold(late)
         await writer.append(b"x")
         where.transport.let_go(late, Code.TIMEOUT)
-        await turns()
+        await settled()
         assert late in writer.metadata.last_fragment.ensemble  # nobody appends
         await anyio.sleep(2)
 
@@ -180,7 +180,7 @@ async def test_features_that_cannot_be_told_are_off_and_the_log_says_so(caplog: 
     async with town("abcd", features=broken) as where, await writer_of(where) as writer:
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
         assert await writer.append(b"x") == 0
-        await turns()
+        await settled()
 
         assert len(writer.metadata.fragments) == 1
         assert "disable_ensemble_change is on could not be told" in caplog.text

@@ -27,7 +27,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.wire.messages import ForceLedgerRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, turns, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
 
 WORDS = ClientConfig(limits=LimitSettings(max_frame_size_bytes=1024 * 1024))
 MAX_PAYLOAD = 1024 * 1024 - 192
@@ -145,14 +145,14 @@ async def test_a_flush_that_is_cancelled_leaves_the_others_waiting() -> None:
         where.transport.hold("abc")
         first = writer.append_nowait(b"0")
         flushes = [asyncio.create_task(writer.flush()) for _ in range(3)]
-        await turns()
+        await settled()
         second = writer.append_nowait(b"1")
         later = asyncio.create_task(writer.flush())
-        await turns()
+        await settled()
         flushes[1].cancel()
-        await turns()
+        await settled()
         where.transport.answer_first(3)
-        await turns()
+        await settled()
         assert first.done()
         assert not second.done()
         assert [flush.done() for flush in flushes] == [True] * 3
@@ -232,7 +232,7 @@ async def test_a_metadata_store_with_a_defect_is_named_with_what_it_raised() -> 
 
         where.store.read_ledger = fragile  # type: ignore[method-assign]
         future = writer.append_nowait(b"x")
-        await turns()
+        await settled()
         held_up_by = writer._machine.held_up_by
         assert isinstance(held_up_by, UnexpectedCondition)
         assert held_up_by.message == "the metadata store failed as it must not, with ValueError('a defect')"
@@ -295,7 +295,7 @@ async def test_a_change_of_the_ensemble_is_logged_with_the_bookies_from_then_on(
         await writer.append(b"0")
         where.transport.bookies[writer.metadata.last_fragment.ensemble[1]].code = Code.WRITE
         await writer.append(b"1")
-        await turns()
+        await settled()
         last: LedgerMetadata = writer.metadata
         ensemble = ", ".join(last.last_fragment.ensemble)
         assert records(caplog) == [("ensemble_changed", writer.ledger_id, 1, {"ensemble": ensemble})]
@@ -311,7 +311,7 @@ async def test_a_change_of_the_ensemble_that_failed_is_not_logged_as_one(caplog:
         where.store.write_errors = [MetadataStoreError("no")] * 20
         with pytest.raises(BookKeeperError):
             await writer.append(b"0")
-        await turns()
+        await settled()
     assert "ensemble_changed" not in {event for event, *_ in records(caplog)}
 
 

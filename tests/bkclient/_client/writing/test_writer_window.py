@@ -15,7 +15,7 @@ from bkclient.errors import (
     LedgerFenced,
     TooManyRequests,
 )
-from tests.bkclient.fakes import town, turns, writer_of
+from tests.bkclient.fakes import settled, town, writer_of
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
@@ -28,7 +28,7 @@ async def test_without_room_append_nowait_refuses_and_append_waits() -> None:
         with pytest.raises(TooManyRequests, match="2 entries with 2 bytes"):
             writer.append_nowait(b"2")
         waiting = asyncio.create_task(writer.append(b"2"))
-        await turns()
+        await settled()
         assert writer.last_add_pushed == 1
 
         where.transport.let_go("abc")
@@ -85,7 +85,7 @@ async def test_room_that_the_first_in_line_does_not_use_goes_to_the_next() -> No
         refused = asyncio.create_task(writer.append("not bytes"))  # type: ignore[arg-type]
         idle = asyncio.create_task(writer.wait_for_room())
         accepted = asyncio.create_task(writer.append(b"1"))
-        await turns()
+        await settled()
 
         where.transport.let_go("abc")
         async with asyncio.timeout(5):
@@ -103,12 +103,12 @@ async def test_room_for_several_goes_to_several() -> None:
         where.transport.hold("abc")
         writer.append_nowait(bytes(10))
         small = [asyncio.create_task(writer.append(b"x")) for _ in range(5)]
-        await turns()
+        await settled()
         assert writer.last_add_pushed == 0
 
         where.transport.let_go("abc")
         where.transport.hold("abc")
-        await turns()
+        await settled()
 
         assert writer.last_add_pushed == 5
         where.transport.let_go("abc")
@@ -124,13 +124,13 @@ async def test_who_waits_goes_on_when_a_quarter_of_the_window_is_free() -> None:
         for _ in range(8):
             writer.append_nowait(b"x")
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
-        await turns()
+        await settled()
 
         where.transport.answer_first(1)
-        await turns()
+        await settled()
         assert writer.last_add_pushed == 7
         where.transport.answer_first(1)
-        await turns()
+        await settled()
         assert writer.last_add_pushed == 9  # the room of both, at once
 
         where.transport.let_go("abc")
@@ -146,7 +146,7 @@ async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() 
         writer.append_nowait(b"0")
         first = asyncio.create_task(writer.append(b"lost turn"))
         second = asyncio.create_task(writer.append(b"1"))
-        await turns()
+        await settled()
 
         where.transport.let_go("abc")  # the first waiter is woken, but has not run yet
         first.cancel()
@@ -161,7 +161,7 @@ async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_pass
         where.transport.hold("abc")
         in_flight = writer.append_nowait(b"0")
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
-        await turns()
+        await settled()
         waiting[1].cancel()
 
         where.transport.let_go("abc", Code.LEDGER_FENCED)
@@ -180,9 +180,9 @@ async def test_waiters_that_give_up_are_forgotten() -> None:
         writer.append_nowait(b"0")
         for _ in range(10):
             waiter = asyncio.create_task(writer.wait_for_room())
-            await turns(2)
+            await settled()
             waiter.cancel()
-            await turns(2)
+            await settled()
 
         assert len(writer._shell.window.waiters) == 0
         where.transport.let_go("abc")
@@ -195,7 +195,7 @@ async def test_whoever_waits_for_room_learns_that_the_writer_has_ended() -> None
         where.transport.hold("abc")
         in_flight = [writer.append_nowait(b"x") for _ in range(2)]
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(5)]
-        await turns()
+        await settled()
 
         where.transport.let_go("abc", Code.LEDGER_FENCED)
         results = await asyncio.gather(*waiting, return_exceptions=True)
