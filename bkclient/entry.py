@@ -61,7 +61,7 @@ class Entries(Sequence[Entry]):
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         if not entries:
-            raise ValueError("a result has at least one entry")
+            raise ValueError("there must be at least one entry")
         self._entries = tuple(entries)
 
     def __len__(self) -> int:

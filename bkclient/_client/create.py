@@ -135,9 +135,9 @@ async def _choose_ensemble(core: ClientCore, wanted: NewLedger) -> Ensemble:
 
 def _checked_custom_metadata(custom_metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
     if custom_metadata is not None and not isinstance(custom_metadata, Mapping):
-        raise ArgumentError(f"custom metadata is a mapping, not {type(custom_metadata).__name__}")
+        raise ArgumentError(f"custom_metadata must be a mapping, got {type(custom_metadata).__name__}")
     custom = dict(custom_metadata or {})
     for key, value in custom.items():
         if not isinstance(key, str) or not isinstance(value, bytes):  # type: ignore[redundant-expr]
-            raise ArgumentError(f"custom metadata maps str to bytes, not {key!r} to {value!r}")
+            raise ArgumentError(f"custom_metadata must map str to bytes, got {key!r} and {value!r}")
     return FrozenDict(custom)

@@ -63,7 +63,7 @@ def connection_for(metadata: str | None, file: Path | None, settings: Sequence[s
     uri = metadata or config.metadata.uri
     if not uri:
         raise typer.BadParameter(
-            f"say where the cluster is: --metadata, {METADATA_VARIABLE}, or metadataServiceUri in --config",
+            f"no metadata URI given: use --metadata, {METADATA_VARIABLE}, or metadataServiceUri in --config",
             param_hint="--metadata",
         )
     return ClusterAccess(uri, config, repair)
@@ -75,7 +75,7 @@ def pairs(options: Sequence[str] | None, name: str) -> dict[str, str]:
     for option in options or ():
         key, separator, value = option.partition("=")
         if not separator or not key.strip():
-            raise typer.BadParameter(f"{option!r} is not of the form key=value", param_hint=name)
+            raise typer.BadParameter(f"must have the form key=value, got {option!r}", param_hint=name)
         found[key.strip()] = value
     return found
 
@@ -87,7 +87,9 @@ def password_from(file: Path | None, *, ask: bool, is_new: bool = False) -> byte
     typed twice.
     """
     if file is not None and ask:
-        raise typer.BadParameter("give a password once", param_hint="--password-file or --ask-password")
+        raise typer.BadParameter(
+            "--password-file and --ask-password are mutually exclusive", param_hint="--ask-password"
+        )
     if file is not None:
         try:
             return file.read_bytes().removesuffix(b"\n").removesuffix(b"\r")

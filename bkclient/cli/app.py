@@ -5,19 +5,34 @@ from __future__ import annotations
 import logging
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from bkclient.cli import autorecovery, bookies, ledger, repair
-from bkclient.cli.help import ROOT_HELP
 from bkclient.cli.text import SafeFormatter
 
 __all__ = ["app", "run"]
 
+_ROOT_HELP: Final = """Write, read and maintain the ledgers of a BookKeeper cluster.
+
+The cluster is given by --metadata, by BK_METADATA_URI, or by metadataServiceUri in a --config file. bk --version prints the
+version.
+
+\b
+Examples:
+  export BK_METADATA_URI=zk://localhost:2181/ledgers
+  seq 1000 | bk ledger append --create
+  bk ledger read 0
+
+\b
+Exit codes of every command: 0 done; 1 the answer is no; 2 wrong usage or input; 3 the metadata store or bookies are not
+available, a retry may help; 4 the ledger does not allow it; 130 Ctrl-C; 141 the output was closed; 143 SIGTERM.
+"""
+
 app = typer.Typer(
     name="bk",
-    help=ROOT_HELP,
+    help=_ROOT_HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

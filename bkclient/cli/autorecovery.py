@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from bkclient import BookKeeper
 from bkclient.cli.access import connection_for
-from bkclient.cli.help import (
-    AUTORECOVERY_AUDIT_HELP,
-    AUTORECOVERY_DISABLE_HELP,
-    AUTORECOVERY_ENABLE_HELP,
-    AUTORECOVERY_HELP,
-    AUTORECOVERY_RUN_HELP,
-    AUTORECOVERY_STATUS_HELP,
-)
+from bkclient.cli.help import exit_codes
 from bkclient.cli.options import ConfigFile, Json, JsonLines, Metadata, Settings
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.running import EXIT_NO, run_with_client
@@ -26,25 +19,43 @@ from bkclient.repair.service import AutoRecovery, RepairEvent
 
 __all__ = ["add_to"]
 
+_AUTORECOVERY_HELP: Final = "Find and repair under-replicated ledgers, continuously."
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(help=AUTORECOVERY_HELP, no_args_is_help=True, rich_markup_mode=None)
-    group.command("run", help=AUTORECOVERY_RUN_HELP, short_help="Run an auditor and a worker.")(run)
-    group.command("status", help=AUTORECOVERY_STATUS_HELP, short_help="Show which ledgers lack copies.")(status)
-    group.command("enable", help=AUTORECOVERY_ENABLE_HELP, short_help="Let auto-recovery work.")(enable)
-    group.command("disable", help=AUTORECOVERY_DISABLE_HELP, short_help="Have auto-recovery rest.")(disable)
-    group.command("audit", help=AUTORECOVERY_AUDIT_HELP, short_help="Look for lost bookies at once.")(audit)
+    group = typer.Typer(help=_AUTORECOVERY_HELP, no_args_is_help=True, rich_markup_mode=None)
+    group.command("run", help=_AUTORECOVERY_RUN_HELP, short_help="Run an auditor and a worker.")(run)
+    group.command("status", help=_AUTORECOVERY_STATUS_HELP, short_help="Show under-replicated ledgers.")(status)
+    group.command("enable", help=_AUTORECOVERY_ENABLE_HELP, short_help="Enable auto-recovery.")(enable)
+    group.command("disable", help=_AUTORECOVERY_DISABLE_HELP, short_help="Disable auto-recovery.")(disable)
+    group.command("audit", help=_AUTORECOVERY_AUDIT_HELP, short_help="Trigger an audit.")(audit)
     app.add_typer(group, name="autorecovery")
+
+
+_AUTORECOVERY_RUN_HELP: Final = f"""Run an auditor and a worker until Ctrl-C or SIGTERM.
+
+Any number may run, together with Apache BookKeeper's own: auditors elect one leader, and workers share the work.
+
+\b
+Examples:
+  bk autorecovery run
+  bk autorecovery run --config bk_server.conf --no-auditor --name worker-3
+  bk autorecovery run --json
+
+\b
+{exit_codes(ok="ended by Ctrl-C or SIGTERM")}
+With --json, one object per line for each event: {{"event", "ledgerId", "detail"}}; ledgerId may be null.
+"""
 
 
 def run(
     *,
     name: Annotated[
         str | None,
-        typer.Option(help="What locks say about this program.  [default: the host's name]", show_default=False),
+        typer.Option(help="Name of this program in locks.  [default: the host name]", show_default=False),
     ] = None,
-    auditor: Annotated[bool, typer.Option("--auditor/--no-auditor", help="Find ledgers that lack copies.")] = True,
+    auditor: Annotated[bool, typer.Option("--auditor/--no-auditor", help="Find under-replicated ledgers.")] = True,
     worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Repair them.")] = True,
     metadata: Metadata = None,
     config: ConfigFile = None,
@@ -53,7 +64,7 @@ def run(
 ) -> None:
     """Run auto-recovery."""
     if not auditor and not worker:
-        raise typer.BadParameter("one of both has to run", param_hint="--no-auditor and --no-worker")
+        raise typer.BadParameter("--no-auditor and --no-worker are mutually exclusive", param_hint="--no-worker")
     connection = connection_for(metadata, config, settings)
 
     def tell(event: RepairEvent) -> None:
@@ -77,6 +88,20 @@ def run(
         await service.run()
 
     run_with_client(connection, work, as_json=as_json, interrupted=0, terminated=0)
+
+
+_AUTORECOVERY_STATUS_HELP: Final = f"""Show the auditor, whether auto-recovery is enabled, and the under-replicated ledgers.
+
+\b
+Examples:
+  bk autorecovery status
+  bk autorecovery status --json
+
+\b
+{exit_codes(ok="no ledger is under-replicated", no="some are")}
+With --json: {{"auditor", "enabled", "lostBookieRecoveryDelay", "underReplicated": [{{"ledgerId", "missing", "ctime",
+"lockedBy"}}]}}.
+"""
 
 
 def status(
@@ -116,11 +141,35 @@ def status(
     run_with_client(connection, work, as_json=as_json)
 
 
+_AUTORECOVERY_ENABLE_HELP: Final = f"""Enable auto-recovery.
+
+\b
+Examples:
+  bk autorecovery enable
+
+\b
+{exit_codes(ok="enabled")}
+With --json: {{"enabled"}}.
+"""
+
+
 def enable(
     *, metadata: Metadata = None, config: ConfigFile = None, settings: Settings = None, as_json: Json = False
 ) -> None:
     """Let auto-recovery work."""
     _switch(metadata, config, settings, is_on=True, as_json=as_json)
+
+
+_AUTORECOVERY_DISABLE_HELP: Final = f"""Disable auto-recovery, for example during a rolling restart of bookies.
+
+\b
+Examples:
+  bk autorecovery disable
+
+\b
+{exit_codes(ok="disabled")}
+With --json: {{"enabled"}}.
+"""
 
 
 def disable(
@@ -140,6 +189,18 @@ def _switch(metadata: Metadata, config: ConfigFile, settings: Settings, *, is_on
             print_json({"enabled": await marks.is_enabled()})
 
     run_with_client(connection, work, as_json=as_json)
+
+
+_AUTORECOVERY_AUDIT_HELP: Final = f"""Trigger an audit: look for lost bookies now, without waiting for their return.
+
+\b
+Examples:
+  bk autorecovery audit
+
+\b
+{exit_codes(ok="triggered")}
+With --json: {{"asked"}}.
+"""
 
 
 def audit(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import typer
 
 from bkclient import BookKeeper
 from bkclient.cli.access import connection_for
-from bkclient.cli.help import BOOKIES_HELP
+from bkclient.cli.help import exit_codes
 from bkclient.cli.options import ConfigFile, Json, Metadata, Settings
 from bkclient.cli.output import print_json, print_lines, print_table
 from bkclient.cli.running import run_with_client
@@ -16,7 +18,20 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("bookies", help=BOOKIES_HELP, short_help="List the bookies.")(bookies)
+    app.command("bookies", help=_BOOKIES_HELP, short_help="List the bookies.")(bookies)
+
+
+_BOOKIES_HELP: Final = f"""List the registered bookies.
+
+\b
+Examples:
+  bk bookies
+  bk bookies --json
+
+\b
+{exit_codes(ok="listed, even if there are none")}
+With --json: {{"writable": [ids], "readOnly": [ids]}}.
+"""
 
 
 def bookies(

@@ -69,7 +69,7 @@ def splitter(framing: Framing, max_entry_bytes: int) -> Splitter:
 
 
 def _too_large(what: str, max_entry_bytes: int) -> ArgumentError:
-    return ArgumentError(f"{what} has more than the {max_entry_bytes} bytes of the largest entry")
+    return ArgumentError(f"{what} is larger than the largest entry, {max_entry_bytes} bytes")
 
 
 class _Lines:

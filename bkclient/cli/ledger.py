@@ -14,7 +14,7 @@ import typer
 from bkclient import BookKeeper
 from bkclient.cli import ledger_data, repair
 from bkclient.cli.access import connection_for, password_from
-from bkclient.cli.help import CREATE_HELP, DELETE_HELP, INFO_HELP, LEDGER_HELP, LIST_HELP, RECOVER_HELP
+from bkclient.cli.help import NO_LEDGER, WRONG_PASSWORD, exit_codes
 from bkclient.cli.options import (
     AckQuorum,
     AskPassword,
@@ -38,6 +38,8 @@ from bkclient.ledger import LedgerMetadata, LedgerState
 
 __all__ = ["add_to", "metadata_as_json"]
 
+_LEDGER_HELP: Final = "Create, write, read, follow, list, recover and delete ledgers."
+
 _LOOKUPS_AT_A_TIME: Final = 32
 
 
@@ -51,15 +53,32 @@ class State(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(help=LEDGER_HELP, no_args_is_help=True, rich_markup_mode=None)
-    group.command("create", help=CREATE_HELP, short_help="Create an empty ledger.")(create)
+    group = typer.Typer(help=_LEDGER_HELP, no_args_is_help=True, rich_markup_mode=None)
+    group.command("create", help=_CREATE_HELP, short_help="Create an empty ledger.")(create)
     ledger_data.add_to(group)
-    group.command("info", help=INFO_HELP, short_help="Show a ledger's metadata.")(info)
-    group.command("list", help=LIST_HELP, short_help="List ledgers.")(list_)
+    group.command("info", help=_INFO_HELP, short_help="Show a ledger's metadata.")(info)
+    group.command("list", help=_LIST_HELP, short_help="List ledgers.")(list_)
     repair.add_check_to(group)
-    group.command("recover", help=RECOVER_HELP, short_help="Take a ledger over and close it.")(recover)
-    group.command("delete", help=DELETE_HELP, short_help="Delete ledgers.")(delete)
+    group.command("recover", help=_RECOVER_HELP, short_help="Take a ledger over and close it.")(recover)
+    group.command("delete", help=_DELETE_HELP, short_help="Delete ledgers.")(delete)
     app.add_typer(group, name="ledger")
+
+
+_CREATE_HELP: Final = f"""Create a ledger and print its id.
+
+Only the creator of a ledger can write to it, so this one stays empty: use "bk ledger append --create" to create and fill one.
+Without --close it stays open until a client recovers it.
+
+\b
+Examples:
+  bk ledger create
+  bk ledger create --ensemble 5 --write-quorum 3 --ack-quorum 2 --custom owner=me --close
+  bk ledger create --ledger-id 4711 --digest mac --password-file secret.txt --json
+
+\b
+{exit_codes(ok="created", refused="the id is taken")}
+With --json: what info prints.
+"""
 
 
 def create(
@@ -70,7 +89,7 @@ def create(
     digest: Digest = "crc32c",
     custom: Custom = None,
     ledger_id: NewLedgerId = None,
-    close: Annotated[bool, typer.Option("--close", help="Close it at once.")] = False,
+    close: Annotated[bool, typer.Option("--close", help="Close it immediately.")] = False,
     password_file: PasswordFile = None,
     ask_password: AskPassword = False,
     metadata: Metadata = None,
@@ -95,6 +114,21 @@ def create(
     run_with_client(connection, work, as_json=as_json)
 
 
+_INFO_HELP: Final = f"""Show a ledger's metadata.
+
+\b
+Examples:
+  bk ledger info 7
+  bk ledger info 7 --json
+
+\b
+{exit_codes(ok="shown", no=NO_LEDGER)}
+With --json: {{"ledgerId", "metadataFormatVersion", "state", "ensembleSize", "writeQuorumSize", "ackQuorumSize", "lastEntryId",
+"length", "digestType", "hasPassword", "ctime", "customMetadata", "allEnsembles"}}, named as in BookKeeper; values of
+customMetadata are base64, ensembles are listed by their first entry, ctime (ms since 1970) is null if it is not stored.
+"""
+
+
 def info(
     ledger: LedgerId,
     *,
@@ -115,13 +149,28 @@ def info(
     run_with_client(connection_for(metadata, config, settings), work, as_json=as_json)
 
 
+_LIST_HELP: Final = f"""List ledgers.
+
+\b
+Examples:
+  bk ledger list
+  bk ledger list --state open --state in-recovery --long
+  bk ledger list --json | jq .ledgerId
+
+\b
+{exit_codes(ok="listed")}
+With --json, one object per line for each ledger: {{"ledgerId"}}; with --state or --long also
+{{"state", "lastEntryId", "length"}}.
+"""
+
+
 def list_(
     *,
     state: Annotated[
         list[State] | None, typer.Option(help="Only ledgers in this state; may be repeated.", show_default=False)
     ] = None,
-    long: Annotated[bool, typer.Option("--long", "-l", help="Tell state, last entry and bytes too.")] = False,
-    limit: Annotated[int | None, typer.Option(min=0, help="Stop after so many.", show_default=False)] = None,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Show state, last entry and bytes too.")] = False,
+    limit: Annotated[int | None, typer.Option(min=0, help="Stop after this many ledgers.", show_default=False)] = None,
     metadata: Metadata = None,
     config: ConfigFile = None,
     settings: Settings = None,
@@ -179,6 +228,22 @@ async def _metadata_or_none(client: BookKeeper, ledger_id: int) -> LedgerMetadat
         return None
 
 
+_RECOVER_HELP: Final = f"""Take a ledger over from its writer and close it.
+
+Acknowledged entries are kept; the writer, if it is still running, can append no more. A closed ledger is left as it is.
+A recovery that fails changes no entries and can be repeated.
+
+\b
+Examples:
+  bk ledger recover 7
+  bk ledger recover 7 --json
+
+\b
+{exit_codes(ok="closed", no=NO_LEDGER, refused=WRONG_PASSWORD)}
+With --json: {{"ledgerId", "state", "lastEntryId", "length", "wasClosed"}}.
+"""
+
+
 def recover(
     ledger: LedgerId,
     *,
@@ -206,11 +271,26 @@ def recover(
     run_with_client(connection, work, as_json=as_json)
 
 
+_DELETE_HELP: Final = f"""Delete ledgers. Bookies drop their entries some time later.
+
+No password is needed, and open ledgers are deleted too. A deletion cannot be undone.
+
+\b
+Examples:
+  bk ledger delete 7
+  bk ledger delete 7 8 9 --force
+
+\b
+{exit_codes(ok="deleted", no="there is no such ledger (not an error with --force), or you answered no")}
+With --json: {{"deleted": [ids]}}; --force is required.
+"""
+
+
 def delete(
     ledgers: Annotated[list[int], typer.Argument(help="The ledgers.", metavar="LEDGER...", min=0, show_default=False)],
     *,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Do not ask, nor mind ledgers that do not exist.")
+        bool, typer.Option("--force", "-f", help="Do not ask for confirmation, and ignore ledgers that do not exist.")
     ] = False,
     metadata: Metadata = None,
     config: ConfigFile = None,
@@ -221,7 +301,9 @@ def delete(
     connection = connection_for(metadata, config, settings)
     if not force:
         if as_json:
-            raise typer.BadParameter("nobody can be asked; add --force", param_hint="--json")
+            raise typer.BadParameter(
+                "--json requires --force, because it cannot ask for confirmation", param_hint="--json"
+            )
         names = ", ".join(map(str, ledgers))
         if not typer.confirm(f"Delete ledger {names} of {connection.metadata_uri} for good?", err=True):
             typer.echo("bk: nothing was deleted", err=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from bkclient import BookKeeper, LedgerReader, LedgerWriter
 from bkclient.cli.access import connection_for, pairs, password_from
 from bkclient.cli.framing import Framing, OutputFormat, Splitter, formatter, splitter
-from bkclient.cli.help import APPEND_HELP, READ_HELP, TAIL_HELP
+from bkclient.cli.help import NO_LEDGER, WRONG_PASSWORD, exit_codes
 from bkclient.cli.options import (
     AckQuorum,
     AskPassword,
@@ -41,9 +41,9 @@ __all__ = ["add_to", "append_from", "copy_entries", "follow", "new_ledger"]
 
 def add_to(group: typer.Typer) -> None:
     """Add the commands to the group ``ledger``."""
-    group.command("append", help=APPEND_HELP, short_help="Create a ledger from standard input.")(append)
-    group.command("read", help=READ_HELP, short_help="Print entries of a ledger.")(read)
-    group.command("tail", help=TAIL_HELP, short_help="Print entries as they are confirmed.")(tail)
+    group.command("append", help=_APPEND_HELP, short_help="Create a ledger from standard input.")(append)
+    group.command("read", help=_READ_HELP, short_help="Print entries of a ledger.")(read)
+    group.command("tail", help=_TAIL_HELP, short_help="Print entries as they are confirmed.")(tail)
 
 
 def new_ledger(
@@ -52,7 +52,7 @@ def new_ledger(
     """What the options that ``create`` and ``append`` share say about a new ledger, as arguments of ``create_ledger``."""
     digest_type = DIGEST_TYPES.get("mac" if digest.lower() == "hmac" else digest.lower())
     if digest_type is None:
-        raise typer.BadParameter(f"{digest!r} is none of {', '.join(sorted(DIGEST_TYPES))}", param_hint="--digest")
+        raise typer.BadParameter(f"must be {' or '.join(sorted(DIGEST_TYPES))}, got {digest!r}", param_hint="--digest")
     return {
         "ensemble_size": ensemble,
         "write_quorum_size": write_quorum,
@@ -65,19 +65,37 @@ def new_ledger(
 # Appending ---------------------------------------------------------------------------------------------------------
 
 
+_APPEND_HELP: Final = f"""Create a ledger, append standard input to it, and close it.
+
+Each line is an entry, unless --length-prefixed or --whole is given. Many entries are in flight at a time.
+Ctrl-C closes the ledger after the last confirmed entry.
+
+Only the creator of a ledger can write to it: an existing ledger cannot be appended to, and LEDGER is the id of the new one.
+
+\b
+Examples:
+  seq 1000 | bk ledger append --create
+  bk ledger append --create --whole --ledger-id 12 < picture.png
+  tail -F app.log | bk ledger append --create --print-ids --ensemble 3 --write-quorum 3 --ack-quorum 2
+
+\b
+{exit_codes(ok="everything is in the ledger", refused="the ledger exists, or another client took it over")}
+With --json: {{"ledgerId", "entries", "bytes", "lastEntryId"}}; with --print-ids, {{"entryId"}} for each entry before it, one
+object per line.
+"""
+
+
 def append(
     ledger: Annotated[
         int | None,
-        typer.Argument(help="The new ledger's id, as --ledger-id.", metavar="LEDGER", min=0, show_default=False),
+        typer.Argument(help="The id of the new ledger, as --ledger-id.", metavar="LEDGER", min=0, show_default=False),
     ] = None,
     *,
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the ledger. There is no other way to write to one.")
-    ] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the ledger. Required.")] = False,
     length_prefixed: Annotated[
         bool,
         typer.Option(
-            "--length-prefixed", help="Entries follow their size, four bytes big endian, instead of being lines."
+            "--length-prefixed", help="Each entry follows its size, four bytes big endian, instead of being a line."
         ),
     ] = False,
     whole: Annotated[bool, typer.Option("--whole", help="The whole input is one entry.")] = False,
@@ -103,13 +121,13 @@ def append(
     if not create:
         which = "a ledger that exists" if ledger is None else f"ledger {ledger}"
         raise typer.BadParameter(
-            f"only the creator of a ledger can write to it, so {which} cannot be appended to; create a new one",
+            f"required: only the creator of a ledger can write to it, so {which} cannot be appended to",
             param_hint="--create",
         )
     if None not in {ledger, ledger_id} and ledger != ledger_id:
-        raise typer.BadParameter("two ids are given for one ledger", param_hint="--ledger-id")
+        raise typer.BadParameter("LEDGER and --ledger-id must be equal if both are given", param_hint="--ledger-id")
     if length_prefixed and whole:
-        raise typer.BadParameter("the input is cut in one way", param_hint="--length-prefixed and --whole")
+        raise typer.BadParameter("--length-prefixed and --whole are mutually exclusive", param_hint="--whole")
     framing = Framing.LENGTH_PREFIXED if length_prefixed else Framing.WHOLE if whole else Framing.LINES
     new = new_ledger(ensemble, write_quorum, ack_quorum, digest, custom)
     connection = connection_for(metadata, config, settings)
@@ -239,7 +257,26 @@ async def _append(writer: LedgerWriter, payload: bytes, ids: Ids | None) -> None
 
 # Reading -----------------------------------------------------------------------------------------------------------
 
-Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How entries are written.")]
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format of entries.")]
+
+
+_READ_HELP: Final = f"""Print entries of a ledger.
+
+The confirmed entries of an open ledger are read, and its writer is not disturbed. --recover takes the ledger over first: its
+writer can append no more, and the ledger is closed.
+
+\b
+Examples:
+  bk ledger read 7
+  bk ledger read 7 --first 100 --last 199 --output hex
+  bk ledger read 7 --output raw > picture.png
+  bk ledger read 7 --output length-prefixed | bk ledger append --create --length-prefixed
+
+\b
+{exit_codes(ok="printed", no="there is no such ledger or entry", refused="wrong password, or every copy is corrupt")}
+With --json (or --output json), one object per line for each entry: {{"ledgerId", "entryId", "length", "lastAddConfirmed",
+"payload"}}; payload is base64; length counts the bytes of the ledger up to and including the entry.
+"""
 
 
 def read(
@@ -284,17 +321,36 @@ def read(
     run_with_client(connection, work, as_json=format_ is OutputFormat.JSON)
 
 
+_TAIL_HELP: Final = f"""Print the entries of a ledger as they are confirmed, until it is closed or Ctrl-C.
+
+The writer is not disturbed. The last entry before a pause of the writer shows up when the writer sends an explicit LAC, appends
+the next entry, or closes the ledger.
+
+\b
+Examples:
+  bk ledger tail 7
+  bk ledger tail 7 --new --json
+  bk ledger tail 7 --until-closed > copy.txt
+
+\b
+{exit_codes(ok="the ledger is closed and everything printed, or Ctrl-C", no=NO_LEDGER, refused=WRONG_PASSWORD)}
+With --until-closed, Ctrl-C is 130, so 0 means that nothing is missing.
+With --json: as read.
+"""
+
+
 def tail(
     ledger: LedgerId,
     *,
     first: Annotated[int, typer.Option(min=0, help="The first entry.", metavar="ENTRY")] = 0,
-    new: Annotated[bool, typer.Option("--new", help="Begin with the next entry that is confirmed.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Start with the next entry that is confirmed.")] = False,
     until_closed: Annotated[
-        bool, typer.Option("--until-closed", help="Succeed only if the ledger is closed in the end.")
+        bool, typer.Option("--until-closed", help="Exit with 0 only if the ledger was closed.")
     ] = False,
     output: Output = OutputFormat.LINES,
     patience: Annotated[
-        float, typer.Option(min=0, help="Seconds of nothing but errors of bookies to live through.", metavar="SECONDS")
+        float,
+        typer.Option(min=0, help="Give up after this many seconds of consecutive bookie errors.", metavar="SECONDS"),
     ] = 60.0,
     password_file: PasswordFile = None,
     ask_password: AskPassword = False,

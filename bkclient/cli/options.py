@@ -1,4 +1,4 @@
-"""Options that several commands have, so that they are the same everywhere."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Metadata = Annotated[
         "--metadata",
         "-m",
         envvar=METADATA_VARIABLE,
-        help="Where the cluster is: zk://host:port/ledgers for example.",
+        help="Metadata URI of the cluster, such as zk://host:port/ledgers.",
         metavar="URI",
         show_default=False,
     ),
@@ -56,11 +56,13 @@ ConfigFile = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "-c", help="One property; may be repeated, wins over the file.", metavar="KEY=VALUE", show_default=False
+        "-c", help="One property; may be repeated, overrides the file.", metavar="KEY=VALUE", show_default=False
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON objects, one a line, and nothing else there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="Print JSON objects on standard output, one per line, and nothing else.")
+]
 
 PasswordFile = Annotated[
     Path | None,
@@ -79,9 +81,9 @@ WriteQuorum = Annotated[
     int, typer.Option("--write-quorum", "-w", min=1, help="Bookies that store each entry.", metavar="QW")
 ]
 AckQuorum = Annotated[
-    int, typer.Option("--ack-quorum", "-a", min=1, help="Of these, how many have to confirm it.", metavar="QA")
+    int, typer.Option("--ack-quorum", "-a", min=1, help="Bookies that must acknowledge each entry.", metavar="QA")
 ]
-Digest = Annotated[str, typer.Option(help="How entries are protected: crc32c, crc32, mac or dummy.", metavar="TYPE")]
+Digest = Annotated[str, typer.Option(help="Digest of entries: crc32c, crc32, mac or dummy.", metavar="TYPE")]
 Custom = Annotated[
     list[str] | None,
     typer.Option("--custom", help="Custom metadata; may be repeated.", metavar="KEY=VALUE", show_default=False),
@@ -89,12 +91,10 @@ Custom = Annotated[
 NewLedgerId = Annotated[
     int | None,
     typer.Option(
-        "--ledger-id", min=0, help="The new ledger's id.  [default: a generated one]", metavar="ID", show_default=False
+        "--ledger-id", min=0, help="The id of the new ledger.  [default: generated]", metavar="ID", show_default=False
     ),
 ]
 DeferredSync = Annotated[
     bool,
-    typer.Option(
-        "--deferred-sync", help="Have entries confirmed before they are durable, and make all durable at the end."
-    ),
+    typer.Option("--deferred-sync", help="Acknowledge entries before they are durable; make all durable at the end."),
 ]

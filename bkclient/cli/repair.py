@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from bkclient import BookKeeper
 from bkclient.cli.access import connection_for
-from bkclient.cli.help import (
-    CHECK_HELP,
-    REPAIR_BOOKIE_HELP,
-    REPAIR_DECOMMISSION_HELP,
-    REPAIR_HELP,
-    REPAIR_LEDGER_HELP,
-)
+from bkclient.cli.help import exit_codes
 from bkclient.cli.options import BookieIds, ConfigFile, Json, JsonLines, LedgerIds, Metadata, Settings, Thorough
 from bkclient.cli.output import print_json, print_json_line, print_lines, print_note, watched
 from bkclient.cli.running import EXIT_UNAVAILABLE, Ending, run_with_client
@@ -28,13 +22,15 @@ from bkclient.repair.findings import FragmentReport, LedgerReport
 
 __all__ = ["add_check_to", "add_to"]
 
+_REPAIR_HELP: Final = "Restore missing copies of ledgers, once."
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(help=REPAIR_HELP, no_args_is_help=True, rich_markup_mode=None)
-    group.command("ledger", help=REPAIR_LEDGER_HELP, short_help="Repair ledgers.")(repair_ledgers)
-    group.command("bookie", help=REPAIR_BOOKIE_HELP, short_help="Copy what bookies store to others.")(repair_bookies)
-    group.command("decommission", help=REPAIR_DECOMMISSION_HELP, short_help="Wait until a bookie is not needed.")(
+    group = typer.Typer(help=_REPAIR_HELP, no_args_is_help=True, rich_markup_mode=None)
+    group.command("ledger", help=_REPAIR_LEDGER_HELP, short_help="Repair ledgers.")(repair_ledgers)
+    group.command("bookie", help=_REPAIR_BOOKIE_HELP, short_help="Copy what bookies store to others.")(repair_bookies)
+    group.command("decommission", help=_REPAIR_DECOMMISSION_HELP, short_help="Wait until a bookie is not needed.")(
         decommission
     )
     app.add_typer(group, name="repair")
@@ -42,13 +38,33 @@ def add_to(app: typer.Typer) -> None:
 
 def add_check_to(group: typer.Typer) -> None:
     """Add ``check`` to the group ``ledger``."""
-    group.command("check", help=CHECK_HELP, short_help="Check the copies of ledgers.")(check)
+    group.command("check", help=_CHECK_HELP, short_help="Check the copies of ledgers.")(check)
+
+
+_CHECK_HELP: Final = f"""Check that every entry of a ledger has all its copies.
+
+Asks each bookie for the first and the last entry of each fragment that it should store, and for a sample of the others
+(-c auditorLedgerVerificationPercentage=10, for example); --thorough reads and compares every copy of every entry. Nothing is
+changed, and a writer is not disturbed. A fragment that is being written may lack copies that are still in flight.
+
+\b
+Examples:
+  bk ledger check 7
+  bk ledger check 7 8 --thorough
+  bk ledger check --all --json
+
+\b
+{exit_codes(ok="nothing is wrong", no="something is wrong, or there is no such ledger")}
+With --json, one object per line for each ledger: {{"ledgerId", "sound", "copiesChecked", "fragments": [{{"firstEntryId",
+"lastEntryId", "closed", "bad": [{{"bookieIndex", "bookieId", "flaw", "code", "entries", "entryCount"}}], "conflicts",
+"conflictCount"}}]}}; sound fragments are left out.
+"""
 
 
 def check(
     ledgers: LedgerIds = None,
     *,
-    all_: Annotated[bool, typer.Option("--all", help="All ledgers there are.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All ledgers.")] = False,
     thorough: Thorough = False,
     metadata: Metadata = None,
     config: ConfigFile = None,
@@ -57,7 +73,7 @@ def check(
 ) -> None:
     """Check ledgers."""
     if all_ == bool(ledgers):
-        raise typer.BadParameter("name ledgers, or all of them", param_hint="LEDGER or --all")
+        raise typer.BadParameter("exactly one of LEDGER and --all is required", param_hint="--all")
     connection = connection_for(metadata, config, settings)
 
     async def work(client: BookKeeper) -> None:
@@ -74,6 +90,21 @@ def check(
         await _judge(client.list_ledgers() if all_ else _each(ledgers or []), checked, as_json=as_json)
 
     run_with_client(connection, work, as_json=as_json)
+
+
+_REPAIR_LEDGER_HELP: Final = f"""Check ledgers, copy missing entries to other bookies, and check again.
+
+Fragments that may still be written to are not touched: "bk ledger recover" closes a ledger.
+
+\b
+Examples:
+  bk repair ledger 7
+  bk repair ledger 7 8 --thorough --json
+
+\b
+{exit_codes(ok="all ledgers are sound", no="some are not, or there is no such ledger")}
+With --json: as check prints, for the second check.
+"""
 
 
 def repair_ledgers(
@@ -99,18 +130,36 @@ def repair_ledgers(
     run_with_client(connection, work, as_json=as_json)
 
 
+_REPAIR_BOOKIE_HELP: Final = f"""Copy everything that bookies store to other bookies, and update the metadata.
+
+For bookies that will not come back. Ledgers that are being written to one of them are recovered and closed first, and their
+writers fail. The command can be repeated to repair what is left.
+
+\b
+Examples:
+  bk repair bookie 10.0.0.7:3181 --dry-run
+  bk repair bookie 10.0.0.7:3181 10.0.0.8:3181 --skip-open
+  bk repair bookie 10.0.0.7:3181 --ledger 12 --ledger 13 --json
+
+\b
+{exit_codes(ok="done, or, with --dry-run, shown", no="there is no such bookie")}
+With --json: {{"ledgersExamined", "affected", "closed", "fragmentsReplaced", "entriesCopied", "bytesCopied", "skipped",
+"failures", "unknown"}}; unknown lists bookies that the cluster does not know.
+"""
+
+
 def repair_bookies(
     bookies: BookieIds,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     ledger: Annotated[
         list[int] | None, typer.Option(min=0, help="Only this ledger; may be repeated.", show_default=False)
     ] = None,
-    skip_open: Annotated[bool, typer.Option("--skip-open", help="Leave ledgers alone that are open.")] = False,
+    skip_open: Annotated[bool, typer.Option("--skip-open", help="Skip open ledgers.")] = False,
     skip_unrecoverable: Annotated[
-        bool, typer.Option("--skip-unrecoverable", help="Leave open ledgers alone that cannot be recovered.")
+        bool, typer.Option("--skip-unrecoverable", help="Skip open ledgers that cannot be recovered.")
     ] = False,
-    concurrency: Annotated[int, typer.Option(min=1, help="Ledgers at a time.")] = 4,
+    concurrency: Annotated[int, typer.Option(min=1, help="Ledgers to repair at a time.")] = 4,
     metadata: Metadata = None,
     config: ConfigFile = None,
     settings: Settings = None,
@@ -154,13 +203,28 @@ def repair_bookies(
     run_with_client(connection, work, as_json=as_json)
 
 
+_REPAIR_DECOMMISSION_HELP: Final = f"""Wait until no ledger needs a bookie that was shut down.
+
+Auto-recovery copies the entries, after an audit that this command triggers; see "bk autorecovery run".
+
+\b
+Examples:
+  bk repair decommission 10.0.0.7:3181
+  bk repair decommission 10.0.0.7:3181 --timeout 3600 --json
+
+\b
+{exit_codes(ok="no ledger needs it", no="some still did at the timeout", refused="the bookie is running")}
+With --json: {{"bookieId", "decommissioned"}}.
+"""
+
+
 def decommission(
     bookie: Annotated[str, typer.Argument(help="The bookie.", metavar="BOOKIE", show_default=False)],
     *,
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait at most.", metavar="SECONDS", show_default=False)
     ] = None,
-    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.", metavar="SECONDS")] = 30.0,
+    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between checks.", metavar="SECONDS")] = 30.0,
     metadata: Metadata = None,
     config: ConfigFile = None,
     settings: Settings = None,

@@ -250,7 +250,7 @@ def _with_uri(given: dict[str, Any]) -> dict[str, Any]:
     manager = str(given.pop("ledgerManagerType", "")).strip()
     if servers and not given.get("metadataServiceUri"):
         if manager not in _MANAGERS:
-            raise ArgumentError(f"ledgerManagerType = {manager}: it is not one of {', '.join(filter(None, _MANAGERS))}")
+            raise ArgumentError(f"ledgerManagerType must be {' or '.join(filter(None, _MANAGERS))}, got {manager!r}")
         hosts = ";".join(host.strip() for host in str(servers).replace(",", ";").split(";"))
         given["metadataServiceUri"] = f"{_MANAGERS[manager]}://{hosts}{str(root).strip()}"
     return given

@@ -30,7 +30,7 @@ def parse_properties(text: str) -> dict[str, str]:
     values: dict[str, str] = {}
     lines = text.split("\n")
     if len(lines) > _LINES_MAX:
-        raise ArgumentError(f"{len(lines)} lines are no configuration")
+        raise ArgumentError(f"a properties file must have <= {_LINES_MAX} lines, got {len(lines)}")
     for line in _logical_lines(lines):
         match = _LINE.fullmatch(line)
         assert match is not None, "every line is a key and a value, of which either may be empty"

@@ -169,5 +169,5 @@ class MemoryTreeSession:
 
 def _checked(path: str) -> str:
     if not path or not all(path.split("/")):
-        raise ArgumentError(f"{path!r} is no path of a node")
+        raise ArgumentError(f"{path!r} is not the path of a node")
     return path

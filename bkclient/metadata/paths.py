@@ -78,9 +78,9 @@ class LedgerManager(Enum):
 def check_ledger_id(ledger_id: int) -> int:
     """``ledger_id`` itself; :class:`~bkclient.errors.ArgumentError` if no ledger can have it."""
     if isinstance(ledger_id, bool) or not isinstance(ledger_id, int):
-        raise ArgumentError(f"a ledger id is an int, not {ledger_id!r}")
+        raise ArgumentError(f"ledger_id must be an int, got {ledger_id!r}")
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
-        raise ArgumentError(f"ledger ids go from 0 to {LEDGER_ID_MAX}", ledger_id=ledger_id)
+        raise ArgumentError(f"ledger_id must be between 0 and {LEDGER_ID_MAX}, got {ledger_id}", ledger_id=ledger_id)
     return ledger_id
 
 
@@ -91,7 +91,8 @@ def ledger_path(root: str, manager: LedgerManager, ledger_id: int) -> str:
     """
     if not 0 <= ledger_id <= manager.ledger_id_max:
         raise ArgumentError(
-            f"the {manager.value} ledger manager names ids from 0 to {manager.ledger_id_max}", ledger_id=ledger_id
+            f"ledger_id must be between 0 and {manager.ledger_id_max} with the {manager.value} ledger manager, got {ledger_id}",
+            ledger_id=ledger_id,
         )
     if manager is LedgerManager.FLAT:
         return f"{root}/L{ledger_id:010d}"

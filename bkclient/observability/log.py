@@ -199,7 +199,7 @@ METADATA_REGISTRATION_IGNORED: Final = LogEvent(
     "metadata",
     "registration_ignored",
     logging.WARNING,
-    "%(name)s is registered as a bookie and is no bookie id; it is ignored",
+    "%(name)s is registered as a bookie but is not a valid bookie id; it is ignored",
 )
 METADATA_CONNECTED: Final = LogEvent("metadata", "connected", logging.INFO, "connected to %(name)s")
 

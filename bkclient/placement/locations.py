@@ -140,7 +140,7 @@ def locations_from_pulsar(racks: bytes) -> dict[BookieId, str]:
     except ValueError as error:
         raise ArgumentError(f"rack information is not JSON: {error}") from error
     if not isinstance(groups, dict) or not all(isinstance(group, dict) for group in groups.values()):
-        raise ArgumentError("rack information is not an object of groups of bookies")
+        raise ArgumentError("rack information must be a JSON object of groups of bookies")
     found: dict[BookieId, str] = {}
     for group in groups.values():
         for bookie_id, info in group.items():
@@ -154,6 +154,6 @@ def _checked(locations: Mapping[BookieId, str]) -> dict[BookieId, str]:
     for bookie_id, location in locations.items():
         if not is_location(location):
             raise ArgumentError(
-                f"the location {location!r} is not a path such as /region/rack", bookie_id=str(bookie_id)
+                f"location must be a path such as /region/rack, got {location!r}", bookie_id=str(bookie_id)
             )
     return dict(locations)

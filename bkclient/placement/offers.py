@@ -97,7 +97,7 @@ def ask_for_order(policy: PlacementPolicy, write_set: Sequence[BookieId], health
         ) from error
     if not is_sound:
         raise UnexpectedCondition(
-            f"the placement policy {name_of(policy)} made {ordered} of {striped}, which are to be reordered only"
+            f"the placement policy {name_of(policy)} must only reorder {striped}, and returned {ordered}"
         )
     return ordered
 

@@ -77,8 +77,8 @@ class RegionAwarePlacement:
         self._regions = tuple(dict.fromkeys(regions))
         if validate and self._regions and len(self._regions) < min_regions:
             raise ArgumentError(
-                f"{min_regions} regions are needed for durability, ledgers are to be written to "
-                f"{len(self._regions)}: {', '.join(self._regions)}"
+                f"regions_to_write must name at least min_regions_for_durability ({min_regions}) regions, "
+                f"got {len(self._regions)}: {', '.join(self._regions)}"
             )
         self._min_regions = min_regions if self._regions else 0
         self._enforce_in_replace = enforce_in_replace
@@ -111,13 +111,15 @@ class RegionAwarePlacement:
         size, quorum, acks = shape.ensemble_size, shape.write_quorum_size, shape.ack_quorum_size
         least = self._durable_regions()
         if acks < least:
-            raise ArgumentError(f"an ack quorum of {acks} cannot span {least} regions")
+            raise ArgumentError(f"ack_quorum_size must be >= {least} to span as many regions, got {acks}")
         if not acks <= quorum <= size:
-            raise ArgumentError(f"ensemble {size} >= write quorum {quorum} >= ack quorum {acks} does not hold")
+            raise ArgumentError(
+                f"ensemble_size >= write_quorum_size >= ack_quorum_size must hold, got {size}, {quorum} and {acks}"
+            )
         if least > 0 and acks <= quorum - quorum // least:
             raise ArgumentError(
-                f"with a write quorum of {quorum} over {least} regions an ack quorum must be above "
-                f"{quorum - quorum // least}, so that an acknowledged entry is in each of them"
+                f"ack_quorum_size must be > {quorum - quorum // least} with a write quorum of {quorum} over {least} regions, "
+                f"so that an acknowledged entry is in each of them; got {acks}"
             )
 
     # Choosing ----------------------------------------------------------------------------------------------------

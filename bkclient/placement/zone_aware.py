@@ -59,7 +59,7 @@ class ZoneAwarePlacement(PlacementDefaults):
         weights: BookieWeights | None = None,
     ) -> None:
         if min_zones > desired_zones:
-            raise ArgumentError(f"at least {min_zones} zones contradict {desired_zones} zones wished for")
+            raise ArgumentError(f"min_zones must be <= desired_zones, got {min_zones} and {desired_zones}")
         self._rng = rng
         self._weights = weights
         self._min_zones = min_zones
@@ -77,13 +77,13 @@ class ZoneAwarePlacement(PlacementDefaults):
         """Raise :class:`~bkclient.errors.ArgumentError` for sizes that strict placement cannot serve."""
         if shape.ensemble_size % shape.write_quorum_size:
             raise ArgumentError(
-                f"strict zone-aware placement needs an ensemble that is a multiple of the write quorum, "
-                f"not {shape.ensemble_size} and {shape.write_quorum_size}"
+                "ensemble_size must be a multiple of write_quorum_size for strict zone-aware placement, "
+                f"got {shape.ensemble_size} and {shape.write_quorum_size}"
             )
         if shape.write_quorum_size <= self._min_zones:
             raise ArgumentError(
-                f"strict zone-aware placement over at least {self._min_zones} zones needs a write quorum above that, "
-                f"not {shape.write_quorum_size}"
+                f"write_quorum_size must be > {self._min_zones} for strict zone-aware placement over as many zones, "
+                f"got {shape.write_quorum_size}"
             )
 
     def new_ensemble(self, shape: LedgerShape, excluded: frozenset[BookieId]) -> Ensemble | None:

@@ -140,7 +140,7 @@ class AppendMachine(LedgerMachine):
         if self.is_taken(entry_id):
             raise error_for(Code.DUPLICATE_ENTRY_ID, ledger_id=self.metadata.ledger_id, entry_id=entry_id)
         if entry_id > MAX_ENTRY_ID:
-            raise ArgumentError("an entry id is less than 2**63", ledger_id=self.metadata.ledger_id, entry_id=entry_id)
+            raise ArgumentError("entry_id must be < 2**63", ledger_id=self.metadata.ledger_id, entry_id=entry_id)
 
     def _change_late(self) -> bool:
         """Act on failures that came after the ack quorum (W-33); tells whether the writer goes on."""

@@ -43,12 +43,14 @@ class AppendOptions:
 
     def __post_init__(self) -> None:
         if self.max_ensemble_changes < 0:
-            raise ArgumentError(f"max_ensemble_changes is {self.max_ensemble_changes}, less than 0")
+            raise ArgumentError(f"max_ensemble_changes must be >= 0, got {self.max_ensemble_changes}")
         if self.quorum_timeout_s is not None and self.quorum_timeout_s <= 0:
-            raise ArgumentError(f"quorum_timeout_s is {self.quorum_timeout_s}; None switches the timeout off")
+            raise ArgumentError(
+                f"quorum_timeout_s must be > 0, got {self.quorum_timeout_s}; None switches the timeout off"
+            )
         if not 0 < self.first_resend_s <= self.max_resend_s:
             raise ArgumentError(
-                f"0 < first_resend_s <= max_resend_s does not hold: {self.first_resend_s}, {self.max_resend_s}"
+                f"0 < first_resend_s <= max_resend_s must hold, got {self.first_resend_s} and {self.max_resend_s}"
             )
         if self.max_resends < 0:
-            raise ArgumentError(f"max_resends is {self.max_resends}, less than 0")
+            raise ArgumentError(f"max_resends must be >= 0, got {self.max_resends}")

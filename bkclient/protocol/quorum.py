@@ -35,7 +35,8 @@ class QuorumSizes:
         size, write_quorum, ack_quorum = self.ensemble_size, self.write_quorum_size, self.ack_quorum_size
         if not size >= write_quorum >= ack_quorum >= 1:
             raise ArgumentError(
-                f"ensemble size {size} >= write quorum {write_quorum} >= ack quorum {ack_quorum} >= 1 does not hold"
+                "ensemble_size >= write_quorum_size >= ack_quorum_size >= 1 must hold, "
+                f"got {size}, {write_quorum} and {ack_quorum}"
             )
         write_sets = tuple(tuple((first + w) % size for w in range(write_quorum)) for first in range(size))
         object.__setattr__(self, "write_sets", write_sets)

@@ -257,18 +257,18 @@ class RepairAdmin:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"name is a str that is not empty, not {name!r}")
+        raise ArgumentError(f"name must be a non-empty str, got {name!r}")
 
 
 def _checked_bookie_ids(bookie_ids: object) -> tuple[BookieId, ...]:
     if isinstance(bookie_ids, str | bytes) or not isinstance(bookie_ids, Collection) or not bookie_ids:
-        raise ArgumentError(f"bookie_ids is a collection of at least one bookie id, not {bookie_ids!r}")
+        raise ArgumentError(f"bookie_ids must be a collection of at least one bookie id, got {bookie_ids!r}")
     return tuple(check_bookie_id(bookie_id) for bookie_id in bookie_ids)
 
 
 def _checked_ledger_ids(ledger_ids: object) -> tuple[int, ...]:
     if isinstance(ledger_ids, str | bytes) or not isinstance(ledger_ids, Iterable):
-        raise ArgumentError(f"ledger_ids are the ids of ledgers, not {ledger_ids!r}")
+        raise ArgumentError(f"ledger_ids must be an iterable of ledger ids, got {ledger_ids!r}")
     chosen = tuple(ledger_ids)
     for ledger_id in chosen:
         check_ledger_id(ledger_id)

@@ -19,9 +19,9 @@ __all__ = ["first_stored", "sampled", "stored", "stored_at_any", "stored_count"]
 def _offsets(sizes: QuorumSizes, position: int, first: int, last: int) -> tuple[int, ...]:
     """How far behind ``first`` the entries of one period lie that ``position`` stores."""
     if not 0 <= position < sizes.ensemble_size:
-        raise ArgumentError(f"an ensemble of {sizes.ensemble_size} has no position {position}")
+        raise ArgumentError(f"position must be between 0 and {sizes.ensemble_size - 1}, got {position}")
     if first < 0 or last < first - 1:
-        raise ArgumentError(f"entries {first} to {last} are no range")
+        raise ArgumentError(f"0 <= first <= last + 1 must hold, got {first} and {last}")
     return tuple(step for step in range(sizes.ensemble_size) if sizes.stores(position, first + step))
 
 

@@ -95,7 +95,7 @@ class SharedSecret:
 
     def __init__(self, secret: bytes, *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
         if len(secret) < _SECRET_SIZE_MIN:
-            raise ArgumentError(f"a shared secret has at least {_SECRET_SIZE_MIN} bytes, this one has {len(secret)}")
+            raise ArgumentError(f"a shared secret must have >= {_SECRET_SIZE_MIN} bytes, got {len(secret)}")
         self._secret = secret
         self._random_bytes = random_bytes
 

@@ -77,7 +77,7 @@ class ClientConnection(Generic[Token]):
         wanted: Collection[bytes] = (),
     ) -> None:
         if protocol_version not in _DIALECTS:
-            raise ValueError(f"protocol version {protocol_version}: only 2 and 3 exist")
+            raise ValueError(f"protocol_version must be 2 or 3, got {protocol_version}")
         self.protocol_version = protocol_version
         #: How many requests await their answer, and the bytes of their frames; on all connections that share it.
         self.load = Load() if load is None else load

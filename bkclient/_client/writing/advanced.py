@@ -111,6 +111,8 @@ class AdvancedLedgerWriter(BaseWriter):
 
     def _check_entry_id(self, entry_id: int) -> None:
         if isinstance(entry_id, bool) or not isinstance(entry_id, int):
-            raise ArgumentError(f"an entry id is an int, not {type(entry_id).__name__}", ledger_id=self.ledger_id)
+            raise ArgumentError(f"entry_id must be an int, got {type(entry_id).__name__}", ledger_id=self.ledger_id)
         if entry_id > LARGEST_ID:
-            raise ArgumentError("an entry id is less than 2**63", ledger_id=self.ledger_id, entry_id=entry_id)
+            raise ArgumentError(
+                f"entry_id must be < 2**63, got {entry_id}", ledger_id=self.ledger_id, entry_id=entry_id
+            )

@@ -198,15 +198,13 @@ class WriterShell:
 
     def _checked(self, payload: Payload) -> bytes:
         if not isinstance(payload, (bytes, bytearray, memoryview)):
-            raise ArgumentError(
-                f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}", ledger_id=self.ledger_id
-            )
+            raise ArgumentError(f"payload must be bytes-like, got {type(payload).__name__}", ledger_id=self.ledger_id)
         return bytes(payload)  # the caller may change its buffer while the entry is in flight
 
     def _refusal(self, size: int = 0) -> BookKeeperError:
         if size > self.max_payload:
             return ArgumentError(
-                f"a payload of {size} bytes exceeds the {self.max_payload} bytes that fit a frame",
+                f"payload must be <= {self.max_payload} bytes to fit a frame, got {size} bytes",
                 ledger_id=self.ledger_id,
             )
         return self.refusal()

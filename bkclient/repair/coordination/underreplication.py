@@ -321,12 +321,12 @@ class UnderReplication:
 def _check_names(missing: object) -> None:
     is_one = isinstance(missing, str | bytes)
     if is_one or not isinstance(missing, Collection) or not all(isinstance(name, str) for name in missing):
-        raise ArgumentError(f"bookies that are missing are ids in a collection, not {missing!r}")
+        raise ArgumentError(f"missing must be a collection of bookie ids, got {missing!r}")
 
 
 def _check_delay(delay_s: object) -> None:
     if isinstance(delay_s, bool) or not isinstance(delay_s, int) or not 0 <= delay_s < 2**31:
-        raise ArgumentError(f"the delay of audits is a whole number of seconds, 0 or more, not {delay_s!r}")
+        raise ArgumentError(f"delay_s must be a whole number of seconds >= 0, got {delay_s!r}")
 
 
 def _content(data: bytes) -> tuple[tuple[BookieId, ...], int | None]:

@@ -359,7 +359,7 @@ async def test_arguments_are_looked_at_before_it_is_asked_whether_the_client_is_
 async def test_an_administrator_takes_no_mapping_for_a_configuration() -> None:
     async with town() as where:
         for wrong in ({}, {"batch_entries": 1}, ClientConfig(), "x"):
-            with pytest.raises(ArgumentError, match="config is a RepairConfig"):
+            with pytest.raises(ArgumentError, match="config must be a RepairConfig, got"):
                 RepairAdmin(where.bk, wrong)  # type: ignore[arg-type]
 
 

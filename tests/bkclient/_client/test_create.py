@@ -63,7 +63,7 @@ async def test_the_password_is_empty_unless_one_is_chosen_and_there_is_no_ledger
 
         assert (where.metadata(writer.ledger_id).password, where.metadata(writer.ledger_id).has_password) == (b"", True)
         await where.bk.open_ledger(writer.ledger_id, recover=True)
-        with pytest.raises(ArgumentError, match="a password is bytes, not NoneType"):
+        with pytest.raises(ArgumentError, match="password must be bytes, got NoneType"):
             await where.bk.create_ledger(password=None)  # type: ignore[arg-type]
 
 
@@ -71,7 +71,7 @@ async def test_the_password_is_empty_unless_one_is_chosen_and_there_is_no_ledger
 @pytest.mark.parametrize("detects", [True, False])
 async def test_a_digest_type_is_needed_whether_or_not_types_are_detected(detects: bool) -> None:
     async with town(config=ClientConfig(metadata=MetadataSettings(digest_type_autodetection=detects))) as where:
-        with pytest.raises(ArgumentError, match="digest_type is a DigestType, not None"):
+        with pytest.raises(ArgumentError, match="digest_type must be a DigestType, got None"):
             await where.bk.create_ledger(digest_type=None)  # type: ignore[arg-type]
         assert await ledgers_of(where) == []
 

@@ -84,7 +84,7 @@ def test_an_entry_over_the_limit_is_refused_and_named(
     framing: Framing, fits: bytes, too_large: bytes, named: str
 ) -> None:
     cut(framing, fits)
-    with pytest.raises(ArgumentError, match=f"{named} has more than the 100 bytes"):
+    with pytest.raises(ArgumentError, match=f"{named} is larger than the largest entry, 100 bytes"):
         cut(framing, too_large)
 
 

@@ -125,7 +125,7 @@ def test_the_command_line_wins_over_the_environment_and_both_over_the_file(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["bookies", "-m", ""], "say where the cluster is"),
+        (["bookies", "-m", ""], "no metadata URI given"),
         (["bookies", "-m", "etcd://x"], "none of the known schemes"),
         (["bookies", "-m", "mem://x", "-c", "novalue"], "key=value"),
         (["bookies", "-m", "mem://x", "-c", "readTimeoot=1"], "readTimeout"),
@@ -135,10 +135,10 @@ def test_the_command_line_wins_over_the_environment_and_both_over_the_file(tmp_p
         (["ledger", "create", "-m", "mem://x", "-e", "2", "-w", "3"], "ensemble"),
         (["ledger", "create", "-m", "mem://x", "--custom", "x"], "key=value"),
         (["ledger", "create", "-m", "mem://x", "--password-file", "/nowhere"], "/nowhere"),
-        (["ledger", "create", "-m", "mem://x", "--password-file", "/dev/null", "--ask-password"], "once"),
+        (["ledger", "create", "-m", "mem://x", "--password-file", "/dev/null", "--ask-password"], "mutually exclusive"),
         (["ledger", "create", "-m", "mem://x", "--ledger-id", "-1"], "--ledger-id"),
-        (["ledger", "append", "-m", "mem://x", "--create", "--whole", "--length-prefixed"], "one way"),
-        (["ledger", "append", "-m", "mem://x", "--create", "1", "--ledger-id", "2"], "two ids"),
+        (["ledger", "append", "-m", "mem://x", "--create", "--whole", "--length-prefixed"], "mutually exclusive"),
+        (["ledger", "append", "-m", "mem://x", "--create", "1", "--ledger-id", "2"], "must be equal"),
         (["ledger", "read", "-m", "mem://x", "-1"], "No such option"),
         (["ledger", "read", "-m", "mem://x", "seven"], "LEDGER"),
         (["ledger", "read", "-m", "mem://x", "7", "-o", "xml"], "xml"),

@@ -62,7 +62,10 @@ def test_every_path_leads_back_to_its_ledger(manager: LedgerManager, number: int
 def test_ids_that_the_manager_cannot_name_are_refused(manager: LedgerManager) -> None:
     ledger_path("/ledgers", manager, manager.ledger_id_max)
     for ledger_id in (-1, manager.ledger_id_max + 1):
-        with pytest.raises(ArgumentError, match=f"ledger {ledger_id}: the {manager.value} ledger manager"):
+        with pytest.raises(
+            ArgumentError,
+            match=f"ledger_id must be between 0 and .* with the {manager.value} ledger manager, got {ledger_id}",
+        ):
             ledger_path("/ledgers", manager, ledger_id)
 
 

@@ -115,7 +115,7 @@ def test_locations_that_outlive_a_policy_forget_it() -> None:
 
 @pytest.mark.parametrize("location", ["", "/", "r1", "/r1/", "//r1", "/r 1", "/" + "x" * 2000])
 def test_a_location_that_is_no_path_is_a_wrong_argument(location: str) -> None:
-    with pytest.raises(ArgumentError, match="is not a path"):
+    with pytest.raises(ArgumentError, match="location must be a path"):
         FixedLocations({"a": location})
 
 

@@ -122,11 +122,11 @@ def test_with_one_region_left_placement_is_rack_aware_and_with_none_it_is_random
 @pytest.mark.parametrize(
     ("sizes", "least", "complaint"),
     [
-        ((3, 3, 1), 2, "cannot span 2 regions"),
-        ((6, 6, 3), 2, "must be above 3"),
-        ((4, 5, 4), 2, "does not hold"),
-        ((5, 3, 4), 2, "does not hold"),
-        ((6, 6, 4), 3, "must be above 4"),
+        ((3, 3, 1), 2, "ack_quorum_size must be >= 2 to span as many regions, got 1"),
+        ((6, 6, 3), 2, "ack_quorum_size must be > 3"),
+        ((4, 5, 4), 2, "must hold, got"),
+        ((5, 3, 4), 2, "must hold, got"),
+        ((6, 6, 4), 3, "ack_quorum_size must be > 4"),
     ],
 )
 def test_sizes_that_regions_cannot_satisfy_are_wrong_arguments(
@@ -146,7 +146,9 @@ def test_sizes_that_regions_cannot_satisfy_are_wrong_arguments(
 
 @pytest.mark.rule("PL-19")
 def test_fewer_regions_than_the_minimum_are_a_wrong_argument() -> None:
-    with pytest.raises(ArgumentError, match="3 regions are needed for durability"):
+    with pytest.raises(
+        ArgumentError, match=r"regions_to_write must name at least min_regions_for_durability \(3\) regions, got 2"
+    ):
         RegionAwarePlacement(random.Random(1), regions=("eu", "us"), min_regions=3)
     RegionAwarePlacement(random.Random(1), regions=("eu", "us"), min_regions=3, validate=False)
     RegionAwarePlacement(random.Random(1), min_regions=3)

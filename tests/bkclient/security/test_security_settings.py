@@ -78,7 +78,7 @@ def test_key_stores_of_java_are_recognised_and_the_error_says_how_to_convert_the
 
 
 def test_a_secret_that_can_be_guessed_is_refused_and_none_is_shown() -> None:
-    with pytest.raises(ArgumentError, match="at least 16 bytes"):
+    with pytest.raises(ArgumentError, match=">= 16 bytes, got"):
         SharedSecret(b"short")
     assert repr(SharedSecret(SECRET)) == "SharedSecret(...)"
 

@@ -378,7 +378,7 @@ def test_what_the_version_cannot_express_is_refused_and_nothing_is_outstanding()
 
 
 def test_there_are_only_versions_2_and_3() -> None:
-    with pytest.raises(ValueError, match="protocol version 1"):
+    with pytest.raises(ValueError, match="protocol_version must be 2 or 3, got 1"):
         ClientConnection(1)
 
 

@@ -74,7 +74,7 @@ async def test_futures_complete_in_the_order_of_entry_ids() -> None:
 @pytest.mark.parametrize("payload", ["text", None, 7, [b"x"], object()])
 async def test_what_is_not_bytes_like_is_refused_before_anything_is_sent(payload: object) -> None:
     async with town() as where, await writer_of(where) as writer:
-        with pytest.raises(ArgumentError, match=rf"ledger {writer.ledger_id}.*not {type(payload).__name__}"):
+        with pytest.raises(ArgumentError, match=rf"ledger {writer.ledger_id}.*got {type(payload).__name__}"):
             await writer.append(payload)  # type: ignore[arg-type]
 
         assert where.sent == []
@@ -84,7 +84,7 @@ async def test_what_is_not_bytes_like_is_refused_before_anything_is_sent(payload
 async def test_a_payload_that_no_frame_can_carry_is_refused_and_the_largest_that_fits_is_not() -> None:
     config = ClientConfig(limits=LimitSettings(max_frame_size_bytes=1024))
     async with town(config=config) as where, await writer_of(where) as writer:
-        with pytest.raises(ArgumentError, match="1024 bytes exceeds the 832"):
+        with pytest.raises(ArgumentError, match="payload must be <= 832 bytes to fit a frame, got 1024"):
             await writer.append(bytes(1024))
         assert where.sent == []
 

@@ -136,7 +136,7 @@ async def test_the_error_of_a_writer_says_what_to_do_each_time_it_is_raised(call
 async def test_an_id_that_no_entry_can_have_is_refused_with_its_reason(entry_id: Any, says: str, waits: bool) -> None:
     async with town() as where:
         writer = await advanced_writer_of(where)
-        with pytest.raises(ArgumentError, match="entry id is") as caught:
+        with pytest.raises(ArgumentError, match="entry_id must be") as caught:
             await (writer.append(entry_id, b"x") if waits else writer.append_nowait(entry_id, b"x"))
 
         assert says in caught.value.message

@@ -46,12 +46,10 @@ async def test_a_payload_may_fill_a_frame_and_one_byte_more_is_refused() -> None
         for append in (writer.append, writer.submit):
             with pytest.raises(ArgumentError) as caught:
                 await append(bytes(MAX_PAYLOAD + 1))
-            says(
-                caught, writer, f"a payload of {MAX_PAYLOAD + 1} bytes exceeds the {MAX_PAYLOAD} bytes that fit a frame"
-            )
+            says(caught, writer, f"payload must be <= {MAX_PAYLOAD} bytes to fit a frame, got {MAX_PAYLOAD + 1} bytes")
         with pytest.raises(ArgumentError) as caught:
             writer.append_nowait(bytes(MAX_PAYLOAD + 1))
-        says(caught, writer, f"a payload of {MAX_PAYLOAD + 1} bytes exceeds the {MAX_PAYLOAD} bytes that fit a frame")
+        says(caught, writer, f"payload must be <= {MAX_PAYLOAD} bytes to fit a frame, got {MAX_PAYLOAD + 1} bytes")
         assert await writer.append(b"it goes on") == 1
 
 
@@ -60,7 +58,7 @@ async def test_with_given_ids_too() -> None:
         assert await writer.append(0, bytes(MAX_PAYLOAD)) == 0
         with pytest.raises(ArgumentError) as caught:
             writer.append_nowait(1, bytes(MAX_PAYLOAD + 1))
-        says(caught, writer, f"a payload of {MAX_PAYLOAD + 1} bytes exceeds the {MAX_PAYLOAD} bytes that fit a frame")
+        says(caught, writer, f"payload must be <= {MAX_PAYLOAD} bytes to fit a frame, got {MAX_PAYLOAD + 1} bytes")
         assert await writer.append(1, bytearray(b"it goes on")) == 1
         assert (await writer.reader.read(1)).payload == b"it goes on"
 
@@ -71,7 +69,7 @@ async def test_a_payload_that_is_not_bytes_is_refused_and_nothing_is_sent(*, giv
         writer: Any = await (advanced_writer_of(where) if given else writer_of(where))
         with pytest.raises(ArgumentError) as caught:
             writer.append_nowait(*([0] if given else []), "text")
-        says(caught, writer, "a payload is bytes, bytearray or memoryview, not str")
+        says(caught, writer, "payload must be bytes-like, got str")
         assert (writer.last_add_pushed, writer.in_flight_entries) == (-1, 0)
         await writer.close()
 
