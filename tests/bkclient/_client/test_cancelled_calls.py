@@ -12,13 +12,14 @@ from typing import Any
 import anyio
 import pytest
 
-from bkclient._client.core import ClientCore
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import BookKeeperError, Code
 from bkclient.ledger import LedgerState
+from bkclient.repair.admin import core_of
 from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, settled, town, writer_of
+from tests.bkclient.inside import machine_of, shell_of
 from tests.cancellation import Cancel, cancel_everywhere
 
 Writer = LedgerWriter | AdvancedLedgerWriter
@@ -32,12 +33,6 @@ NARROW = ClientConfig(
 )
 
 
-def core_of(where: Town) -> ClientCore:
-    core = where.bk._core
-    assert core is not None
-    return core
-
-
 def hold_for_a_while(where: Town) -> None:
     where.transport.hold("abcd")
     asyncio.get_running_loop().call_later(0.005, where.transport.let_go, "abcd")
@@ -45,17 +40,17 @@ def hold_for_a_while(where: Town) -> None:
 
 async def check(where: Town, writer: Writer, acknowledged: list[bytes]) -> None:
     """The handle still works where it should, nothing is held, and another client finds what was acknowledged."""
-    if writer._machine.is_writable:
+    if machine_of(writer).is_writable:
         await writer.flush()
         if isinstance(writer, LedgerWriter):
             await writer.append(b"goes on")
         else:
             await writer.append(writer.last_add_acknowledged + 1, b"goes on")
         acknowledged = [*acknowledged, b"goes on"]
-    window = writer._shell.window
+    window = shell_of(writer).window
     for line in (window, window.shared):
         assert (line.entries, line.bytes, line.woken, line.waiters) == (0, 0, 0, {})
-    assert (window._own, writer._shell.turns) == ({}, {})
+    assert (window._own, shell_of(writer).turns) == ({}, {})
     async with where.another_client() as other:
         reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         payloads = [entry.payload async for entry in reader]
@@ -141,7 +136,7 @@ def test_an_append_above_a_gap_that_is_cancelled_still_counts_when_the_gap_is_fi
     async def story(cancel: Cancel) -> None:
         async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
             writer = await advanced_writer_of(where)
-            writer._shell.loop.call_later(1, writer.append_nowait, 0, b"fills the gap")
+            shell_of(writer).loop.call_later(1, writer.append_nowait, 0, b"fills the gap")
             await cancel(writer.append(1, b"above"))
             await anyio.sleep(2)
             assert writer.in_flight_entries == 0
@@ -224,7 +219,7 @@ def test_a_cancelled_call_of_the_client_leaves_it_usable(name: str) -> None:
                 await check(where, writer, [b"first"])
             async with await where.bk.create_ledger(ledger_id=99) as another:
                 await another.append(b"x")
-            assert not core_of(where).window.entries
+            assert not core_of(where.bk).window.entries
 
     cancel_everywhere(story)
 

@@ -17,6 +17,7 @@ from bkclient._client.hosted import Hosted
 from bkclient.errors import ArgumentError, ClientClosed, MetadataStoreError, UnexpectedCondition
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.repair.admin import core_of
 from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town, writer_of
 
 
@@ -229,7 +230,7 @@ async def test_background_work_that_fails_closes_the_client_which_says_so(
     with pytest.raises(UnexpectedCondition, match="background work of the client failed") as caught:  # noqa: PT012 - the block is what is tested
         async with client_of(where, transport) as bk:
             writer = await bk.create_ledger()
-            bk._open_core().background.start(fail, "a defect")
+            core_of(bk).background.start(fail, "a defect")
             await settled()
             assert transport.is_closed
             with pytest.raises(ClientClosed) as refused:
@@ -245,7 +246,7 @@ async def test_background_work_that_fails_closes_the_client_which_says_so(
 async def test_an_error_of_the_block_is_not_hidden_by_one_of_the_background(where: Town) -> None:
     with pytest.raises(ClientClosed) as caught:  # noqa: PT012 - the block is what is tested
         async with client_of(where, FakeTransport("abc")) as bk:
-            bk._open_core().background.start(fail, "a defect")
+            core_of(bk).background.start(fail, "a defect")
             await settled()
             await bk.create_ledger()
 
@@ -263,7 +264,7 @@ async def test_a_transport_that_cannot_be_closed_does_not_keep_the_client_from_e
     before = asyncio.all_tasks()
     with pytest.raises(UnexpectedCondition) as caught:  # noqa: PT012 - the block is what is tested
         async with client_of(where, BrokenTransport("abc")) as bk:
-            bk._open_core().background.start(anyio.sleep_forever, "no end")
+            core_of(bk).background.start(anyio.sleep_forever, "no end")
             await settled()
 
     assert isinstance(caught.value.__cause__, OSError)

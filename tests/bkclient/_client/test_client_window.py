@@ -12,6 +12,7 @@ from bkclient._client.window import ClientWindow, WriterWindow
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import Code, LedgerClosed, TooManyRequests
 from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import shell_of
 
 NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=8, max_client_in_flight_entries=8))
 
@@ -101,12 +102,12 @@ async def test_who_waits_in_the_line_of_the_client_learns_that_its_writer_has_en
             full.append_nowait(b"x")
         tasks = [asyncio.create_task(waiting.append(b"x")) for _ in range(3)]
         await settled()
-        assert len(full._shell.window.shared.waiters) == 3
+        assert len(shell_of(full).window.shared.waiters) == 3
 
         await waiting.close()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [LedgerClosed] * 3
-        assert not full._shell.window.shared.waiters
+        assert not shell_of(full).window.shared.waiters
         where.transport.let_go("abc")
         await full.flush()
 

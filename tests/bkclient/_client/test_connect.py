@@ -22,6 +22,7 @@ from bkclient.observability import stats
 from bkclient.observability.memory_stats import MemoryStats
 from bkclient.placement import RandomPlacement
 from bkclient.placement.locations import FixedLocations
+from bkclient.repair.admin import core_of
 from tests.bkclient.transport.scripted_bookie import ScriptedBookie, running
 
 _NAMES = itertools.count(1)
@@ -105,9 +106,8 @@ async def test_what_the_application_has_of_its_own_is_used() -> None:
 
         async with bkclient.connect(uri, rng=Random(1), stats=ours, placement=policy, features=features) as bk:
             await append_one(bk)
-            assert bk._core is not None
-            assert bk._core.watcher.policy is policy
-            assert bk._core.features("anything") is False
+            assert core_of(bk).watcher.policy is policy
+            assert core_of(bk).features("anything") is False
         assert "anything" in asked
         assert ours.operations_of(stats.CREATE).succeeded.count == 1
         assert ours.operations_of(stats.REQUESTS["ADD_ENTRY"][0], "b").succeeded.count == 1
@@ -123,9 +123,9 @@ async def test_locations_an_observer_and_a_tracer_are_handed_on() -> None:
         tracer.operation.return_value = nullcontext(Mock())
         async with bkclient.connect(uri, rng=Random(1), locations=locations, observer=observer, tracer=tracer) as bk:
             await append_one(bk)
-            assert bk._core is not None
-            assert bk._core.observer is not None
-            bk._core.observer.recovery_started(Mock())
+            guarded = core_of(bk).observer
+            assert guarded is not None
+            guarded.recovery_started(Mock())
             assert bk._placement._locations is locations
         assert observer.recovery_started.call_count == 1
         assert [call.args[0] for call in tracer.operation.call_args_list] == [stats.CREATE, stats.CLOSE]

@@ -12,6 +12,7 @@ from bkclient.errors import ClientClosed, MetadataStoreError
 from bkclient.ledger import LedgerState
 from bkclient.protocol.intents import MarkInRecovery
 from bkclient.protocol.update import LocalMetadata, UpdateHandle
+from bkclient.repair.admin import core_of
 from tests.bkclient.fakes import Town, town, writer_of
 
 
@@ -26,10 +27,6 @@ class Reports:
     def _note(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.contexts.append(context)
         self.has_come.set()
-
-
-def core_of(where: Town) -> ClientCore:
-    return where.bk._open_core()
 
 
 async def marking(where: Town) -> UpdateHandle:
@@ -47,7 +44,7 @@ async def test_all_that_asked_are_called_at_the_end_even_if_one_of_them_fails() 
         raise planted
 
     async with town() as where:
-        reports, core = Reports(), core_of(where)
+        reports, core = Reports(), core_of(where.bk)
         core.at_close(lambda: called.append("first"))
         core.at_close(fails)
         core.at_close(lambda: called.append("last"))
@@ -63,8 +60,8 @@ async def test_all_that_asked_are_called_at_the_end_even_if_one_of_them_fails() 
 async def test_what_took_its_request_back_is_not_called_at_the_end() -> None:
     called: list[str] = []
     async with town() as where:
-        cancel = core_of(where).at_close(lambda: called.append("cancelled"))
-        core_of(where).at_close(lambda: called.append("kept"))
+        cancel = core_of(where.bk).at_close(lambda: called.append("cancelled"))
+        core_of(where.bk).at_close(lambda: called.append("kept"))
         cancel()
         cancel()
 
@@ -87,7 +84,7 @@ async def test_an_update_is_driven_by_a_task_that_says_what_it_is_for() -> None:
     async with town() as where:
         update = await marking(where)
         where.store.gate.clear()
-        core_of(where).run_update(update, lambda _: None)
+        core_of(where.bk).run_update(update, lambda _: None)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         names = [task.get_name() for task in asyncio.all_tasks()]
@@ -101,7 +98,7 @@ async def test_an_update_that_ended_before_it_is_run_is_told_and_not_written() -
         update = await marking(where)
         update.on_error(MetadataStoreError("away", ledger_id=update.ledger_id))
 
-        assert await ended(core_of(where), update) is update
+        assert await ended(core_of(where.bk), update) is update
         assert isinstance(update.error, MetadataStoreError)
         assert where.store.writes == 0
 
@@ -109,7 +106,7 @@ async def test_an_update_that_ended_before_it_is_run_is_told_and_not_written() -
 @pytest.mark.rule("API-17")
 async def test_an_update_of_a_client_that_is_closed_fails_with_the_id_of_its_ledger() -> None:
     async with town() as where:
-        update, core = await marking(where), core_of(where)
+        update, core = await marking(where), core_of(where.bk)
         core.close()
 
         await ended(core, update)
@@ -128,7 +125,7 @@ async def test_a_handler_of_an_update_that_fails_is_reported_and_ends_nothing_el
         raise planted
 
     async with town() as where:
-        reports, core, update = Reports(), core_of(where), await marking(where)
+        reports, core, update = Reports(), core_of(where.bk), await marking(where)
         if is_closed:
             core.close()
         core.run_update(update, fails)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import bkclient
-from bkclient._client.core import ClientCore
 from bkclient._client.exchange import ask
 from bkclient.config import ClientConfig, ConnectionSettings
 from bkclient.errors import BookKeeperError, Code, UnexpectedCondition
 from bkclient.placement import BookieWatcher
+from bkclient.repair.admin import core_of
 from bkclient.repair.reads import CopyReads, ReadBatch, read_any_copy, write_copies
 from bkclient.repair.replicas import entries_on
 from bkclient.wire.messages import ReadRequest, Request
@@ -25,11 +25,6 @@ from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, sett
 
 #: Prepares a ledger, and returns what asks the bookies.
 Story = Callable[[Town], Awaitable[Callable[[], Awaitable[object]]]]
-
-
-def core_of(where: Town) -> ClientCore:
-    assert where.bk._core is not None
-    return where.bk._core
 
 
 async def appending(where: Town) -> Callable[[], Awaitable[object]]:
@@ -85,7 +80,7 @@ async def polling(where: Town) -> Callable[[], Awaitable[object]]:
 
 async def checking_copies(where: Town) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
-    batch = ReadBatch(CopyReads(core_of(where), 1), reader._codec)
+    batch = ReadBatch(CopyReads(core_of(where.bk), 1), reader._codec)
 
     async def check() -> None:
         await batch.read(0, "a", lambda _code, _entry: None)
@@ -96,17 +91,17 @@ async def checking_copies(where: Town) -> Callable[[], Awaitable[object]]:
 
 async def copying(where: Town) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
-    return lambda: read_any_copy(core_of(where), reader._codec, 0, "abc")
+    return lambda: read_any_copy(core_of(where.bk), reader._codec, 0, "abc")
 
 
 async def storing_copies(where: Town) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
-    return lambda: write_copies(core_of(where), reader._codec, 0, b"x" * 100, "ab")
+    return lambda: write_copies(core_of(where.bk), reader._codec, 0, b"x" * 100, "ab")
 
 
 async def listing_entries(where: Town) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
-    return lambda: entries_on(core_of(where), reader.ledger_id, "a")
+    return lambda: entries_on(core_of(where.bk), reader.ledger_id, "a")
 
 
 V2 = ClientConfig(connections=ConnectionSettings(protocol_version=2))
@@ -219,7 +214,7 @@ async def test_an_answer_that_raises_when_it_is_decoded_fails_the_question_and_i
         reported: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
         with pytest.raises(UnexpectedCondition) as caught:
-            await ask(core_of(where), "a", ReadRequest(reader.ledger_id, 0), decode, "a question")
+            await ask(core_of(where.bk), "a", ReadRequest(reader.ledger_id, 0), decode, "a question")
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert (caught.value.ledger_id, caught.value.entry_id) == (reader.ledger_id, 0)
         assert caught.value.message == "a handler of a question raised ZeroDivisionError()"

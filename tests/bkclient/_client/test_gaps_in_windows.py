@@ -14,6 +14,7 @@ from bkclient._client.writing.gaps import Gaps
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import BookKeeperError, LedgerFenced, TooManyRequests
 from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import shell_of
 
 NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=16, max_client_in_flight_entries=16))
 
@@ -48,7 +49,7 @@ async def test_a_gap_in_one_ledger_stops_no_other_writer_of_the_client() -> None
         assert where.bk.in_flight_entries == 4
         await gapped.append(0, b"x")
         assert [await future for future in futures] == [1, 2, 3, 4]
-        shared = gapped._shell.window.shared
+        shared = shell_of(gapped).window.shared
         assert (shared.entries, shared.bytes, shared.above_gaps, shared.bytes_above_gaps) == (0, 0, 0, 0)
 
 
@@ -83,7 +84,7 @@ async def test_an_entry_above_a_gap_that_fills_the_window_by_itself_stops_no_oth
         future = gapped.append_nowait(5, bytes(1000))
         with pytest.raises(TooManyRequests):
             gapped.append_nowait(6, b"x")
-        shared = gapped._shell.window.shared
+        shared = shell_of(gapped).window.shared
         assert (shared.bytes, shared.bytes_above_gaps) == (50, 1000)
         assert (gapped.in_flight_bytes, where.bk.in_flight_bytes) == (1000, 1000)
 
@@ -152,7 +153,7 @@ async def test_who_waits_above_a_gap_goes_on_when_another_gap_is_filled() -> Non
         await settled()
 
         assert second.last_add_pushed == 100
-        assert not first._shell.window.shared.waiting_above_gaps
+        assert not shell_of(first).window.shared.waiting_above_gaps
         waiting.cancel()
 
 
@@ -173,8 +174,8 @@ async def test_who_waits_above_a_gap_learns_that_the_writer_has_ended_and_others
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [LedgerFenced] * 3
         await asyncio.wait_for(hopeful, 1)
-        shared = other._shell.window.shared
-        assert (shared.above_gaps, shared.entries) == (other._shell.window.above_gap.entries,) * 2
+        shared = shell_of(other).window.shared
+        assert (shared.above_gaps, shared.entries) == (shell_of(other).window.above_gap.entries,) * 2
 
 
 async def test_a_window_of_one_entry_takes_none_above_a_gap() -> None:
@@ -335,7 +336,7 @@ async def test_several_writers_with_gaps_never_exceed_the_window_of_the_client()
 
         assert [writer.last_add_confirmed for writer in (*writers, plain)] == [79] * 4 + [49]
         assert 8 < most <= 16 + len(writers)  # the one next in order of each is never held back
-        shared = plain._shell.window.shared
+        shared = shell_of(plain).window.shared
         assert (shared.entries, shared.bytes, shared.above_gaps, shared.bytes_above_gaps) == (0, 0, 0, 0)
 
 
@@ -346,5 +347,5 @@ async def test_a_repeated_id_above_a_gap_takes_no_room() -> None:
         for _ in range(5):
             with pytest.raises(BookKeeperError, match="added before"):
                 writer.append_nowait(3, b"x")
-        window = writer._shell.window
+        window = shell_of(writer).window
         assert (window.entries, window.above_gap.entries, window.shared.above_gaps) == (1, 1, 1)

@@ -28,12 +28,14 @@ from bkclient.protocol.long_poll import LongPollRead
 from bkclient.protocol.read import EntryRead
 from bkclient.protocol.reconnect import ReconnectCheck
 from bkclient.protocol.recovery import RecoveryMachine
+from bkclient.repair.admin import core_of
 from bkclient.repair.reads import CopyReads, ReadBatch
 from bkclient.wire.entry import EntryCodec
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
 from tests.bkclient.fakes import FakeTransport, Town, advanced_writer_of, settled, town, writer_of
 from tests.bkclient.handlers import handlers
+from tests.bkclient.inside import followed_of, shell_of
 
 SOON_S = 130.0
 """Of virtual time: a little more than the longest timeout of a client."""
@@ -121,7 +123,7 @@ async def it_is_over(where: Town, ledger_id: int, *calls: Awaitable[object]) -> 
 
 async def an_entry_that_cannot_be_sent(where: Town, plant: Planting) -> None:
     writer = await written(where, 1)
-    writer._shell._submit = fails
+    shell_of(writer)._submit = fails
     await ends(writer.append(b"1"))
     await it_is_over(where, writer.ledger_id, writer.append(b"3"), writer.flush(), writer.close())
     assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
@@ -346,7 +348,7 @@ async def a_reader_at_the_end_of_the_client(where: Town, plant: Planting) -> Non
         reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         waiting = asyncio.ensure_future(reader.wait_closed())
         await settled()
-        reader._followed.on_client_closed = fails
+        followed_of(reader).on_client_closed = fails
     with pytest.raises(ClientClosed):
         await waiting
 
@@ -357,8 +359,7 @@ async def a_reader_at_the_end_of_the_client(where: Town, plant: Planting) -> Non
 def a_read_of_copies(target: type, name: str) -> Story:
     async def story(where: Town, plant: Planting) -> None:
         reader = await reader_of(where, 2)
-        core = where.bk._core
-        assert core is not None
+        core = core_of(where.bk)
         codes: list[int] = []
         batch = ReadBatch(CopyReads(core, 1), reader._codec)
         plant(target, name)

@@ -11,7 +11,9 @@ from bkclient._client.writing.shell import WriterShell
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, NoSuchLedger, NotEnoughBookies
 from bkclient.observability import stats as names
+from bkclient.repair.admin import core_of
 from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import machine_of, shell_of
 
 
 class Notes:
@@ -104,7 +106,7 @@ async def test_waiting_for_connections_is_counted_once_per_wait() -> None:
 
 async def test_without_anybody_listening_the_plain_shell_is_used() -> None:
     async with town() as where, await writer_of(where) as writer:
-        assert type(writer._shell) is WriterShell
+        assert type(shell_of(writer)) is WriterShell
 
 
 async def test_what_a_bookie_fails_is_reported_to_the_watcher_and_nothing_else_is(
@@ -125,8 +127,7 @@ async def test_what_a_bookie_fails_is_reported_to_the_watcher_and_nothing_else_i
 
 def reports_of(where: Town, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     reported: list[tuple[str, int]] = []
-    core = where.bk._core
-    assert core is not None
+    core = core_of(where.bk)
     monkeypatch.setattr(core.watcher, "on_request_failed", lambda bookie_id, code: reported.append((bookie_id, code)))
     return reported
 
@@ -134,8 +135,8 @@ def reports_of(where: Town, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
 async def test_what_an_append_goes_through_has_few_enough_attributes_for_fast_look_ups() -> None:
     """CPython 3.11 keeps up to 29 attributes where compiled code finds them; one more, and every look-up is a search."""
     async with town(stats=Notes()) as where, await writer_of(where) as writer:
-        assert not hasattr(writer._machine, "__dict__")  # slots have no such limit
-        for worker in (writer, writer._shell):
+        assert not hasattr(machine_of(writer), "__dict__")  # slots have no such limit
+        for worker in (writer, shell_of(writer)):
             assert len(vars(worker)) < 30
 
 

@@ -29,6 +29,7 @@ from bkclient.ledger import BookieId, LedgerState
 from bkclient.observability import stats as names
 from bkclient.observability.memory_stats import MemoryStats
 from bkclient.placement import BookieWatcher, LedgerShape
+from bkclient.repair.admin import core_of
 from bkclient.wire.messages import AddRequest, ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import written
 from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
@@ -344,8 +345,7 @@ def test_log_and_statistics_tell_what_was_found_and_how_long_it_took(caplog: pyt
 async def test_a_recovery_takes_its_keys_from_the_metadata_unless_it_is_given_others() -> None:
     async with town() as where:
         writer = await crowded(where)
-        core = where.bk._core
-        assert core is not None
+        core = core_of(where.bk)
         closed = await recover_ledger(core, where.service.read(writer.ledger_id))
         assert (closed.metadata.last_entry_id, closed.metadata.is_closed) == (4, True)
 

@@ -11,6 +11,7 @@ import pytest
 from bkclient import BookKeeper, LedgerState
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import ClientClosed, LedgerClosed, LedgerFenced, MetadataStoreError
+from bkclient.repair.admin import core_of
 from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind
 from bkclient.repair.patience import FailureCount, lock_release_delay_s
@@ -485,7 +486,7 @@ def test_a_closed_client_ends_auto_recovery() -> None:
     async def story(village: Village) -> None:
         async with village.client() as client:
             recovery = AutoRecovery(client, name="x", wall_clock_ms=village.wall_clock_ms)
-            await client._open_core().metadata.aclose()
+            await core_of(client).metadata.aclose()
             with pytest.raises(ClientClosed):
                 await recovery.run()
 

@@ -18,6 +18,7 @@ from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, Request, Response
+from tests.bkclient.inside import stream_to, waiting_bytes
 from tests.bkclient.transport.scripted_bookie import running, until
 from tests.bkclient.transport.test_tcp import add, transport_to
 
@@ -218,8 +219,8 @@ async def test_what_waits_is_forgotten_with_the_connection() -> None:
         for entry_id in range(20):
             outcomes.submit(add(entry_id, bytes(1_000_000)))
         await until(lambda: not outcomes.transport.is_writable("b"))
-        stream = outcomes.transport._links[3]["b"]._main  # type: ignore[attr-defined]
-        assert stream._outgoing.size > 10_000_000
+        stream = stream_to(outcomes.transport, "b")
+        assert waiting_bytes(stream) > 10_000_000
         bookie.connections[0].transport.abort()
         assert await outcomes.wait(20) == [Code.BOOKIE_NOT_AVAILABLE] * 20
-        assert stream._outgoing.size == 0
+        assert waiting_bytes(stream) == 0

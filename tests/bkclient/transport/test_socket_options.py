@@ -12,8 +12,8 @@ import pytest
 
 from bkclient.transport import socket_options
 from bkclient.transport.socket_options import apply_socket_options
-from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
-from bkclient.transport.tcp_stream import Stream
+from bkclient.transport.tcp import TcpTransportConfig
+from tests.bkclient.inside import socket_of, stream_to
 from tests.bkclient.transport.scripted_bookie import running
 from tests.bkclient.transport.test_tcp import add, transport_to
 
@@ -83,11 +83,7 @@ def test_real_sockets_take_them_on_both_loops(number: int) -> None:
         async with running() as bookie, transport_to(bookie, **config) as outcomes:
             outcomes.submit(add(0))
             await outcomes.wait()
-            assert isinstance(outcomes.transport, TcpTransport)
-            link = outcomes.transport._links[3]["b"]
-            assert isinstance(link._main, Stream)
-            assert link._main._transport is not None
-            sock = link._main._transport.get_extra_info("socket")
+            sock = socket_of(stream_to(outcomes.transport, "b"))
             return (
                 sock.getsockopt(TCP, socket.TCP_NODELAY),
                 sock.getsockopt(SOCKET, socket.SO_KEEPALIVE),

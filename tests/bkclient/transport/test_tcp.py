@@ -40,6 +40,7 @@ from bkclient.wire.messages import (
     Status,
     WriteLacRequest,
 )
+from tests.bkclient.inside import link_of
 from tests.bkclient.transport.scripted_bookie import BookieConnection, ScriptedBookie, keep_silent, running, until
 
 CODEC = EntryCodec(1, DigestType.CRC32C, b"")
@@ -423,7 +424,7 @@ async def test_a_connection_made_after_closing_is_given_up() -> None:
     transport = TcpTransport(AsyncMock(), rng=random.Random(1))
     outcomes = Outcomes(transport)
     outcomes.submit(add(0))
-    link = transport._links[3]["b"]
+    link = link_of(transport, "b")
     await transport.aclose()
     connector, late = TcpConnector(AsyncMock(), TcpTransportConfig(), None), Mock(spec=asyncio.Transport)
     stream = connector.new_stream("b", 3, _Lane(link).new_connection())
@@ -439,7 +440,7 @@ async def test_closing_waits_until_the_sockets_are_closed() -> None:
         await outcomes.wait()
         assert isinstance(outcomes.transport, TcpTransport)
         order: list[str] = []
-        (end,) = outcomes.transport._links[3]["b"]._ends.values()
+        (end,) = link_of(outcomes.transport, "b")._ends.values()
         end.add_done_callback(lambda _: order.append("socket closed"))
         await outcomes.transport.aclose()
         order.append("aclose returned")

@@ -11,6 +11,7 @@ from bkclient.observability.stats import ACTIVE_CHANNELS
 from bkclient.transport.tcp import TcpTransport
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import ReadRequest, ReadResponse, Status
+from tests.bkclient.inside import link_of
 from tests.bkclient.transport.scripted_bookie import (
     BookieConnection,
     ScriptedBookie,
@@ -170,7 +171,7 @@ async def test_a_lane_that_is_idle_is_closed_and_the_first_is_not() -> None:
         outcomes.submit(add(0))
         assert (await outcomes.wait(3))[2] == Code.OK
         assert bookie.open == 1
-        link = outcomes.transport._links[2]["b"]  # type: ignore[attr-defined]
+        link = link_of(outcomes.transport, "b", 2)
         await until(lambda: link._sweep_timer is None)
 
 

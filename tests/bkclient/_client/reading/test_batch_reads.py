@@ -28,6 +28,7 @@ from tests.bkclient._client.reading import ledgers
 from tests.bkclient._client.reading.ledgers import tail_of, written
 from tests.bkclient._client.reading.test_late_reads import Stats, now, order_of
 from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, settled, town
+from tests.bkclient.inside import reads_of
 
 V2, V3 = (
     ClientConfig(connections=ConnectionSettings(protocol_version=2)),
@@ -289,7 +290,7 @@ async def test_a_batch_goes_to_the_next_replica_when_one_fails_or_is_late() -> N
         assert kinds(where) == [("BatchRead", first), ("BatchRead", second), ("BatchRead", third)]
         assert now() - began == pytest.approx(3.0)
         assert stats.events[names.SPECULATIVE_READS] == 2
-        assert reader._reads.health.is_slow(first)
+        assert reads_of(reader).health.is_slow(first)
 
 
 @pytest.mark.rule("R-11")

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from bkclient._client.core import ClientCore
 from bkclient._client.health import PENDING_IF_UNWRITABLE
 from bkclient._client.reading.reader import LedgerReader
 from bkclient.config import ClientConfig, ReadingSettings
@@ -17,9 +16,11 @@ from bkclient.errors import BookieNotAvailable, Code, RequestTimeout, Unexpected
 from bkclient.ledger import BookieId
 from bkclient.observability import stats as names
 from bkclient.placement import BookieHealth, RandomPlacement
+from bkclient.repair.admin import core_of
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import reader_of
 from tests.bkclient.fakes import Town, in_virtual_time, settled, town
+from tests.bkclient.inside import reads_of
 
 
 def now() -> float:
@@ -34,12 +35,6 @@ def order_of(reader: LedgerReader, entry_id: int = 0) -> tuple[str, ...]:
 
 def asked(where: Town) -> list[str]:
     return [bookie_id for bookie_id, request in where.sent if isinstance(request, ReadRequest)]
-
-
-def core_of(where: Town) -> ClientCore:
-    core = where.bk._core
-    assert core is not None
-    return core
 
 
 class Stats:
@@ -80,7 +75,7 @@ async def test_a_hung_replica_costs_one_delay_and_is_known_as_slow() -> None:
         assert (await reader.read(0)).payload == b"0"
         assert now() - began == pytest.approx(1.0)
         assert asked(where) == [first, second]
-        assert [reader._reads.health.is_slow(b) for b in order_of(reader)] == [True, False, False]
+        assert [reads_of(reader).health.is_slow(b) for b in order_of(reader)] == [True, False, False]
 
 
 @pytest.mark.behaviour("T-195")
@@ -113,7 +108,7 @@ async def test_two_hung_replicas_cost_two_delays_and_exactly_those_are_slow() ->
 
         await reader.read(0)
         assert now() - began == pytest.approx(2.5)
-        assert [reader._reads.health.is_slow(b) for b in order_of(reader)] == [True, True, False]
+        assert [reads_of(reader).health.is_slow(b) for b in order_of(reader)] == [True, True, False]
 
 
 @pytest.mark.rule("R-9")
@@ -130,7 +125,7 @@ async def test_the_overtaken_replica_may_still_answer_and_is_not_slow_then() -> 
         await reader.read(0)
         assert now() - began == pytest.approx(1.5)
         assert asked(where) == [first, second]
-        assert not reader._reads.health.is_slow(first)
+        assert not reads_of(reader).health.is_slow(first)
 
 
 @pytest.mark.rule("R-12")
@@ -146,8 +141,8 @@ async def test_after_the_end_nobody_is_asked_and_no_timer_stays_on() -> None:
         await asyncio.sleep(10)
 
         assert where.sent == []
-        assert reader._reads.waiting == {}
-        assert reader._reads._timer is None
+        assert reads_of(reader).waiting == {}
+        assert reads_of(reader)._timer is None
 
 
 @pytest.mark.rule("R-11")
@@ -168,7 +163,7 @@ async def test_a_replica_that_answers_other_entries_of_the_operation_is_waited_f
 
         where.transport.let_go(first)
         assert [entry.payload for entry in await reading] == [b"0", b"1", b"2", b"3"]
-        assert not reader._reads.health.is_slow(first)
+        assert not reads_of(reader).health.is_slow(first)
 
 
 @pytest.mark.rule("R-11")
@@ -228,7 +223,7 @@ async def test_a_parallel_read_asks_all_replicas_and_takes_the_fastest() -> None
         assert (await reader.read(0, parallel=True)).payload == b"0"
         assert now() == began
         assert asked(where) == [*order_of(reader)]
-        assert not any(reader._reads.health.is_slow(b) for b in order_of(reader))
+        assert not any(reads_of(reader).health.is_slow(b) for b in order_of(reader))
         where.transport.let_go("abc")
         assert [entry.entry_id async for entry in reader.read_range(0, 1, parallel=True)] == [0, 1]
         assert len(asked(where)) == 9
@@ -248,11 +243,11 @@ async def test_a_mark_is_shared_by_all_readers_of_the_client_and_forgotten_after
         where.transport.hold(first)
         await reader.read(0)
 
-        assert other._reads.health.is_slow(first)
+        assert reads_of(other).health.is_slow(first)
         await asyncio.sleep(59.9)
-        assert other._reads.health.is_slow(first)
+        assert reads_of(other).health.is_slow(first)
         await asyncio.sleep(0.2)
-        assert not other._reads.health.is_slow(first)
+        assert not reads_of(other).health.is_slow(first)
 
 
 @pytest.mark.rule("RO-6")
@@ -265,7 +260,7 @@ async def test_where_replicas_are_ordered_by_load_nobody_is_marked() -> None:
         where.transport.hold(order_of(reader)[0])
         await reader.read(0)
 
-        assert not reader._reads.health.is_slow(order_of(reader)[0])
+        assert not reads_of(reader).health.is_slow(order_of(reader)[0])
 
 
 @pytest.mark.rule("RO-7")
@@ -281,9 +276,9 @@ async def test_ordinary_reads_note_which_entry_a_bookie_failed_to_deliver(code: 
         where.transport.bookies[first].code = code
         await reader.read(3)
 
-        assert reader._reads.health.last_failed_entry(first) == (3 if is_noted else None)
-        assert reader._reads.health.last_failed_entry(order_of(reader, 3)[1]) is None
-        assert other._reads.health.last_failed_entry(first) is None, "entry ids mean something within one ledger"
+        assert reads_of(reader).health.last_failed_entry(first) == (3 if is_noted else None)
+        assert reads_of(reader).health.last_failed_entry(order_of(reader, 3)[1]) is None
+        assert reads_of(other).health.last_failed_entry(first) is None, "entry ids mean something within one ledger"
 
 
 @pytest.mark.rule("RO-7")
@@ -293,7 +288,7 @@ async def test_failures_are_not_noted_if_that_is_switched_off() -> None:
         where.transport.bookies[order_of(reader)[0]].code = Code.NO_SUCH_ENTRY
         await reader.read(0)
 
-        assert reader._reads.health.last_failed_entry(order_of(reader)[0]) is None
+        assert reads_of(reader).health.last_failed_entry(order_of(reader)[0]) is None
 
 
 @pytest.mark.rule("RO-3")
@@ -305,7 +300,7 @@ async def test_a_bookie_whose_connection_takes_no_more_counts_as_the_busiest() -
         await settled()
         where.transport.unwritable.add("b")
 
-        assert [reader._reads.health.pending_requests(b) for b in "abc"] == [1, PENDING_IF_UNWRITABLE, 0]
+        assert [reads_of(reader).health.pending_requests(b) for b in "abc"] == [1, PENDING_IF_UNWRITABLE, 0]
         await reading
 
 
@@ -439,7 +434,7 @@ async def test_the_watcher_of_bookies_is_told_of_failed_requests(monkeypatch: py
     async with town() as where:
         reader = await reader_of(where)
         told: list[tuple[str, int]] = []
-        monkeypatch.setattr(core_of(where).watcher, "on_request_failed", lambda b, code: told.append((b, code)))
+        monkeypatch.setattr(core_of(where.bk).watcher, "on_request_failed", lambda b, code: told.append((b, code)))
         for bookie in where.transport.bookies.values():
             bookie.code = Code.BOOKIE_NOT_AVAILABLE
         with pytest.raises(BookieNotAvailable):

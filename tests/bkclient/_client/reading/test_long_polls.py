@@ -19,6 +19,7 @@ from bkclient.wire.messages import LAST_ENTRY, ReadRequest
 from simbookie.world.calls import RequestMessage
 from simbookie.world.faults import Fate
 from tests.bkclient._client.reading.test_late_reads import Stats
+from tests.bkclient.inside import reads_of
 from tests.bkclient.living_town import LivingTown, now, play
 
 
@@ -253,7 +254,7 @@ def test_a_ledger_that_bookies_do_not_know_yet_is_nothing_to_blame_them_for() ->
             with pytest.raises(NoSuchLedgerOnBookie):
                 await reader.read_last_add_confirmed_and_entry(0, 5.0)
             ensemble = writer.metadata.last_fragment.ensemble
-            assert [reader._reads.health.last_failed_entry(b) for b in ensemble] == [0, None, None]
+            assert [reads_of(reader).health.last_failed_entry(b) for b in ensemble] == [0, None, None]
 
     play(story)
 

@@ -15,9 +15,11 @@ from bkclient.placement.base import BookieHealth, SteadyOrderPolicy
 from bkclient.placement.rack_aware import RackAwarePlacement
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.placement.read_order import ReadOrder
+from bkclient.repair.admin import core_of
 from tests.bkclient._client.reading.ledgers import reader_of
-from tests.bkclient._client.reading.test_late_reads import asked, core_of, order_of
+from tests.bkclient._client.reading.test_late_reads import asked, order_of
 from tests.bkclient.fakes import Town, in_virtual_time, settled, town
+from tests.bkclient.inside import reads_of
 
 
 class Asked:
@@ -55,11 +57,11 @@ async def test_an_order_is_remembered_until_a_bookie_comes_goes_fails_or_is_slow
             assert orders.count == 3
 
             first, second = order_of(reader, 0)[:2]
-            reader._reads.health.on_failed(second, 4)
+            reads_of(reader).health.on_failed(second, 4)
             assert await read_all(where, reader) == striped
             assert orders.count == 33  # what failed may matter, so nothing is remembered
 
-            reader._reads.health.on_overtaken(first)
+            reads_of(reader).health.on_overtaken(first)
             assert first not in await read_all(where, reader)
 
 
@@ -75,7 +77,7 @@ async def test_a_bookie_that_leaves_is_asked_last_from_then_on_and_first_again_w
         await settled()
         assert await read_all(where, reader) == striped
 
-        watcher = core_of(where).watcher
+        watcher = core_of(where.bk).watcher
         watcher.update(BookieSets(tuple(sorted({"a", "b", "c"} - {first}))))
         assert first not in await read_all(where, reader)
         watcher.update(BookieSets(("a", "b", "c")))
@@ -91,7 +93,7 @@ async def test_an_order_that_was_changed_by_a_slow_bookie_is_the_striped_one_aga
         async with town("abc", placement=RackAwarePlacement(Random(1))) as where:
             reader = await reader_of(where, 30)
             striped = await read_all(where, reader)
-            reader._reads.health.on_overtaken(order_of(reader, 0)[0])
+            reads_of(reader).health.on_overtaken(order_of(reader, 0)[0])
             assert await read_all(where, reader) != striped
             await asyncio.sleep(61)
             orders.count = 0

@@ -13,6 +13,7 @@ from bkclient.errors import IllegalOperation
 from bkclient.ledger import LedgerMetadata
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient.fakes import Town, settled, town, writer_of
+from tests.bkclient.inside import followed_of, reads_of
 
 MIB = 1024 * 1024
 
@@ -41,9 +42,9 @@ def requested(where: Town) -> int:
 async def test_a_closed_ledger_tells_how_many_of_its_entries_fit(size: int, at_first: int) -> None:
     async with town() as where:
         reader = await a_reader(where, [10] * 40)
-        known = reader._followed
+        known = followed_of(reader)
         known.value = type(known.value)(longer(known.metadata, 40 * size), known.value.version)
-        window = ReadWindow(reader._reads, ReadOperation(), 0, 64)
+        window = ReadWindow(reads_of(reader), ReadOperation(), 0, 64)
         assert len(window.fill(39)) == at_first
         window.clear()
 
@@ -69,7 +70,7 @@ async def test_in_an_open_ledger_a_few_entries_are_read_until_one_tells_how_larg
 async def test_one_large_entry_is_taken_as_a_sign_of_more() -> None:
     async with town() as where:
         reader = await a_reader(where, [4 * MIB] + [10] * 200)
-        window = ReadWindow(reader._reads, ReadOperation(), 0, 64)
+        window = ReadWindow(reads_of(reader), ReadOperation(), 0, 64)
         assert len(window.fill(200)) == 64  # small ones, on average
         await window.take(200)
         where.sent.clear()
@@ -84,7 +85,7 @@ async def test_one_large_entry_is_taken_as_a_sign_of_more() -> None:
 async def test_a_window_that_was_cleared_gives_nothing_more() -> None:
     async with town() as where:
         reader = await a_reader(where, [10] * 4)
-        window = ReadWindow(reader._reads, ReadOperation(), 0, 64)
+        window = ReadWindow(reads_of(reader), ReadOperation(), 0, 64)
         assert (await window.take(3)).entry_id == 0
         window.clear()
         where.sent.clear()

@@ -35,6 +35,7 @@ from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, reader_of, tai
 from tests.bkclient._client.reading.test_batch_reads import equip
 from tests.bkclient._client.reading.test_late_reads import Stats
 from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import followed_of, polls_of, reads_of
 from tests.cancellation import Cancel, cancel_everywhere
 
 # Several at once ---------------------------------------------------------------------------------------------------
@@ -291,7 +292,7 @@ async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
         await settled()
         assert [wait.done() for wait in waits] == [True, False, False]
         waits[1].cancel()  # and the close comes before it has noticed
-        reader._followed._end_waits(None)
+        followed_of(reader)._end_waits(None)
         await writer.close()
         await waits[2]
         assert waits[1].cancelled()
@@ -350,7 +351,7 @@ async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_
     async with town() as where, await written(where, 4) as writer:
         reader = await tail_of(where, writer)
         where.transport.hold("abc")
-        poll = reader._polls.start(3, 10.0, parallel=True)
+        poll = polls_of(reader).start(3, 10.0, parallel=True)
         where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
         await settled()
         assert not poll.future.done()
@@ -360,7 +361,7 @@ async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_
         await settled()
         assert poll.future.result().last_add_confirmed == 3
         poll.on_metadata()
-        reader._polls.end(poll)
+        polls_of(reader).end(poll)
         where.transport.let_go("abc")
 
 
@@ -431,9 +432,9 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
             where.transport.unwritable.clear()
             where.transport.let_go("abc", Code.TIMEOUT)
             await asyncio.sleep(1)
-            assert reader._reads.waiting == {}
-            assert len(reader._polls) == 0
-            assert reader._followed._end_waiters == {}
+            assert reads_of(reader).waiting == {}
+            assert len(polls_of(reader)) == 0
+            assert followed_of(reader)._end_waiters == {}
             assert [entry.payload async for entry in reader] == [b"0", b"1", b"2"]
             assert await reader.read_last_add_confirmed() == 2
             where.sent.clear()
@@ -450,7 +451,7 @@ def test_waiting_for_the_close_may_be_cancelled() -> None:
             reader = await tail_of(where, writer)
             asyncio.get_running_loop().call_later(1, lambda: asyncio.ensure_future(writer.close()))
             await cancel(reader.wait_closed())
-            assert reader._followed._end_waiters == {}
+            assert followed_of(reader)._end_waiters == {}
             await reader.wait_closed()
 
     cancel_everywhere(story, at_least=1)

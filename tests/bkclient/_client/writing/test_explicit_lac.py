@@ -14,6 +14,7 @@ from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import WriteLacRequest
 from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import shell_of
 
 EVERY_SECOND = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0))
 CODEC_PASSWORD = b"secret"
@@ -210,7 +211,7 @@ async def test_a_writer_with_nothing_to_tell_has_no_timer() -> None:
         town(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where,
         await writer_of(where) as writer,
     ):
-        lac_timer = writer._shell._lac_timer
+        lac_timer = shell_of(writer)._lac_timer
         assert lac_timer is not None
 
         def is_running() -> bool:

@@ -25,6 +25,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerMetadata, Versioned
 from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import machine_of
 
 OFF = ClientConfig(writing=WritingSettings(check_metadata_after_reconnect=False))
 
@@ -260,7 +261,7 @@ async def test_a_store_that_fails_as_it_must_not_is_tried_again() -> None:
         where.store.read_ledger = fragile  # type: ignore[method-assign]
         future = writer.append_nowait(b"x")
         await settled()
-        assert isinstance(writer._machine.held_up_by, UnexpectedCondition)
+        assert isinstance(machine_of(writer).held_up_by, UnexpectedCondition)
 
         assert await future == 0
 

@@ -11,6 +11,7 @@ from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, Writin
 from bkclient.errors import LedgerClosed, NotEnoughBookies, TooManyRequests
 from bkclient.wire.messages import AddRequest
 from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import shell_of
 
 TEN_A_SECOND = ClientConfig(limits=LimitSettings(throttle_per_s=10))
 WAIT_A_SECOND = ClientConfig(timeouts=TimeoutSettings(backpressure_s=1.0))
@@ -205,7 +206,7 @@ async def test_entries_that_may_fail_fast_are_forgotten_once_they_are_done() -> 
             await writer.append(b"x")
         where.transport.unwritable.clear()
 
-        admission = writer._shell.admission
+        admission = shell_of(writer).admission
         assert admission is not None
         assert len(admission._fail_fast) <= 1
 

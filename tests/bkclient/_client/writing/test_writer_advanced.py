@@ -18,6 +18,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import DigestType
 from tests.bkclient.fakes import advanced_writer_of, payloads_of, settled, town, writer_of
+from tests.bkclient.inside import shell_of
 
 # Ids ----------------------------------------------------------------------------------------------------------------
 
@@ -272,7 +273,7 @@ async def test_a_window_full_of_entries_above_a_gap_lets_the_missing_ones_pass()
             assert await writer.append(0, b"x") == 0
             assert await asyncio.gather(*waiting) == [7, 6, 2, 1]
         assert [future.result() for future in beyond] == [3, 4, 5]
-        assert (where.bk.in_flight_entries, writer.in_flight_bytes, writer._shell.turns) == (0, 0, {})
+        assert (where.bk.in_flight_entries, writer.in_flight_bytes, shell_of(writer).turns) == (0, 0, {})
 
 
 async def test_waiting_for_the_room_of_the_next_entry_takes_no_time() -> None:
@@ -295,4 +296,4 @@ async def test_who_waits_for_an_advanced_writer_learns_of_its_end() -> None:
 
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(result) for result in results] == [LedgerClosed, LedgerClosed]
-        assert writer._shell.turns == {}
+        assert shell_of(writer).turns == {}

@@ -18,6 +18,7 @@ from bkclient.errors import (
     MetadataVersionConflict,
 )
 from bkclient.ledger import LedgerState
+from bkclient.repair.admin import core_of
 from tests.bkclient.fakes import settled, town, writer_of
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
@@ -244,8 +245,7 @@ async def test_closing_the_client_while_a_writer_closes_ends_the_waiting() -> No
 
 async def test_a_client_keeps_nothing_of_writers_that_have_ended() -> None:
     async with town("abcd") as where:
-        core = where.bk._core
-        assert core is not None
+        core = core_of(where.bk)
         closed, fenced, recovered = [await writer_of(where) for _ in range(3)]
         assert len(core._closers) == 3
         await closed.close()

@@ -16,7 +16,9 @@ from bkclient._client.writing.shell import WriterShell
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, LedgerClosed
 from bkclient.ledger import LedgerState
+from bkclient.repair.admin import core_of
 from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import shell_of
 
 ALL_TIMERS = ClientConfig(
     timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)
@@ -26,13 +28,13 @@ ALL_TIMERS = ClientConfig(
 async def drop_one(where: Town) -> weakref.ref[WriterShell]:
     writer = await writer_of(where)
     await writer.append(b"kept")
-    return weakref.ref(writer._shell)
+    return weakref.ref(shell_of(writer))
 
 
 def drop_in_virtual_time(writer: BaseWriter) -> weakref.ref[WriterShell]:
     """What the garbage collector does; but the simulated loop takes nothing from other threads, so it is told here."""
-    writer._shell.on_dropped()
-    return weakref.ref(writer._shell)
+    shell_of(writer).on_dropped()
+    return weakref.ref(shell_of(writer))
 
 
 async def test_a_writer_that_is_dropped_without_close_warns_and_names_its_ledger() -> None:
@@ -51,8 +53,8 @@ async def test_a_writer_that_is_dropped_without_close_warns_and_names_its_ledger
 
 async def test_nothing_is_kept_of_writers_that_were_dropped() -> None:
     async with town(config=ALL_TIMERS) as where:
-        core = (await writer_of(where))._core
-        kept = len(core._closers) - 1
+        core = core_of(where.bk)
+        kept = len(core._closers)
         shells = [await drop_one(where) for _ in range(50)]
         await settled()
         gc.collect()
@@ -73,7 +75,7 @@ async def test_writers_that_ended_are_dropped_without_a_word() -> None:
         with pytest.raises(Exception, match="taken over"):
             await fenced.append(b"x")
         await settled()
-        shells = [weakref.ref(writer._shell) for writer in (closed, fenced)]
+        shells = [weakref.ref(shell_of(writer)) for writer in (closed, fenced)]
         left = await writer_of(where)
         del closed, fenced
         gc.collect()
@@ -106,7 +108,7 @@ async def test_what_a_dropped_writer_has_above_a_gap_fails_because_nobody_can_fi
     async with town() as where:
         writer = await advanced_writer_of(where)
         first, beyond = writer.append_nowait(0, b"x"), writer.append_nowait(2, b"x")
-        shared, ledger_id = writer._shell.window.shared, writer.ledger_id
+        shared, ledger_id = shell_of(writer).window.shared, writer.ledger_id
         drop_in_virtual_time(writer)
         assert await first == 0
         await anyio.sleep(3)
@@ -133,7 +135,7 @@ async def test_a_dropped_writer_that_ends_by_itself_meanwhile_is_let_go_once() -
 async def test_garbage_may_be_collected_in_another_thread() -> None:
     async with town() as where:
         held: list[BaseWriter] = [await writer_of(where)]
-        shell = weakref.ref(held[0]._shell)
+        shell = weakref.ref(shell_of(held[0]))
         thread = threading.Thread(target=held.clear)
         thread.start()
         await asyncio.to_thread(thread.join)
@@ -150,6 +152,6 @@ def test_a_writer_may_outlive_its_loop() -> None:
             held.append(await writer_of(where))
 
     asyncio.run(make())
-    held[0]._shell._is_let_go = False  # as of a client whose loop was closed without a word to it
+    shell_of(held[0])._is_let_go = False  # as of a client whose loop was closed without a word to it
     held.clear()
     gc.collect()

@@ -24,6 +24,7 @@ from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append import WriterState
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import machine_of, shell_of
 
 ALL_TIMERS = ClientConfig(
     timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)
@@ -114,7 +115,7 @@ async def test_a_close_that_is_under_way_when_the_client_ends_fails_and_is_not_b
         await settled()
     with pytest.raises(ClientClosed):
         await closing
-    assert writer._machine.state is WriterState.CLOSED
+    assert machine_of(writer).state is WriterState.CLOSED
     assert where.metadata(writer.ledger_id).state is LedgerState.OPEN
     with pytest.raises(ClientClosed):
         await writer.close()
@@ -131,7 +132,7 @@ async def be_fenced(where: Town, writer: BaseWriter) -> None:
     for bookie in where.transport.bookies.values():
         bookie.code = Code.LEDGER_FENCED
     with pytest.raises(LedgerFenced):
-        await writer._shell.append(b"y")
+        await shell_of(writer).append(b"y")
     await settled()
 
 
@@ -198,7 +199,7 @@ async def test_flushes_that_were_given_up_leave_nothing_behind() -> None:
             await asyncio.sleep(0)
             flushing.cancel()
             await asyncio.wait((flushing,))
-        assert not writer._shell._flush_waiters
+        assert not shell_of(writer)._flush_waiters
         where.transport.let_go("abc")
         assert await future == 0
 

@@ -10,6 +10,7 @@ import pytest
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, QuorumTimeout, WriteFailed
 from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, settled, town, writer_of
+from tests.bkclient.inside import machine_of
 
 TEN_SECONDS = ClientConfig(timeouts=TimeoutSettings(add_quorum_s=10.0))
 
@@ -130,7 +131,7 @@ async def test_without_a_spare_bookie_a_pausing_writer_stays_as_it_is() -> None:
         await anyio.sleep(10)
 
         assert len(where.metadata(writer.ledger_id).fragments) == 1
-        assert writer._machine.is_writable
+        assert machine_of(writer).is_writable
 
 
 @in_virtual_time

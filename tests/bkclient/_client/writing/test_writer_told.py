@@ -28,6 +28,7 @@ from bkclient.errors import (
 from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.wire.messages import ForceLedgerRequest
 from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.inside import machine_of
 
 WORDS = ClientConfig(limits=LimitSettings(max_frame_size_bytes=1024 * 1024))
 MAX_PAYLOAD = 1024 * 1024 - 192
@@ -231,7 +232,7 @@ async def test_a_metadata_store_with_a_defect_is_named_with_what_it_raised() -> 
         where.store.read_ledger = fragile  # type: ignore[method-assign]
         future = writer.append_nowait(b"x")
         await settled()
-        held_up_by = writer._machine.held_up_by
+        held_up_by = machine_of(writer).held_up_by
         assert isinstance(held_up_by, UnexpectedCondition)
         assert held_up_by.message == "the metadata store failed as it must not, with ValueError('a defect')"
         assert held_up_by.ledger_id == writer.ledger_id

@@ -16,6 +16,7 @@ from bkclient.errors import (
     TooManyRequests,
 )
 from tests.bkclient.fakes import settled, town, writer_of
+from tests.bkclient.inside import shell_of
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
@@ -184,7 +185,7 @@ async def test_waiters_that_give_up_are_forgotten() -> None:
             waiter.cancel()
             await settled()
 
-        assert len(writer._shell.window.waiters) == 0
+        assert len(shell_of(writer).window.waiters) == 0
         where.transport.let_go("abc")
 
 
