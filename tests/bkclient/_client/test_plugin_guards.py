@@ -356,7 +356,7 @@ async def test_errors_of_the_caller_are_not_taken_for_those_of_a_tracer(caplog: 
 async def test_a_configuration_of_another_type_is_refused() -> None:
     wrong: Any = {"metadata_uri": "mem://x"}
     async with town() as where:
-        with pytest.raises(ArgumentError, match="config is a ClientConfig, not dict"):
+        with pytest.raises(ArgumentError, match="config must be a ClientConfig, got dict"):
             BookKeeper(where.store, where.transport, config=wrong)
-    with pytest.raises(ArgumentError, match="config is a ClientConfig, not dict"):
+    with pytest.raises(ArgumentError, match="config must be a ClientConfig, got dict"):
         await bkclient.connect("mem://x", config=wrong).__aenter__()

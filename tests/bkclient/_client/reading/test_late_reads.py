@@ -348,7 +348,7 @@ async def test_a_policy_that_leaves_out_a_replica_fails_the_read() -> None:
     async with town(placement=Forgetful(Random(1))) as where:
         reader = await reader_of(where)
 
-        with pytest.raises(UnexpectedCondition, match="reordered only"):
+        with pytest.raises(UnexpectedCondition, match="must only reorder"):
             await reader.read(0)
         assert where.sent == []
 
