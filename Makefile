@@ -45,10 +45,11 @@ determinism: $(INSTALLED)  ## 100 seeds over objects and 30 over bytes, each run
 	$(BIN)/bk-chaos determinism --seeds 100
 	$(BIN)/bk-chaos determinism --seeds 30 --transport bytes
 
-sweep: $(INSTALLED)  ## 500 seeds of every scenario over objects and 200 over bytes, then every mutant until it is found
+sweep: $(INSTALLED)  ## 500 seeds of every scenario over objects and 200 over bytes, then every mutant until it is found, then walks of the machines
 	$(BIN)/bk-chaos sweep --seeds 500
 	$(BIN)/bk-chaos sweep --seeds 200 --transport bytes
 	$(BIN)/bk-chaos mutants
+	$(BIN)/bk-chaos explore --walks 2000
 
 stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
 	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful

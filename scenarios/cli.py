@@ -13,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from scenarios.checker import INVARIANTS, OnlineChecker
+from scenarios.cli_explore import explore
 from scenarios.cli_help import (
     DETERMINISM_HELP,
+    EXPLORE_HELP,
     LIST_HELP,
     MUTANTS_HELP,
     REPLAY_HELP,
@@ -33,6 +34,7 @@ from scenarios.cli_output import (
     EXIT_FOUND,
     EXIT_UNDECIDED,
     fail,
+    known,
     on_terminal,
     print_difference,
     print_json,
@@ -45,6 +47,7 @@ from scenarios.cli_output import (
 from scenarios.determinism import check_determinism, first_difference
 from scenarios.history import Event, History, HistoryError, HistoryWriter
 from scenarios.library import SCENARIOS
+from scenarios.machines.worlds import PREPARED, WORLDS
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import MUTANTS, RUN_MUTANTS
 from scenarios.runner import run_scenario
@@ -96,12 +99,17 @@ def list_(*, as_json: Json = False) -> None:
                     {"name": scenario.name, "summary": scenario.summary, "expected": scenario.expected}
                     for scenario in SCENARIOS.values()
                 ],
+                "worlds": [
+                    {"name": named.name, "summary": named.summary} for named in (*PREPARED.values(), *WORLDS.values())
+                ],
                 "mutants": [
                     {
                         "name": mutant.name,
                         "summary": mutant.summary,
                         "invariants": list(mutant.invariants),
                         "clauses": list(mutant.clauses),
+                        "world": mutant.world or None,
+                        "in_runs": mutant.in_runs,
                     }
                     for mutant in MUTANTS.values()
                 ],
@@ -109,6 +117,11 @@ def list_(*, as_json: Json = False) -> None:
         )
         return
     print_table(("scenario", "what happens"), [(found.name, found.summary) for found in SCENARIOS.values()])
+    print_lines("")
+    print_table(
+        ("world of machines", "what is in it"),
+        [(named.name, named.summary) for named in (*PREPARED.values(), *WORLDS.values())],
+    )
     print_lines("")
     print_table(("defect", "what is wrong"), [(found.name, found.summary) for found in MUTANTS.values()])
 
@@ -182,7 +195,7 @@ def show(
     """Judge and show a recorded run."""
     history, digest = _whole(file)
     if invariant is not None:
-        _known(invariant, list(INVARIANTS), "invariant")
+        known(invariant, list(INVARIANTS), "invariant")
     checker = OnlineChecker()
     last: Event | None = None
     for event in history.events():
@@ -341,30 +354,24 @@ def determinism(
         raise typer.Exit(EXIT_FOUND)
 
 
+app.command("explore", help=EXPLORE_HELP)(explore)
+
+
 # Helpers -----------------------------------------------------------------------------------------------------------
-
-
-def _known(name: str, names: Sequence[str], what: str) -> None:
-    """Refuse an unknown name, with the nearest known one."""
-    if name in names:
-        return
-    near = get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
-    fail(f"no {what} is called {name}; {hint}")
 
 
 def _check_names(scenarios: Sequence[str], mutant: str | None) -> None:
     for name in scenarios:
-        _known(name, list(SCENARIOS), "scenario")
+        known(name, list(SCENARIOS), "scenario")
     if mutant is not None:
         _known_in_runs(mutant)
 
 
 def _known_in_runs(mutant: str) -> None:
     """Refuse a defect that is unknown, or that no scenario shows."""
-    _known(mutant, list(MUTANTS), "mutant")
+    known(mutant, list(MUTANTS), "mutant")
     if mutant not in RUN_MUTANTS:
-        fail(f"no scenario shows {mutant}, only worlds of machines do")
+        fail(f"no scenario shows {mutant}; bk-chaos explore --mutant {mutant} does")
 
 
 def _chosen(scenarios: Sequence[str] | None, mutant: str | None) -> list[str]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["DETERMINISM_HELP", "LIST_HELP", "MUTANTS_HELP", "REPLAY_HELP", "RUN_HELP", "SHOW_HELP", "SWEEP_HELP"]
+__all__ = [
+    "DETERMINISM_HELP",
+    "EXPLORE_HELP",
+    "LIST_HELP",
+    "MUTANTS_HELP",
+    "REPLAY_HELP",
+    "RUN_HELP",
+    "SHOW_HELP",
+    "SWEEP_HELP",
+]
 
 _EXIT_CODES = "Exit codes: 0 all is well; 1 {found}; 2 the input cannot be used; 3 a run came to no verdict."
 
-LIST_HELP = """List the scenarios and the defects that can be planted.
+LIST_HELP = """List the scenarios, the worlds of machines and the defects that can be planted.
 
 \b
 Examples:
@@ -15,7 +24,8 @@ Examples:
 
 \b
 Exit codes: 0.
-With --json: {"scenarios": [{"name", "summary", "expected"}], "mutants": [{"name", "summary", "invariants", "clauses"}]}.
+With --json: {"scenarios": [{"name", "summary", "expected"}], "worlds": [{"name", "summary"}],
+"mutants": [{"name", "summary", "invariants", "clauses", "world", "in_runs"}]}.
 """
 
 RUN_HELP = f"""Run one scenario with one seed, and judge it.
@@ -101,4 +111,24 @@ Examples:
 \b
 {_EXIT_CODES.format(found="a run did not come out the same")}
 With --json: {{"seeds", "runs", "diverged": [{{"scenario", "seed", "where", "difference"}}]}}.
+"""
+
+EXPLORE_HELP = """Search worlds of protocol machines for a schedule that breaks a clause.
+
+A world has the machines of one writer and some recoveries, bookies, and a network that may do anything; no shell, wire, loop or
+clock. One that is prepared is searched through every order in which requests arrive and the store acts; any other is walked at
+random, with crashes, losses and repetitions. What breaks a clause is shown as a schedule of which no move can be left out.
+
+\b
+Examples:
+  bk-chaos explore
+  bk-chaos explore closing-writer changing-writer --answers-wait
+  bk-chaos explore rivals-3-3-2 storage-3-3-2 --walks 5000 --seed 1000
+  bk-chaos explore --mutant acks-during-ensemble-change --walks 5000
+  bk-chaos explore add-under-way --mutant recovery-reads-do-not-fence --json
+
+\b
+Exit codes: 0 all is well; 1 a clause was broken; 2 the input cannot be used; 3 a search met its bounds and found nothing.
+With --json: {"seed", "mutant", "states", "seconds", "states_per_second", "depth", "broken", "worlds": [{"world", "how", "states",
+"depth", "states_per_second", "whole", "ends", "broken": {"invariant", "clause", "witness", "seed", "schedule", "story"}}]}.
 """

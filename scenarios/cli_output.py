@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import typer
@@ -25,6 +26,7 @@ __all__ = [
     "EXIT_UNDECIDED",
     "EXIT_USAGE",
     "fail",
+    "known",
     "on_terminal",
     "print_difference",
     "print_json",
@@ -47,6 +49,15 @@ def fail(message: str) -> NoReturn:
     """End with the exit code for input that cannot be used, telling why on standard error."""
     typer.echo(f"bk-chaos: {message}", err=True)
     raise typer.Exit(EXIT_USAGE)
+
+
+def known(name: str, names: Sequence[str], what: str) -> None:
+    """Refuse an unknown name, with the nearest known one."""
+    if name in names:
+        return
+    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
+    fail(f"no {what} is called {name}; {hint}")
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -25,7 +25,14 @@ CLOCKS_AND_CHANCE = re.compile(
     r"^\s*(import time|from time import|import secrets)\b|\buuid[14]\(|\burandom\(", re.MULTILINE
 )
 MAY_MEASURE_TIME = (
-    *("cli.py", "bkclient/cli/", "bkclient/_client/connect.py", "scenarios/runner.py", "scenarios/sweep.py"),
+    *(
+        "cli.py",
+        "bkclient/cli/",
+        "bkclient/_client/connect.py",
+        "scenarios/runner.py",
+        "scenarios/sweep.py",
+        "scenarios/exploration.py",
+    ),
     *("spark_analysis/", "simbookie/serving.py", "simbookie/zookeeper/embedded.py"),
     "simbookie/tcp/",  # what sockets and strangers do takes real time
 )

@@ -11,9 +11,9 @@ from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.value import Value
 
 if TYPE_CHECKING:
-    from scenarios.machines.clients import Client
+    from scenarios.machines.clients import MachineClient
 
-__all__ = ["Bookie", "Message", "StoredEntry"]
+__all__ = ["BookieState", "Message", "StoredEntry"]
 
 
 class StoredEntry(NamedTuple):
@@ -24,7 +24,7 @@ class StoredEntry(NamedTuple):
     length: int
 
 
-class Bookie(Value):
+class BookieState(Value):
     """Stores what it is sent unless it is fenced; remembers everything, crash or not."""
 
     __slots__ = ("entries", "is_fenced", "is_up")
@@ -43,7 +43,7 @@ class Message:
     ``measure`` (an entry, by a recovery that lacks a length), or what a world adds.
     """
 
-    client: Client
+    client: MachineClient
     bookie_id: BookieId
     kind: str
     entry_id: int = -1
@@ -52,7 +52,7 @@ class Message:
     answer: tuple[int, StoredEntry | None] | None = None
     is_answered: bool = False
 
-    def copy(self, clients: Mapping[Client, Client]) -> Self:
+    def copy(self, clients: Mapping[MachineClient, MachineClient]) -> Self:
         """The same message of the copy of its client."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), client=clients[self.client])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scenarios.clauses import CLAUSES
 
-__all__ = ["BrokenClause"]
+__all__ = ["BrokenAssertion", "BrokenClause"]
 
 
 class BrokenClause(AssertionError):
@@ -13,9 +13,31 @@ class BrokenClause(AssertionError):
     def __init__(self, clause: str, witness: str) -> None:
         self.clause = clause
         self.witness = witness
-        super().__init__(f"{self.invariant} ({clause}): {witness}")
+        super().__init__(f"{self.name}: {witness}")
 
     @property
     def invariant(self) -> str:
         """The invariant that the clause belongs to."""
         return CLAUSES[self.clause].invariant
+
+    @property
+    def name(self) -> str:
+        """Invariant and clause, for people."""
+        return f"{self.invariant} ({self.clause})"
+
+
+class BrokenAssertion(BrokenClause):
+    """An assertion of a machine failed: it noticed by itself that its state makes no sense. There is no clause for that."""
+
+    def __init__(self, witness: str) -> None:
+        super().__init__("", witness)
+
+    @property
+    def invariant(self) -> str:
+        """None of the vocabulary."""
+        return ""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "an assertion of a machine"

@@ -15,19 +15,19 @@ from scenarios.machines.broken import BrokenClause
 from scenarios.machines.guarantees import Heard
 
 if TYPE_CHECKING:
-    from scenarios.machines.world import World
+    from scenarios.machines.world import MachineWorld
 
-__all__ = ["Client", "RecoveryClient", "WriterClient"]
+__all__ = ["MachineClient", "RecoveryClient", "WriterClient"]
 
 
-class Client:
+class MachineClient:
     """What writers and recoveries have in common. A crashed client hears nothing; what it sent still arrives."""
 
     machine: AppendMachine | RecoveryMachine
     name: str
     heard: Heard | None = None
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: MachineWorld) -> None:
         self.world = world
         self.is_alive = True
         #: How often it was told that it is done: the writer with closing, a recovery with everything.
@@ -37,7 +37,7 @@ class Client:
         #: What a search calls this state of the client, if it has seen it.
         self.number: int | None = None
 
-    def copy(self, world: World) -> Self:
+    def copy(self, world: MachineWorld) -> Self:
         """The same client in a copy of its world."""
         self.is_shared = True
         twin = object.__new__(type(self))
@@ -87,12 +87,12 @@ class Client:
         return self.world.replace_bookie(ensemble, excluded)
 
 
-class WriterClient(Client):
+class WriterClient(MachineClient):
     """The writer."""
 
     name = "writer"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: MachineWorld) -> None:
         super().__init__(world)
         self.is_retry_due = False
         self.machine: AppendMachine = AppendMachine(world.store.value, self, options=world.configuration.options)
@@ -139,10 +139,10 @@ class WriterClient(Client):
         self.endings += 1
 
 
-class RecoveryClient(Client):
+class RecoveryClient(MachineClient):
     """One recovery; what it has heard is noted for the checks."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: MachineWorld) -> None:
         super().__init__(world)
         self.name = f"recovery {len(world.recoveries)}"
         self.heard: Heard = Heard()

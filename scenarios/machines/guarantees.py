@@ -17,8 +17,8 @@ from scenarios.machines.broken import BrokenClause
 
 if TYPE_CHECKING:
     from scenarios.machines.bookies import Message
-    from scenarios.machines.clients import Client
-    from scenarios.machines.world import World
+    from scenarios.machines.clients import MachineClient
+    from scenarios.machines.world import MachineWorld
 
 __all__ = ["Guarantees", "Heard"]
 
@@ -61,7 +61,7 @@ class Guarantees(Value):
         "acknowledged",
     )
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: MachineWorld) -> None:
         self._world = world
         self.acknowledged = -1
         self._confirmed_by_writer = -1
@@ -73,7 +73,7 @@ class Guarantees(Value):
         self._denied_by: dict[int, set[BookieId]] = {}
         self._closed: LedgerMetadata | None = None
 
-    def bind(self, world: World) -> None:
+    def bind(self, world: MachineWorld) -> None:
         """Watch ``world`` from now on."""
         self._world = world
 
@@ -143,7 +143,7 @@ class Guarantees(Value):
             raise BrokenClause("E3", f"entry {entry_id} was declared absent on the word of {sorted(deniers)}")
         self._denied_by.setdefault(entry_id, set()).update(deniers)
 
-    def on_gave_up(self, client: Client, error: BookKeeperError) -> None:
+    def on_gave_up(self, client: MachineClient, error: BookKeeperError) -> None:
         """L10: a recovery ends for want of bookies only if some entry cannot get an ack quorum from answers still to come."""
         heard = client.heard
         if heard is None or not isinstance(error.__cause__, NotEnoughBookies):
@@ -175,7 +175,7 @@ class Guarantees(Value):
             raise BrokenClause("A6", f"entry {entry_id} failed after it had been decided")
         self._failed.add(entry_id)
 
-    def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
+    def on_metadata(self, client: MachineClient, before: LedgerMetadata) -> None:
         """B2, C3, C6, C7: a closed ledger stays as it is; ensembles change where the writer's confirmations end."""
         after = self._world.store.metadata
         if self._closed is not None:
@@ -193,7 +193,7 @@ class Guarantees(Value):
             if after.last_fragment.first_entry_id != self.acknowledged + 1:
                 raise BrokenClause("C6", f"a fragment starts at {after.last_fragment.first_entry_id}")
 
-    def _check_length(self, client: Client, closed: LedgerMetadata) -> None:
+    def _check_length(self, client: MachineClient, closed: LedgerMetadata) -> None:
         """B6: the length is that of the entries; a recovery that recovered nothing and could not measure may err."""
         if client.heard is not None and closed.last_entry_id not in client.heard.seen:
             return

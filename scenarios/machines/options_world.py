@@ -11,6 +11,7 @@ acknowledged. What was forced must survive.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,9 +21,9 @@ from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
 from scenarios.machines.bookies import Message, StoredEntry
 from scenarios.machines.broken import BrokenClause
-from scenarios.machines.clients import Client, WriterClient
+from scenarios.machines.clients import MachineClient, WriterClient
 from scenarios.machines.guarantees import Guarantees
-from scenarios.machines.world import Configuration, World
+from scenarios.machines.world import Configuration, MachineWorld
 
 __all__ = ["OptionsGuarantees", "OptionsWorld"]
 
@@ -62,7 +63,7 @@ class OptionsGuarantees(Guarantees):
                     "A13", f"entry {entry_id} was acknowledged by {confirmed}, which share a fault domain"
                 )
 
-    def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
+    def on_metadata(self, client: MachineClient, before: LedgerMetadata) -> None:
         """C12: the ensemble does not change with deferred sync."""
         super().on_metadata(client, before)
         if self._options_world.options.deferred_sync and client is self._options_world.writer:
@@ -70,7 +71,7 @@ class OptionsGuarantees(Guarantees):
             if after.fragments != before.fragments:
                 raise BrokenClause("C12", "the ensemble changed although sync is deferred")
 
-    def _check_length(self, client: Client, closed: LedgerMetadata) -> None:
+    def _check_length(self, client: MachineClient, closed: LedgerMetadata) -> None:
         """B6, but headers tell a recovery approximate lengths where ids were given."""
         if client.heard is None or not self._options_world.options.entry_ids_given:
             super()._check_length(client, closed)
@@ -120,13 +121,13 @@ class OptionsWriter(WriterClient):
         return self.world.spans_fault_domains(bookies)
 
 
-class OptionsWorld(World):
+class OptionsWorld(MachineWorld):
     """See the module."""
 
     #: The moves that are new come about as often as appends.
     weights = MappingProxyType(
         {
-            **World.weights,
+            **MachineWorld.weights,
             "force": 1.0,
             "idle": 0.5,
             "changes are disabled or enabled": 0.5,
@@ -254,6 +255,9 @@ class OptionsWorld(World):
     def spans_fault_domains(self, bookies: tuple[BookieId, ...] | list[BookieId]) -> bool:
         """Bookies with an even place in the alphabet are in one domain, those with an odd one in another."""
         return len({ord(bookie_id) % 2 for bookie_id in bookies}) > 1
+
+    def _subjects(self) -> dict[str, Sequence[object]]:
+        return super()._subjects() | {"bookie forgets": self._may_forget()}
 
     # The end
 

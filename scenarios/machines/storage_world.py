@@ -1,6 +1,6 @@
 """The small world with more trouble in it, judged by the reference model alone.
 
-On top of :class:`~scenarios.machines.world.World`, whose writer, recoveries, network and store stay as they are:
+On top of :class:`~scenarios.machines.world.MachineWorld`, whose writer, recoveries, network and store stay as they are:
 
 * Bookies answer what changes them after a sync. A crash may forget everything since, and nobody was told of it.
 * A bookie may lose its disk, as long as fewer than Qa do: more would be a loss that the protocol allows. It comes back in
@@ -12,6 +12,7 @@ On top of :class:`~scenarios.machines.world.World`, whose writer, recoveries, ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -22,10 +23,10 @@ from bkclient.protocol.lac import LacOutcome, LacRead
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from scenarios.machines.bookies import Message, StoredEntry
-from scenarios.machines.clients import Client
+from scenarios.machines.clients import MachineClient
 from scenarios.machines.guarantees import Guarantees, Heard
 from scenarios.machines.model import LedgerModel
-from scenarios.machines.world import Configuration, World
+from scenarios.machines.world import Configuration, MachineWorld
 
 __all__ = ["StorageGuarantees", "StorageWorld"]
 
@@ -77,7 +78,7 @@ class StorageGuarantees(Guarantees):
         self.model.fail(entry_id)
         self._failed.add(entry_id)
 
-    def on_metadata(self, client: Client, before: LedgerMetadata) -> None:
+    def on_metadata(self, client: MachineClient, before: LedgerMetadata) -> None:
         """The end counts from the moment it is stored; a recovery that saw no entry may not know the length."""
         del before
         after = self._storage.store.metadata
@@ -103,7 +104,7 @@ class StorageGuarantees(Guarantees):
             model.is_held(entry_id, copies, world.configuration.ack_quorum - lost)
 
 
-class Reader(Client):
+class Reader(MachineClient):
     """Follows the ledger: one LAC read over the last ensemble, then the entry at the LAC or below it."""
 
     name = "reader"
@@ -160,12 +161,12 @@ class Reader(Client):
         return self._metadata.ensemble_at(entry_id) == current
 
 
-class StorageWorld(World):
+class StorageWorld(MachineWorld):
     """See the module. ``model`` is told everything that applications see."""
 
     weights = MappingProxyType(
         {
-            **World.weights,
+            **MachineWorld.weights,
             "request arrives and waits for the sync": 2.0,
             "bookie syncs": 3.0,
             "reader asks": 1.0,
@@ -332,6 +333,16 @@ class StorageWorld(World):
         ensemble = tuple(spares[0] if p == position else b for p, b in enumerate(fragment.ensemble))
         fragments = tuple(replace(f, ensemble=ensemble) if f is fragment else f for f in metadata.fragments)
         self.store.edit(lambda metadata: replace(metadata, fragments=fragments))
+
+    def _subjects(self) -> dict[str, Sequence[object]]:
+        found = super()._subjects()
+        return found | {
+            "request arrives and waits for the sync": self.requests,
+            "request is refused": self._unanswered(),
+            "bookie syncs": self._unsynced(),
+            "bookie crashes and forgets": found["bookie crashes"],
+            "disk is lost": self._may_be_lost(),
+        }
 
     # Clients
 

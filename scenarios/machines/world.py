@@ -11,7 +11,7 @@ and with quorum arithmetic written again from its definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Self
 
@@ -20,12 +20,13 @@ from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.append import WriterState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.update import UpdateHandle, WriteMetadata
-from scenarios.machines.bookies import Bookie, Message, StoredEntry
-from scenarios.machines.clients import Client, RecoveryClient, WriterClient
+from scenarios.machines.bookies import BookieState, Message, StoredEntry
+from scenarios.machines.broken import BrokenAssertion, BrokenClause
+from scenarios.machines.clients import MachineClient, RecoveryClient, WriterClient
 from scenarios.machines.guarantees import Guarantees
 from scenarios.machines.store import Store, ledger
 
-__all__ = ["Configuration", "World"]
+__all__ = ["Configuration", "MachineWorld"]
 
 
 class Configuration(NamedTuple):
@@ -49,7 +50,7 @@ class Configuration(NamedTuple):
         return self[:3]
 
 
-class World:
+class MachineWorld:
     """See the module. ``moves`` names everything that can happen; :meth:`move` makes one happen if it can.
 
     A schedule is a list of moves with choices. It can be made in any world: what cannot happen does not, and a choice that is too
@@ -76,11 +77,11 @@ class World:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         names = [chr(ord("a") + i) for i in range(configuration.bookies)]
-        self.bookies = {name: Bookie() for name in names}
+        self.bookies = {name: BookieState() for name in names}
         self.store = Store(ledger(configuration.sizes, "".join(names[: configuration.ensemble_size])))
         self.requests: list[Message] = []
         self.answers: list[Message] = []
-        self.updates: list[tuple[Client, UpdateHandle]] = []
+        self.updates: list[tuple[MachineClient, UpdateHandle]] = []
         self.guarantees = Guarantees(self)
         self.writer = WriterClient(self)
         self.recoveries: list[RecoveryClient] = []
@@ -114,14 +115,18 @@ class World:
         }
 
     def copy(self) -> Self:
-        """An equal world that goes its own way."""
+        """An equal world that goes its own way. ``TypeError`` for the kinds of worlds that have more in them."""
+        if type(self).copy is MachineWorld.copy and type(self) is not MachineWorld:
+            raise TypeError(f"a {type(self).__name__} has more in it than a world copies")
         twin = object.__new__(type(self))
         twin.configuration = self.configuration
         twin.bookies = {name: bookie.copy() for name, bookie in self.bookies.items()}
         twin.store = self.store.copy()
         twin.guarantees = self.guarantees.copy()
         twin.guarantees.bind(twin)
-        clients: dict[Client, Client] = {client: client.copy(twin) for client in (self.writer, *self.recoveries)}
+        clients: dict[MachineClient, MachineClient] = {
+            client: client.copy(twin) for client in (self.writer, *self.recoveries)
+        }
         twin.writer = clients[self.writer]  # type: ignore[assignment]  # a copy of a writer is one
         twin.recoveries = [clients[recovery] for recovery in self.recoveries]  # type: ignore[misc]  # and of a recovery
         twin.requests = [message.copy(clients) for message in self.requests]
@@ -151,8 +156,39 @@ class World:
         count, act = self.moves[move]
         choices = count()
         if choices:
-            act(choice % choices)
+            try:
+                act(choice % choices)
+            except BrokenClause:
+                raise
+            except AssertionError as error:
+                raise BrokenAssertion(str(error)) from error
             self.guarantees.check()
+
+    def told(self, move: str, choice: int) -> str:
+        """``move`` in words, with what it happens to, as things are before it."""
+        subjects = self._subjects().get(move, ())
+        return f"{move}: {subjects[choice % len(subjects)]}" if subjects else move
+
+    def _subjects(self) -> dict[str, Sequence[object]]:
+        """What each move may happen to, in the order of its choices."""
+        up = [name for name, bookie in self.bookies.items() if bookie.is_up]
+        down = [name for name, bookie in self.bookies.items() if not bookie.is_up]
+        updates = [f"{update.cause} of {client.name}" for client, update in self.updates]
+        writes = [updates[index] for index in self._writes()]
+        return {
+            "request arrives": self.requests,
+            "request arrives and is repeated": self.requests,
+            "request is lost": self._unanswered(),
+            "request times out": self._waiting(),
+            "answer arrives": self.answers,
+            "answer arrives twice": self.answers,
+            "store acts": updates,
+            "store acts and its answer is lost": writes,
+            "store does not act and nobody knows": writes,
+            "bookie crashes": up,
+            "bookie returns": down,
+            "recovery crashes": [recovery.name for recovery in self._alive_recoveries()],
+        }
 
     def settle(self) -> None:
         """No more trouble: every bookie is back and everything under way arrives. Nobody may be left waiting.
@@ -247,7 +283,7 @@ class World:
         entry = bookie.entries.get(entry_id)
         return (Code.NO_SUCH_ENTRY, None) if entry is None else (Code.OK, entry)
 
-    def _bookies(self, *, is_up: bool) -> list[Bookie]:
+    def _bookies(self, *, is_up: bool) -> list[BookieState]:
         return [bookie for bookie in self.bookies.values() if bookie.is_up is is_up]
 
     def _bookie_crashes(self, choice: int) -> None:
@@ -273,7 +309,7 @@ class World:
         self._carry_out(client, update, lose_answer=True)
         self._finish_update(index)
 
-    def _carry_out(self, client: Client, update: UpdateHandle, *, lose_answer: bool) -> None:
+    def _carry_out(self, client: MachineClient, update: UpdateHandle, *, lose_answer: bool) -> None:
         before = self.store.value
         self.store.carry_out(update, lose_answer=lose_answer)
         if self.store.value is not before:

@@ -10,7 +10,7 @@ from typing import Final
 from bkclient.protocol.append_options import AppendOptions
 from scenarios.machines.options_world import OptionsWorld
 from scenarios.machines.storage_world import StorageWorld
-from scenarios.machines.world import Configuration, World
+from scenarios.machines.world import Configuration, MachineWorld
 
 __all__ = ["PREPARED", "WORLDS", "NamedWorld"]
 
@@ -22,10 +22,10 @@ class NamedWorld:
     name: str
     summary: str
     configuration: Configuration
-    kind: type[World] = World
-    prepare: Callable[[World], None] | None = field(default=None, repr=False)
+    kind: type[MachineWorld] = MachineWorld
+    prepare: Callable[[MachineWorld], None] | None = field(default=None, repr=False)
 
-    def make(self) -> World:
+    def make(self) -> MachineWorld:
         """A world of its own."""
         world = self.kind(self.configuration)
         if self.prepare is not None:
@@ -72,10 +72,10 @@ def _storage(*sizes: int, bookies: int, entries: int, recoveries: int = 3) -> Na
 # Prepared ----------------------------------------------------------------------------------------------------------
 
 
-def _with_a_tail(*, recoveries: int, stored: bool = True, writer_lives: bool = False) -> Callable[[World], None]:
+def _with_a_tail(*, recoveries: int, stored: bool = True, writer_lives: bool = False) -> Callable[[MachineWorld], None]:
     """The only entry is stored, if ``stored``; its writer has heard of nothing. So many recoveries have begun."""
 
-    def prepare(world: World) -> None:
+    def prepare(world: MachineWorld) -> None:
         world.move("append", 0)
         if stored:
             world.move("request arrives", 0)
@@ -89,13 +89,18 @@ def _with_a_tail(*, recoveries: int, stored: bool = True, writer_lives: bool = F
     return prepare
 
 
-def _with_a_closing_writer(world: World) -> None:
+def _with_an_add_under_way(world: MachineWorld) -> None:
+    world.move("append", 0)
+    world.move("recovery starts", 0)
+
+
+def _with_a_closing_writer(world: MachineWorld) -> None:
     _with_a_tail(recoveries=1, writer_lives=True)(world)
     world.move("append", 0)
     world.move("close", 0)
 
 
-def _with_a_changing_writer(world: World) -> None:
+def _with_a_changing_writer(world: MachineWorld) -> None:
     _with_a_tail(recoveries=1, stored=False, writer_lives=True)(world)
     world.move("request times out", 0)
 
@@ -115,6 +120,12 @@ PREPARED: Final = _by_name(
         "three recoveries of an entry that its dead writer never saw confirmed",
         _ALONE,
         prepare=_with_a_tail(recoveries=3),
+    ),
+    NamedWorld(
+        "add-under-way",
+        "a recovery, and an entry of a living writer that needs both copies",
+        Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1),
+        prepare=_with_an_add_under_way,
     ),
     NamedWorld(
         "closing-writer",

@@ -19,6 +19,7 @@ from scenarios.cli import app
 from scenarios.determinism import DeterminismResult, Difference, Divergence
 from scenarios.history import Event, HistoryWriter, Kind
 from scenarios.library import SCENARIOS
+from scenarios.machines.worlds import PREPARED, WORLDS
 from scenarios.model import RunResult, Violation
 from scenarios.mutants import MUTANTS
 from tests.scenarios.stories import Story
@@ -71,7 +72,7 @@ COMMANDS = sorted(GROUP.commands)
 
 
 def test_the_commands_are_these() -> None:
-    assert COMMANDS == ["determinism", "list", "mutants", "replay", "run", "show", "sweep"]
+    assert COMMANDS == ["determinism", "explore", "list", "mutants", "replay", "run", "show", "sweep"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -113,19 +114,20 @@ def test_the_console_script_is_installed() -> None:
         text=True,
         check=True,
     )
-    assert set(json.loads(done.stdout)) == {"scenarios", "mutants"}
+    assert set(json.loads(done.stdout)) == {"scenarios", "worlds", "mutants"}
     assert done.stderr == ""
 
 
 # list --------------------------------------------------------------------------------------------------------------
 
 
-def test_list_names_every_scenario_and_mutant() -> None:
+def test_list_names_every_scenario_world_and_mutant() -> None:
     shown = as_json("list")
     assert [found["name"] for found in shown["scenarios"]] == list(SCENARIOS)
     assert all(set(found) == {"name", "summary", "expected"} for found in shown["scenarios"])
     assert [found["name"] for found in shown["mutants"]] == list(MUTANTS)
-    for name in (*SCENARIOS, *MUTANTS):
+    assert [found["name"] for found in shown["worlds"]] == [*PREPARED, *WORLDS]
+    for name in (*SCENARIOS, *PREPARED, *WORLDS, *MUTANTS):
         assert name in bk_chaos("list").stdout
 
 

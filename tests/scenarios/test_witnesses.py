@@ -20,7 +20,7 @@ from scenarios.machines.guarantees import Guarantees
 from scenarios.machines.model import LedgerModel
 from scenarios.machines.options_world import OptionsGuarantees, OptionsWorld
 from scenarios.machines.storage_world import StorageGuarantees
-from scenarios.machines.world import Configuration, World
+from scenarios.machines.world import Configuration, MachineWorld
 from scenarios.machines.worlds import WORLDS
 from scenarios.mutants import MACHINE_MUTANTS, MUTANTS, RUN_MUTANTS, Mutant
 from tests.scenarios.test_mutants import WHERE
@@ -115,7 +115,7 @@ def test_the_clauses_that_no_mutant_breaks_are_these() -> None:
 
 
 def _confirmation_taken_back() -> Iterator[None]:
-    world = World(SMALL)
+    world = MachineWorld(SMALL)
     world.move("append", 0)
     for move in ("request arrives", "request arrives", "answer arrives", "answer arrives"):
         world.move(move, 0)
@@ -125,7 +125,7 @@ def _confirmation_taken_back() -> Iterator[None]:
 
 
 def _state_that_goes_back() -> Iterator[None]:
-    world = World(SMALL)
+    world = MachineWorld(SMALL)
     world.move("recovery starts", 0)
     world.move("store acts", 0)
     before = world.store.metadata
@@ -136,7 +136,7 @@ def _state_that_goes_back() -> Iterator[None]:
 
 
 def _content_of_ones_own() -> Iterator[None]:
-    world = World(SMALL)
+    world = MachineWorld(SMALL)
     world.move("append", 0)
     message = world.requests[0]
     assert message.add is not None
@@ -146,13 +146,13 @@ def _content_of_ones_own() -> Iterator[None]:
 
 
 def _recovery_in_vain() -> Iterator[None]:
-    world = World(SMALL)
+    world = MachineWorld(SMALL)
     yield
     world.guarantees.check_closed()
 
 
 def _close_that_ends_twice() -> Iterator[None]:
-    world = World(SMALL)
+    world = MachineWorld(SMALL)
     world.move("close", 0)
     world.move("store acts", 0)
     world.guarantees.check_settled()

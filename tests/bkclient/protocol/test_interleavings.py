@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from scenarios.machines.broken import BrokenClause
 from scenarios.machines.walks import TROUBLE, walk
-from scenarios.machines.world import Configuration, World
+from scenarios.machines.world import Configuration, MachineWorld
 from scenarios.machines.worlds import WORLDS, NamedWorld
 from scenarios.mutants import MUTANTS, Mutant
 
@@ -35,7 +35,7 @@ def test_the_guarantees_hold_on_random_walks_that_reach_every_kind_of_end(config
     ends: set[str] = set()
 
     for seed in range(150):
-        world = walk(World(configuration), seed, moves=200)
+        world = walk(MachineWorld(configuration), seed, moves=200)
         metadata, acknowledged = world.store.metadata, world.guarantees.acknowledged
         if not metadata.is_closed:
             ends.add(metadata.state.name)
@@ -63,18 +63,18 @@ class Interleavings(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(self.configurations[0])
+        self.world = MachineWorld(self.configurations[0])
 
     @initialize(data=st.data())
     def choose_a_world(self, data: st.DataObject) -> None:
-        self.world = World(data.draw(st.sampled_from(self.configurations)))
+        self.world = MachineWorld(data.draw(st.sampled_from(self.configurations)))
 
     def teardown(self) -> None:
         self.world.settle()
 
 
 def _add_rules() -> None:
-    for name in World(CONFIGURATIONS[0]).moves:
+    for name in MachineWorld(CONFIGURATIONS[0]).moves:
 
         def act(self: Interleavings, choice: int, name: str = name) -> None:
             self.world.move(name, choice)
@@ -83,7 +83,7 @@ def _add_rules() -> None:
             return self.world.choices(name) > 0
 
         # Hypothesis has no weights, but a rule that is there several times is chosen several times as often.
-        for copy in range(math.ceil(World.weights.get(name, TROUBLE))):
+        for copy in range(math.ceil(MachineWorld.weights.get(name, TROUBLE))):
             act.__name__ = f"{name.replace(' ', '_')}_{copy}"
             setattr(Interleavings, act.__name__, rule(choice=st.integers(0, 7))(precondition(is_possible)(act)))
 
@@ -95,7 +95,7 @@ TestInterleavings.settings = settings(max_examples=80, stateful_step_count=60)
 
 
 #: Defects of the machines that a world without options shows.
-PLANTED = [mutant for mutant in MUTANTS.values() if mutant.world and WORLDS[mutant.world].kind is World]
+PLANTED = [mutant for mutant in MUTANTS.values() if mutant.world and WORLDS[mutant.world].kind is MachineWorld]
 
 
 @pytest.mark.parametrize("mutant", PLANTED, ids=lambda mutant: mutant.name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from scenarios.machines.broken import BrokenClause
-from scenarios.machines.world import Configuration, World
+from scenarios.machines.world import Configuration, MachineWorld
 from scenarios.mutants import MUTANTS
 
 
-def arrives(world: World, kind: str, bookie_id: str, *, sent_by_writer: bool = False) -> None:
+def arrives(world: MachineWorld, kind: str, bookie_id: str, *, sent_by_writer: bool = False) -> None:
     """The oldest such request reaches its bookie, and the answer its client."""
     message = next(
         message
@@ -20,7 +20,7 @@ def arrives(world: World, kind: str, bookie_id: str, *, sent_by_writer: bool = F
     world.move("answer arrives", world.answers.index(message))
 
 
-def play_the_delayed_add(world: World) -> None:
+def play_the_delayed_add(world: MachineWorld) -> None:
     """Both copies are needed. One add is delayed until a recovery, which reached one bookie only, denied the entry."""
     world.move("append", 0)
     arrives(world, "add", "b", sent_by_writer=True)
@@ -36,7 +36,7 @@ def play_the_delayed_add(world: World) -> None:
 @pytest.mark.behaviour("T-133")
 @pytest.mark.rule("M01")
 def test_an_add_that_was_delayed_past_a_denial_is_refused_because_the_read_fenced() -> None:
-    world = World(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1))
+    world = MachineWorld(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1))
 
     play_the_delayed_add(world)
 
@@ -49,7 +49,7 @@ def test_an_add_that_was_delayed_past_a_denial_is_refused_because_the_read_fence
 
 @pytest.mark.rule("M01")
 def test_without_the_fence_on_reads_the_same_schedule_breaks_the_guarantees() -> None:
-    world = World(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1))
+    world = MachineWorld(Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1))
     told = r"NegativeStays \(E5\): a stored entry 0 after denying it"
 
     with MUTANTS["recovery-reads-do-not-fence"].applied(), pytest.raises(BrokenClause, match=told):
@@ -58,7 +58,7 @@ def test_without_the_fence_on_reads_the_same_schedule_breaks_the_guarantees() ->
 
 @pytest.mark.rule("REC-11")
 def test_coverage_alone_does_not_stop_an_add_that_is_already_under_way_but_the_read_then_finds_it() -> None:
-    world = World(Configuration(3, 3, 2, bookies=3, entries=1, recoveries=1))
+    world = MachineWorld(Configuration(3, 3, 2, bookies=3, entries=1, recoveries=1))
     world.move("append", 0)
     world.move("writer crashes", 0)
     world.move("recovery starts", 0)

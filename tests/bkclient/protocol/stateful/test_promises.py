@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from scenarios.machines.broken import BrokenClause
 from scenarios.machines.storage_world import StorageWorld
 from scenarios.machines.walks import TROUBLE, walk
-from scenarios.machines.world import Configuration, World
+from scenarios.machines.world import Configuration, MachineWorld
 from scenarios.machines.worlds import WORLDS
 from scenarios.mutants import MUTANTS, Mutant
 
@@ -196,7 +196,7 @@ def planted() -> list[object]:
 
 
 def test_every_planted_defect_is_expected_to_break_a_promise_or_known_to_be_masked() -> None:
-    plain = {mutant.name for mutant in MUTANTS.values() if mutant.world and WORLDS[mutant.world].kind is World}
+    plain = {mutant.name for mutant in MUTANTS.values() if mutant.world and WORLDS[mutant.world].kind is MachineWorld}
     assert plain == {*BREAKS, *MASKED}
 
 
