@@ -13,7 +13,7 @@ from bkclient.protocol.value import Value
 if TYPE_CHECKING:
     from scenarios.machines.clients import MachineClient
 
-__all__ = ["BookieState", "Message", "StoredEntry"]
+__all__ = ["MachineBookie", "Message", "StoredEntry"]
 
 
 class StoredEntry(NamedTuple):
@@ -24,7 +24,7 @@ class StoredEntry(NamedTuple):
     length: int
 
 
-class BookieState(Value):
+class MachineBookie(Value):
     """Stores what it is sent unless it is fenced; remembers everything, crash or not."""
 
     __slots__ = ("entries", "is_fenced", "is_up")

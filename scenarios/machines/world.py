@@ -20,7 +20,7 @@ from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.append import WriterState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.update import UpdateHandle, WriteMetadata
-from scenarios.machines.bookies import BookieState, Message, StoredEntry
+from scenarios.machines.bookies import MachineBookie, Message, StoredEntry
 from scenarios.machines.broken import BrokenAssertion, BrokenClause
 from scenarios.machines.clients import MachineClient, RecoveryClient, WriterClient
 from scenarios.machines.guarantees import Guarantees
@@ -77,7 +77,7 @@ class MachineWorld:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         names = [chr(ord("a") + i) for i in range(configuration.bookies)]
-        self.bookies = {name: BookieState() for name in names}
+        self.bookies = {name: MachineBookie() for name in names}
         self.store = Store(ledger(configuration.sizes, "".join(names[: configuration.ensemble_size])))
         self.requests: list[Message] = []
         self.answers: list[Message] = []
@@ -283,7 +283,7 @@ class MachineWorld:
         entry = bookie.entries.get(entry_id)
         return (Code.NO_SUCH_ENTRY, None) if entry is None else (Code.OK, entry)
 
-    def _bookies(self, *, is_up: bool) -> list[BookieState]:
+    def _bookies(self, *, is_up: bool) -> list[MachineBookie]:
         return [bookie for bookie in self.bookies.values() if bookie.is_up is is_up]
 
     def _bookie_crashes(self, choice: int) -> None:
