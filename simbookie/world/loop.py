@@ -147,6 +147,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """Run ``callback`` in ``delay`` seconds."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
+    def timers(self) -> list[TimerHandle]:
+        """What is to come: timers that are not cancelled, by their time."""
+        return [timer for _, _, timer in sorted(self._timers, key=lambda item: item[:2]) if not timer.cancelled()]
+
     def _timer_handle_cancelled(self, timer: TimerHandle) -> None:
         if timer._scheduled:  # type: ignore[attr-defined]  # noqa: SLF001
             self._cancelled_timers += 1

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Sized
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -52,8 +52,6 @@ from simbookie.world.loop import VirtualTimeLoop
 Answer = tuple[int, Response | None]
 
 _SESSIONS = itertools.count(1)
-#: Turns of the loop after which what is still going on will not end by itself.
-_SETTLES_WITHIN = 10_000
 
 P = ParamSpec("P")
 
@@ -269,27 +267,6 @@ async def town(
         )
         async with client as bk:
             yield Town(bk, transport, store, service)
-
-
-async def settled() -> None:
-    """Wait until everything that needs no outside help has happened, however many turns of the loop that takes.
-
-    That is when nothing else is ready to run, and nothing becomes ready in the turn after. Later timers do not count.
-    """
-    ready: Sized = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
-    is_quiet = False
-    for _ in range(_SETTLES_WITHIN):
-        await asyncio.sleep(0)
-        was_quiet, is_quiet = is_quiet, len(ready) == 0
-        if was_quiet and is_quiet:
-            return
-    raise AssertionError(f"something goes on and on: {list(ready)[:3]}")  # type: ignore[call-overload]
-
-
-async def turns(count: int) -> None:
-    """Let the loop turn so often, for tests that look at every moment of what goes on."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def writer_of(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:

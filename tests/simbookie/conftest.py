@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,31 +14,12 @@ from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.world.loop import VirtualTimeLoop
+from tests.settling import settled
 from tests.simbookie.notebook import Notebook
 
 KEY = b"k" * 20
 OTHER_KEY = b"o" * 20
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock jumps to the next timer whenever nothing is ready."""
-
-    def __init__(self) -> None:
-        self._timer_cancelled_count = 0
-        super().__init__()
-        self._now = 0.0
-
-    def time(self) -> float:
-        return self._now
-
-    def _run_once(self) -> None:
-        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        while scheduled and scheduled[0].cancelled():
-            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
-            self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
-        if not self._ready and scheduled:  # type: ignore[attr-defined]
-            self._now = max(self._now, scheduled[0].when())
-        super()._run_once()  # type: ignore[misc]
 
 
 class Answers(list[Response]):
@@ -72,12 +52,6 @@ def fencing_read(ledger_id: int, entry_id: int = -1, key: bytes = KEY) -> ReadRe
     return ReadRequest(ledger_id, entry_id, fence_key=key, high_priority=True)
 
 
-async def settle() -> None:
-    """Let everything happen that needs no time."""
-    for _ in range(6):
-        await asyncio.sleep(0)
-
-
 class Bench:
     """A running bookie over a disk, driven from within a running loop."""
 
@@ -108,7 +82,7 @@ class Bench:
 
     async def ask(self, *requests: Request) -> Answers:
         answers = self.submit(*requests)
-        await settle()
+        await settled()
         return answers
 
     async def status(self, request: Request) -> Status:
@@ -128,7 +102,7 @@ class Kit:
     add = staticmethod(add)
     entry_body = staticmethod(entry_body)
     fencing_read = staticmethod(fencing_read)
-    settle = staticmethod(settle)
+    settle = staticmethod(settled)
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +115,11 @@ def virtually() -> Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]:
     """Runs an async function on a loop in virtual time."""
 
     def run(story: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(story())
+        loop = VirtualTimeLoop()
+        try:
+            loop.run_until_complete(story())
+            assert not loop.unretrieved, f"failed unseen: {loop.unretrieved}"
+        finally:
+            loop.close()
 
     return run

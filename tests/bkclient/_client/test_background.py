@@ -12,7 +12,8 @@ from anyio.abc import TaskGroup
 
 from bkclient._client.background import Background
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import in_virtual_time, town, writer_of
+from tests.settling import settled
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ from bkclient.errors import (
 )
 from bkclient.repair import RepairAdmin
 from bkclient.repair.coordination.underreplication import UnderReplication
-from tests.bkclient.fakes import Town, advanced_writer_of, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, town, writer_of
+from tests.settling import settled
 
 NO_INTS = ("0", 1.0, None, b"1", [0])
 NO_BYTES = ("text", None, 7, bytearray(b"x"))

@@ -18,9 +18,10 @@ from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, Writin
 from bkclient.errors import BookKeeperError, Code
 from bkclient.ledger import LedgerState
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, writer_of
 from tests.bkclient.inside import machine_of, shell_of
 from tests.cancellation import Cancel, cancel_everywhere
+from tests.settling import settled
 
 Writer = LedgerWriter | AdvancedLedgerWriter
 Call = Callable[[Any], Coroutine[Any, Any, object]]

@@ -23,7 +23,8 @@ from bkclient.errors import (
 from bkclient.ledger import DigestType, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
-from tests.bkclient.fakes import FakeStore, FakeTransport, payloads_of, settled, town, turns, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, payloads_of, town, writer_of
+from tests.settling import settled, turns
 
 # Creating ----------------------------------------------------------------------------------------------------------
 

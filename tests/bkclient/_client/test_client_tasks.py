@@ -18,7 +18,8 @@ from bkclient.errors import ArgumentError, ClientClosed, MetadataStoreError, Une
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, writer_of
+from tests.settling import settled
 
 
 @pytest.fixture

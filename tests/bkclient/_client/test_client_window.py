@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from bkclient._client.window import ClientWindow, WriterWindow
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import Code, LedgerClosed, TooManyRequests
-from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import in_virtual_time, town, writer_of
 from tests.bkclient.inside import shell_of
+from tests.settling import settled
 
 NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=8, max_client_in_flight_entries=8))
 

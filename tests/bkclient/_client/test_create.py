@@ -21,8 +21,9 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.placement import LedgerShape
 from bkclient.placement.random_choice import RandomPlacement
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town
 from tests.cancellation import Cancel, cancel_everywhere
+from tests.settling import settled
 
 
 async def ledgers_of(where: Town) -> list[int]:

@@ -21,7 +21,8 @@ from bkclient.repair.reads import CopyReads, ReadBatch, read_any_copy, write_cop
 from bkclient.repair.replicas import entries_on
 from bkclient.wire.messages import ReadRequest, Request
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town
+from tests.settling import settled
 
 #: Prepares a ledger, and returns what asks the bookies.
 Story = Callable[[Town], Awaitable[Callable[[], Awaitable[object]]]]

@@ -13,8 +13,9 @@ from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.gaps import Gaps
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import BookKeeperError, LedgerFenced, TooManyRequests
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, writer_of
 from tests.bkclient.inside import shell_of
+from tests.settling import settled
 
 NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=16, max_client_in_flight_entries=16))
 

@@ -33,9 +33,10 @@ from bkclient.repair.reads import CopyReads, ReadBatch
 from bkclient.wire.entry import EntryCodec
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import FakeTransport, Town, advanced_writer_of, settled, town, writer_of
+from tests.bkclient.fakes import FakeTransport, Town, advanced_writer_of, town, writer_of
 from tests.bkclient.handlers import handlers
 from tests.bkclient.inside import followed_of, shell_of
+from tests.settling import settled
 
 SOON_S = 130.0
 """Of virtual time: a little more than the longest timeout of a client."""

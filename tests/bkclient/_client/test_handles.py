@@ -11,7 +11,8 @@ import bkclient
 from bkclient import ClientConfig, LimitSettings, WritingSettings
 from bkclient.errors import ArgumentError, ClientClosed, LedgerFenced, MetadataStoreError
 from simbookie.cluster import memory_cluster
-from tests.bkclient.fakes import advanced_writer_of, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, payloads_of, town, writer_of
+from tests.settling import settled
 
 
 async def test_opening_a_ledger_leaves_its_writer_alone_unless_recovery_is_asked_for() -> None:

@@ -12,8 +12,9 @@ from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, NoSuchLedger, NotEnoughBookies
 from bkclient.observability import stats as names
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
 from tests.bkclient.inside import machine_of, shell_of
+from tests.settling import settled
 
 
 class Notes:

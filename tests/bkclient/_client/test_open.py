@@ -13,8 +13,9 @@ from bkclient import BookKeeper, LedgerReader
 from bkclient.config import AdminSettings, ClientConfig, MetadataSettings
 from bkclient.errors import ArgumentError, Code, DigestMismatch, NoSuchLedger, RequestTimeout, UnauthorizedAccess
 from bkclient.ledger import DigestType, LedgerState, Versioned
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, payloads_of, town, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
+from tests.settling import settled
 
 STRICT = ClientConfig(metadata=MetadataSettings(digest_type_autodetection=False))
 

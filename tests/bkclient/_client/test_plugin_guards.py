@@ -21,7 +21,8 @@ from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import BookieStats, ClientStats
 from bkclient.observability.tracer import Span, Tracer
 from bkclient.protocol.recovery import EntryVerdict
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, writer_of
+from tests.settling import settled
 
 
 class BrokenError(Exception):

@@ -23,7 +23,8 @@ from bkclient.ledger import LedgerState, Versioned
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
-from tests.bkclient.fakes import Town, settled, town, turns, writer_of
+from tests.bkclient.fakes import Town, town, writer_of
+from tests.settling import settled, turns
 
 SIZES = (3, 3, 2)
 

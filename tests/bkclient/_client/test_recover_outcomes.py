@@ -32,8 +32,9 @@ from bkclient.placement import BookieWatcher, LedgerShape
 from bkclient.repair.admin import core_of
 from bkclient.wire.messages import AddRequest, ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import written
-from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
 from tests.bkclient.outcomes import DENIALS, FAILURES, UNKNOWN, Kind, is_answer, name_of, script, well_stored
+from tests.settling import settled
 
 ENDS_AT_ONCE = [Code.CLIENT_CLOSED, Code.UNAUTHORIZED]
 """Answers to a fence that end a recovery although others might fence enough bookies."""

@@ -10,8 +10,9 @@ import pytest
 from bkclient.errors import ClientClosed, MetadataStoreError, NoSuchLedger
 from bkclient.ledger import LedgerMetadata, LedgerState
 from bkclient.metadata.base import BookieSets
-from tests.bkclient.fakes import settled, town, writer_of
+from tests.bkclient.fakes import town, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
+from tests.settling import settled
 
 
 def follow(changes: AsyncIterator[LedgerMetadata]) -> tuple[list[LedgerMetadata], asyncio.Task[None]]:

@@ -10,7 +10,7 @@ import pytest
 
 from bkclient.errors import MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.zookeeper.watches import REREAD_DELAY_S, Watched
-from tests.bkclient.fakes import settled
+from tests.settling import settled
 
 
 class FakeSession:

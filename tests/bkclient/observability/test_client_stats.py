@@ -12,7 +12,8 @@ from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError, Code, LedgerFenced, NoSuchLedger
 from bkclient.observability import stats
 from bkclient.observability.memory_stats import MemoryStats
-from tests.bkclient.fakes import FakeStore, Town, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, Town, town, writer_of
+from tests.settling import settled
 
 
 @asynccontextmanager

@@ -12,7 +12,8 @@ import bkclient
 from bkclient.errors import BookKeeperError, Code, LedgerFenced
 from bkclient.observability import log
 from bkclient.observability.log import EVENTS, LogEvent
-from tests.bkclient.fakes import settled, town, writer_of
+from tests.bkclient.fakes import town, writer_of
+from tests.settling import settled
 
 PACKAGE = Path(bkclient.__file__).parent
 

@@ -17,7 +17,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from bkclient import BookKeeper
 from bkclient.errors import Code, LedgerFenced, NoSuchLedger, WriteFailed
 from bkclient.observability.tracing import SPAN_NAMES, OpenTelemetryTracer
-from tests.bkclient.fakes import Town, settled, town
+from tests.bkclient.fakes import Town, town
+from tests.settling import settled
 
 
 class Traces:

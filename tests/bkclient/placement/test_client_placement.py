@@ -37,8 +37,9 @@ from bkclient.placement import (
     ZoneAwarePlacement,
 )
 from bkclient.placement.client_side import RESOLVE_RETRY_S, ClientPlacement
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, in_virtual_time, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, in_virtual_time, payloads_of, town, writer_of
 from tests.bkclient.placement.test_watcher import Events, Scripted
+from tests.settling import settled
 
 RACKS = FixedLocations({"a": "/r1", "b": "/r1", "c": "/r1", "d": "/r2", "e": "/r2"})
 

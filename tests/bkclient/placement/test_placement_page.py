@@ -14,7 +14,8 @@ from bkclient.errors import Code, NotEnoughBookies
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.placement import PlacementPolicy, RegionAwarePlacement
-from tests.bkclient.fakes import settled, town
+from tests.bkclient.fakes import town
+from tests.settling import settled
 
 PAGE = Path(__file__).parents[3] / "docs" / "using" / "placement.md"
 

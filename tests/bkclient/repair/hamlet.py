@@ -23,7 +23,8 @@ from bkclient.repair.config import RepairConfig
 from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.fragments import fragments_of
 from simbookie.world.loop import VirtualTimeLoop
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, writer_of
+from tests.settling import settled
 
 __all__ = ["NARROW", "PAYLOADS", "Hamlet", "LateStore", "hamlet"]
 

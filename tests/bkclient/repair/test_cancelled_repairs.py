@@ -18,9 +18,10 @@ from bkclient.repair.config import RepairConfig
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.rate import ByteRate
 from bkclient.repair.service import AutoRecovery
-from tests.bkclient.fakes import payloads_of, settled
+from tests.bkclient.fakes import payloads_of
 from tests.bkclient.repair.hamlet import PAYLOADS, Hamlet, hamlet
 from tests.cancellation import Cancel, cancel_everywhere
+from tests.settling import settled
 
 Call = Callable[[RepairAdmin, int, str], Coroutine[Any, Any, object]]
 

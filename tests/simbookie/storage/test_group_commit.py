@@ -10,6 +10,7 @@ import pytest
 
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.group_commit import GroupCommit, JournalConfig
+from simbookie.world.loop import VirtualTimeLoop
 
 
 class Log:
@@ -270,11 +271,12 @@ def test_without_a_disk_the_timing_is_the_same(virtually: Virtually) -> None:
 def test_one_timer_serves_a_whole_group(virtually: Virtually) -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
         journal: GroupCommit[str] = GroupCommit(Log(), JournalConfig(group_wait_max_s=0.002, sync_latency_s=0.005))
         calls = Calls()
         for _ in range(1000):
             journal.append("a", 1, calls, None)
-        assert len(loop._scheduled) == 1  # type: ignore[attr-defined]
+        assert len(loop.timers()) == 1
 
     virtually(story)
 

@@ -99,6 +99,17 @@ def test_cancelled_timers_are_swept_out_and_the_others_keep_their_order(loop: Vi
     assert log == [number for number in range(20) if number != 3]
 
 
+def test_the_timers_to_come_can_be_seen(loop: VirtualTimeLoop) -> None:
+    async def main() -> None:
+        late, never, soon = (loop.call_later(delay, lambda: None) for delay in (2.0, 3.0, 1.0))
+        never.cancel()
+        assert loop.timers() == [soon, late]
+        await asyncio.sleep(1.5)
+        assert loop.timers() == [late]
+
+    loop.run_until_complete(main())
+
+
 def test_a_timer_in_the_past_runs_at_once_and_does_not_turn_the_clock_back(loop: VirtualTimeLoop) -> None:
     times: list[float] = []
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bkclient._client.reading.reader import LedgerReader
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.config import ClientConfig, ConnectionSettings
-from tests.bkclient.fakes import Town, settled, writer_of
+from tests.bkclient.fakes import Town, writer_of
+from tests.settling import settled
 
 __all__ = ["BOTH_VERSIONS", "reader_of", "tail_of", "written"]
 

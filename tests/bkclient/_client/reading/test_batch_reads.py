@@ -27,8 +27,9 @@ from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, ReadRequ
 from tests.bkclient._client.reading import ledgers
 from tests.bkclient._client.reading.ledgers import tail_of, written
 from tests.bkclient._client.reading.test_late_reads import Stats, now, order_of
-from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, settled, town
+from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, town
 from tests.bkclient.inside import reads_of
+from tests.settling import settled
 
 V2, V3 = (
     ClientConfig(connections=ConnectionSettings(protocol_version=2)),

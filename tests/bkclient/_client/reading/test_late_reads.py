@@ -19,8 +19,9 @@ from bkclient.placement import BookieHealth, RandomPlacement
 from bkclient.repair.admin import core_of
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import reader_of
-from tests.bkclient.fakes import Town, in_virtual_time, settled, town
+from tests.bkclient.fakes import Town, in_virtual_time, town
 from tests.bkclient.inside import reads_of
+from tests.settling import settled
 
 
 def now() -> float:

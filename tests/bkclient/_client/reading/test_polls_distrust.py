@@ -15,7 +15,8 @@ from bkclient.placement.base import BookieHealth
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Status
-from tests.bkclient.fakes import Answer, FakeBookie, Town, settled, town, writer_of
+from tests.bkclient.fakes import Answer, FakeBookie, Town, town, writer_of
+from tests.settling import settled
 
 
 class Fickle(RandomPlacement):

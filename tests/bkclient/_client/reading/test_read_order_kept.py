@@ -18,8 +18,9 @@ from bkclient.placement.read_order import ReadOrder
 from bkclient.repair.admin import core_of
 from tests.bkclient._client.reading.ledgers import reader_of
 from tests.bkclient._client.reading.test_late_reads import asked, order_of
-from tests.bkclient.fakes import Town, in_virtual_time, settled, town
+from tests.bkclient.fakes import Town, in_virtual_time, town
 from tests.bkclient.inside import reads_of
+from tests.settling import settled
 
 
 class Asked:

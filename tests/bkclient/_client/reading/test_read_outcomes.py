@@ -10,8 +10,9 @@ from bkclient.errors import ClientClosed, Code, NoSuchEntry
 from bkclient.ledger import BookieId
 from bkclient.wire.messages import ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import settled, town
+from tests.bkclient.fakes import town
 from tests.bkclient.outcomes import DENIALS, FAILURES, Kind, fails, is_answer, name_of, script, told
+from tests.settling import settled
 
 V2, V3 = (
     ClientConfig(connections=ConnectionSettings(protocol_version=2)),

@@ -12,8 +12,9 @@ from bkclient._client.reading.window import ReadWindow
 from bkclient.errors import IllegalOperation
 from bkclient.ledger import LedgerMetadata
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, settled, town, writer_of
+from tests.bkclient.fakes import Town, town, writer_of
 from tests.bkclient.inside import followed_of, reads_of
+from tests.settling import settled
 
 MIB = 1024 * 1024
 

@@ -22,7 +22,8 @@ from bkclient.errors import (
     UnauthorizedAccess,
 )
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, settled, town, writer_of
+from tests.bkclient.fakes import Town, town, writer_of
+from tests.settling import settled
 
 
 async def reader_of(where: Town, *payloads: bytes, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerReader:

@@ -21,7 +21,8 @@ from bkclient.errors import (
 )
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import Town, in_virtual_time, settled, town
+from tests.bkclient.fakes import Town, in_virtual_time, town
+from tests.settling import settled
 
 LARGEST_ID = 2**63 - 1
 

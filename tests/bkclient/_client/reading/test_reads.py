@@ -34,9 +34,10 @@ from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, reader_of, tail_of, written
 from tests.bkclient._client.reading.test_batch_reads import equip
 from tests.bkclient._client.reading.test_late_reads import Stats
-from tests.bkclient.fakes import in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import in_virtual_time, town, writer_of
 from tests.bkclient.inside import followed_of, polls_of, reads_of
 from tests.cancellation import Cancel, cancel_everywhere
+from tests.settling import settled
 
 # Several at once ---------------------------------------------------------------------------------------------------
 

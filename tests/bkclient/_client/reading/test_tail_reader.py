@@ -12,7 +12,8 @@ from bkclient.ledger import LedgerState
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, ReadLacRequest, ReadRequest
 from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, tail_of, written
-from tests.bkclient.fakes import settled, town
+from tests.bkclient.fakes import town
+from tests.settling import settled
 
 
 @pytest.mark.rule("NR-1")

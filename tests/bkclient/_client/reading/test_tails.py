@@ -22,9 +22,10 @@ from bkclient.errors import (
     IllegalOperation,
     NoSuchLedger,
 )
-from tests.bkclient.fakes import settled, writer_of
 from tests.bkclient.fakes import town as fake_town
+from tests.bkclient.fakes import writer_of
 from tests.bkclient.living_town import LivingTown, now, play
+from tests.settling import settled
 
 
 async def follow(tail: LedgerTail) -> list[bytes]:

@@ -12,9 +12,10 @@ from bkclient._client.reading.tail import LedgerTail
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.ledger import LedgerMetadata
-from tests.bkclient.fakes import Town, in_virtual_time, settled, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, writer_of
 from tests.bkclient.fakes import town as fake_town
 from tests.bkclient.living_town import LivingTown, now, play
+from tests.settling import settled
 
 
 async def rest_of(tail: LedgerTail) -> list[int]:

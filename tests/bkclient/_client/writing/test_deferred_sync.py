@@ -21,7 +21,8 @@ from bkclient.ledger import LedgerState
 from bkclient.wire import bookkeeper_pb2
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ForceLedgerRequest, WriteFlags
-from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, writer_of
+from tests.settling import settled
 
 
 async def deferred(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:

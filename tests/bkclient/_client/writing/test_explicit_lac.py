@@ -13,8 +13,9 @@ from bkclient.errors import ClientClosed, Code, LedgerClosed, WriteFailed
 from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import WriteLacRequest
-from tests.bkclient.fakes import Town, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
 from tests.bkclient.inside import shell_of
+from tests.settling import settled
 
 EVERY_SECOND = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0))
 CODEC_PASSWORD = b"secret"

@@ -24,8 +24,9 @@ from bkclient.errors import (
     UnexpectedCondition,
 )
 from bkclient.ledger import LedgerMetadata, Versioned
-from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, writer_of
 from tests.bkclient.inside import machine_of
+from tests.settling import settled
 
 OFF = ClientConfig(writing=WritingSettings(check_metadata_after_reconnect=False))
 

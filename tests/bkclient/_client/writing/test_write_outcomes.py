@@ -10,8 +10,9 @@ from bkclient._client.writing.base import BaseWriter
 from bkclient.errors import Code, LedgerFenced, NotEnoughBookies, Refusal
 from bkclient.ledger import BookieId, LedgerState
 from tests.bkclient._client.reading.ledgers import written
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, writer_of
 from tests.bkclient.outcomes import FAILURES, Kind, fails, is_answer, name_of, script, well_stored
+from tests.settling import settled
 
 ENDS_THE_WRITER = [Code.CLIENT_CLOSED, Code.ILLEGAL_OPERATION, Code.LEDGER_FENCED, Code.UNAUTHORIZED]
 LEAVES_THE_LEDGER_OPEN = Code.CLIENT_CLOSED

@@ -10,8 +10,9 @@ import pytest
 from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import LedgerClosed, NotEnoughBookies, TooManyRequests
 from bkclient.wire.messages import AddRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
 from tests.bkclient.inside import shell_of
+from tests.settling import settled
 
 TEN_A_SECOND = ClientConfig(limits=LimitSettings(throttle_per_s=10))
 WAIT_A_SECOND = ClientConfig(timeouts=TimeoutSettings(backpressure_s=1.0))

@@ -17,8 +17,9 @@ from bkclient.errors import (
     TooManyRequests,
 )
 from bkclient.ledger import DigestType
-from tests.bkclient.fakes import advanced_writer_of, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, payloads_of, town, writer_of
 from tests.bkclient.inside import shell_of
+from tests.settling import settled
 
 # Ids ----------------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import LedgerFenced
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, payloads_of, town, writer_of
+from tests.settling import settled
 
 
 def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[asyncio.Future[int]]:

@@ -19,7 +19,8 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerState
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import settled, town, writer_of
+from tests.bkclient.fakes import town, writer_of
+from tests.settling import settled
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 

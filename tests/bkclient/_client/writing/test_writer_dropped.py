@@ -17,8 +17,9 @@ from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, LedgerClosed
 from bkclient.ledger import LedgerState
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
 from tests.bkclient.inside import shell_of
+from tests.settling import settled
 
 ALL_TIMERS = ClientConfig(
     timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)

@@ -23,8 +23,9 @@ from bkclient.errors import (
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append import WriterState
 from simbookie.world.loop import VirtualTimeLoop
-from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, writer_of
 from tests.bkclient.inside import machine_of, shell_of
+from tests.settling import settled
 
 ALL_TIMERS = ClientConfig(
     timeouts=TimeoutSettings(add_quorum_s=30.0), writing=WritingSettings(explicit_lac_interval_s=20.0)
@@ -35,7 +36,7 @@ def timers() -> int:
     """How many timers the loop has still to run."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
-    return sum(not timer.cancelled() for _, _, timer in loop._timers)
+    return len(loop.timers())
 
 
 def is_idle(where: Town, writer: BaseWriter) -> bool:

@@ -33,7 +33,8 @@ from bkclient.errors import (
     WriteOnReadOnlyBookie,
 )
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.settling import settled
 
 AnyWriter = LedgerWriter | AdvancedLedgerWriter
 #: How many entries are confirmed before anything happens; so the next is entry 3.

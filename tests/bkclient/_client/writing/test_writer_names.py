@@ -31,7 +31,8 @@ from bkclient.placement import LedgerShape
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import AddRequest, WriteLacRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.settling import settled
 
 # What is sent ---------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import ArgumentError, ClientClosed, Code, NoSuchEntry, ReadFailed
-from tests.bkclient.fakes import advanced_writer_of, settled, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, town, writer_of
+from tests.settling import settled
 
 
 async def test_a_writer_reads_what_it_has_confirmed_without_asking_how_far_that_is() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, QuorumTimeout, WriteFailed
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, settled, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, town, writer_of
 from tests.bkclient.inside import machine_of
+from tests.settling import settled
 
 TEN_SECONDS = ClientConfig(timeouts=TimeoutSettings(add_quorum_s=10.0))
 

@@ -27,8 +27,9 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.wire.messages import ForceLedgerRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, settled, town, writer_of
+from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
 from tests.bkclient.inside import machine_of
+from tests.settling import settled
 
 WORDS = ClientConfig(limits=LimitSettings(max_frame_size_bytes=1024 * 1024))
 MAX_PAYLOAD = 1024 * 1024 - 192

@@ -15,8 +15,9 @@ from bkclient.errors import (
     LedgerFenced,
     TooManyRequests,
 )
-from tests.bkclient.fakes import settled, town, writer_of
+from tests.bkclient.fakes import town, writer_of
 from tests.bkclient.inside import shell_of
+from tests.settling import settled
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 

@@ -1,4 +1,4 @@
-"""The helpers of these tests: what "settled" means."""
+"""Waiting until nothing more happens by itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.bkclient.fakes import in_virtual_time, settled
+from tests.bkclient.fakes import in_virtual_time
+from tests.settling import settled
 
 
 async def chain(length: int, done: list[int]) -> None:
