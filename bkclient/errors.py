@@ -155,7 +155,7 @@ class ReadFailed(BookKeeperError):
 
 
 class QuorumFailed(BookKeeperError):
-    """A quorum could not be formed; reserved by BookKeeper and sent by nobody today."""
+    """A quorum could not be formed; reserved by BookKeeper and not sent today."""
 
     code = Code.QUORUM
     retriable = True
@@ -163,7 +163,7 @@ class QuorumFailed(BookKeeperError):
 
 
 class NoBookieAvailable(BookKeeperError):
-    """No bookie is available; reserved by BookKeeper and sent by nobody today."""
+    """No bookie is available; reserved by BookKeeper and not sent today."""
 
     code = Code.NO_BOOKIE_AVAILABLE
     retriable = True
@@ -257,7 +257,7 @@ class NoSuchEntry(BookKeeperError):
 
 
 class Interrupted(BookKeeperError):
-    """The work was refused by whoever should have done it, before it began."""
+    """The work was refused before it began."""
 
     code = Code.INTERRUPTED
     retriable = True

@@ -47,7 +47,7 @@ class BookKeeper:
     so the block may be left by another task than the one that entered it, as fixtures and lifespan hooks do; leaving waits until
     all has ended, also when it is cancelled. ``rng`` drives placement and back-off; hand in a seeded one for runs that can be
     repeated. The client takes over ``transport`` and closes it on leaving: requests still under way end with
-    :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed stay open. ``metadata`` stays with whoever
+    :class:`~bkclient.errors.ClientClosed`, and ledgers that were not closed stay open. ``metadata`` stays with the caller that
     made it. ``wall_clock``, seconds since 1970, is needed only if the configuration has new ledgers stamped with their creation
     time. ``resources`` are closed after everything else.
 
@@ -198,7 +198,7 @@ class BookKeeper:
         """Create a ledger and return its writer.
 
         Each entry goes to ``write_quorum_size`` of the ``ensemble_size`` bookies and is acknowledged once
-        ``ack_quorum_size`` of them stored it. Whoever opens the ledger needs the ``password``, which may be empty. With
+        ``ack_quorum_size`` of them stored it. Opening the ledger takes the ``password``, which may be empty. With
         ``deferred_sync`` bookies acknowledge before entries are durable, and :meth:`LedgerWriter.force` makes them so. The
         ``ledger_id`` is generated unless one is chosen.
 

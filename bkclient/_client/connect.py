@@ -1,4 +1,4 @@
-"""Where a client meets the real world: sockets, the system's clock, chance that nobody chose.
+"""Where a client meets the real world: sockets, the system's clock, true randomness.
 
 Everything else in this package is handed its transport, its metadata store, its clock and its randomness, and cannot tell a
 simulated world from this one. So this is the one module below the command lines that may ask what time it is.

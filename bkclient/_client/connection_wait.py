@@ -31,7 +31,7 @@ class WaitEnd(Enum):
     FREE = "free"
     #: They did not in time.
     IN_VAIN = "in vain"
-    #: The owner takes nothing more, so nobody needs to wait.
+    #: The owner takes nothing more, so there is nothing to wait for.
     OVER = "over"
 
 

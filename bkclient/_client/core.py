@@ -54,7 +54,7 @@ class ClientCore:
     def __post_init__(self) -> None:
         self.memory = SharedBookieMemory(self.config.reading)
         limits = self.config.limits
-        # Whoever widens the window of a writer means it, so that of the client is never narrower.
+        # The window of the client is never narrower than that of a writer: a wide one was asked for.
         self.window = ClientWindow(
             max(limits.max_client_in_flight_entries, limits.max_in_flight_entries),
             max(limits.max_client_in_flight_bytes, limits.max_in_flight_bytes),
@@ -76,7 +76,7 @@ class ClientCore:
         return cancel
 
     def close(self) -> None:
-        """The client is closed: nothing new begins, and whoever waits for what cannot come any more is told. Idempotent."""
+        """The client is closed: nothing new begins, and waiters for what cannot come any more are told. Idempotent."""
         self.is_closed = True
         closers, self._closers = self._closers, {}
         for callback in closers.values():

@@ -1,9 +1,9 @@
-"""An async context manager that lives in a task of its own, whoever enters and leaves it.
+"""An async context manager that lives in a task of its own, no matter which task enters and leaves it.
 
 Task groups and cancel scopes belong to the task that entered them and must be left there. The blocks of applications are
 often entered in one task and left in another: fixtures of pytest-asyncio around a ``yield``, lifespan hooks of web
 frameworks, exit stacks that somebody else closes. So what a client does in the background is entered and left by a task
-that does nothing else, its *host*, and whoever enters or leaves the client only waits for it.
+that does nothing else, its *host*, and the tasks that enter or leave the client only wait for it.
 
 Nothing gets lost by that. Who leaves waits until everything has ended, cancelled or not: a cancellation hurries the end, and
 is raised when it has come. When background work fails, it ends altogether and :attr:`Hosted.failure` says why.
@@ -60,7 +60,7 @@ class Hosted(Generic[T]):
         except asyncio.CancelledError:
             await self.leave()
             if entered.done() and not entered.cancelled():
-                entered.exception()  # nobody is there any more to be told
+                entered.exception()  # there is no waiter to be told
             raise
         if entered.cancelled() or entered.exception() is not None:
             await self.leave()
@@ -98,7 +98,7 @@ class Hosted(Generic[T]):
                     tasks.cancel_scope.cancel()
                 await self._stay(tasks, entered)
                 tasks.cancel_scope.cancel()
-        except Exception as error:  # noqa: BLE001 - whoever leaves is told, see the class
+        except Exception as error:  # noqa: BLE001 - it is raised at the exit, see the class
             self._note_failure(error)
         except asyncio.CancelledError:
             if not self._leaving.is_set():
@@ -126,7 +126,7 @@ class Hosted(Generic[T]):
 
 
 def _end(entered: asyncio.Future[Any], failure: BaseException | None) -> None:
-    """Whoever waits to enter learns why there is nothing to enter: something failed, or the host was cancelled."""
+    """Tell the task that waits to enter why it cannot: something failed, or the host was cancelled."""
     if failure is None:
         entered.cancel()
     else:

@@ -1,7 +1,7 @@
 """Holding what applications plug in away from the protocol: a plug-in that raises is logged, and nothing else happens.
 
 Statistics, tracers, observers and features are asked in the middle of things: between a bookie's answer and what follows from it.
-They promise not to raise. If one does all the same, an entry must not be lost for it, a window not lose a place and an update
+They promise not to raise. If one does nevertheless, an entry must not be lost for it, a window not lose a place and an update
 not its end. So each is wrapped once, when a client is made, and every method that fails is logged, with its
 traceback, the first time it does; after that it may go on failing at no more cost than the call.
 
@@ -128,7 +128,7 @@ class _Operation:
 
 
 class _Features:
-    """:data:`~bkclient._client.core.Features` that never raise; a feature of which nobody can tell is off."""
+    """:data:`~bkclient._client.core.Features` that never raise; a feature whose state is unknown is off."""
 
     def __init__(self, features: Features) -> None:
         self._features = features

@@ -38,14 +38,14 @@ class RateLimit:
         return RateLimit(limits.throttle_per_s) if limits.throttle_per_s > 0 else None
 
     def try_take(self, permits: int = 1) -> bool:
-        """Take ``permits`` if nobody would have to wait for them; else take none."""
+        """Take ``permits`` if they are due now; else take none."""
         if self._paid_until + permits * self._interval_s > self._loop.time():
             return False
         self.take(permits)
         return True
 
     def take(self, permits: int = 1) -> None:
-        """Take ``permits`` at once, on credit if need be: whoever comes next waits for these too."""
+        """Take ``permits`` at once, on credit if need be: the next caller waits for these too."""
         earliest = self._loop.time() - _BURST_S
         self._paid_until = max(self._paid_until, earliest) + permits * self._interval_s
 

@@ -33,7 +33,7 @@ async def watch_metadata(core: ClientCore, ledger_id: int) -> AsyncIterator[Ledg
     def on_metadata(value: Versioned | None) -> None:
         nonlocal latest, is_gone
         if value is None:
-            is_gone = True  # whoever takes the id now has another ledger
+            is_gone = True  # the id may be given to another ledger now
         elif not is_gone:
             latest = value
         news.set()

@@ -61,7 +61,7 @@ def root(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
-    # Which keys of a configuration file mean nothing to this client is for whoever wrote it.
+    # Which keys of a configuration file mean nothing to this client is a matter of its author.
     logging.getLogger("bkclient.config").setLevel(min(level, logging.WARNING))
 
 

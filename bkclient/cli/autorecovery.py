@@ -131,7 +131,7 @@ def status(
         if as_json:
             print_json(facts)
         else:
-            print_lines(f"auditor: {facts['auditor'] or 'nobody'}; {'enabled' if facts['enabled'] else 'disabled'}")
+            print_lines(f"auditor: {facts['auditor'] or 'none'}; {'enabled' if facts['enabled'] else 'disabled'}")
             for mark in lacking:
                 locked = "" if mark["lockedBy"] is None else f", {mark['lockedBy']} works on it"
                 print_lines(f"ledger {mark['ledgerId']} lacks {', '.join(mark['missing']) or 'copies'}{locked}")

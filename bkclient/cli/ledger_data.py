@@ -200,7 +200,7 @@ class Ids:
         await self.sink.drain()
 
     async def keep_up(self) -> None:
-        """Wait while more is to be printed than should wait, and notice that nobody reads it."""
+        """Wait while more is to be printed than should wait, and notice that the reader has gone."""
         if self._printing is not None and (self.sink.is_full or self._printing.done()):
             await self._printing
 
@@ -216,7 +216,7 @@ async def append_from(
 ) -> None:
     """Append all of ``source`` to ``writer`` and close its ledger, whatever happens, after the last confirmed entry.
 
-    Whoever interrupts it is told on standard error what the ledger holds.
+    If it is interrupted, standard error tells what the ledger holds.
     """
     done_bytes = 0
     try:

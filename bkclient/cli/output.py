@@ -1,4 +1,4 @@
-"""How ``bk`` speaks: JSON for programs, lines and tables for people, progress for whoever watches."""
+"""How ``bk`` speaks: JSON for programs, lines, tables and progress for people."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def _teller(*, as_json: bool) -> Callable[[RepairEvent], None]:
 
 @contextmanager
 def _watched_repair(*, as_json: bool) -> Iterator[Callable[[RepairEvent], None]]:
-    """The same, with a bar that counts entries copied for whoever watches."""
+    """The same, with a progress bar of the entries copied."""
     told = _teller(as_json=as_json)
     copied = 0
     with watched("copying", None, is_printing=False) as move:

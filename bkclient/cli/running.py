@@ -145,7 +145,7 @@ def run_command(
     """Run ``work`` in an event loop of its own, and end the program as it ends."""
     try:
         was_terminated = asyncio.run(_until_done_or_terminated(work))
-        sys.stdout.flush()  # here, where it is known what to do if nobody reads it
+        sys.stdout.flush()  # here, where it is known what to do if the reader has gone
     except KeyboardInterrupt:
         if as_json and interrupted != 0:
             _tell_end("Interrupted by Ctrl-C", done)
@@ -194,7 +194,7 @@ def _tell(error: BaseException, *, as_json: bool, done: Mapping[str, Any]) -> No
 
 
 def _tell_end(message: str, done: Mapping[str, Any]) -> None:
-    """A signal ended the command. Nothing is said where that would wait for a pipe that nobody reads."""
+    """A signal ended the command. Nothing is printed where that would wait for a pipe without a reader."""
     if _can_be_written(sys.stdout):
         typer.echo(
             json.dumps({**done, "error": {"type": "Interrupted", "message": message, "code": int(Code.INTERRUPTED)}})

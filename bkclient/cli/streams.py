@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 __all__ = ["ByteSink", "ByteSource"]
 
 CHUNK_BYTES: Final = 256 * 1024
-"""How much is read at a time, and how much may wait to be written before whoever writes has to wait."""
+"""How much is read at a time, and how much may wait to be written before the writer has to wait."""
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def _work(calls: _Calls) -> None:
         function, future, loop = call
         try:
             result, error = function(), None
-        except BaseException as raised:  # noqa: BLE001  it belongs to whoever waits
+        except BaseException as raised:  # noqa: BLE001  it is raised at the waiter
             result, error = None, raised
         try:
             loop.call_soon_threadsafe(_settle, future, result, error)
@@ -133,7 +133,7 @@ class ByteSink:
         return self._waiting_bytes >= CHUNK_BYTES
 
     async def drain(self) -> None:
-        """Pass everything on; returns when the stream took it. Raises ``BrokenPipeError`` when nobody reads it any more."""
+        """Pass everything on; returns when the stream took it. Raises ``BrokenPipeError`` when its reader has gone."""
         if self._waiting:
             data = b"".join(self._waiting)
             self._waiting.clear()

@@ -26,7 +26,7 @@ class ListenerCalls(Generic[T]):
         """Have the callback called with ``value`` in a later turn of the loop, after all earlier notifications.
 
         An exception of the callback goes to the loop's exception handler and stops nothing else. A loop that is closed
-        has nobody left to tell; what outlives it, such as a named service, may still notify.
+        has no listener left; what outlives it, such as a named service, may still notify.
         """
         if not self._loop.is_closed():
             self._loop.call_soon(self._deliver, value)

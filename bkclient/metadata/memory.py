@@ -73,11 +73,11 @@ class MetadataContents:
     bookies: BookieSets
     #: By path, the data of the nodes of repairs.
     nodes: dict[str, bytes]
-    #: By ledger id, how many sessions watch it; ledgers that nobody watches are left out.
+    #: By ledger id, how many sessions watch it; ledgers that are not watched are left out.
     ledger_watches: dict[int, int]
     #: How many watch the bookies.
     bookie_watches: int
-    #: By path, how many watch a node; those that nobody watches are left out.
+    #: By path, how many watch a node; those that are not watched are left out.
     node_watches: dict[str, int]
 
 

@@ -1,6 +1,6 @@
 """The one call that opens a metadata store from its URI.
 
-A driver is imported when a URI asks for it, so nobody needs the ZooKeeper library who does not use it.
+A driver is imported when a URI asks for it, so the ZooKeeper library is needed only where it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def open_store(
     connect_timeout_s: float | None = None,
     initialise: bool = False,
 ) -> MetadataStore:
-    """Open a session with the metadata service at ``uri``; whoever opens it closes it with ``aclose()``.
+    """Open a session with the metadata service at ``uri``; the caller closes it with ``aclose()``.
 
     ``rng`` supplies creator tokens. ``session_timeout_s`` is how long the service waits for a silent client
     before it forgets the bookies it registered. ``connect_timeout_s`` is how long to try servers that refuse or do not

@@ -176,7 +176,7 @@ class MemoryStats:
 
 
 def metric_of(name: str, kind: MetricKind) -> Metric:
-    """What is declared about ``name``; a name that nobody declared is shown all the same."""
+    """What is declared about ``name``; an undeclared name is shown as it is."""
     return METRICS.get(name) or Metric(name, kind, "not declared", is_bookkeepers=False)
 
 

@@ -1,7 +1,7 @@
-"""What a recovery tells whoever listens.
+"""What a recovery tells its observer.
 
 Most of what a client does can be seen from outside, at its transport and its metadata store. What a recovery concluded
-from the answers it got cannot; this is the one place where it says so. Nothing is built when nobody listens.
+from the answers it got cannot; this is the one place where it says so. Nothing is built without an observer.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ RECOVERY_READS: Final = _declare("LEDGER_RECOVER_READ_ENTRIES", MetricKind.AMOUN
 NOT_ADHERING: Final = _declare(
     "bookie_watcher_ENSEMBLE_NOT_ADHERING_TO_PLACEMENT_POLICY_TOTAL",
     MetricKind.EVENT,
-    "ensembles chosen, or changed, against the placement policy for want of better bookies",
+    "ensembles chosen, or changed, against the placement policy because there were no better bookies",
 )
 QUARANTINED: Final = _declare("BOOKIE_QUARANTINE", MetricKind.EVENT, "bookies put in quarantine", is_bookkeepers=False)
 FAULT_DOMAINS_MISSED: Final = _declare(

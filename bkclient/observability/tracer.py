@@ -1,6 +1,6 @@
 """Where a client says what it is doing and for how long, to be shown as spans of a trace.
 
-As with :mod:`~bkclient.observability.stats` there is one small interface, and None in its place where nobody wants to know.
+As with :mod:`~bkclient.observability.stats` there is one small interface, and None in its place where it is not wanted.
 Spans are for operations of which an application makes a few: creating, opening, recovering, deleting, closing. Appends have
 spans only if the tracer asks for them, because they cost more than an append does.
 """

@@ -1,7 +1,7 @@
 """Which bookies store a ledger: one small interface, policies are plug-ins.
 
 A policy only chooses. Which bookies it may choose from, which of them are to be avoided because they misbehave, and what is
-tried when there are too few is the business of :class:`~bkclient.placement.watcher.BookieWatcher`, through which a client
+tried when there are too few is up to :class:`~bkclient.placement.watcher.BookieWatcher`, through which a client
 asks its policy, and which believes nothing that a policy says: an offer that breaks the rules below fails the operation that
 asked, and nothing else. ``docs/using/placement.md`` shows how to write one.
 """

@@ -125,7 +125,7 @@ async def _read_all(process: Process) -> bytes | None:
 
 
 async def _end(process: Process) -> None:
-    """No process outlives its run, even if whoever waited for it was cancelled."""
+    """No process outlives its run, even if the waiter was cancelled."""
     if process.returncode is None:
         _kill(process)
         with anyio.move_on_after(_GRACE_S, shield=True):

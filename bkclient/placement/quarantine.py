@@ -1,7 +1,7 @@
 """Keeping away from bookies that fail too often (section 8.2 of the rules).
 
 Counters run for an interval; a bookie with too many errors in one is in quarantine for a while, which only means that others
-are chosen if there are any. Nothing here runs by itself: whoever owns it checks once per interval.
+are chosen if there are any. Nothing here runs by itself: the owner checks once per interval.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class RackChooser:
 
         The first bookie is of the own rack if that has one, each next of another rack than its ``least`` - 1 predecessors if
         possible. Not of another one than all predecessors: that would load the bookies of small racks far more than
-        others, for a spread that nobody asked for.
+        others, for a spread that was not asked for.
         """
         slots: Slots = (None,) * shape.ensemble_size
         return self._filled(slots, ("",) * shape.ensemble_size, candidates, shape.write_quorum_size, least)

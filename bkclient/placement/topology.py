@@ -55,7 +55,7 @@ class Topology:
 
     @property
     def is_blind(self) -> bool:
-        """Whether nobody is there who could know a place."""
+        """Whether there is no bookie whose place could be known."""
         return self._locations is None
 
     def is_writable(self, bookie_id: BookieId) -> bool:

@@ -159,7 +159,7 @@ class BookieWatcher:
         return None
 
     def _rounds(self) -> Iterator[tuple[PlacementPolicy, frozenset[BookieId], frozenset[BookieId]]]:
-        """Whom to ask next, what it has to avoid, and what it may offer."""
+        """The policy to ask next, what it has to avoid, and what it may offer."""
         quarantined = self.quarantined
         for avoided in (quarantined, _NONE) if quarantined else (_NONE,):
             yield self.policy, avoided, self._writable

@@ -5,7 +5,7 @@ bookie's answer, a metadata result) as method calls and acts by calling small *p
 metadata update, confirm this entry, fail with this code. The asynchronous shells in :mod:`bkclient` own one machine each
 and turn its ports into network and metadata calls.
 
-Duties of whoever drives a machine:
+Duties of a machine's driver:
 
 * inputs of one ledger arrive one at a time and are never nested: a port must not call back into its machine (W-2);
 * every request that a port sent is answered exactly once, with a code when nothing better is known;

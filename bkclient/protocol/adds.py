@@ -8,7 +8,7 @@ application with everything before it. The LAC follows the sequence head, or wit
 between LAC and sequence head is acknowledged and not yet durable, and a close cuts it off (W-57).
 
 Where callers choose ids (W-5), any id above the sequence head that is not pending is legal. How far ahead it is does not
-matter: what is pending is bounded by whoever drives the machine, by entries and bytes, and a gap costs nothing. Entries
+matter: what is pending is bounded by the driver of the machine, by entries and bytes, and a gap costs nothing. Entries
 are reported in id order, so those above a gap wait until it is filled, and fail when the ledger is closed before. The length in
 an entry's header is that of all entries handed in so far up to it; so it is exact if no smaller id is handed in
 later, and the length of the closed ledger always is (H-4).
@@ -17,8 +17,8 @@ For each entry every position of its write set is in one of three states: it ack
 to come. An entry is *stuck* when the answers to come cannot make it durable any more. The owner must end that state, by
 another bookie or by an error, and then no entry waits for ever.
 
-This part decides nothing and asks nobody: it says what an answer means, and its owner acts on it. While the ensemble is being
-changed the owner completes nothing. That freeze is what makes an ensemble change safe: the new fragment starts at
+This part decides nothing and asks for nothing: it says what an answer means, and its owner acts on it. While the ensemble
+is being changed the owner completes nothing. That freeze is what makes an ensemble change safe: the new fragment starts at
 LAC + 1, so the LAC must not move between that decision and its taking effect (W-22, W-34).
 """
 
@@ -89,7 +89,7 @@ class PendingAdd(Value):
 class Effect(Enum):
     """What a failure of a bookie means."""
 
-    #: Nothing: the bookie was replaced meanwhile, or nobody needs it for the entry any more.
+    #: Nothing: the bookie was replaced meanwhile, or is not needed for the entry any more.
     NONE = "none"
     #: The entry has its ack quorum without it (W-16).
     LATE = "late"
@@ -232,7 +232,7 @@ class PendingAdds(Value):
         add = self.pending.get(entry_id)
         if add is None:
             if entry_id > self.last_add_acknowledged:
-                return Effect.NONE, -1, None  # The add was drained: nobody needs the bookie for it any more.
+                return Effect.NONE, -1, None  # The add was drained: the bookie is not needed for it any more.
             position = self._position_of(bookie_id, entry_id, 0)
             return (Effect.NONE if position < 0 else Effect.LATE), position, None
         position = self._position_of(bookie_id, entry_id, add.acknowledged)
@@ -301,7 +301,7 @@ class PendingAdds(Value):
     ) -> list[tuple[NewEntry, tuple[BookieId, ...]]]:
         """Go on with ``ensemble``: ``positions`` start from nothing, so pending adds are sent there again (W-36..W-39).
 
-        Returns what to send to whom. What replaced bookies acknowledged is void. Positions may also name bookies that stayed:
+        Returns what to send, by bookie. What replaced bookies acknowledged is void. Positions may also name bookies that stayed:
         then the entry is simply sent once more, which is harmless (W-13). Entries that only waited for the change to end can be
         completed then (W-39).
         """

@@ -157,7 +157,7 @@ class AppendMachine(LedgerMachine):
     def refusal(self) -> BookKeeperError:
         """Why an append is refused when the writer is not writable: the error that ended it, whatever came after that.
 
-        That error itself, which belongs to nobody: who raises it makes a copy.
+        That error itself, which is shared: raise a copy of it.
         """
         if self.fatal_error is not None:
             return self.fatal_error
@@ -391,7 +391,7 @@ class AppendMachine(LedgerMachine):
     # The end -----------------------------------------------------------------------------------------------------
 
     def abandon(self, error: BookKeeperError) -> None:
-        """Whoever drives the machine can do nothing more for it: what is pending fails with ``error``.
+        """The driver of the machine can do nothing more for it: what is pending fails with ``error``.
 
         For the end of the client (API-17, API-19), whose ``error`` has the code CLIENT_CLOSED and leaves the ledger open; after
         any other error the ledger is closed (W-42). Entries may be pending without any request under way, above a gap or
@@ -403,7 +403,7 @@ class AppendMachine(LedgerMachine):
     def stop(self, error: BookKeeperError) -> list[NewEntry]:
         """Do nothing any more because of ``error``, not even close the ledger; returns what was pending, for the caller to fail.
 
-        For a defect of whoever drives the machine, or of the machine: a recovery is a better judge of where the ledger ends.
+        For a defect of the driver, or of the machine: a recovery is a better judge of where the ledger ends.
         """
         if self.fatal_error is None:
             self.fatal_error = error
@@ -416,7 +416,7 @@ class AppendMachine(LedgerMachine):
         error = self.truncation or error
         self.fatal_error = error
         if self.metadata.state is LedgerState.IN_RECOVERY or error.code is Code.CLIENT_CLOSED:
-            # The recovering client decides where the ledger ends (W-44); after the client closed, nobody does yet (API-19).
+            # The recovering client decides where the ledger ends (W-44); after the client closed, that is open (API-19).
             self._end(_FAILED, error)
         else:
             self.close(error)

@@ -1,4 +1,4 @@
-"""How a writer behaves: the choices that BookKeeper leaves to whoever opens a ledger for writing."""
+"""How a writer behaves: the choices that BookKeeper leaves to the application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a writer asks of whoever drives it."""
+"""What a writer asks of its driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AppendPorts(Protocol):
         ...
 
     def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:
-        """The entry was not acknowledged; whether it is part of the ledger is decided by whoever closes it."""
+        """The entry was not acknowledged; whether it is part of the ledger is decided when it is closed."""
         ...
 
     def run_update(self, number: int) -> None:

@@ -73,8 +73,8 @@ def without_quorum(
     """The entry has waited for its ack quorum for too long (W-46)."""
     acknowledged = [b for p, b in enumerate(writer.ensemble) if add.acknowledged >> p & 1]
     why = (
-        f"entry {add.entry.entry_id} has no ack quorum after {options.quorum_timeout_s} seconds, "
-        f"only {', '.join(acknowledged) or 'nobody'} stored it"
+        f"entry {add.entry.entry_id} has no ack quorum after {options.quorum_timeout_s} seconds; "
+        f"stored by {', '.join(acknowledged) or 'no bookie'}"
     )
     if held_up_by is not None:
         why += "; answers over new connections do not count while the ledger's metadata cannot be read"
@@ -84,7 +84,7 @@ def without_quorum(
 
 
 def ensemble_must_stay(writer: LedgerMachine, bookies: Iterable[BookieId]) -> BookKeeperError:
-    """Bookies failed, and with deferred sync nobody may take their place (W-27)."""
+    """Bookies failed, and with deferred sync they may not be replaced (W-27)."""
     names = list(bookies)
     failed = f"{', '.join(names)} failed"
     why = f"the ensemble of a ledger with deferred sync must not change, and {failed}; go on in a new ledger"
@@ -101,7 +101,7 @@ def resent_in_vain(writer: LedgerMachine, bookies: Iterable[BookieId], options: 
     names = sorted(set(bookies))
     why = (
         f"ensemble changes are disabled, and entries were sent to {', '.join(names)} "
-        f"{options.max_resends} times again in vain; enable changes or restart the bookies"
+        f"{options.max_resends} times again without success; enable changes or restart the bookies"
     )
     return _because_of(writer, names, why)
 

@@ -59,8 +59,8 @@ def replace_failed(
 
     The other positions keep their bookies and their order. Replacements are never failed bookies of this change, nor
     of ``failed_before``, nor members of the ensemble being built (PL-4); those of ``last_resort`` only if there is
-    nobody else. Raises :class:`~bkclient.errors.NotEnoughBookies` if not a single one could be replaced, which tells by
-    ``codes`` why they had to be; otherwise a partial result is accepted. ``policy`` names whoever ``choose`` asks: an offer
+    no others. Raises :class:`~bkclient.errors.NotEnoughBookies` if not a single one could be replaced, which tells by
+    ``codes`` why they had to be; otherwise a partial result is accepted. ``policy`` names the policy behind ``choose``: an offer
     that breaks these rules raises :class:`~bkclient.errors.UnexpectedCondition`.
     """
     excluded = frozenset(failures.values()).union(failed_before)
@@ -105,12 +105,12 @@ class BookieMemory(Value):
 
     A bookie may be registered and dead. A writer without memory would go back and forth between two of them for as long
     as it lives, each change costing it a timeout and the metadata a fragment. So a bookie that failed is offered a place
-    again only when nobody else is left, for it may have been restarted since. And one that was given a place and
+    again only when no other is left, for it may have been restarted since. And one that was given a place and
     failed without a single acknowledgement has to wait until the ledger has twice as many entries as then. A dead bookie
     thus costs a ledger as many changes as the number of its entries has binary digits, and one that came back is not
     shut out for ever.
 
-    There is no time in it: how long a bookie is to be avoided by all writers of a client is the business of its
+    There is no time in it: how long a bookie is to be avoided by all writers of a client is up to its
     quarantine, while this memory is about one ledger and ends with it.
     """
 
@@ -123,7 +123,7 @@ class BookieMemory(Value):
         self._failed: dict[BookieId, int] = {}
 
     def last_resort(self, entries: int) -> list[BookieId]:
-        """Bookies that failed and may be tried again in a ledger of so many ``entries``, if nobody else is left."""
+        """Bookies that failed and may be tried again in a ledger of so many ``entries``, if no other is left."""
         return [bookie_id for bookie_id, needed in self._failed.items() if needed <= entries]
 
     def useless(self, entries: int) -> list[BookieId]:

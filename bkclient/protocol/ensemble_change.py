@@ -1,13 +1,13 @@
-"""The members of a writer's ensemble: who failed, who takes their places; and what is done while nobody may.
+"""The members of a writer's ensemble: who failed, who replaces them; and what is done while they may not be replaced.
 
 When a bookie fails, in this order:
 
 * the entry has its ack quorum: the failure is remembered for the next append or call of
   :meth:`~bkclient.protocol.append.AppendMachine.act_on_late_failures`, unless changes are delayed or disabled (W-16, W-33, H-5);
-* changes are delayed, or nobody could replace this bookie before: nothing, while the entry can do without it (W-25, H-7);
+* changes are delayed, or this bookie could not be replaced before: nothing, while the entry can do without it (W-25, H-7);
 * changes are disabled: what failed is sent again later (W-26);
 * the ledger has deferred sync: the writer ends (W-27);
-* otherwise the bookie is replaced, together with all that failed (W-24, W-28). If nobody can replace any of them, the
+* otherwise the bookie is replaced, together with all that failed (W-24, W-28). If none of them can be replaced, the
   writer ends with NotEnoughBookies; except that a change which replaced some, a delayed and a voluntary one leave the
   others in place as long as no entry needs them.
 """
@@ -61,11 +61,11 @@ class Membership(Value):
         self.passes = 0
         #: Failures that no add waits for, or that came during a change.
         self.late: dict[int, BookieId] = {}
-        #: Bookies that failed and stayed, because nobody could replace them.
+        #: Bookies that failed and stayed, because they could not be replaced.
         self.unreplaced: dict[int, BookieId] = {}
 
     def is_unreplaced(self, position: int, bookie_id: BookieId) -> bool:
-        """Whether the bookie failed there before, nobody could replace it, and it has acknowledged nothing since."""
+        """Whether the bookie failed there before, could not be replaced, and it has acknowledged nothing since."""
         return self.unreplaced.get(position) == bookie_id and bookie_id in self.memory.unproven
 
     def all_failures(self) -> dict[int, BookieId]:
@@ -122,7 +122,7 @@ class Membership(Value):
         """The change has ended; returns the positions that pending adds have to be sent to again."""
         change = self.change
         assert change is not None, "a change has ended"
-        # Compared with what adds were sent to, not with what was planned: whoever replaced a bookie, its answers are void.
+        # Compared with what adds were sent to, not with what was planned: the answers of a bookie that was replaced are void.
         replaced = {p for p, bookie_id in enumerate(before) if after[p] != bookie_id}
         self.unreplaced = {p: after[p] for p in sorted(change.positions) if after[p] in change.failed}
         self.memory.note_change(before, after, self.unreplaced.values())

@@ -52,7 +52,7 @@ class LacWrite(Value):
 
     @property
     def bookies(self) -> tuple[BookieId, ...]:
-        """Whom to tell, once for each."""
+        """The bookies to tell, each once."""
         return tuple(self._places.values())
 
     def on_reply(self, bookie_id: BookieId, code: int) -> bool:

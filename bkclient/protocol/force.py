@@ -2,14 +2,14 @@
 
 With deferred sync a bookie acknowledges an entry before it is durable there. A force asks every bookie of the ensemble to make
 durable what it has, and when all of them did, everything that was acknowledged in order when the force began is durable
-on an ack quorum, whichever bookies that quorum was. That is why it takes all E and not a quorum: nobody remembers which
+on an ack quorum, whichever bookies that quorum was. That is why it takes all E and not a quorum: no one remembers which
 bookies acknowledged which entry.
 
 Entries acknowledged after the force began are not covered by it, although they may be durable by accident. Without deferred
 sync a force is legal and moves nothing.
 
 A limit that the protocol has: a bookie that lost acknowledged entries with its power and came back answers a force like any
-other, for it does not know. Whoever uses deferred sync trusts its bookies not to do that between two forces.
+other, for it does not know. Deferred sync relies on bookies not doing that between two forces.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class MarkInRecovery:
     cause: ClassVar[str] = "recover"
 
     def is_needed(self, metadata: LedgerMetadata) -> bool:
-        """Whether nobody did."""
+        """Whether none did."""
         return metadata.state is LedgerState.OPEN
 
     def applied(self, metadata: LedgerMetadata, choose: Choose) -> LedgerMetadata:  # noqa: ARG002

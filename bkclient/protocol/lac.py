@@ -55,7 +55,7 @@ class LacRead(Value):
 
     @property
     def bookies(self) -> Collection[BookieId]:
-        """Whom to ask: the whole ensemble."""
+        """The bookies to ask: the whole ensemble."""
         return self._ensemble
 
     def on_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1, length: int = 0) -> LacOutcome:
@@ -106,7 +106,7 @@ class LacProgress(Value):
 
     @property
     def bookies(self) -> Collection[BookieId]:
-        """Whom to ask: the whole ensemble."""
+        """The bookies to ask: the whole ensemble."""
         return self._ensemble
 
     def on_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1) -> LacOutcome:

@@ -5,7 +5,7 @@ to send the entry along if it has it (R-40). Bookies are asked one after the oth
 through the whole ensemble (R-41): with striping the news of a confirmed entry reaches other bookies than the entry itself.
 
 An *empty* answer says that the time passed without news. One proves nothing; ``E - Qa + 1`` of them leave no ack quorum that
-could have any (R-44). A poll that ends without news is no failure: whoever waits polls again (R-45).
+could have any (R-44). A poll that ends without news is no failure: the caller polls again (R-45).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ things keep that cheap and harmless:
   forgotten with the rest once an earlier entry ends the ledger (REC-30, REC-31, H-29).
 * Nothing above an entry that was not found is asked for any more.
 
-Reading ahead does not weaken any proof: every read of recovery fences whom it asks (REC-17), so a denial stays true however
-long it waits for its turn.
+Reading ahead does not weaken any proof: every read of recovery fences the bookies it asks (REC-17), so a denial stays true
+however long it waits for its turn.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ReadAhead(Value):
         return self._waiting_bytes + self._under_way * self._largest_bytes
 
     def begin(self) -> EntryRead:
-        """Begin to read the next entry; the caller asks those whom the read names."""
+        """Begin to read the next entry; the caller asks the bookies that the read names."""
         assert self.has_room, "the window is full"
         entry_id = self._next_to_ask
         self._next_to_ask = entry_id + 1

@@ -37,7 +37,7 @@ __all__ = ["CheckState", "ReconnectCheck", "ReconnectPorts"]
 
 #: After a read that failed: how long to wait before the next one.
 _DELAYS: Final = Backoff(0.1, 5.0)
-#: How many answers are held at least before those are looked for that nobody waits for any more.
+#: How many answers are held at least before those that are not needed any more are looked for.
 _FEW: Final = 64
 #: Failures that repeating does not help against.
 _FINAL_CODES: Final = frozenset({Code.NO_SUCH_LEDGER, Code.CLIENT_CLOSED})
@@ -144,7 +144,7 @@ class ReconnectCheck(Value):
         if self.writer.is_pending(entry_id):
             self._hold(bookie_id, entry_id)
         else:
-            self.writer.on_add_reply(bookie_id, entry_id, Code.OK)  # nobody waits for it, so it acknowledges nothing
+            self.writer.on_add_reply(bookie_id, entry_id, Code.OK)  # no entry waits for it, so it acknowledges nothing
 
     def on_forced(self, bookie_id: BookieId, force: ForceMachine) -> None:
         """A bookie forced the ledger, and said so over a connection that is not verified."""
@@ -163,11 +163,11 @@ class ReconnectCheck(Value):
         elif self.state is CheckState.IDLE:
             self._read()
         elif len(self._held) >= self._prune_at:
-            # Other bookies may have been enough. Then nobody waits for this answer, and a long outage must not collect them.
+            # Other bookies may have been enough. Then no entry waits for this answer, and a long outage must not collect them.
             self._keep([held for held in self._held if self._is_awaited(held[2])])
 
     def _keep(self, held: list[tuple[int, BookieId, int]]) -> None:
-        """Hold these on, and let go of what nobody waits for."""
+        """Hold these on, and drop what no entry waits for."""
         self._held = held
         self._prune_at = max(_FEW, 2 * len(held))
         forces = {-what for _, _, what in held}

@@ -220,7 +220,7 @@ class RecoveryMachine(LedgerMachine):
     def on_fence_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1, length: int = 0) -> None:
         """A bookie answered the fencing read; OK comes with the LAC and length in its last entry's header."""
         if self.phase is not RecoveryPhase.FENCING:
-            return  # REC-8: it has fenced its bookie all the same
+            return  # REC-8: it has fenced its bookie nevertheless
         assert self._lac_read is not None, "fencing reads the LAC"
         outcome = self._lac_read.on_reply(bookie_id, code, last_add_confirmed, length)
         if outcome is LacOutcome.COVERED:

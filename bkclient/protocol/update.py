@@ -8,8 +8,8 @@ second of two that want the same finds nothing to do.
 A lost connection leaves the outcome of a write unknown. Re-reading resolves that too: a write that was applied makes the
 intent say that nothing is left to do.
 
-Updates are part of the handle whose view they change, and are told apart by number; :class:`UpdateHandle` is for whoever drives
-one.
+Updates are part of the handle whose view they change, and are told apart by number; :class:`UpdateHandle` is for the driver
+that runs one.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class MetadataUpdate(Value):
 
 
 def _no_choice(metadata: LedgerMetadata, failures: Mapping[int, BookieId]) -> NoReturn:
-    raise AssertionError(f"nobody chooses bookies for {failures} of ledger {metadata.ledger_id}")
+    raise AssertionError(f"nothing chooses bookies for {failures} of ledger {metadata.ledger_id}")
 
 
 class LocalMetadata(Value):
@@ -166,7 +166,7 @@ class UpdateOwner(Protocol):
 
 
 class UpdateHandle:
-    """One update for whoever drives it: carry out :attr:`action`, report what came of it, until :attr:`action` is None."""
+    """One update for its driver: carry out :attr:`action`, report what came of it, until :attr:`action` is None."""
 
     __slots__ = ("number", "owner")
 

@@ -3,7 +3,7 @@
 A :class:`Value` is its slots: plain data, other values, and containers of both, as a tree. Nothing in it refers to the outside,
 and no two parts share anything that changes; so a copy and the original, given the same inputs, do the same, and neither
 notices the other. What a machine needs of the outside (its ports, the writer a force belongs to) it is bound to from
-outside, in slots named by ``OUTSIDE``; these are no part of the value. Copies come unbound: whoever makes one binds it.
+outside, in slots named by ``OUTSIDE``; these are no part of the value. A copy is unbound until its maker binds it.
 
 Tuples hold constants only. Dicts compare with their order, which may matter for what is done next. Errors compare by what
 they say; a pickled one loses its cause.

@@ -248,7 +248,7 @@ class RepairAdmin:
         await marks.set_lost_bookie_recovery_delay_s(await marks.lost_bookie_recovery_delay_s() or 0)
 
     async def auditor(self) -> str | None:
-        """Who is the auditor of the cluster; None if nobody is."""
+        """The auditor of the cluster, None if there is none."""
         return await AuditorElection(tree_of(self._core().metadata), "admin").auditor()
 
     def _core(self) -> ClientCore:

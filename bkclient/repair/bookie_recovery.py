@@ -155,7 +155,7 @@ class BookieRecovery:
             except (ClientClosed, NoSuchLedger):
                 raise
             except BookKeeperError as error:
-                failure = failure or error  # the other fragments are repaired all the same
+                failure = failure or error  # the other fragments are repaired nevertheless
         if failure is not None:
             raise failure
 

@@ -58,7 +58,7 @@ OnRepairEvent = Callable[[RepairEvent], None]
 
 
 def no_event(event: RepairEvent) -> None:
-    """Tell nobody."""
+    """Ignore the event."""
 
 
 def logged(on_event: OnRepairEvent) -> OnRepairEvent:

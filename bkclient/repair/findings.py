@@ -94,7 +94,7 @@ class LedgerReport:
 
 
 def is_never_written(codes: Iterable[int]) -> bool:
-    """Whether the answers for the first entry of an open fragment prove that nobody wrote to it: all deny it."""
+    """Whether the answers for the first entry of an open fragment prove that it was never written to: all deny it."""
     return all(code in EXPLICIT_NEGATIVES for code in codes)
 
 

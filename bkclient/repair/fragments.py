@@ -1,6 +1,6 @@
 """What there is to check and to repair: the fragments of a ledger, as of one moment.
 
-A fragment may be copied once it is *final*: nobody will add to it or cut it. That is so for every fragment of a closed
+A fragment may be copied once it is *final*: no client will add to it or cut it. That is so for every fragment of a closed
 ledger, and for every one that a later fragment follows: a fragment begins one above what its writer had confirmed, so the
 boundary itself proves that everything below it is confirmed. Which fragment is the last is told by its first entry
 and never by its bookies: an older fragment may have the same ones.

@@ -12,7 +12,7 @@ __all__ = ["ByteRate"]
 class ByteRate:
     """Lets ``bytes_per_s`` pass in the long run, on the running loop's clock; everything, at once, if that is None.
 
-    Whoever has taken more than was due makes those who come after him wait; nothing is saved up while nobody comes, and
+    A caller that takes more than was due makes later ones wait; nothing is saved up while there are none, and
     nothing is taken by those who give up waiting.
     """
 

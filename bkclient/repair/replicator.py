@@ -1,6 +1,6 @@
 """Copying a final fragment to new bookies, and then naming them in the metadata.
 
-All data first, the metadata last: a copy that was given up half-way leaves nothing but spare entries on bookies that nobody
+All data first, the metadata last: a copy that was given up half-way leaves nothing but spare entries on bookies that no client
 asks. Each new bookie gets the entries that its position stores and no others. Copies are read from the
 bookies that stay where possible, byte for byte with the writer's digest, and a digest that does not fit makes the next
 replica be asked.
@@ -167,11 +167,11 @@ class FragmentReplicator:
     async def read(
         self, ledger: OpenedLedger, fragment: LedgerFragment, leaving: Collection[int], entry_id: int
     ) -> bytes:
-        """The body of an entry, from the bookies that stay if they have it; :class:`UnreadableEntry` if nobody does."""
+        """The body of an entry, from the bookies that stay if they have it; :class:`UnreadableEntry` if none does."""
         write_set = QuorumSizes.of(ledger.metadata).write_set(entry_id)
         preferred = sorted(write_set, key=lambda position: position in leaving)
         replicas = [fragment.ensemble[position] for position in preferred]
-        # A bookie that is not registered can only cost time; but where nobody is, one may be up that could not register.
+        # A bookie that is not registered can only cost time; but if none is registered, one may be up that could not register.
         available = [bookie_id for bookie_id in replicas if self._core.watcher.is_available(bookie_id)]
         try:
             _, body = await read_any_copy(self._core, ledger.codec, entry_id, available or replicas)

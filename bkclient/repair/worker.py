@@ -11,7 +11,7 @@ left over decides:
   Bookies that come or go end that wait early, because they may have made the repair possible.
 
 The waiting goes on in the background while the worker takes the next ledger. A worker that is stopped, or dies, leaves at
-worst spare entries on bookies nobody asks; its locks go with its session, and another worker begins anew.
+worst spare entries on bookies that are not asked; its locks go with its session, and another worker begins anew.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class ReplicationWorker:
     async def _copy(self, ledger: OpenedLedger, fragment: LedgerFragment, positions: tuple[int, ...]) -> None:
         key = ledger.ledger_id, fragment.first_entry_id
         try:
-            if key in self._unreadable:  # AR-21: do not copy everything again up to the entry that nobody gives
+            if key in self._unreadable:  # AR-21: do not copy everything again up to the entry that cannot be read
                 await self._replicator.read(ledger, fragment, positions, self._unreadable[key])
             done = await self._replicator.replicate(ledger, fragment, positions)
         except UnreadableEntry as error:

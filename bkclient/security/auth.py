@@ -86,7 +86,7 @@ class SharedSecret:
 
     The client sends a nonce; the bookie answers with one of its own and an HMAC-SHA256 of both; the client checks that
     and sends the HMAC for its side; the bookie answers with nothing. This authenticates peers, not what they send afterwards:
-    whoever can alter packets needs TLS to be kept out.
+    an attacker who can alter packets is kept out by TLS only.
 
     ``secret`` has 16 bytes at least, because an eavesdropper can try secrets at leisure. ``random_bytes(size)`` makes nonces.
     """

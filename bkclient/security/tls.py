@@ -25,7 +25,7 @@ _FROM_JKS: Final = (
     "makes it PKCS12, and openssl makes that PEM (docs/using/security.md)"
 )
 _FROM_PKCS12: Final = (
-    "it is binary, PKCS12 as it seems, and PEM is wanted: 'openssl pkcs12 -in FILE -nodes -nocerts -out key.pem' and "
+    "it is binary, probably PKCS12, but must be PEM: 'openssl pkcs12 -in FILE -nodes -nocerts -out key.pem' and "
     "'openssl pkcs12 -in FILE -nokeys -out certificates.pem' convert it (docs/using/security.md)"
 )
 

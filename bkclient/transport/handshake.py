@@ -36,7 +36,7 @@ AUTH_MESSAGES_MAX: Final = 16
 """Messages of a plug-in that one connection may cost; Kerberos takes three."""
 
 UNANSWERED: Final = "the bookie ended TLS without an answer; it may not accept this client's certificate, or miss one"
-"""Why a connection was lost, as it seems, on which nothing has come since TLS stands. Not every bookie says why it closes."""
+"""The likely reason why a connection was lost on which nothing came after TLS. Not every bookie gives a reason."""
 
 #: Frames that may be waiting. A bookie speaks when spoken to, but for one complaint about TLS without authentication.
 _FRAMES_MAX: Final = 4
@@ -214,7 +214,7 @@ class Handshake:
                 raise
             if match == encoded.match:
                 return response
-            # Bookies complain about TLS that began before the authentication was done, and go on all the same.
+            # Bookies complain about TLS that began before the authentication was done, and go on nevertheless.
         raise MalformedMessage(f"no answer to {request.operation.name} among {_FRAMES_MAX} messages")
 
     def _unanswered(self, request: Request, version: int) -> BookKeeperError:
@@ -268,7 +268,7 @@ class _Frames(asyncio.Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes came that nobody asked for."""
+        """Whether bytes came that were not asked for."""
         return bool(self._received) or len(self._frames) > 0
 
     async def next_frame(self) -> bytes | None:

@@ -190,8 +190,8 @@ class Lanes(Generic[L, R]):
         assert self._idle_since.keys() <= set(self.active), "only a lane that takes requests is idle"
         assert all(lane.pending_requests for lane in self.retiring), "a lane that retires has something to answer"
         for key, queue in self.waiting.items():
-            assert queue, "a key that nobody waits for is not kept"
-            assert not any(lane.is_free(key) for lane in self.active), "nobody waits for a key that is free"
+            assert queue, "a key without a waiter is not kept"
+            assert not any(lane.is_free(key) for lane in self.active), "there is no waiter for a key that is free"
 
     # Choosing
 

@@ -1,7 +1,7 @@
 """A transport that tells how long bookies take, around any other; a client without statistics has none.
 
 What is measured begins with the request, before a connection is made or the socket takes it, and ends with the outcome, so it
-is what the protocol had to wait for, whoever is to blame.
+is what the protocol had to wait for, whatever the cause.
 """
 
 from __future__ import annotations

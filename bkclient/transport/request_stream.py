@@ -32,7 +32,7 @@ _DETACHED: Final = StreamState.DETACHED
 def deliver(
     reply_to: ReplyHandler, bookie_id: str, request: Request, code: int, response: Response | None = None
 ) -> None:
-    """Call a handler; what it raises is reported to the event loop and costs nobody else their outcome."""
+    """Call a handler; what it raises is reported to the event loop and does not cost others their outcome."""
     try:
         reply_to(bookie_id, request, code, response)
     except Exception as error:  # noqa: BLE001 - handlers belong to callers, and may fail in any way

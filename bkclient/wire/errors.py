@@ -1,7 +1,7 @@
 """What goes wrong with bytes from the other side of a connection.
 
 Whatever arrives, a decoder of this package either understands it or raises a :class:`WireError`. There is no way to
-resynchronise a stream of length-prefixed frames, and the protocol has no message that would tell the sender, so whoever
+resynchronise a stream of length-prefixed frames, and the protocol has no message that would tell the sender, so the side that
 catches one closes the connection.
 """
 

@@ -1,4 +1,4 @@
-"""Reading entries from their replicas: whom to ask, what to do when an answer is late, what to learn from it.
+"""Reading entries from their replicas: which to ask, what to do when an answer is late, what to learn from it.
 
 :class:`EntryReads` reads the entries of one handle. Each is one :class:`~bkclient.protocol.read.EntryRead` and one
 future; there is no task, no lock and no timer per entry. Entries that wait for their first answer stand in one queue with
@@ -36,7 +36,7 @@ _FAILED_TO_DELIVER: Final = EXPLICIT_NEGATIVES | {Code.DIGEST_MATCH, Code.READ, 
 
 
 class LedgerView(Protocol):
-    """What reads need to know of the ledger, and whom they tell what they learn of it. Calls must not call back."""
+    """What reads need to know of the ledger, and where they report what they learn of it. Calls must not call back."""
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -98,7 +98,7 @@ class EntryReads:
         if settings.sticky and self._is_unstriped:
             self._sticky = StickyIndex(size, core.rng.randrange(size))
         self._reorders = settings.reorder
-        #: None if nobody waits for connections.
+        #: None if reads and appends do not wait for connections.
         self._connections: ConnectionWait[int] | None = None
         if backpressure_s is not None:
             self._connections = ConnectionWait(
@@ -143,7 +143,7 @@ class EntryReads:
         if self.core.is_closed:
             raise ClientClosed(ledger_id=self.codec.ledger_id)
 
-    # Whom to ask -------------------------------------------------------------------------------------------------
+    # Which to ask -------------------------------------------------------------------------------------------------
 
     def replicas(self, entry_id: int) -> tuple[BookieId, ...]:
         """Those who store the entry, in the order in which to ask them (R-7, RO-1)."""
@@ -218,7 +218,7 @@ class EntryReads:
             call.late()
 
     def stop(self) -> None:
-        """Nobody is told of late answers any more; reads under way end with what their replicas say."""
+        """Stop the timer of late answers; reads under way end with what their replicas say."""
         self.waiting.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -82,7 +82,7 @@ class FollowedLedger:
         self._stop_waiting = self._core.at_close(self._on_client_closed)
 
     def stop(self) -> None:
-        """Follow no more: whoever waits for the end is told so. Idempotent."""
+        """Stop following; waiters for the end are told so. Idempotent."""
         for cancel in (self._stop_watching, self._stop_waiting):
             if cancel is not None:
                 cancel()
@@ -141,7 +141,7 @@ class FollowedLedger:
         self._wake()
 
     def on_defect(self, error: Exception) -> None:
-        """A handler raised: what it was told is lost, so whoever waits for it is told that."""
+        """A handler raised: what it was told is lost, so its waiters are told that."""
         self._end_waits(defect(error, "a reader", ledger_id=self.metadata.ledger_id))
         self._wake()
 

@@ -15,7 +15,7 @@ class _Call(Protocol):
     """A read that can ask further replicas."""
 
     def ask_another(self) -> bool:
-        """No answer for the whole delay: ask another replica. False if nobody is left to be asked, or nobody need be."""
+        """No answer for the whole delay: ask another replica. False if none is left, or none is needed."""
         ...
 
     def on_defect(self, error: Exception) -> None:
@@ -24,7 +24,7 @@ class _Call(Protocol):
 
 
 class LateTimer:
-    """Has a call ask one replica more after each of growing ``delays``, until it is stopped or nobody is left."""
+    """Has a call ask one replica more after each of growing ``delays``, until it is stopped or none is left."""
 
     __slots__ = ("_call", "_delays", "_loop", "_stats", "_timer")
 
@@ -38,7 +38,7 @@ class LateTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """The first requests were sent; a first delay of 0 asks nobody else."""
+        """The first requests were sent; a first delay of 0 asks no other."""
         delay_s = self._delays.first_s
         if delay_s > 0:
             self._timer = self._loop.call_later(delay_s, self.on_late, delay_s)
@@ -57,7 +57,7 @@ class LateTimer:
             self._call.on_defect(error)
 
     def stop(self) -> None:
-        """Nobody is late any more. Idempotent."""
+        """Stop the timer. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

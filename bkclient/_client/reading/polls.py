@@ -2,7 +2,7 @@
 
 A :class:`Poll` is one :class:`~bkclient.protocol.long_poll.LongPollRead`, its requests and its clock. It follows the ledger
 while it waits: when the metadata says that the ledger was closed, it ends with the end; when it names another ensemble, the
-poll goes on there. Whoever waits may go away; the bookies asked then answer nobody.
+poll goes on there. The caller may go away; the answers of the bookies are dropped then.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Polls:
 class Poll:
     """Waits up to ``timeout_s`` for entry ``entry_id``, which is above the LAC, to be confirmed.
 
-    ``future`` fails with the most telling error if nobody answers. What bookies tell of the LAC goes to the view, also
+    ``future`` fails with the most telling error if no bookie answers. What bookies tell of the LAC goes to the view, also
     after the end. Call :meth:`on_metadata` when the metadata changed, and :meth:`abandon` in the end.
     """
 
@@ -71,7 +71,7 @@ class Poll:
         self._round: _Round | None = None
         self._began = 0.0 if reads.stats is None else reads.stats.now()
         self.future: asyncio.Future[LastConfirmedAndEntry] = reads.loop.create_future()
-        self.future.add_done_callback(note_outcome)  # whoever waited may have gone
+        self.future.add_done_callback(note_outcome)  # the waiter may have gone
         self._begin()
 
     @ends_operation
@@ -97,7 +97,7 @@ class Poll:
             self.future.set_exception(failure)
 
     def abandon(self) -> None:
-        """Nobody waits any more."""
+        """There is no waiter any more."""
         self.future.cancel()
         self._stop_timer()
 
@@ -189,7 +189,7 @@ class _Round:
             return
         if reads.throttle is not None:
             reads.throttle.take(len(bookies))
-        # Whoever is asked later has less time left: the wait is that of the whole poll.
+        # A bookie that is asked later has less time left: the wait is that of the whole poll.
         left_ms = max(0, round((poll.deadline - reads.loop.time()) * 1000))
         request = ReadRequest(
             reads.codec.ledger_id, LAST_ENTRY, long_poll=LongPoll(poll.entry_id - 1, left_ms, piggyback=True)
@@ -206,7 +206,7 @@ class _Round:
 
     def note_failure(self, bookie_id: BookieId, code: int) -> None:
         """See :class:`~bkclient._client.exchange.Requester`."""
-        # To be asked for what one does not store, or for a ledger nobody has written to yet, is no failure (RO-7).
+        # To be asked for what one does not store, or for a ledger without entries yet, is no failure (RO-7).
         if code in EXPLICIT_NEGATIVES and bookie_id not in self._storing:
             self._reads.core.watcher.on_request_failed(bookie_id, code)
         else:
@@ -242,6 +242,6 @@ class _Round:
 
 
 def note_outcome(future: asyncio.Future[Any]) -> None:
-    """A done callback for futures whose waiter may be gone: an error that nobody collects is no complaint."""
+    """A done callback for futures whose waiter may be gone: an error that is never collected is not reported."""
     if not future.cancelled():
         future.exception()

@@ -33,7 +33,7 @@ class LedgerReader(LedgerReads):
     store, whatever bookies answer; of a closed one if it was opened with ``keep_metadata_updated``.
 
     A ledger that is closed below what its bookies told to be confirmed has lost entries, which the protocol rules out. If it
-    happens all the same, the reader logs it as an error and keeps to the end of the ledger, the one time that
+    happens nevertheless, the reader logs it as an error and keeps to the end of the ledger, the one time that
     :attr:`last_add_confirmed` goes back; a tail that has delivered more fails.
     """
 

@@ -22,7 +22,7 @@ from bkclient.wire.entry import EntryCodec
 
 __all__ = ["LedgerReads"]
 
-#: A bookie keeps a long poll in memory, so there has to be an end; whoever wants to wait longer polls again.
+#: A bookie keeps a long poll in memory, so there has to be an end; callers that wait longer poll again.
 _LONGEST_POLL_S: Final = 3600.0
 #: Between two looks at the LAC where the protocol has no long polls.
 _LOOKS: Final = Backoff(0.01, 0.5)

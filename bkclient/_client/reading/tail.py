@@ -36,7 +36,7 @@ class LedgerTail:
 
     A call of ``anext`` that is cancelled, by a timeout for example, loses nothing: the next call goes on where it was. One task
     at a time may use it. Leaving ``async with reader.tail() as tail:`` or :meth:`aclose`, which any task may call, ends what it
-    has under way: whoever waits for the next entry is told that there is none.
+    has under way: a waiter for the next entry is told that there is none.
     """
 
     __module__ = "bkclient"
@@ -151,7 +151,7 @@ class LedgerTail:
             self._poll_began = reads.loop.time()
         poll = self._poll
         while not poll.future.done():
-            # Not awaited itself: whoever is cancelled here comes back to the same poll.
+            # Not awaited itself: a cancelled caller comes back to the same poll.
             await asyncio.wait((poll.future, ledger.changed()), return_when=asyncio.FIRST_COMPLETED)
             if not poll.future.done() and self._is_over():
                 self._drop()  # bookies would not tell for as long as the poll lasts
@@ -170,7 +170,7 @@ class LedgerTail:
         return self._ledger.is_deleted or not self._ledger.is_following
 
     async def _look(self) -> None:
-        """Ask for the LAC, and pause if there is nothing new, for want of long polls."""
+        """Ask for the LAC, and pause if there is nothing new: there are no long polls."""
         view = self._reads.view
         if self._lac_read is None:
             self._lac_read = start_lac_read(self._reads.core, view.metadata, self._reads.codec)
@@ -215,6 +215,6 @@ class LedgerTail:
         await self.aclose()
 
     def __del__(self) -> None:
-        """Whoever just stops iterating leaves reads behind that nobody waits for."""
+        """A caller that just stops iterating leaves reads behind."""
         if not self._reads.loop.is_closed():
             self._drop()

@@ -34,7 +34,7 @@ class WriterAdmission:
         #: Permits that were waited for and are not used yet, and those who wait.
         self._permits = 0
         self._waiters: dict[asyncio.Future[None], None] = {}
-        #: None if nobody waits for connections.
+        #: None if reads and appends do not wait for connections.
         self._connections: ConnectionWait[int | None] | None = None
         if self._wait_s:
             self._connections = ConnectionWait(
@@ -44,7 +44,7 @@ class WriterAdmission:
                 ledger_id=machine.metadata.ledger_id,
                 on_held=self._on_held,
             )
-        #: How many waited for connections in vain, and may append all the same.
+        #: How many waited for connections without success, and may append nevertheless.
         self._waived = 0
         #: Entries that fail at once where the connection takes no more.
         self._fail_fast: dict[int, None] = {}

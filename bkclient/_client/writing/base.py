@@ -43,7 +43,7 @@ class BaseWriter:
 
     @property
     def reader(self) -> LedgerReads:
-        """Reads of the ledger, up to what this writer has confirmed, which nobody knows better: bookies are not asked for it."""
+        """Reads of the ledger, up to what this writer has confirmed, which it knows best: bookies are not asked for it."""
         if self._reader is None:
             self._reader = OwnReads(self._core, self._shell)
         return self._reader

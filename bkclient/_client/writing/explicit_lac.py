@@ -121,7 +121,7 @@ class LacTimer:
             return
         try:
             self._machine.on_tick()
-        except Exception as error:  # noqa: BLE001 - nobody waits, but the LAC of an idle writer is to be told all the same
+        except Exception as error:  # noqa: BLE001 - there is no waiter, but the LAC of an idle writer is told nevertheless
             self._on_defect(defect(error, "the timer of the explicit LAC", ledger_id=self._codec.ledger_id))
         if self._machine.is_done:
             self._on_idle()
@@ -143,7 +143,7 @@ class LacTimer:
 
         _LacWrite(self._core, self._codec, last_add_confirmed, on_reply, self._on_defect).send(bookie_id)
 
-    def _on_defect(self, error: BookKeeperError) -> None:  # noqa: ARG002 - it was reported, and nobody waits for it
+    def _on_defect(self, error: BookKeeperError) -> None:  # noqa: ARG002 - it was reported, and there is no waiter
         self._machine.give_up()
         self._wait_longer()
 

@@ -12,7 +12,7 @@ __all__ = ["fail_quietly", "log_failure"]
 
 
 def fail_quietly(future: asyncio.Future[Any], error: BookKeeperError) -> None:
-    """Set the exception without a complaint if nobody ever asks for it: flush() and close() report it too."""
+    """Set the exception without a warning if it is never retrieved: flush() and close() report it too."""
     if not future.done():
         future.set_exception(error)
         future.exception()

@@ -1,4 +1,4 @@
-"""What a writer reads of its own ledger: it knows best how far that is confirmed, so nobody is asked."""
+"""What a writer reads of its own ledger: it knows best how far that is confirmed, so no bookie is asked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Known:
 
     @property
     def last_add_confirmed(self) -> int:
-        """How far confirmed reads may go: nobody reads beyond the end of a closed ledger."""
+        """How far confirmed reads may go: not beyond the end of a closed ledger."""
         return self._machine.known_end
 
     def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:

@@ -51,7 +51,7 @@ Payload = bytes | bytearray | memoryview
 _FRAME_OVERHEAD_BYTES: Final = 192
 #: How long after a late failure an idle writer acts upon it; the next append does so at once.
 _LATE_FAILURE_S: Final = 1.0
-#: How often a writer whose failed bookies nobody could replace tries again.
+#: How often a writer tries again to replace failed bookies that it could not replace.
 _DEGRADED_S: Final = 10.0
 #: How often to look whether a writer that was dropped still has entries under way.
 _DROPPED_S: Final = 1.0
@@ -285,7 +285,7 @@ class WriterShell:
     def on_dropped(self) -> None:
         """The application has let the writer go without closing it: what is under way ends, and then nothing is left of it.
 
-        The ledger stays open. What is above a gap fails, because nobody can fill that any more.
+        The ledger stays open. What is above a gap fails, because the gap cannot be filled any more.
         """
         if self._is_let_go:
             return
@@ -306,7 +306,7 @@ class WriterShell:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Whoever waits to append learns that it cannot, and there is nothing to look after any more."""
+        """Waiting appends learn that they cannot be done, and timers stop."""
         self._is_let_go = True
         self._forget()
         self._stop_timers()
@@ -354,7 +354,7 @@ class WriterShell:
     def _on_late_timer(self) -> None:
         del self._timers["late"]
         self.machine.act_on_late_failures()
-        if self.machine.is_degraded:  # there was nobody to replace them yet
+        if self.machine.is_degraded:  # there was no bookie to replace them yet
             self._timers["late"] = self.loop.call_later(_DEGRADED_S, self._on_late_timer)
 
     # Ports of the machine ----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Attempts:
     def __init__(self, servers: tuple[str, ...], clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began_at = clock()
-        # By server and address: what happened last, and whether that says that nobody is there. None: still under way.
+        # By server and address: what happened last, and whether that says that no server is there. None: still under way.
         self._outcomes: dict[str, dict[str, tuple[str, bool]]] = {_key(server): {} for server in servers}
         self._names = {_key(server): server for server in servers}
         self._unknown: set[str] = set()

@@ -51,7 +51,7 @@ async def open_cluster(session: ZooKeeperSession, target: ZooKeeperUri) -> Ledge
 async def initialise_cluster(session: ZooKeeperSession, target: ZooKeeperUri, rng: Random) -> None:
     """Make the cluster unless it exists. ``rng`` supplies its instance id.
 
-    Everything but LAYOUT is made in one transaction, so nobody ever sees half a cluster.
+    Everything but LAYOUT is made in one transaction, so no client ever sees half a cluster.
     """
     names = target.root.split("/")
     for depth in range(2, len(names)):

@@ -31,7 +31,7 @@ Called in the thread of the connection.
 """
 
 RESTART_DELAY_S: Final = 0.2
-"""How long to leave a server alone that sent what nobody understands."""
+"""How long to leave a server alone that sent something malformed."""
 
 
 class SessionHandler(SequentialThreadingHandler):  # type: ignore[misc]  # the library has no types
@@ -79,7 +79,7 @@ class SessionHandler(SequentialThreadingHandler):  # type: ignore[misc]  # the l
             while not self._aborted.is_set():
                 try:
                     func(*args, **kwargs)
-                except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+                except Exception as error:  # noqa: BLE001 - it would be lost otherwise
                     self._on_failure(error)
                     self._aborted.wait(RESTART_DELAY_S)
                 else:

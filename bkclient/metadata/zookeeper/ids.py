@@ -2,11 +2,11 @@
 
 A short id is the counter that ZooKeeper appends to an ephemeral sequential znode. The counter has 31 bits. Once it has
 run over, ids have two halves: the number of a directory ``HOB-<n>`` ("high order bits") and a counter inside that
-directory. So ids are below 2^31 - 1 or from 2^32 on, and which clients switched first does not matter: whoever finds
+directory. So ids are below 2^31 - 1 or from 2^32 on, and which clients switched first does not matter: a client that finds
 the directory of long ids uses it.
 
 The znode that served as the counter is removed at once, without waiting; if that fails the session takes it along when
-it ends. A request that is repeated after a lost connection skips an id, which nobody misses.
+it ends. A request that is repeated after a lost connection skips an id, which does no harm.
 """
 
 from __future__ import annotations

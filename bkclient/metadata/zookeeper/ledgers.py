@@ -168,7 +168,7 @@ class Ledgers:
                 return
 
     async def _remove_directories(self, path: str) -> None:
-        """Best effort: what is left behind is an empty directory, which harms nobody."""
+        """Best effort: what is left behind is an empty directory, which does no harm."""
         for directory in self._directories(path):
             try:
                 await self._session.delete(directory)

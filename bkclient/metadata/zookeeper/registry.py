@@ -129,7 +129,7 @@ class Bookies:
         )
 
     def _valid(self, names: list[str]) -> list[str]:
-        """Those of ``names`` that may name bookies. Nobody could store another one in a ledger's metadata."""
+        """Those of ``names`` that may name bookies. No other name could be stored in a ledger's metadata."""
         valid = [name for name in names if is_valid_bookie_id(name)]
         if len(valid) < len(names):
             for name in set(names).difference(valid, self._ignored, (_READ_ONLY,)):

@@ -12,7 +12,7 @@ with :class:`~bkclient.errors.MetadataOutcomeUnknown`. A request that could not 
 library while it is disconnected, for it would queue it and send it whenever the connection returns.
 
 **What an expired session means.** The service forgot this client: its ephemeral znodes are gone and its watches too.
-The library opens a new session by itself; whoever keeps ephemeral znodes is told through
+The library opens a new session by itself; owners of ephemeral znodes are told through
 :meth:`ZooKeeperSession.on_renewal`. Watches are woken at every loss of the connection, so that they read again and arm
 again.
 
@@ -383,19 +383,19 @@ class ZooKeeperSession:
         try:
             self._client.stop()
             self._client.close()
-        except Exception:  # noqa: BLE001 - it ends in any case, and nobody can do anything about it
+        except Exception:  # noqa: BLE001 - it ends in any case, and nothing can be done about it
             self._log.exception("the library did not end in order")
 
 
 def _in_thread(loop: asyncio.AbstractEventLoop, name: str, function: Callable[[], T]) -> asyncio.Future[T]:
     """The outcome of ``function``, which may block for longer than anybody waits for it."""
     future: asyncio.Future[T] = loop.create_future()
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait any more
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # there may be no waiter any more
 
     def run() -> None:
         try:
             result, error = function(), None
-        except Exception as raised:  # noqa: BLE001 - it belongs to whoever waits
+        except Exception as raised:  # noqa: BLE001 - it is raised at the waiter
             result, error = None, raised
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(finish, result, error)

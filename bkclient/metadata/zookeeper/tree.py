@@ -52,7 +52,7 @@ class ZooKeeperTree:
     async def create(
         self, path: str, data: bytes = b"", *, is_ephemeral: bool = False, is_sequential: bool = False
     ) -> str | None:
-        """See there. Directories above may be removed meanwhile, by whoever found them empty; they are made again."""
+        """See the protocol. Directories above may be removed meanwhile by a client that found them empty; they are made again."""
         absolute = self._absolute(path)
         for _ in range(_ATTEMPTS_MAX):
             try:

@@ -86,7 +86,7 @@ class Watched(Generic[T]):
             try:
                 stamp, value = await self._read()
             except MetadataSerializationError:
-                # Reading again would give the same; whoever repairs the value wakes the watch.
+                # Reading again would give the same; repairing the value wakes the watch.
                 _log.exception("%s holds something that cannot be read", self._paths[0])
             except MetadataStoreError as error:
                 _log.warning("cannot follow %s, trying again: %s", self._paths[0], error)

@@ -1,7 +1,7 @@
 """The election of one auditor per cluster, as BookKeeper's own auditors hold it.
 
 Every candidate is an ephemeral sequential node ``V_<number>``; the lowest number is the auditor, and its successor is the next
-one. A session that ends takes its candidate along, and a new one stands again at the end of the queue. Nobody can
+one. A session that ends takes its candidate along, and a new one stands again at the end of the queue. No one can
 know at every moment that it still is the auditor: an old one may go on for as long as it has not heard that its session ended,
 so whatever auditors do must bear two of them.
 """
@@ -35,7 +35,7 @@ class AuditorElection:
         self._name = name
 
     async def auditor(self) -> str | None:
-        """The name of the present auditor; None if nobody stands."""
+        """The name of the present auditor; None if there is none."""
         for path in await self._candidates():
             node = await self._tree.get(path)
             if node is not None:
@@ -80,7 +80,7 @@ class AuditorElection:
                     if await self.is_elected() is is_elected:
                         return
                 except MetadataStoreError:
-                    await anyio.sleep(1.0)  # as long as the service does not answer nobody is told anything new
+                    await anyio.sleep(1.0)  # as long as the service does not answer there is no news
                     continue
                 with suppress(TimeoutError):  # not anyio's scope, see wait_for_news
                     async with asyncio.timeout(_LOOK_S):
@@ -89,7 +89,7 @@ class AuditorElection:
             cancel()
 
     async def _sign(self) -> None:
-        """Leave the name in the directory too, as BookKeeper's auditors do for whoever looks there; no program reads it."""
+        """Leave the name in the directory too, as BookKeeper's auditors do for human readers; no program reads it."""
         with suppress(MetadataStoreError):
             node = await self._tree.get(_DIRECTORY)
             if node is not None:

@@ -1,7 +1,7 @@
 """Marks of ledgers that lack copies, and the locks by which workers share them: what auto-recovery's programs agree by.
 
 An auditor *marks* a ledger, naming bookies that are without their copies. A worker *locks* a marked ledger, repairs it and
-removes the mark, but only if it still is what the worker saw when it locked it: whoever marked the ledger meanwhile has news
+removes the mark, but only if it still is what the worker saw when it locked it: a mark renewed meanwhile has news
 that the repair may not have met. Locks are ephemeral, so those of a dead worker disappear. They save work and are
 not what makes repairs safe: a worker whose session ended goes on for a while unknowingly, beside the one that took over, and both
 change the ledger's metadata by compare-and-set.
@@ -103,7 +103,7 @@ class UnderReplication:
         self._wall_clock_ms = wall_clock_ms
         self._rng = rng
         self._held: dict[int, LedgerLock] = {}
-        #: Ledgers that may be locked by this session although nobody here holds them: the answer was lost, or not awaited.
+        #: Ledgers that may be locked by this session although no caller holds them: the answer was lost, or not awaited.
         self._doubtful: dict[int, None] = {}
 
     async def open(self) -> None:
@@ -141,7 +141,7 @@ class UnderReplication:
         raise MetadataStoreError("its mark changes as often as it is read", ledger_id=ledger_id)
 
     async def marks(self) -> AsyncIterator[LedgerMark]:
-        """All marks, by ledger id; not a snapshot. One that cannot be read is a mark that names nobody."""
+        """All marks, by ledger id; not a snapshot. One that cannot be read is a mark that names no bookie."""
         async for ledger_id in self._marked_ids(lambda names: names):
             node = await self._tree.get(_mark_path(ledger_id))
             if node is not None:
@@ -154,9 +154,9 @@ class UnderReplication:
     # ---- locks ------------------------------------------------------------------------------------------------------
 
     async def acquire(self, *, passing_over: Collection[int] = ()) -> LedgerLock | None:
-        """Lock a marked ledger that nobody has locked, any but those to be passed over; None if there is none.
+        """Lock a marked ledger that is not locked, any but those to be passed over; None if there is none.
 
-        Locks of this session that nobody holds any more, because an earlier call failed half-way, are removed first.
+        Locks of this session that are not held any more, because an earlier call failed half-way, are removed first.
         """
         for ledger_id in [ledger_id for ledger_id in self._doubtful if ledger_id not in self._held]:
             await self._remove_lock(ledger_id)
@@ -217,7 +217,7 @@ class UnderReplication:
         return is_gone
 
     async def holder(self, ledger_id: int) -> str | None:
-        """Who has locked a ledger, None if nobody has."""
+        """The name of the program that has locked a ledger, None if it is not locked."""
         node = await self._tree.get(_lock_path(ledger_id))
         return None if node is None else decode_holder(node.data)
 
@@ -240,7 +240,7 @@ class UnderReplication:
         return self._tree.watch(_DISABLE, listener)
 
     async def lost_bookie_recovery_delay_s(self) -> int | None:
-        """How long the audit of a single lost bookie waits; None if nobody has ever set it."""
+        """How long the audit of a single lost bookie waits; None if it was never set."""
         node = await self._tree.get(_DELAY)
         return None if node is None else decode_delay(node.data)
 
@@ -310,7 +310,7 @@ class UnderReplication:
         return names
 
     async def _remove_directories(self, ledger_id: int) -> None:
-        """Best effort, as all programs do it: an empty directory harms nobody."""
+        """Best effort, as all programs do it: an empty directory does no harm."""
         directory = _mark_path(ledger_id)
         for _ in range(_DEPTH):
             directory = directory.rpartition("/")[0]
@@ -330,7 +330,7 @@ def _check_delay(delay_s: object) -> None:
 
 
 def _content(data: bytes) -> tuple[tuple[BookieId, ...], int | None]:
-    """What a mark says. That it is there is what counts: one that nobody can read must neither stop workers nor stay for ever."""
+    """What a mark says. That it is there is what counts: an unreadable one must neither stop workers nor stay for ever."""
     try:
         return decode_mark(data)
     except MetadataSerializationError:

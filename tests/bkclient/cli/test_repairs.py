@@ -188,7 +188,7 @@ def test_auto_recovery_is_switched_off_and_on(town: ThreadedCluster) -> None:
         "underReplicated": [],
     }
     assert bk("autorecovery", "disable", "--json").json == {"enabled": False}
-    assert bk("autorecovery", "status").text == "auditor: nobody; disabled\n"
+    assert bk("autorecovery", "status").text == "auditor: none; disabled\n"
     assert bk("autorecovery", "enable", "--json").json == {"enabled": True}
     assert bk("autorecovery", "audit", "--json").json == {"asked": True}
     assert bk("autorecovery", "status", "--json").json["lostBookieRecoveryDelay"] == 0

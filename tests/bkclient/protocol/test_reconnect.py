@@ -443,7 +443,7 @@ def test_a_quorum_timeout_after_the_metadata_was_read_blames_nobody_else() -> No
         made.writer.machine.check_quorum_timeout(float(second))
 
     (error,) = made.writer.errors
-    assert "only a stored it" in error.message
+    assert "stored by a" in error.message
     assert error.__cause__ is None
 
 

@@ -323,7 +323,7 @@ def test_updates_of_one_view_are_told_apart_by_number() -> None:
 
 
 def test_nobody_chooses_bookies_for_a_view_that_belongs_to_no_writer() -> None:
-    with pytest.raises(AssertionError, match=r"nobody chooses bookies for \{0: 'a'\} of ledger 7"):
+    with pytest.raises(AssertionError, match=r"nothing chooses bookies for \{0: 'a'\} of ledger 7"):
         begin(LocalMetadata(OPEN), ReplaceBookies(0, ((0, "a"),)))
 
 

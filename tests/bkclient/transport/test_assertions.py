@@ -231,7 +231,7 @@ def worn_out(bench: PlantedBench) -> None:
     [
         ("retires twice", "that is retiring becomes retiring", answered),
         ("closes early", "closed when it has no more to answer", answered),
-        ("forgets who waits", "nobody waits for a key that is free", three_wait),
+        ("forgets who waits", "there is no waiter for a key that is free", three_wait),
         ("opens more", "lanes are bounded", three_wait),
         ("retires all", "one lane to take requests", worn_out),
     ],

@@ -305,7 +305,7 @@ async def test_a_bookie_whose_connection_takes_no_more_counts_as_the_busiest() -
         await reading
 
 
-# Whom to ask -------------------------------------------------------------------------------------------------------
+# Which to ask -------------------------------------------------------------------------------------------------------
 
 
 class Backwards(RandomPlacement):

@@ -229,7 +229,7 @@ async def test_how_often_and_how_long_entries_are_sent_again_is_configured() -> 
         for bookie in where.transport.bookies.values():
             bookie.code = Code.TIMEOUT
         began = now()
-        with pytest.raises(WriteFailed, match="4 times again in vain"):
+        with pytest.raises(WriteFailed, match="4 times again without success"):
             await writer.append(b"x")
 
         assert now() - began == pytest.approx(1 + 2 + 3 + 3 + 3)
