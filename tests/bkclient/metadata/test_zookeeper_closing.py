@@ -23,6 +23,7 @@ from bkclient.metadata.zookeeper.session import ABORT_TIMEOUT_S, CLOSE_TIMEOUT_S
 from simbookie.java import JavaRuntime
 from simbookie.zookeeper import ZooKeeperServer
 from tests.bkclient.metadata.fake_zookeeper import Behaviour, after_the_handshake, in_the_handshake, serve
+from tests.bkclient.metadata.zookeeper_inside import kazoo_of
 
 SESSION_TIMEOUT_S = 60.0
 PATIENCE_S = 15.0
@@ -140,8 +141,8 @@ async def test_a_library_that_does_not_come_to_its_end_is_left_to_itself(monkeyp
     release = threading.Event()
     async with serve(after_the_handshake["is silent"]) as address:
         session = await opened(address)
-        stop = session._client.stop
-        monkeypatch.setattr(session._client, "stop", lambda: (release.wait(), stop()))
+        stop = kazoo_of(session).stop
+        monkeypatch.setattr(kazoo_of(session), "stop", lambda: (release.wait(), stop()))
         async with asyncio.timeout(PATIENCE_S):
             await session.aclose()
         release.set()

@@ -28,6 +28,7 @@ from bkclient.metadata.opening import open_store
 from bkclient.metadata.uri import ZooKeeperUri
 from bkclient.metadata.zookeeper import ZooKeeperMetadataStore, connect_zookeeper
 from simbookie.zookeeper import ZooKeeperServer
+from tests.bkclient.metadata.zookeeper_inside import kazoo_of, ledgers_of, session_of
 from tests.zookeepers import AnyZooKeeper, EmbeddedInThread
 
 Connect = Callable[..., Awaitable[ZooKeeperMetadataStore]]
@@ -85,10 +86,10 @@ def zk(server: AnyZooKeeper) -> Iterator[KazooClient]:
 
 async def expire(store: ZooKeeperMetadataStore) -> None:
     """End the store's session behind its back, as the service does with a client it has not heard of for too long."""
-    session = store._session
-    identity, renewed = session._client.client_id, asyncio.Event()
+    session = session_of(store)
+    identity, renewed = kazoo_of(session).client_id, asyncio.Event()
     session.on_renewal(renewed.set)
-    ((host, port),) = session._client.hosts
+    ((host, port),) = kazoo_of(session).hosts
     thief = KazooClient(f"{host}:{port}", client_id=identity)
     await asyncio.to_thread(thief.start)
     await asyncio.to_thread(thief.stop)
@@ -179,8 +180,8 @@ class TestOpeningAndClosing:
 
     async def test_a_request_whose_answer_got_lost_between_the_threads_ends_too(self, connect: Connect) -> None:
         store = await connect()
-        handler = store._session._client.handler
-        waiting = asyncio.ensure_future(store._session.request(lambda _: handler.async_result(), ledger_id=5))
+        handler = kazoo_of(session_of(store)).handler
+        waiting = asyncio.ensure_future(session_of(store).request(lambda _: handler.async_result(), ledger_id=5))
         await asyncio.sleep(0.01)
         await store.aclose()
         async with asyncio.timeout(1):
@@ -203,7 +204,7 @@ class TestOpeningAndClosing:
             await kept[0].bookies()
 
         await asyncio.to_thread(asyncio.run, abandon())
-        client = kept[0]._session._client
+        client = kazoo_of(session_of(kept[0]))
         await asyncio.to_thread(client.create, f"{zookeeper_root}/available/b:1", b"", ephemeral=True)
         await asyncio.to_thread(client.stop)
         client.close()
@@ -220,7 +221,7 @@ class TestLostConnections:
         created = await store.create_ledger(LEDGER)
         calls = record_calls(store, monkeypatch, "sync_async", "get_async")
         assert await store.read_ledger(5) == created
-        path = store._ledgers.path(5)
+        path = ledgers_of(store).path(5)
         assert calls == [("sync_async", path), ("get_async", path)]
 
     @pytest.mark.rule("W-49")
@@ -272,7 +273,7 @@ class TestLostConnections:
         await store.register_bookie("bookie-1", ADDRESS)
         assert await store.bookie_address("bookie-1") == ADDRESS
         server.stop()
-        while store._session.is_connected:  # noqa: ASYNC110 - the library tells in its own time
+        while session_of(store).is_connected:  # noqa: ASYNC110 - the library tells in its own time
             await asyncio.sleep(0.01)
         async with asyncio.timeout(1):
             assert await store.bookie_address("bookie-1") == ADDRESS
@@ -309,13 +310,13 @@ class TestLostConnections:
     ) -> None:
         store = await connect()
         await store.create_ledger(LEDGER)
-        real = store._ledgers._read_or_none
+        real = ledgers_of(store)._read_or_none
 
         async def read_too_late(ledger_id: int) -> Versioned | None:
             await store.delete_ledger(ledger_id)
             return await real(ledger_id)
 
-        monkeypatch.setattr(store._ledgers, "_read_or_none", read_too_late)
+        monkeypatch.setattr(ledgers_of(store), "_read_or_none", read_too_late)
         assert (await store.create_ledger(LEDGER)).version == 0
 
     @pytest.mark.rule("DEL-2")
@@ -346,7 +347,7 @@ class TestLostConnections:
     async def test_what_the_service_refuses_is_an_error_of_the_store(self, connect: Connect, zk: KazooClient) -> None:
         store = await connect()
         await store.create_ledger(LEDGER)
-        await asyncio.to_thread(forbid, zk, store._ledgers.path(5))
+        await asyncio.to_thread(forbid, zk, ledgers_of(store).path(5))
         with pytest.raises(MetadataStoreError, match=r"ledger 5: zk://.* refused the request: NoAuthError"):
             await store.read_ledger(5)
 
@@ -381,11 +382,11 @@ class TestExpiredSessions:
         await store.unregister_bookie("c:1")
         expected = await client.bookies()
         assert expected == BookieSets(("a:1",), ("b:1",))
-        before = store._session.session_id
+        before = session_of(store).session_id
         for _ in range(2):
             await expire(store)
             await until_equal(expected, client.bookies)
-        assert store._session.session_id != before
+        assert session_of(store).session_id != before
         await store.register_bookie("a:1", ADDRESS, read_only=True)
         await store.unregister_bookie("b:1")
         assert await client.bookies() == BookieSets((), ("a:1",))
@@ -453,7 +454,7 @@ class TestExpiredSessions:
 
 def is_connected(store: ZooKeeperMetadataStore) -> Callable[[], Awaitable[bool]]:
     async def ask() -> bool:
-        return store._session._connected.is_set()
+        return session_of(store)._connected.is_set()
 
     return ask
 
@@ -465,7 +466,7 @@ def forbid(zk: KazooClient, path: str) -> None:
 
 def record_calls(store: ZooKeeperMetadataStore, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[tuple[str, str]]:
     """Note the requests of these kinds and their paths, in order."""
-    client = store._session._client
+    client = kazoo_of(session_of(store))
     calls: list[tuple[str, str]] = []
 
     def recorder(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -484,7 +485,7 @@ def lose_first_answer(
     store: ZooKeeperMetadataStore, name: str, monkeypatch: pytest.MonkeyPatch, *, was_carried_out: bool
 ) -> list[str]:
     """Lose the answer, or the request itself, of every first of two requests of one kind."""
-    client = store._session._client
+    client = kazoo_of(session_of(store))
     real = getattr(client, name)
     calls: list[str] = []
 

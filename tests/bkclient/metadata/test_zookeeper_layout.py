@@ -25,6 +25,7 @@ from bkclient.metadata.paths import LedgerManager
 from bkclient.metadata.records import BookieServiceInfo, Endpoint, encode_layout, encode_service_info
 from bkclient.metadata.uri import parse_metadata_uri
 from bkclient.metadata.zookeeper import ZooKeeperMetadataStore, connect_zookeeper
+from tests.bkclient.metadata.zookeeper_inside import session_of
 from tests.zookeepers import AnyZooKeeper
 
 Connect = Callable[..., Awaitable[ZooKeeperMetadataStore]]
@@ -282,7 +283,7 @@ async def test_a_bookie_is_an_ephemeral_znode_that_lists_its_endpoint(
         await store.register_bookie("name-1", BookieAddress("127.0.0.1", 3181), read_only=read_only)
         data, stat = zk.get(f"{zookeeper_root}/{directory}/name-1")
         assert data == SERVICE_INFO
-        assert stat.ephemeralOwner == store._session.session_id != 0
+        assert stat.ephemeralOwner == session_of(store).session_id != 0
         assert len([name for name in tree(zk, zookeeper_root) if name.endswith("name-1")]) == 1
 
 
