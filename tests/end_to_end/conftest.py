@@ -14,12 +14,12 @@ from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.memory import MemoryStorageConfig
-from tests.end_to_end.town import NewTown, Town
+from tests.end_to_end.loopback import Loopback, NewLoopback
 
 
 @pytest.fixture
-def new_town() -> NewTown:
-    """Makes towns; a test enters them itself, because clients belong to the task that entered them."""
+def new_loopback() -> NewLoopback:
+    """Makes loopback clusters; a test enters them itself, because clients belong to the task that entered them."""
 
     def make(
         bookies: int = 5,
@@ -27,9 +27,9 @@ def new_town() -> NewTown:
         journal_sync_s: float = 0.0,
         config: BookieConfig | None = None,
         server: ServerConfig | None = None,
-    ) -> Town:
+    ) -> Loopback:
         storage = MemoryStorageConfig(journal=JournalConfig(sync_latency_s=journal_sync_s))
-        return Town(bookies, config=config, storage=storage, server=server)
+        return Loopback(bookies, config=config, storage=storage, server=server)
 
     return make
 

@@ -19,30 +19,30 @@ from bkclient.errors import (
 )
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.transport.tcp import TcpTransport
-from tests.end_to_end.town import NewTown
+from tests.end_to_end.loopback import NewLoopback
 
 
-async def test_an_error_leaves_the_block_of_a_client_as_what_it_is(new_town: NewTown) -> None:
-    async with new_town() as town:
+async def test_an_error_leaves_the_block_of_a_client_as_what_it_is(new_loopback: NewLoopback) -> None:
+    async with new_loopback() as loopback:
         with pytest.raises(NotEnoughBookies, match="6 is wanted"):
-            async with bkclient.connect(town.uri) as client:
+            async with bkclient.connect(loopback.uri) as client:
                 await client.create_ledger(ensemble_size=6, write_quorum_size=2, ack_quorum_size=2)
         with pytest.raises(KeyError, match="mine"):
-            async with bkclient.connect(town.uri):
+            async with bkclient.connect(loopback.uri):
                 raise KeyError("mine")
         own_group = ExceptionGroup("mine", [ValueError("one"), ValueError("two")])
         with pytest.raises(ExceptionGroup) as caught:
-            async with bkclient.connect(town.uri):
+            async with bkclient.connect(loopback.uri):
                 raise own_group
         assert caught.value is own_group
 
 
-async def test_a_cancelled_block_ends_with_the_cancellation_alone(new_town: NewTown) -> None:
-    async with new_town() as town:
+async def test_a_cancelled_block_ends_with_the_cancellation_alone(new_loopback: NewLoopback) -> None:
+    async with new_loopback() as loopback:
         entered = asyncio.Event()
 
         async def work() -> None:
-            async with bkclient.connect(town.uri) as client:
+            async with bkclient.connect(loopback.uri) as client:
                 await client.create_ledger()
                 entered.set()
                 await asyncio.Event().wait()
@@ -55,10 +55,10 @@ async def test_a_cancelled_block_ends_with_the_cancellation_alone(new_town: NewT
 
 
 async def test_what_is_in_flight_when_the_client_closes_ends_with_client_closed_and_the_ledger_stays_open(
-    new_town: NewTown,
+    new_loopback: NewLoopback,
 ) -> None:
-    async with new_town(3, journal_sync_s=30.0) as town:
-        async with bkclient.connect(town.uri) as client:
+    async with new_loopback(3, journal_sync_s=30.0) as loopback:
+        async with bkclient.connect(loopback.uri) as client:
             writer = await client.create_ledger()
             appends = [asyncio.create_task(writer.append(b"%d" % i)) for i in range(20)]
             flush = asyncio.create_task(writer.flush())
@@ -70,13 +70,13 @@ async def test_what_is_in_flight_when_the_client_closes_ends_with_client_closed_
             writer.append_nowait(b"late")
         with pytest.raises(ClientClosed, match="still open"):
             await writer.close()
-        other = await town.client()
+        other = await loopback.client()
         assert not (await other.ledger_metadata(writer.ledger_id)).is_closed
 
 
-async def test_reads_and_calls_of_a_closed_client_are_refused(new_town: NewTown) -> None:
-    async with new_town() as town:
-        async with bkclient.connect(town.uri) as client:
+async def test_reads_and_calls_of_a_closed_client_are_refused(new_loopback: NewLoopback) -> None:
+    async with new_loopback() as loopback:
+        async with bkclient.connect(loopback.uri) as client:
             async with await client.create_ledger() as writer:
                 await writer.append(b"one")
             reader = await client.open_ledger(writer.ledger_id, recover=True)
@@ -92,9 +92,9 @@ async def test_reads_and_calls_of_a_closed_client_are_refused(new_town: NewTown)
             client.list_ledgers()
 
 
-async def test_leaving_the_block_of_a_writer_flushes_and_closes_it(new_town: NewTown) -> None:
-    async with new_town() as town:
-        client = await town.client()
+async def test_leaving_the_block_of_a_writer_flushes_and_closes_it(new_loopback: NewLoopback) -> None:
+    async with new_loopback() as loopback:
+        client = await loopback.client()
         async with await client.create_ledger() as writer:
             futures = [writer.append_nowait(b"%d" % i) for i in range(100)]
         assert [future.result() for future in futures] == list(range(100))
@@ -107,10 +107,10 @@ async def test_leaving_the_block_of_a_writer_flushes_and_closes_it(new_town: New
 
 
 async def test_leaving_the_block_of_a_writer_by_an_error_closes_it_at_the_last_confirmed_entry(
-    new_town: NewTown,
+    new_loopback: NewLoopback,
 ) -> None:
-    async with new_town(3, journal_sync_s=0.02) as town:
-        client = await town.client()
+    async with new_loopback(3, journal_sync_s=0.02) as loopback:
+        client = await loopback.client()
         writer = await client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
         await writer.append(b"confirmed")
         in_flight = writer.append_nowait(b"in flight")
@@ -118,14 +118,14 @@ async def test_leaving_the_block_of_a_writer_by_an_error_closes_it_at_the_last_c
             async with writer:
                 raise ZeroDivisionError
         assert isinstance(in_flight.exception(), LedgerClosed)
-        reader = await (await town.client()).open_ledger(writer.ledger_id, recover=True)
+        reader = await (await loopback.client()).open_ledger(writer.ledger_id, recover=True)
         assert [entry.payload async for entry in reader] == [b"confirmed"]
         assert reader.length == len(b"confirmed")
 
 
-async def test_cancelled_appends_leave_the_writer_intact_and_their_entries_in_order(new_town: NewTown) -> None:
-    async with new_town() as town:
-        client = await town.client(limits={"max_in_flight_entries": 8})
+async def test_cancelled_appends_leave_the_writer_intact_and_their_entries_in_order(new_loopback: NewLoopback) -> None:
+    async with new_loopback() as loopback:
+        client = await loopback.client(limits={"max_in_flight_entries": 8})
         random = Random(5)
         async with await client.create_ledger(ensemble_size=4, write_quorum_size=3, ack_quorum_size=2) as writer:
             tasks = [asyncio.create_task(writer.append(b"%d" % i)) for i in range(400)]
@@ -150,9 +150,11 @@ async def test_cancelled_appends_leave_the_writer_intact_and_their_entries_in_or
             assert entry_id in confirmed or payload in cancelled
 
 
-async def test_a_cancelled_close_goes_on_in_the_background_and_every_close_tells_its_outcome(new_town: NewTown) -> None:
-    async with new_town() as town:
-        client = await town.client()
+async def test_a_cancelled_close_goes_on_in_the_background_and_every_close_tells_its_outcome(
+    new_loopback: NewLoopback,
+) -> None:
+    async with new_loopback() as loopback:
+        client = await loopback.client()
         writer = await client.create_ledger()
         await writer.append(b"one")
         closes = [asyncio.create_task(writer.close()) for _ in range(5)]
@@ -164,9 +166,9 @@ async def test_a_cancelled_close_goes_on_in_the_background_and_every_close_tells
         assert (await client.ledger_metadata(writer.ledger_id)).last_entry_id == 0
 
 
-async def test_a_cancelled_flush_and_a_cancelled_wait_for_room_wake_nobody_wrongly(new_town: NewTown) -> None:
-    async with new_town(3, journal_sync_s=0.01) as town:
-        client = await town.client(limits={"max_in_flight_entries": 4})
+async def test_a_cancelled_flush_and_a_cancelled_wait_for_room_wake_nobody_wrongly(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3, journal_sync_s=0.01) as loopback:
+        client = await loopback.client(limits={"max_in_flight_entries": 4})
         async with await client.create_ledger() as writer:
             for i in range(4):
                 writer.append_nowait(b"%d" % i)
@@ -186,9 +188,11 @@ async def test_a_cancelled_flush_and_a_cancelled_wait_for_room_wake_nobody_wrong
 @pytest.mark.rule("DEL-2")
 @pytest.mark.behaviour("T-30")
 @pytest.mark.behaviour("T-31")
-async def test_a_deleted_ledger_is_gone_for_everybody_and_deleting_it_again_is_no_error(new_town: NewTown) -> None:
-    async with new_town() as town:
-        client, other = await town.client(), await town.client()
+async def test_a_deleted_ledger_is_gone_for_everybody_and_deleting_it_again_is_no_error(
+    new_loopback: NewLoopback,
+) -> None:
+    async with new_loopback() as loopback:
+        client, other = await loopback.client(), await loopback.client()
         ids = []
         for _ in range(3):
             async with await client.create_ledger() as writer:

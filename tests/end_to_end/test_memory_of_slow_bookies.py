@@ -8,7 +8,7 @@ import pytest
 
 from bkclient.transport.tcp import TcpTransport
 from bkclient.wire.messages import AddRequest, Request
-from tests.end_to_end.town import NewTown
+from tests.end_to_end.loopback import NewLoopback
 
 MIB = 1024 * 1024
 FRAME = 65 * 1024
@@ -16,10 +16,10 @@ FRAME = 65 * 1024
 
 @pytest.mark.parametrize(("bound", "at_most"), [(2 * MIB, 2 * MIB), (None, 128 * MIB)])
 async def test_a_bookie_that_does_not_answer_costs_no_more_than_configured(
-    new_town: NewTown, bound: int | None, at_most: int
+    new_loopback: NewLoopback, bound: int | None, at_most: int
 ) -> None:
-    async with new_town(3) as town:
-        client = await town.client(
+    async with new_loopback(3) as loopback:
+        client = await loopback.client(
             limits={"max_in_flight_bytes": MIB, "max_client_in_flight_bytes": MIB, "max_unanswered_bytes": bound},
             writing={"delay_ensemble_change": True},
             timeouts={"add_s": 60.0},
@@ -28,13 +28,13 @@ async def test_a_bookie_that_does_not_answer_costs_no_more_than_configured(
         assert isinstance(transport, TcpTransport)
         writer = await client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         slow = writer.metadata.last_fragment.ensemble[0]
-        serve = town.cluster.bookie(slow).submit
+        serve = loopback.cluster.bookie(slow).submit
 
         def keep_adds(request: Request, respond: Any, *, source: str = "") -> None:
             if not isinstance(request, AddRequest):
                 serve(request, respond, source=source)
 
-        town.cluster.bookie(slow).submit = keep_adds  # type: ignore[method-assign]
+        loopback.cluster.bookie(slow).submit = keep_adds  # type: ignore[method-assign]
         most = 0
         for _ in range(100):
             await writer.append(bytes(64 * 1024))

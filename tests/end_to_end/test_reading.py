@@ -9,13 +9,13 @@ import pytest
 from bkclient import LedgerWriter
 from bkclient.errors import BookieNotAvailable, NoSuchEntry
 from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, Request, Response
-from tests.end_to_end.town import NewTown, Town
+from tests.end_to_end.loopback import Loopback, NewLoopback
 
 
 async def written(
-    town: Town, entries: int, *, version: int = 3, sizes: tuple[int, int, int] = (3, 3, 2)
+    loopback: Loopback, entries: int, *, version: int = 3, sizes: tuple[int, int, int] = (3, 3, 2)
 ) -> LedgerWriter:
-    client = await town.client(connections={"protocol_version": version})
+    client = await loopback.client(connections={"protocol_version": version})
     writer = await client.create_ledger(ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2])
     for entry_id in range(entries):
         writer.append_nowait(b"entry %d" % entry_id)
@@ -26,11 +26,11 @@ async def written(
 @pytest.mark.rule("R-9")
 @pytest.mark.behaviour("T-45")
 @pytest.mark.parametrize("version", [2, 3])
-async def test_many_reads_of_one_entry_at_a_time_all_succeed(new_town: NewTown, version: int) -> None:
-    async with new_town(3) as town:
-        writer = await written(town, 3, version=version)
+async def test_many_reads_of_one_entry_at_a_time_all_succeed(new_loopback: NewLoopback, version: int) -> None:
+    async with new_loopback(3) as loopback:
+        writer = await written(loopback, 3, version=version)
         await writer.close()
-        reader = await (await town.client(connections={"protocol_version": version})).open_ledger(
+        reader = await (await loopback.client(connections={"protocol_version": version})).open_ledger(
             writer.ledger_id, recover=True
         )
         entries = await asyncio.gather(*(reader.read(1, parallel=number % 3 == 0) for number in range(300)))
@@ -44,11 +44,11 @@ async def test_many_reads_of_one_entry_at_a_time_all_succeed(new_town: NewTown, 
 @pytest.mark.behaviour("T-43")
 @pytest.mark.parametrize(("version", "sizes"), [(2, (3, 3, 2)), (3, (3, 3, 2)), (2, (3, 2, 2)), (3, (3, 2, 2))])
 async def test_batches_cover_a_ledger_over_any_protocol_version(
-    new_town: NewTown, version: int, sizes: tuple[int, int, int]
+    new_loopback: NewLoopback, version: int, sizes: tuple[int, int, int]
 ) -> None:
-    async with new_town(3) as town:
-        writer = await written(town, 200, version=version, sizes=sizes)
-        reader = await (await town.client(connections={"protocol_version": version})).open_ledger(
+    async with new_loopback(3) as loopback:
+        writer = await written(loopback, 200, version=version, sizes=sizes)
+        reader = await (await loopback.client(connections={"protocol_version": version})).open_ledger(
             writer.ledger_id, recover=True
         )
         payloads: list[bytes] = []
@@ -63,10 +63,10 @@ async def test_batches_cover_a_ledger_over_any_protocol_version(
 
 @pytest.mark.rule("R-28")
 @pytest.mark.behaviour("T-200")
-async def test_a_bookie_of_a_striped_ledger_has_the_first_entry_of_a_batch_only(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        writer = await written(town, 9, version=2, sizes=(3, 1, 1))
-        client = await town.client(connections={"protocol_version": 2})
+async def test_a_bookie_of_a_striped_ledger_has_the_first_entry_of_a_batch_only(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        writer = await written(loopback, 9, version=2, sizes=(3, 1, 1))
+        client = await loopback.client(connections={"protocol_version": 2})
         answered: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
 
         def reply(_bookie_id: str, _request: Request, _code: int, response: Response | None) -> None:
@@ -84,20 +84,20 @@ async def test_a_bookie_of_a_striped_ledger_has_the_first_entry_of_a_batch_only(
 @pytest.mark.behaviour("T-156")
 @pytest.mark.behaviour("T-192")
 @pytest.mark.parametrize("version", [2, 3])
-async def test_unconfirmed_reads_and_reads_from_what_is_left(new_town: NewTown, version: int) -> None:
-    async with new_town(3) as town:
-        writer = await written(town, 0, version=version)
+async def test_unconfirmed_reads_and_reads_from_what_is_left(new_loopback: NewLoopback, version: int) -> None:
+    async with new_loopback(3) as loopback:
+        writer = await written(loopback, 0, version=version)
         for entry_id in range(5):
             await writer.append(b"entry %d" % entry_id)
-        client = await town.client(connections={"protocol_version": version})
+        client = await loopback.client(connections={"protocol_version": version})
         async with await client.open_ledger(writer.ledger_id, recover=False) as reader:
             assert reader.last_add_confirmed == 3
             assert (await reader.read(4, unconfirmed=True)).payload == b"entry 4"
             assert reader.last_add_confirmed == 3
             ensemble = writer.metadata.last_fragment.ensemble
             for bookie_id in ensemble[:2]:
-                await town.cluster.kill(bookie_id)
+                await loopback.cluster.kill(bookie_id)
             assert (await reader.read_entries(0, 3)).entry(2).payload == b"entry 2"
-            await town.cluster.kill(ensemble[2])
+            await loopback.cluster.kill(ensemble[2])
             with pytest.raises(BookieNotAvailable):
                 await reader.read(0)

@@ -19,7 +19,7 @@ from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, Request, Response
 from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import CrashMode
-from tests.end_to_end.town import NewTown, Town
+from tests.end_to_end.loopback import Loopback, NewLoopback
 
 BOTH_VERSIONS = pytest.mark.parametrize("version", [2, 3])
 
@@ -34,8 +34,8 @@ async def a_ledger(client: BookKeeper, entries: int, sizes: tuple[int, int, int]
     return writer
 
 
-def store_of(town: Town) -> MetadataStore:
-    return MemoryMetadataService.named(town.uri.removeprefix("mem://")).session(rng=Random(5))
+def store_of(loopback: Loopback) -> MetadataStore:
+    return MemoryMetadataService.named(loopback.uri.removeprefix("mem://")).session(rng=Random(5))
 
 
 async def contents(client: BookKeeper, ledger_id: int) -> list[bytes]:
@@ -51,10 +51,10 @@ async def assert_fenced(writer: LedgerWriter) -> None:
 @pytest.mark.rule("REC-43")
 @pytest.mark.behaviour("T-108")
 @BOTH_VERSIONS
-async def test_the_writer_is_fenced_and_agrees_with_whoever_recovered(new_town: NewTown, version: int) -> None:
-    async with new_town(3) as town:
-        first = await town.client(connections={"protocol_version": version})
-        second = await town.client(connections={"protocol_version": version})
+async def test_the_writer_is_fenced_and_agrees_with_whoever_recovered(new_loopback: NewLoopback, version: int) -> None:
+    async with new_loopback(3) as loopback:
+        first = await loopback.client(connections={"protocol_version": version})
+        second = await loopback.client(connections={"protocol_version": version})
         writer = await a_ledger(first, 10)
 
         reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
@@ -69,13 +69,13 @@ async def test_the_writer_is_fenced_and_agrees_with_whoever_recovered(new_town: 
 @BOTH_VERSIONS
 @pytest.mark.parametrize("hung", [0, 1, 2])
 async def test_one_hung_bookie_keeps_nobody_from_fencing(
-    new_town: NewTown, monkeypatch: pytest.MonkeyPatch, version: int, hung: int
+    new_loopback: NewLoopback, monkeypatch: pytest.MonkeyPatch, version: int, hung: int
 ) -> None:
-    async with new_town(3) as town:
-        first = await town.client(connections={"protocol_version": version}, timeouts={"add_s": 60.0})
-        second = await town.client(connections={"protocol_version": version}, timeouts={"read_s": 60.0})
+    async with new_loopback(3) as loopback:
+        first = await loopback.client(connections={"protocol_version": version}, timeouts={"add_s": 60.0})
+        second = await loopback.client(connections={"protocol_version": version}, timeouts={"read_s": 60.0})
         writer = await a_ledger(first, 3)
-        bookie = town.cluster.bookie(writer.metadata.last_fragment.ensemble[hung])
+        bookie = loopback.cluster.bookie(writer.metadata.last_fragment.ensemble[hung])
         monkeypatch.setattr(bookie, "submit", lambda *_, **__: None)
         assert await writer.append(b"on two bookies") == 3
 
@@ -90,10 +90,10 @@ async def test_one_hung_bookie_keeps_nobody_from_fencing(
 @pytest.mark.behaviour("T-116")
 @pytest.mark.behaviour("T-119")
 @BOTH_VERSIONS
-async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_town: NewTown, version: int) -> None:
-    async with new_town(3) as town:
-        first = await town.client(connections={"protocol_version": version})
-        second = await town.client(connections={"protocol_version": version})
+async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_loopback: NewLoopback, version: int) -> None:
+    async with new_loopback(3) as loopback:
+        first = await loopback.client(connections={"protocol_version": version})
+        second = await loopback.client(connections={"protocol_version": version})
         writer = await a_ledger(first, 1)
 
         with pytest.raises(UnauthorizedAccess):
@@ -107,22 +107,25 @@ async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_town: NewTow
 @pytest.mark.behaviour("T-117")
 @BOTH_VERSIONS
 @pytest.mark.parametrize("mode", list(CrashMode))
-async def test_a_fence_outlives_the_restart_of_every_bookie(new_town: NewTown, version: int, mode: CrashMode) -> None:
-    async with new_town(3) as town:
-        first = await town.client(connections={"protocol_version": version})
-        second = await town.client(connections={"protocol_version": version})
+async def test_a_fence_outlives_the_restart_of_every_bookie(
+    new_loopback: NewLoopback, version: int, mode: CrashMode
+) -> None:
+    async with new_loopback(3) as loopback:
+        first = await loopback.client(connections={"protocol_version": version})
+        second = await loopback.client(connections={"protocol_version": version})
         writer = await a_ledger(first, 5)
         reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
-        for bookie_id in town.cluster.bookie_ids:
-            await town.cluster.kill(bookie_id, mode)
-            await town.cluster.restart(bookie_id)
+        for bookie_id in loopback.cluster.bookie_ids:
+            await loopback.cluster.kill(bookie_id, mode)
+            await loopback.cluster.restart(bookie_id)
 
         # The client may need an attempt to notice that its connections are gone; what it may not do is to succeed.
         with pytest.raises(BookKeeperError):
             await writer.append(b"too late")
         answers = [
-            await ask(town, version, bookie_id, add_of(writer, entry_id=99)) for bookie_id in town.cluster.bookie_ids
+            await ask(loopback, version, bookie_id, add_of(writer, entry_id=99))
+            for bookie_id in loopback.cluster.bookie_ids
         ]
         assert answers == [Code.LEDGER_FENCED] * 3
         assert reader.last_add_confirmed == 4
@@ -146,9 +149,9 @@ def fencing_read_of(writer: LedgerWriter) -> ReadRequest:
     return ReadRequest(writer.ledger_id, LAST_ENTRY, fence_key=master_key(b"secret"), high_priority=True)
 
 
-async def ask(town: Town, version: int, bookie_id: str, request: Request) -> int:
+async def ask(loopback: Loopback, version: int, bookie_id: str, request: Request) -> int:
     """The code of one bookie's answer."""
-    store = store_of(town)
+    store = store_of(loopback)
     transport = TcpTransport(store.bookie_address, TcpTransportConfig(protocol_version=version), rng=Random(1))
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -166,16 +169,16 @@ async def ask(town: Town, version: int, bookie_id: str, request: Request) -> int
 # A ledger that is gone ----------------------------------------------------------------------------------------------
 
 
-async def fenced_deleted_and_collected(town: Town, version: int) -> LedgerWriter:
+async def fenced_deleted_and_collected(loopback: Loopback, version: int) -> LedgerWriter:
     """The writer of a ledger that another client recovered and deleted, and of which every bookie removed everything."""
-    first = await town.client(connections={"protocol_version": version})
-    second = await town.client(connections={"protocol_version": version})
+    first = await loopback.client(connections={"protocol_version": version})
+    second = await loopback.client(connections={"protocol_version": version})
     writer = await a_ledger(first, 3)
     await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     await second.delete_ledger(writer.ledger_id)
-    store = store_of(town)
-    for bookie_id in town.cluster.bookie_ids:
-        bookie = town.cluster.bookie(bookie_id)
+    store = store_of(loopback)
+    for bookie_id in loopback.cluster.bookie_ids:
+        bookie = loopback.cluster.bookie(bookie_id)
         assert await GarbageCollector(bookie, store, 1.0).collect() == [writer.ledger_id]
         assert bookie.ledger_ids() == []
     await store.aclose()
@@ -186,33 +189,35 @@ async def fenced_deleted_and_collected(town: Town, version: int) -> LedgerWriter
 @pytest.mark.behaviour("T-109")
 @BOTH_VERSIONS
 async def test_a_writer_whose_ledger_was_deleted_and_collected_is_fenced_all_the_same(
-    new_town: NewTown, version: int
+    new_loopback: NewLoopback, version: int
 ) -> None:
-    async with new_town(3) as town:
-        writer = await fenced_deleted_and_collected(town, version)
+    async with new_loopback(3) as loopback:
+        writer = await fenced_deleted_and_collected(loopback, version)
 
         await assert_fenced(writer)
-        assert all(town.cluster.bookie(bookie_id).ledger_ids() == [] for bookie_id in town.cluster.bookie_ids)
+        assert all(loopback.cluster.bookie(bookie_id).ledger_ids() == [] for bookie_id in loopback.cluster.bookie_ids)
 
 
 @pytest.mark.rule("REC-43")
 @pytest.mark.behaviour("T-110")
 @BOTH_VERSIONS
 async def test_of_a_collected_ledger_fencing_reads_find_nothing_and_adds_are_refused(
-    new_town: NewTown, version: int
+    new_loopback: NewLoopback, version: int
 ) -> None:
-    async with new_town(3) as town:
-        writer = await fenced_deleted_and_collected(town, version)
+    async with new_loopback(3) as loopback:
+        writer = await fenced_deleted_and_collected(loopback, version)
 
-        for bookie_id in town.cluster.bookie_ids:
-            assert await ask(town, version, bookie_id, fencing_read_of(writer)) == Code.NO_SUCH_LEDGER_ON_BOOKIE
-            assert await ask(town, version, bookie_id, add_of(writer, 3)) == Code.LEDGER_FENCED
+        for bookie_id in loopback.cluster.bookie_ids:
+            assert await ask(loopback, version, bookie_id, fencing_read_of(writer)) == Code.NO_SUCH_LEDGER_ON_BOOKIE
+            assert await ask(loopback, version, bookie_id, add_of(writer, 3)) == Code.LEDGER_FENCED
 
 
 # Repairs ------------------------------------------------------------------------------------------------------------
 
 
-async def repair(town: Town, client: BookKeeper, ledger_id: int, first_entry_id: int, lost: str, spare: str) -> None:
+async def repair(
+    loopback: Loopback, client: BookKeeper, ledger_id: int, first_entry_id: int, lost: str, spare: str
+) -> None:
     """What re-replication does: copy what ``lost`` had of a fragment to ``spare``, and replace it there in place."""
     metadata = await client.ledger_metadata(ledger_id)
     codec = EntryCodec(ledger_id, DigestType.CRC32C, b"secret")
@@ -226,14 +231,14 @@ async def repair(town: Town, client: BookKeeper, ledger_id: int, first_entry_id:
         length += len(entry.payload)
         header = codec.encode_header(entry_id, entry_id - 1, length, entry.payload)
         request = AddRequest(ledger_id, entry_id, codec.master_key, header, entry.payload, recovery=True)
-        assert await ask(town, 3, spare, request) == Code.OK
+        assert await ask(loopback, 3, spare, request) == Code.OK
 
     def replaced(fragment: Fragment) -> Fragment:
         if fragment.first_entry_id != first_entry_id:
             return fragment
         return replace(fragment, ensemble=tuple(spare if member == lost else member for member in fragment.ensemble))
 
-    store = store_of(town)
+    store = store_of(loopback)
     value = await store.read_ledger(ledger_id)
     fragments = tuple(map(replaced, value.metadata.fragments))
     assert fragments != value.metadata.fragments
@@ -245,28 +250,30 @@ async def repair(town: Town, client: BookKeeper, ledger_id: int, first_entry_id:
 @pytest.mark.rule("W-34")
 @pytest.mark.behaviour("T-113")
 async def test_repairing_an_older_fragment_does_not_disturb_the_writer_and_a_later_fence_does(
-    new_town: NewTown,
+    new_loopback: NewLoopback,
 ) -> None:
-    async with new_town(5) as town:
-        first, second = await town.client(), await town.client()
+    async with new_loopback(5) as loopback:
+        first, second = await loopback.client(), await loopback.client()
         writer = await a_ledger(first, 10)
         before = writer.metadata.last_fragment.ensemble
-        await town.cluster.kill(before[0])
+        await loopback.cluster.kill(before[0])
         while len(writer.metadata.fragments) == 1:
             await writer.append(b"%d" % (writer.last_add_confirmed + 1))
         spare = next(
-            b for b in town.cluster.bookie_ids if b not in before and b not in writer.metadata.last_fragment.ensemble
+            b
+            for b in loopback.cluster.bookie_ids
+            if b not in before and b not in writer.metadata.last_fragment.ensemble
         )
 
-        await repair(town, second, writer.ledger_id, 0, before[0], spare)
+        await repair(loopback, second, writer.ledger_id, 0, before[0], spare)
         # It does not mind another change of the ensemble either, for which it has to merge what the repair wrote.
-        await town.cluster.restart(before[0])
-        await town.cluster.kill(before[1])
+        await loopback.cluster.restart(before[0])
+        await loopback.cluster.kill(before[1])
         while before[1] in writer.metadata.last_fragment.ensemble:
             await writer.append(b"%d" % (writer.last_add_confirmed + 1))
 
         assert writer.metadata.fragments[0].ensemble[0] == spare
-        await town.cluster.restart(before[1])
+        await loopback.cluster.restart(before[1])
         payloads = await contents(second, writer.ledger_id)
         assert payloads == [b"%d" % i for i in range(writer.last_add_confirmed + 1)]
         await assert_fenced(writer)
@@ -274,16 +281,16 @@ async def test_repairing_an_older_fragment_does_not_disturb_the_writer_and_a_lat
 
 @pytest.mark.rule("REC-44")
 @pytest.mark.behaviour("T-114")
-async def test_repairing_a_bookie_after_a_fence_does_not_lift_it(new_town: NewTown) -> None:
-    async with new_town(4) as town:
-        first, second = await town.client(), await town.client()
+async def test_repairing_a_bookie_after_a_fence_does_not_lift_it(new_loopback: NewLoopback) -> None:
+    async with new_loopback(4) as loopback:
+        first, second = await loopback.client(), await loopback.client()
         writer = await a_ledger(first, 10)
         ensemble = writer.metadata.last_fragment.ensemble
-        (spare,) = (b for b in town.cluster.bookie_ids if b not in ensemble)
+        (spare,) = (b for b in loopback.cluster.bookie_ids if b not in ensemble)
         reader = await second.open_ledger(writer.ledger_id, password=b"secret", recover=True)
-        await town.cluster.kill(ensemble[1])
+        await loopback.cluster.kill(ensemble[1])
 
-        await repair(town, second, writer.ledger_id, 0, ensemble[1], spare)
+        await repair(loopback, second, writer.ledger_id, 0, ensemble[1], spare)
 
         await assert_fenced(writer)
         assert reader.last_add_confirmed == 9
@@ -299,19 +306,21 @@ async def test_repairing_a_bookie_after_a_fence_does_not_lift_it(new_town: NewTo
 @pytest.mark.rule("REC-23")
 @pytest.mark.behaviour("T-140")
 @BOTH_VERSIONS
-async def test_a_full_work_queue_refuses_ordinary_requests_and_no_recovery(new_town: NewTown, version: int) -> None:
-    async with new_town(3) as town:
-        writer = await a_ledger(await town.client(connections={"protocol_version": version}), 10)
-        for bookie_id in town.cluster.bookie_ids:
-            bookie = town.cluster.bookie(bookie_id)
-            await town.cluster.stop(bookie_id)
+async def test_a_full_work_queue_refuses_ordinary_requests_and_no_recovery(
+    new_loopback: NewLoopback, version: int
+) -> None:
+    async with new_loopback(3) as loopback:
+        writer = await a_ledger(await loopback.client(connections={"protocol_version": version}), 10)
+        for bookie_id in loopback.cluster.bookie_ids:
+            bookie = loopback.cluster.bookie(bookie_id)
+            await loopback.cluster.stop(bookie_id)
             bookie.config = replace(bookie.config, pending_adds_max=0, pending_reads_max=0)
-            await town.cluster.restart(bookie_id)
-        client = await town.client(connections={"protocol_version": version})
+            await loopback.cluster.restart(bookie_id)
+        client = await loopback.client(connections={"protocol_version": version})
 
         with pytest.raises(NotEnoughBookies):
             await a_ledger(client, 1)
-        assert await ask(town, version, town.cluster.bookie_ids[0], a_read_of(writer)) == Code.TOO_MANY_REQUESTS
+        assert await ask(loopback, version, loopback.cluster.bookie_ids[0], a_read_of(writer)) == Code.TOO_MANY_REQUESTS
         reader = await client.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
         assert (reader.is_closed, reader.last_add_confirmed) == (True, 9)

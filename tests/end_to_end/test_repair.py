@@ -14,7 +14,7 @@ from bkclient import BookKeeper, ClientConfig, PlacementSettings
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.repair import RepairAdmin, RepairConfig, run_auto_recovery
 from bkclient.repair.events import EventKind, RepairEvent
-from tests.end_to_end.town import NewTown, Town
+from tests.end_to_end.loopback import Loopback, NewLoopback
 
 NOW_MS = 1_700_000_000_000
 
@@ -64,7 +64,7 @@ async def is_sound(bk: BookKeeper, ledger_id: int) -> bool:
     return (await RepairAdmin(bk).check_ledger(ledger_id, thorough=True)).is_sound
 
 
-async def dies(place: Town, bookie_id: str) -> None:
+async def dies(place: Loopback, bookie_id: str) -> None:
     """It dies, and clients have heard."""
     await place.cluster.kill(bookie_id)
     await asyncio.sleep(0.05)
@@ -72,8 +72,8 @@ async def dies(place: Town, bookie_id: str) -> None:
 
 @pytest.mark.behaviour("T-235")
 @pytest.mark.behaviour("T-252")
-async def test_a_dead_bookie_is_recovered_on_demand(new_town: NewTown) -> None:
-    async with new_town(4) as place:
+async def test_a_dead_bookie_is_recovered_on_demand(new_loopback: NewLoopback) -> None:
+    async with new_loopback(4) as place:
         bk = await place.client()
         writers = [await ledger(bk, 200, sizes) for sizes in ((3, 3, 2), (4, 2, 2), (1, 1, 1))]
         for writer in writers:
@@ -93,8 +93,8 @@ async def test_a_dead_bookie_is_recovered_on_demand(new_town: NewTown) -> None:
 @pytest.mark.rule("AR-15")
 @pytest.mark.behaviour("T-113")
 @pytest.mark.behaviour("T-234")
-async def test_a_living_writer_goes_on_while_its_older_fragment_is_repaired(new_town: NewTown) -> None:
-    async with new_town(5) as place:
+async def test_a_living_writer_goes_on_while_its_older_fragment_is_repaired(new_loopback: NewLoopback) -> None:
+    async with new_loopback(5) as place:
         bk = await place.client()
         async with auto_recovery(place.uri, "repairer") as events:
             await until(lambda: told(events, EventKind.ELECTED))
@@ -125,8 +125,8 @@ async def test_a_living_writer_goes_on_while_its_older_fragment_is_repaired(new_
 
 @pytest.mark.behaviour("T-253")
 @pytest.mark.behaviour("T-255")
-async def test_two_programs_repair_the_ledgers_of_a_dead_bookie_together(new_town: NewTown) -> None:
-    async with new_town(5) as place:
+async def test_two_programs_repair_the_ledgers_of_a_dead_bookie_together(new_loopback: NewLoopback) -> None:
+    async with new_loopback(5) as place:
         bk = await place.client()
         writers = [await ledger(bk, 20) for _ in range(12)]
         for writer in writers[:10]:
@@ -149,8 +149,8 @@ async def test_two_programs_repair_the_ledgers_of_a_dead_bookie_together(new_tow
             assert (await bk.ledger_metadata(ledger_id)).is_closed
 
 
-async def test_programs_end_when_they_are_cancelled_and_may_be_started_again(new_town: NewTown) -> None:
-    async with new_town(3) as place:
+async def test_programs_end_when_they_are_cancelled_and_may_be_started_again(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as place:
         bk = await place.client()
 
         async def once() -> None:
@@ -163,8 +163,8 @@ async def test_programs_end_when_they_are_cancelled_and_may_be_started_again(new
 
 
 @pytest.mark.rule("AR-12")
-async def test_entries_near_the_limit_of_a_frame_are_copied_one_by_one(new_town: NewTown) -> None:
-    async with new_town(4) as place:
+async def test_entries_near_the_limit_of_a_frame_are_copied_one_by_one(new_loopback: NewLoopback) -> None:
+    async with new_loopback(4) as place:
         bk = await place.client()
         writer = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
         for _ in range(5):
@@ -177,8 +177,8 @@ async def test_entries_near_the_limit_of_a_frame_are_copied_one_by_one(new_town:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-async def test_both_protocol_versions_repair(new_town: NewTown, version: int) -> None:
-    async with new_town(4) as place:
+async def test_both_protocol_versions_repair(new_loopback: NewLoopback, version: int) -> None:
+    async with new_loopback(4) as place:
         bk = await place.client(connections={"protocol_version": version})
         writer = await ledger(bk, 20)
         await writer.close()

@@ -20,7 +20,7 @@ from bkclient.errors import (
 from bkclient.security.auth import SharedSecret
 from simbookie.security import BookieSecurity, SharedSecretBookie
 from simbookie.server import ServerConfig
-from tests.end_to_end.town import NewTown
+from tests.end_to_end.loopback import NewLoopback
 from tests.tls import MUTUAL, TRUSTING, offering
 
 SECRET = b"a secret of enough bytes"
@@ -42,17 +42,17 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
 
 @versions
 def test_ledgers_live_their_lives_inside_tls(
-    new_town: NewTown, version: int, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+    new_loopback: NewLoopback, version: int, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def life() -> None:
-        async with new_town(4, server=demanding()) as town:
+        async with new_loopback(4, server=demanding()) as loopback:
             options = {"connections": {"protocol_version": version, "channels_per_bookie": 2}, "tls": MUTUAL}
-            one = await town.client(auth=SharedSecret(SECRET), **options)
-            two = await town.client(auth=SharedSecret(SECRET), **options)
+            one = await loopback.client(auth=SharedSecret(SECRET), **options)
+            two = await loopback.client(auth=SharedSecret(SECRET), **options)
             writer = await one.create_ledger(**THREE)
             for number in range(50):
                 await writer.append(b"%d" % number)
-            await town.cluster.kill(writer.metadata.fragments[-1].ensemble[0])
+            await loopback.cluster.kill(writer.metadata.fragments[-1].ensemble[0])
             for number in range(50, 60):
                 await writer.append(b"%d" % number)
             reader = await two.open_ledger(writer.ledger_id, recover=True)
@@ -74,15 +74,19 @@ BAD = {
 @versions
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.rule("W-24")
-async def test_a_bookie_that_cannot_be_trusted_is_a_failed_bookie(new_town: NewTown, version: int, kind: str) -> None:
+async def test_a_bookie_that_cannot_be_trusted_is_a_failed_bookie(
+    new_loopback: NewLoopback, version: int, kind: str
+) -> None:
     """It is replaced, whatever it lacks; not even one that refuses our secret ends the writer."""
     good = ServerConfig(security=offering(auth=SharedSecretBookie(SECRET)))
-    async with new_town(2, server=good) as town:
-        bad = await town.cluster.add(server=BAD[kind])
-        client = await town.client(auth=SharedSecret(SECRET), connections={"protocol_version": version}, tls=TRUSTING)
+    async with new_loopback(2, server=good) as loopback:
+        bad = await loopback.cluster.add(server=BAD[kind])
+        client = await loopback.client(
+            auth=SharedSecret(SECRET), connections={"protocol_version": version}, tls=TRUSTING
+        )
         writer = await client.create_ledger(**THREE)
         assert bad in writer.metadata.fragments[0].ensemble
-        spare = await town.cluster.add()
+        spare = await loopback.cluster.add()
         for number in range(20):
             await writer.append(b"%d" % number)
         assert writer.metadata.fragments[-1].ensemble.count(spare) == 1
@@ -96,21 +100,21 @@ async def test_a_bookie_that_cannot_be_trusted_is_a_failed_bookie(new_town: NewT
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.rule("REC-9")
 async def test_a_bookie_that_cannot_be_trusted_does_not_hinder_recovery(
-    new_town: NewTown, version: int, kind: str
+    new_loopback: NewLoopback, version: int, kind: str
 ) -> None:
     """Other than a wrong password, which ends a recovery at once."""
     good = ServerConfig(security=offering(auth=SharedSecretBookie(SECRET)))
-    async with new_town(3, server=good) as town:
+    async with new_loopback(3, server=good) as loopback:
         options = {"connections": {"protocol_version": version}, "tls": TRUSTING}
-        client = await town.client(auth=SharedSecret(SECRET), **options)
+        client = await loopback.client(auth=SharedSecret(SECRET), **options)
         writer = await client.create_ledger(**THREE)
         for number in range(10):
             await writer.append(b"%d" % number)
-        first = town.cluster.server(writer.metadata.fragments[0].ensemble[0])
+        first = loopback.cluster.server(writer.metadata.fragments[0].ensemble[0])
         await first.aclose()
         first.config = BAD[kind]
         await first.start()
-        other = await town.client(auth=SharedSecret(SECRET), **options)
+        other = await loopback.client(auth=SharedSecret(SECRET), **options)
         reader = await other.open_ledger(writer.ledger_id, recover=True)
         assert len([entry async for entry in reader]) == 10
 
@@ -125,7 +129,7 @@ async def test_a_bookie_that_cannot_be_trusted_does_not_hinder_recovery(
     ],
 )
 async def test_where_no_bookie_can_be_trusted_the_error_says_why(
-    new_town: NewTown,
+    new_loopback: NewLoopback,
     caplog: pytest.LogCaptureFixture,
     version: int,
     kind: str,
@@ -134,25 +138,25 @@ async def test_where_no_bookie_can_be_trusted_the_error_says_why(
 ) -> None:
     caplog.set_level(logging.WARNING, "bkclient.transport")
     good = ServerConfig(security=offering(auth=SharedSecretBookie(SECRET)))
-    async with new_town(3, server=good) as town:
+    async with new_loopback(3, server=good) as loopback:
         options = {"connections": {"protocol_version": version}, "tls": TRUSTING}
-        client = await town.client(auth=SharedSecret(SECRET), **options)
+        client = await loopback.client(auth=SharedSecret(SECRET), **options)
         closed = await client.create_ledger(**THREE)
         await closed.append(b"stored")
         await closed.close()
         left = await client.create_ledger(**THREE)
         await left.append(b"stored")
-        for bookie_id in town.cluster.bookie_ids:
-            server = town.cluster.server(bookie_id)
+        for bookie_id in loopback.cluster.bookie_ids:
+            server = loopback.cluster.server(bookie_id)
             await server.aclose()
             server.config = BAD[kind]
             await server.start()
 
-        other = await town.client(auth=SharedSecret(SECRET), **options)
+        other = await loopback.client(auth=SharedSecret(SECRET), **options)
         reader = await other.open_ledger(closed.ledger_id, recover=True)
         with pytest.raises(error, match=reason) as unread:
             await reader.read(0)
-        assert unread.value.bookie_id in town.cluster.bookie_ids
+        assert unread.value.bookie_id in loopback.cluster.bookie_ids
         with pytest.raises((LedgerRecoveryFailed, UnauthorizedAccess)) as unopened:
             await other.open_ledger(left.ledger_id, recover=True)
         writer = await other.create_ledger(**THREE)
@@ -173,9 +177,11 @@ async def test_where_no_bookie_can_be_trusted_the_error_says_why(
         assert any(reason in record.getMessage() for record in lines)
 
 
-async def test_an_unauthenticated_client_learns_that_from_its_first_append(new_town: NewTown) -> None:
-    async with new_town(3, server=ServerConfig(security=BookieSecurity(auth=SharedSecretBookie(SECRET)))) as town:
-        client = await town.client()
+async def test_an_unauthenticated_client_learns_that_from_its_first_append(new_loopback: NewLoopback) -> None:
+    async with new_loopback(
+        3, server=ServerConfig(security=BookieSecurity(auth=SharedSecretBookie(SECRET)))
+    ) as loopback:
+        client = await loopback.client()
         writer = await client.create_ledger(**THREE)
         with pytest.raises(UnauthorizedAccess, match="authenticate if bookies demand it"):
             await writer.append(b"refused")

@@ -10,7 +10,7 @@ import pytest
 import bkclient
 from bkclient import BookKeeper, LedgerReader
 from bkclient.errors import ClientClosed, ReadFailed
-from tests.end_to_end.town import NewTown
+from tests.end_to_end.loopback import NewLoopback
 
 
 async def follow(reader: LedgerReader, *, pause_s: float = 0.001) -> list[bytes]:
@@ -41,11 +41,11 @@ async def write(client: BookKeeper, started: asyncio.Future[int], kill: Callable
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_tailing_reader_follows_to_the_close_and_disturbs_nobody(
-    new_town: NewTown, loop_factory: Callable[[], asyncio.AbstractEventLoop], version: int
+    new_loopback: NewLoopback, loop_factory: Callable[[], asyncio.AbstractEventLoop], version: int
 ) -> None:
     async def story() -> None:
-        async with new_town() as town:
-            writing, tailing = [await town.client(connections={"protocol_version": version}) for _ in range(2)]
+        async with new_loopback() as loopback:
+            writing, tailing = [await loopback.client(connections={"protocol_version": version}) for _ in range(2)]
             started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(write(writing, started))
             async with await tailing.open_ledger(await started, recover=False) as reader:
@@ -61,13 +61,13 @@ def test_a_tailing_reader_follows_to_the_close_and_disturbs_nobody(
         runner.run(story())
 
 
-async def test_a_tailing_reader_follows_through_an_ensemble_change(new_town: NewTown) -> None:
-    async with new_town(6) as town:
-        writing, tailing = await town.client(), await town.client()
+async def test_a_tailing_reader_follows_through_an_ensemble_change(new_loopback: NewLoopback) -> None:
+    async with new_loopback(6) as loopback:
+        writing, tailing = await loopback.client(), await loopback.client()
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         kills: list[asyncio.Task[None]] = []
         task = asyncio.create_task(
-            write(writing, started, lambda victim: kills.append(asyncio.create_task(town.cluster.kill(victim))))
+            write(writing, started, lambda victim: kills.append(asyncio.create_task(loopback.cluster.kill(victim))))
         )
         async with await tailing.open_ledger(await started, recover=False) as reader:
             payloads = await follow(reader)
@@ -76,13 +76,13 @@ async def test_a_tailing_reader_follows_through_an_ensemble_change(new_town: New
         await asyncio.gather(task, *kills)
 
 
-async def test_several_readers_follow_one_ledger(new_town: NewTown) -> None:
-    async with new_town() as town:
-        writing = await town.client()
+async def test_several_readers_follow_one_ledger(new_loopback: NewLoopback) -> None:
+    async with new_loopback() as loopback:
+        writing = await loopback.client()
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(write(writing, started))
         ledger_id = await started
-        readers = [await (await town.client()).open_ledger(ledger_id, recover=False) for _ in range(5)]
+        readers = [await (await loopback.client()).open_ledger(ledger_id, recover=False) for _ in range(5)]
         outcomes = await asyncio.gather(*(follow(reader) for reader in readers))
         await task
         assert all(payloads == outcomes[0] for payloads in outcomes)
@@ -92,9 +92,9 @@ async def test_several_readers_follow_one_ledger(new_town: NewTown) -> None:
 
 
 @pytest.mark.rule("R-19")
-async def test_what_is_not_confirmed_is_not_readable_until_it_is(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        writing, tailing = await town.client(), await town.client()
+async def test_what_is_not_confirmed_is_not_readable_until_it_is(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        writing, tailing = await loopback.client(), await loopback.client()
         writer = await writing.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
         await writer.append(b"zero")
         reader = await tailing.open_ledger(writer.ledger_id, recover=False)
@@ -118,9 +118,9 @@ async def test_what_is_not_confirmed_is_not_readable_until_it_is(new_town: NewTo
         await reader.aclose()
 
 
-async def test_a_tailing_reader_sees_a_recovery_close_the_ledger(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        writing, tailing, taking = [await town.client() for _ in range(3)]
+async def test_a_tailing_reader_sees_a_recovery_close_the_ledger(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        writing, tailing, taking = [await loopback.client() for _ in range(3)]
         writer = await writing.create_ledger()
         for i in range(10):
             await writer.append(b"%d" % i)
@@ -132,9 +132,9 @@ async def test_a_tailing_reader_sees_a_recovery_close_the_ledger(new_town: NewTo
         await reader.aclose()
 
 
-async def test_opening_to_tail_leaves_a_writer_and_the_metadata_alone(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        writing, tailing = await town.client(), await town.client()
+async def test_opening_to_tail_leaves_a_writer_and_the_metadata_alone(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        writing, tailing = await loopback.client(), await loopback.client()
         writer = await writing.create_ledger()
         for i in range(5):
             await writer.append(b"%d" % i)
@@ -145,12 +145,12 @@ async def test_opening_to_tail_leaves_a_writer_and_the_metadata_alone(new_town: 
         await writer.close()
 
 
-async def test_closing_its_client_ends_a_tailing_reader(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        writing = await town.client()
+async def test_closing_its_client_ends_a_tailing_reader(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        writing = await loopback.client()
         writer = await writing.create_ledger()
         await writer.append(b"one")
-        async with bkclient.connect(town.uri) as tailing:
+        async with bkclient.connect(loopback.uri) as tailing:
             reader = await tailing.open_ledger(writer.ledger_id, recover=False)
         with pytest.raises(ClientClosed):
             await reader.read_last_add_confirmed()
@@ -174,15 +174,15 @@ async def tailed(reader: LedgerReader, first: int = 0) -> list[bytes]:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_tail_follows_through_an_ensemble_change_to_the_close(
-    new_town: NewTown, loop_factory: Callable[[], asyncio.AbstractEventLoop], version: int
+    new_loopback: NewLoopback, loop_factory: Callable[[], asyncio.AbstractEventLoop], version: int
 ) -> None:
     async def story() -> None:
-        async with new_town(6) as town:
-            writing, tailing = [await town.client(connections={"protocol_version": version}) for _ in range(2)]
+        async with new_loopback(6) as loopback:
+            writing, tailing = [await loopback.client(connections={"protocol_version": version}) for _ in range(2)]
             started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             kills: list[asyncio.Task[None]] = []
             task = asyncio.create_task(
-                write(writing, started, lambda victim: kills.append(asyncio.create_task(town.cluster.kill(victim))))
+                write(writing, started, lambda victim: kills.append(asyncio.create_task(loopback.cluster.kill(victim))))
             )
             async with await tailing.open_ledger(await started, recover=False) as reader:
                 outcomes = await asyncio.gather(tailed(reader), tailed(reader, 100))
@@ -197,9 +197,9 @@ def test_a_tail_follows_through_an_ensemble_change_to_the_close(
 
 @pytest.mark.rule("R-40")
 @pytest.mark.behaviour("T-150")
-async def test_a_long_poll_brings_the_entry_and_the_close_ends_it(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        writing, tailing = await town.client(), await town.client()
+async def test_a_long_poll_brings_the_entry_and_the_close_ends_it(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        writing, tailing = await loopback.client(), await loopback.client()
         writer = await writing.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.append(b"zero")
         async with await tailing.open_ledger(writer.ledger_id, recover=False) as reader:
@@ -219,9 +219,9 @@ async def test_a_long_poll_brings_the_entry_and_the_close_ends_it(new_town: NewT
             await closing
 
 
-async def test_a_tail_sees_a_recovery_close_the_ledger(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        writing, tailing, taking = [await town.client() for _ in range(3)]
+async def test_a_tail_sees_a_recovery_close_the_ledger(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        writing, tailing, taking = [await loopback.client() for _ in range(3)]
         writer = await writing.create_ledger()
         for i in range(10):
             await writer.append(b"%d" % i)

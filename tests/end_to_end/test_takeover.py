@@ -16,7 +16,7 @@ from bkclient.errors import (
     MetadataVersionConflict,
     UnauthorizedAccess,
 )
-from tests.end_to_end.town import NewTown
+from tests.end_to_end.loopback import NewLoopback
 
 
 class Producer:
@@ -55,15 +55,17 @@ async def contents(reader: LedgerReader) -> list[bytes]:
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("sizes", [(3, 3, 2), (5, 3, 2), (3, 2, 2)])
 def test_a_writer_that_goes_on_is_fenced_and_keeps_everything_it_was_told(
-    new_town: NewTown,
+    new_loopback: NewLoopback,
     loop_factory: Callable[[], asyncio.AbstractEventLoop],
     version: int,
     sizes: tuple[int, int, int],
 ) -> None:
     async def story() -> None:
-        async with new_town() as town:
-            first = await town.client(connections={"protocol_version": version}, limits={"max_in_flight_entries": 100})
-            second = await town.client(connections={"protocol_version": version})
+        async with new_loopback() as loopback:
+            first = await loopback.client(
+                connections={"protocol_version": version}, limits={"max_in_flight_entries": 100}
+            )
+            second = await loopback.client(connections={"protocol_version": version})
             ensemble_size, write_quorum_size, ack_quorum_size = sizes
             writer = await first.create_ledger(
                 ensemble_size=ensemble_size, write_quorum_size=write_quorum_size, ack_quorum_size=ack_quorum_size
@@ -97,9 +99,9 @@ async def assert_closed_elsewhere(writer: LedgerWriter, last_entry_id: int) -> N
             await writer.close()
 
 
-async def test_an_idle_writer_learns_of_the_takeover_with_its_next_append(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        first, second = await town.client(), await town.client()
+async def test_an_idle_writer_learns_of_the_takeover_with_its_next_append(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        first, second = await loopback.client(), await loopback.client()
         writer = await first.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.append(b"one")
         await writer.append(b"two")
@@ -113,18 +115,22 @@ async def test_an_idle_writer_learns_of_the_takeover_with_its_next_append(new_to
 
 
 async def test_a_tail_that_reached_some_bookies_only_is_decided_once_and_for_all(
-    new_town: NewTown, monkeypatch: pytest.MonkeyPatch
+    new_loopback: NewLoopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with new_town(3) as town:
-        first, second, third = await town.client(timeouts={"add_s": 60.0}), await town.client(), await town.client()
+    async with new_loopback(3) as loopback:
+        first, second, third = (
+            await loopback.client(timeouts={"add_s": 60.0}),
+            await loopback.client(),
+            await loopback.client(),
+        )
         writer = await first.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3)
         for i in range(10):
             await writer.append(b"%d" % i)
-        deaf = town.cluster.bookie(writer.metadata.last_fragment.ensemble[2])
+        deaf = loopback.cluster.bookie(writer.metadata.last_fragment.ensemble[2])
         with monkeypatch.context() as patch:
             patch.setattr(deaf, "submit", lambda *_, **__: None)
             futures = [writer.append_nowait(b"%d" % i) for i in range(10, 15)]
-            listening = town.cluster.bookie(writer.metadata.last_fragment.ensemble[0])
+            listening = loopback.cluster.bookie(writer.metadata.last_fragment.ensemble[0])
             async with asyncio.timeout(10):
                 while len(listening.storage.entry_ids(writer.ledger_id)) < 15:  # noqa: ASYNC110  its storage tells nobody
                     await asyncio.sleep(0)
@@ -143,11 +149,11 @@ async def test_a_tail_that_reached_some_bookies_only_is_decided_once_and_for_all
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("recoverers", [2, 10])
 async def test_recoverers_at_the_same_time_come_to_the_same_end(
-    new_town: NewTown, recoverers: int, version: int
+    new_loopback: NewLoopback, recoverers: int, version: int
 ) -> None:
-    async with new_town() as town:
-        first = await town.client(limits={"max_in_flight_entries": 200})
-        clients = [await town.client(connections={"protocol_version": version}) for _ in range(recoverers)]
+    async with new_loopback() as loopback:
+        first = await loopback.client(limits={"max_in_flight_entries": 200})
+        clients = [await loopback.client(connections={"protocol_version": version}) for _ in range(recoverers)]
         writer = await first.create_ledger(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2)
         producer = Producer(writer)
         running = asyncio.create_task(producer.run())
@@ -162,20 +168,20 @@ async def test_recoverers_at_the_same_time_come_to_the_same_end(
         assert len(everything[0]) > max(producer.acknowledged)
 
 
-async def test_recovery_waits_for_nobody_but_needs_enough_answers(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        first, second = await town.client(), await town.client()
+async def test_recovery_waits_for_nobody_but_needs_enough_answers(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        first, second = await loopback.client(), await loopback.client()
         writer = await first.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         for i in range(5):
             await writer.append(b"%d" % i)
         ensemble = writer.metadata.last_fragment.ensemble
-        await town.cluster.kill(ensemble[0])
-        await town.cluster.kill(ensemble[1])
+        await loopback.cluster.kill(ensemble[0])
+        await loopback.cluster.kill(ensemble[1])
         with pytest.raises(LedgerRecoveryFailed) as failed:
             await second.open_ledger(writer.ledger_id, recover=True)
         assert failed.value.ledger_id == writer.ledger_id
         assert (await second.ledger_metadata(writer.ledger_id)).state is LedgerState.IN_RECOVERY
-        await town.cluster.restart(ensemble[0])
+        await loopback.cluster.restart(ensemble[0])
         reader = await opened_once_reachable(second, writer.ledger_id)
         assert await contents(reader) == [b"%d" % i for i in range(5)]
 
@@ -190,9 +196,9 @@ async def opened_once_reachable(client: BookKeeper, ledger_id: int) -> LedgerRea
                 await asyncio.sleep(0.05)
 
 
-async def test_a_wrong_password_neither_fences_nor_recovers(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        first, second = await town.client(), await town.client()
+async def test_a_wrong_password_neither_fences_nor_recovers(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        first, second = await loopback.client(), await loopback.client()
         writer = await first.create_ledger(password=b"right")
         await writer.append(b"one")
         with pytest.raises(UnauthorizedAccess):
@@ -204,9 +210,9 @@ async def test_a_wrong_password_neither_fences_nor_recovers(new_town: NewTown) -
         ]
 
 
-async def test_an_abandoned_recovery_leaves_the_ledger_to_the_next_one(new_town: NewTown) -> None:
-    async with new_town(3, journal_sync_s=0.01) as town:
-        first, second = await town.client(), await town.client()
+async def test_an_abandoned_recovery_leaves_the_ledger_to_the_next_one(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3, journal_sync_s=0.01) as loopback:
+        first, second = await loopback.client(), await loopback.client()
         writer = await first.create_ledger()
         for i in range(20):
             writer.append_nowait(b"%d" % i)
@@ -217,5 +223,5 @@ async def test_an_abandoned_recovery_leaves_the_ledger_to_the_next_one(new_town:
                 await asyncio.sleep(0)
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
-        reader = await (await town.client()).open_ledger(writer.ledger_id, recover=True)
+        reader = await (await loopback.client()).open_ledger(writer.ledger_id, recover=True)
         assert await contents(reader) == [b"%d" % i for i in range(20)]

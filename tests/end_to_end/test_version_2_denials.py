@@ -15,7 +15,7 @@ from bkclient import BookKeeper, LedgerWriter
 from bkclient.errors import BookKeeperError
 from bkclient.repair.admin import RepairAdmin
 from bkclient.wire.messages import ReadRequest, Request, Response
-from tests.end_to_end.town import NewTown, Town
+from tests.end_to_end.loopback import Loopback, NewLoopback
 
 PASSWORD = b"s"
 Respond = Callable[[Response], None]
@@ -27,8 +27,10 @@ class LateAnswers:
     What is held leaves the first bookie right before it serves the fencing read of entry 0, or after it has answered that.
     """
 
-    def __init__(self, town: Town, writer: LedgerWriter, *, overtaken: bool, second_after_s: float = 0.1) -> None:
-        first, second = (town.cluster.bookie(bookie_id) for bookie_id in writer.metadata.last_fragment.ensemble)
+    def __init__(
+        self, loopback: Loopback, writer: LedgerWriter, *, overtaken: bool, second_after_s: float = 0.1
+    ) -> None:
+        first, second = (loopback.cluster.bookie(bookie_id) for bookie_id in writer.metadata.last_fragment.ensemble)
         self._serve_first, self._serve_second = first.submit, second.submit
         self._overtaken = overtaken
         self._second_after_s = second_after_s
@@ -64,8 +66,8 @@ class LateAnswers:
             release()
 
 
-async def written(town: Town, version: int) -> tuple[BookKeeper, LedgerWriter]:
-    client = await town.client(connections={"protocol_version": version})
+async def written(loopback: Loopback, version: int) -> tuple[BookKeeper, LedgerWriter]:
+    client = await loopback.client(connections={"protocol_version": version})
     writer = await client.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2, password=PASSWORD)
     return client, writer
 
@@ -82,13 +84,15 @@ async def end_after_a_takeover(client: BookKeeper, other: BookKeeper, writer: Le
 @pytest.mark.parametrize("version", [3, 2])
 @pytest.mark.parametrize("overtaken", [False, True])
 @pytest.mark.parametrize("timed_out", [True, False])
-async def test_a_late_denial_ends_no_ledger(new_town: NewTown, version: int, overtaken: bool, timed_out: bool) -> None:
-    async with new_town(2) as town:
-        client, writer = await written(town, version)
-        other = await town.client(
+async def test_a_late_denial_ends_no_ledger(
+    new_loopback: NewLoopback, version: int, overtaken: bool, timed_out: bool
+) -> None:
+    async with new_loopback(2) as loopback:
+        client, writer = await written(loopback, version)
+        other = await loopback.client(
             connections={"protocol_version": version}, timeouts={"read_s": 0.5 if timed_out else 10.0}
         )
-        LateAnswers(town, writer, overtaken=overtaken)
+        LateAnswers(loopback, writer, overtaken=overtaken)
         tail = await other.open_ledger(writer.ledger_id, password=PASSWORD, recover=False)
         reading = asyncio.ensure_future(tail.read(0, unconfirmed=True))
         await asyncio.sleep(0.05)
@@ -102,10 +106,10 @@ async def test_a_late_denial_ends_no_ledger(new_town: NewTown, version: int, ove
 @pytest.mark.rule("H-45")
 @pytest.mark.rule("REC-18")
 @pytest.mark.parametrize("version", [3, 2])
-async def test_auto_recovery_may_check_a_ledger_and_then_recover_it(new_town: NewTown, version: int) -> None:
-    async with new_town(2) as town:
-        client, writer = await written(town, version)
-        other = await town.client(connections={"protocol_version": version}, timeouts={"read_s": 0.5})
-        LateAnswers(town, writer, overtaken=False)
+async def test_auto_recovery_may_check_a_ledger_and_then_recover_it(new_loopback: NewLoopback, version: int) -> None:
+    async with new_loopback(2) as loopback:
+        client, writer = await written(loopback, version)
+        other = await loopback.client(connections={"protocol_version": version}, timeouts={"read_s": 0.5})
+        LateAnswers(loopback, writer, overtaken=False)
         await RepairAdmin(other).check_ledger(writer.ledger_id)
         assert await end_after_a_takeover(client, other, writer) == 0, "an acknowledged entry is gone"

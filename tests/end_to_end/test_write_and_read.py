@@ -20,7 +20,7 @@ from bkclient.errors import (
 )
 from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
-from tests.end_to_end.town import NewTown
+from tests.end_to_end.loopback import NewLoopback
 
 #: What ``connect`` leaves for everything in a frame that is not payload.
 FRAME_OVERHEAD_BYTES = 192
@@ -40,10 +40,12 @@ def payload_of(entry_id: int) -> bytes:
 @pytest.mark.behaviour("T-65")
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("digest_type", list(DigestType), ids=lambda digest_type: digest_type.name)
-async def test_what_one_client_writes_another_reads(new_town: NewTown, version: int, digest_type: DigestType) -> None:
-    async with new_town() as town:
-        writing = await town.client(connections={"protocol_version": version})
-        reading = await town.client(connections={"protocol_version": 5 - version})
+async def test_what_one_client_writes_another_reads(
+    new_loopback: NewLoopback, version: int, digest_type: DigestType
+) -> None:
+    async with new_loopback() as loopback:
+        writing = await loopback.client(connections={"protocol_version": version})
+        reading = await loopback.client(connections={"protocol_version": 5 - version})
         async with await writing.create_ledger(
             ensemble_size=5,
             write_quorum_size=3,
@@ -68,31 +70,31 @@ async def test_what_one_client_writes_another_reads(new_town: NewTown, version: 
             assert reader.metadata.custom_metadata == {"kind": b"test"}
 
 
-async def test_striped_entries_are_on_their_write_set_and_nowhere_else(new_town: NewTown) -> None:
-    async with new_town() as town:
-        client = await town.client()
+async def test_striped_entries_are_on_their_write_set_and_nowhere_else(new_loopback: NewLoopback) -> None:
+    async with new_loopback() as loopback:
+        client = await loopback.client()
         async with await client.create_ledger(ensemble_size=5, write_quorum_size=2, ack_quorum_size=2) as writer:
             futures = [writer.append_nowait(payload_of(entry_id)) for entry_id in range(50)]
         assert [future.result() for future in futures] == list(range(50))
         ensemble = writer.metadata.last_fragment.ensemble
         for position, bookie_id in enumerate(ensemble):
-            stored = town.cluster.bookie(bookie_id).storage.entry_ids(writer.ledger_id)
+            stored = loopback.cluster.bookie(bookie_id).storage.entry_ids(writer.ledger_id)
             assert stored == [e for e in range(50) if (position - e) % 5 < 2]
 
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("digest_type", list(DigestType), ids=lambda digest_type: digest_type.name)
 async def test_the_largest_entry_of_a_frame_is_written_recovered_and_read(
-    new_town: NewTown, version: int, digest_type: DigestType
+    new_loopback: NewLoopback, version: int, digest_type: DigestType
 ) -> None:
-    async with new_town(4, server=ServerConfig(max_frame_size=SMALL_FRAME_BYTES)) as town:
+    async with new_loopback(4, server=ServerConfig(max_frame_size=SMALL_FRAME_BYTES)) as loopback:
         options: dict[str, Any] = {
             "connections": {"protocol_version": version},
             "limits": {"max_frame_size_bytes": SMALL_FRAME_BYTES},
         }
         largest = bytes(range(256)) * 256
         largest = largest[: SMALL_FRAME_BYTES - FRAME_OVERHEAD_BYTES]
-        writing, reading = await town.client(**options), await town.client(**options)
+        writing, reading = await loopback.client(**options), await loopback.client(**options)
         writer = await writing.create_ledger(digest_type=digest_type, password=b"p" * 100)
         for entry_id in range(3):
             assert await writer.append(largest) == entry_id
@@ -101,10 +103,10 @@ async def test_the_largest_entry_of_a_frame_is_written_recovered_and_read(
 
 
 async def test_an_entry_over_the_limit_is_refused_before_anything_is_sent_and_the_writer_goes_on(
-    new_town: NewTown,
+    new_loopback: NewLoopback,
 ) -> None:
-    async with new_town() as town:
-        client = await town.client(limits={"max_frame_size_bytes": SMALL_FRAME_BYTES})
+    async with new_loopback() as loopback:
+        client = await loopback.client(limits={"max_frame_size_bytes": SMALL_FRAME_BYTES})
         async with await client.create_ledger() as writer:
             await writer.append(b"before")
             over = bytes(SMALL_FRAME_BYTES - FRAME_OVERHEAD_BYTES + 1)
@@ -121,9 +123,9 @@ async def test_an_entry_over_the_limit_is_refused_before_anything_is_sent_and_th
         assert [entry.payload async for entry in reader] == [b"before", b"after"]
 
 
-async def test_the_default_frame_takes_an_entry_of_nearly_five_mebibytes(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        client = await town.client()
+async def test_the_default_frame_takes_an_entry_of_nearly_five_mebibytes(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        client = await loopback.client()
         large = bytes(5 * 1024 * 1024 - FRAME_OVERHEAD_BYTES)
         async with await client.create_ledger() as writer:
             futures = [writer.append_nowait(large) for _ in range(4)]
@@ -134,9 +136,9 @@ async def test_the_default_frame_takes_an_entry_of_nearly_five_mebibytes(new_tow
         assert [len(entry.payload) async for entry in reader] == [len(large)] * 4
 
 
-async def test_a_buffer_may_be_reused_as_soon_as_append_has_taken_it(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        client = await town.client()
+async def test_a_buffer_may_be_reused_as_soon_as_append_has_taken_it(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        client = await loopback.client()
         buffer = bytearray(b"first")
         async with await client.create_ledger() as writer:
             writer.append_nowait(buffer)
@@ -149,11 +151,11 @@ async def test_a_buffer_may_be_reused_as_soon_as_append_has_taken_it(new_town: N
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_ten_thousand_entries_are_pipelined_on_either_loop(
-    new_town: NewTown, loop_factory: Callable[[], asyncio.AbstractEventLoop], version: int
+    new_loopback: NewLoopback, loop_factory: Callable[[], asyncio.AbstractEventLoop], version: int
 ) -> None:
     async def story() -> None:
-        async with new_town() as town:
-            client = await town.client(connections={"protocol_version": version})
+        async with new_loopback() as loopback:
+            client = await loopback.client(connections={"protocol_version": version})
             in_flight_max = 0
             async with await client.create_ledger(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2) as writer:
                 futures = []
@@ -177,9 +179,9 @@ def test_ten_thousand_entries_are_pipelined_on_either_loop(
         runner.run(story())
 
 
-async def test_a_window_wider_than_a_connection_takes_by_default_costs_no_bookie(new_town: NewTown) -> None:
-    async with new_town(1, journal_sync_s=0.1, config=BookieConfig(pending_adds_max=30_000)) as town:
-        client = await town.client(limits={"max_in_flight_entries": 25_000}, timeouts={"add_s": 60.0})
+async def test_a_window_wider_than_a_connection_takes_by_default_costs_no_bookie(new_loopback: NewLoopback) -> None:
+    async with new_loopback(1, journal_sync_s=0.1, config=BookieConfig(pending_adds_max=30_000)) as loopback:
+        client = await loopback.client(limits={"max_in_flight_entries": 25_000}, timeouts={"add_s": 60.0})
         async with await client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1) as writer:
             futures = [writer.append_nowait(b"%d" % entry_id) for entry_id in range(25_000)]
             with pytest.raises(TooManyRequests, match="25000 entries"):
@@ -187,9 +189,9 @@ async def test_a_window_wider_than_a_connection_takes_by_default_costs_no_bookie
         assert futures[-1].result() == 24_999
 
 
-async def test_a_full_window_refuses_nowait_and_holds_append_until_there_is_room(new_town: NewTown) -> None:
-    async with new_town(3, journal_sync_s=0.01) as town:
-        client = await town.client(limits={"max_in_flight_entries": 4, "max_in_flight_bytes": 1000})
+async def test_a_full_window_refuses_nowait_and_holds_append_until_there_is_room(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3, journal_sync_s=0.01) as loopback:
+        client = await loopback.client(limits={"max_in_flight_entries": 4, "max_in_flight_bytes": 1000})
         async with await client.create_ledger() as writer:
             for _ in range(4):
                 writer.append_nowait(b"x")
@@ -205,9 +207,9 @@ async def test_a_full_window_refuses_nowait_and_holds_append_until_there_is_room
 
 @pytest.mark.behaviour("T-15")
 @pytest.mark.behaviour("T-53")
-async def test_empty_ledgers_and_entries_outside_the_ledger(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        client = await town.client()
+async def test_empty_ledgers_and_entries_outside_the_ledger(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        client = await loopback.client()
         async with await client.create_ledger() as writer:
             pass
         reader = await client.open_ledger(writer.ledger_id, recover=True)
@@ -234,9 +236,9 @@ async def test_empty_ledgers_and_entries_outside_the_ledger(new_town: NewTown) -
 @pytest.mark.behaviour("T-5")
 @pytest.mark.behaviour("T-6")
 @pytest.mark.behaviour("T-14")
-async def test_sizes_that_cannot_be_are_refused_before_anything_is_written(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        client = await town.client()
+async def test_sizes_that_cannot_be_are_refused_before_anything_is_written(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        client = await loopback.client()
         for sizes in ((3, 2, 3), (2, 3, 2), (3, 3, 0), (0, 0, 0), (0, 2, 2), (3, 0, 0), (3, 0, 2), (True, 1, 1)):
             ensemble_size, write_quorum_size, ack_quorum_size = sizes
             with pytest.raises(ArgumentError):
@@ -251,9 +253,9 @@ async def test_sizes_that_cannot_be_are_refused_before_anything_is_written(new_t
 
 
 @pytest.mark.rule("API-7")
-async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_town: NewTown) -> None:
-    async with new_town(3) as town:
-        client, stranger = await town.client(), await town.client()
+async def test_a_wrong_password_opens_nothing_and_fences_nobody(new_loopback: NewLoopback) -> None:
+    async with new_loopback(3) as loopback:
+        client, stranger = await loopback.client(), await loopback.client()
         async with await client.create_ledger(password=b"right") as writer:
             await writer.append(b"one")
             for password in (b"", b"wrong"):

@@ -16,7 +16,7 @@ from bkclient.cli.ledger_data import Ids, append_from, follow
 from bkclient.cli.streams import ByteSink, ByteSource
 from tests.bkclient.cli.cluster import ThreadedCluster
 from tests.bkclient.cli.invoking import Invoke, invoke_at
-from tests.end_to_end.town import Town
+from tests.end_to_end.loopback import Loopback
 
 
 def payloads(cluster: ThreadedCluster, ledger_id: int, password: bytes = b"") -> list[bytes]:
@@ -260,8 +260,8 @@ def test_a_closed_ledger_is_followed_to_its_end(bk: Invoke, cluster: ThreadedClu
 
 
 async def test_an_open_ledger_is_followed_until_its_writer_closes_it() -> None:
-    async with Town(3) as town:
-        writing, reading = await town.client(), await town.client()
+    async with Loopback(3) as loopback:
+        writing, reading = await loopback.client(), await loopback.client()
         writer = await writing.create_ledger()
         await writer.append(b"0")
         printed = io.BytesIO()
@@ -280,8 +280,8 @@ async def test_an_open_ledger_is_followed_until_its_writer_closes_it() -> None:
 
 
 async def test_a_ledger_may_be_followed_from_somewhere_in_the_middle() -> None:
-    async with Town(3) as town:
-        client = await town.client()
+    async with Loopback(3) as loopback:
+        client = await loopback.client()
         async with await client.create_ledger() as writer:
             for number in range(5):
                 await writer.append(b"%d" % number)
@@ -295,8 +295,8 @@ async def test_a_ledger_may_be_followed_from_somewhere_in_the_middle() -> None:
 async def test_an_append_that_is_interrupted_closes_the_ledger_at_what_was_confirmed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with Town(3) as town:
-        client = await town.client()
+    async with Loopback(3) as loopback:
+        client = await loopback.client()
         writer = await client.create_ledger()
         source = EndlessSource(b"one\ntwo\n")
         appending = asyncio.create_task(append_from(source, writer, splitter(Framing.LINES, 100)))
@@ -325,8 +325,8 @@ class SlowStream(io.BytesIO):
 
 
 async def test_an_id_that_is_confirmed_while_another_is_printed_is_printed_without_waiting_for_a_third() -> None:
-    async with Town(3) as town:
-        writer = await (await town.client()).create_ledger()
+    async with Loopback(3) as loopback:
+        writer = await (await loopback.client()).create_ledger()
         stream = SlowStream()
         ids = Ids(ByteSink(stream), as_json=False)
         first = writer.append_nowait(b"x")

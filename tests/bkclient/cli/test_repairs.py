@@ -13,7 +13,7 @@ from tests.bkclient.cli.invoking import Invoke, invoke_at
 
 
 @pytest.fixture
-def town() -> Iterator[ThreadedCluster]:
+def four_bookies() -> Iterator[ThreadedCluster]:
     """Four bookies of which a test may kill some."""
     with ThreadedCluster(4) as running:
         yield running
@@ -24,13 +24,13 @@ def ensemble_of(bk: Invoke, ledger_id: int) -> list[str]:
     return found
 
 
-def kill(town: ThreadedCluster, bookie_id: str) -> None:
-    town.run(town.bookies.kill(bookie_id))
+def kill(four_bookies: ThreadedCluster, bookie_id: str) -> None:
+    four_bookies.run(four_bookies.bookies.kill(bookie_id))
 
 
-def test_a_sound_ledger_is_said_to_be(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
-    ledger_id = town.ledger(*(b"%d" % number for number in range(10)))
+def test_a_sound_ledger_is_said_to_be(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
+    ledger_id = four_bookies.ledger(*(b"%d" % number for number in range(10)))
 
     checked = bk("ledger", "check", str(ledger_id), "--thorough", "--json")
 
@@ -39,11 +39,11 @@ def test_a_sound_ledger_is_said_to_be(town: ThreadedCluster) -> None:
     assert "nothing is wrong" in bk("ledger", "check", str(ledger_id)).text
 
 
-def test_a_lost_bookie_is_found_repaired_and_not_found_any_more(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
-    ledger_id = town.ledger(*(b"%d" % number for number in range(10)))
+def test_a_lost_bookie_is_found_repaired_and_not_found_any_more(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
+    ledger_id = four_bookies.ledger(*(b"%d" % number for number in range(10)))
     lost = ensemble_of(bk, ledger_id)[1]
-    kill(town, lost)
+    kill(four_bookies, lost)
 
     checked = bk("ledger", "check", str(ledger_id), "--json")
     assert checked.code == 1
@@ -63,12 +63,12 @@ def test_a_lost_bookie_is_found_repaired_and_not_found_any_more(town: ThreadedCl
     assert bk("ledger", "read", str(ledger_id)).text.split() == [str(number) for number in range(10)]
 
 
-def test_all_ledgers_are_checked_and_one_bad_one_makes_the_answer_no(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
-    ids = [town.ledger(b"x") for _ in range(4)]
+def test_all_ledgers_are_checked_and_one_bad_one_makes_the_answer_no(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
+    ids = [four_bookies.ledger(b"x") for _ in range(4)]
     assert bk("ledger", "check", "--all").code == 0
     lost = ensemble_of(bk, ids[0])[0]
-    kill(town, lost)
+    kill(four_bookies, lost)
 
     checked = bk("ledger", "check", "--all", "--json")
 
@@ -81,24 +81,26 @@ def test_all_ledgers_are_checked_and_one_bad_one_makes_the_answer_no(town: Threa
 
 
 @pytest.mark.parametrize("arguments", [[], ["0", "--all"]])
-def test_what_to_check_has_to_be_said_once(town: ThreadedCluster, arguments: list[str]) -> None:
-    assert invoke_at(town)("ledger", "check", *arguments).code == 2
+def test_what_to_check_has_to_be_said_once(four_bookies: ThreadedCluster, arguments: list[str]) -> None:
+    assert invoke_at(four_bookies)("ledger", "check", *arguments).code == 2
 
 
-def test_checking_a_ledger_that_is_not_there_is_a_negative_answer(town: ThreadedCluster) -> None:
-    checked = invoke_at(town)("ledger", "check", "99", "--json")
+def test_checking_a_ledger_that_is_not_there_is_a_negative_answer(four_bookies: ThreadedCluster) -> None:
+    checked = invoke_at(four_bookies)("ledger", "check", "99", "--json")
 
     assert (checked.code, checked.json["error"]["type"]) == (1, "NoSuchLedger")
 
 
-def test_a_ledger_that_cannot_be_repaired_stays_bad(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
-    ledger_id = town.ledger(b"x")
+def test_a_ledger_that_cannot_be_repaired_stays_bad(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
+    ledger_id = four_bookies.ledger(b"x")
     first, second, _ = ensemble_of(bk, ledger_id)
-    spare = next(bookie_id for bookie_id in town.bookies.bookie_ids if bookie_id not in ensemble_of(bk, ledger_id))
-    kill(town, first)
-    kill(town, second)
-    kill(town, spare)
+    spare = next(
+        bookie_id for bookie_id in four_bookies.bookies.bookie_ids if bookie_id not in ensemble_of(bk, ledger_id)
+    )
+    kill(four_bookies, first)
+    kill(four_bookies, second)
+    kill(four_bookies, spare)
 
     repaired = bk("repair", "ledger", str(ledger_id))
 
@@ -107,11 +109,11 @@ def test_a_ledger_that_cannot_be_repaired_stays_bad(town: ThreadedCluster) -> No
     assert first in ensemble_of(bk, ledger_id)
 
 
-def test_what_a_lost_bookie_stores_is_told_and_then_copied(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
-    ids = [town.ledger(*(b"%d" % number for number in range(6)), close=number > 0) for number in range(3)]
+def test_what_a_lost_bookie_stores_is_told_and_then_copied(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
+    ids = [four_bookies.ledger(*(b"%d" % number for number in range(6)), close=number > 0) for number in range(3)]
     lost = ensemble_of(bk, ids[0])[0]
-    kill(town, lost)
+    kill(four_bookies, lost)
     affected = [ledger_id for ledger_id in ids if lost in ensemble_of(bk, ledger_id)]
 
     planned = bk("repair", "bookie", lost, "--dry-run", "--json")
@@ -131,12 +133,12 @@ def test_what_a_lost_bookie_stores_is_told_and_then_copied(town: ThreadedCluster
     assert bk("repair", "bookie", lost).text.startswith("0 of 3 ledgers name the bookies")
 
 
-def test_a_repair_of_a_bookie_that_fails_says_for_which_ledgers(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
-    ledger_id = town.ledger(b"x")
+def test_a_repair_of_a_bookie_that_fails_says_for_which_ledgers(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
+    ledger_id = four_bookies.ledger(b"x")
     first, second, _ = ensemble_of(bk, ledger_id)
-    for bookie_id in (first, second, *(set(town.bookies.bookie_ids) - {*ensemble_of(bk, ledger_id)})):
-        kill(town, bookie_id)
+    for bookie_id in (first, second, *(set(four_bookies.bookies.bookie_ids) - {*ensemble_of(bk, ledger_id)})):
+        kill(four_bookies, bookie_id)
 
     failed = bk("repair", "bookie", first, second, "--json")
 
@@ -146,29 +148,31 @@ def test_a_repair_of_a_bookie_that_fails_says_for_which_ledgers(town: ThreadedCl
 
 
 @pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
-def test_a_bookie_that_nothing_names_is_not_said_to_be_repaired(town: ThreadedCluster, dry_run: list[str]) -> None:
-    bk = invoke_at(town)
-    town.ledger(b"x")
+def test_a_bookie_that_nothing_names_is_not_said_to_be_repaired(
+    four_bookies: ThreadedCluster, dry_run: list[str]
+) -> None:
+    bk = invoke_at(four_bookies)
+    four_bookies.ledger(b"x")
 
     refused = bk("repair", "bookie", "bookie-O", *dry_run, "--json")
     assert (refused.code, refused.json["unknown"], refused.json["failures"]) == (1, ["bookie-O"], {})
     assert "there is no bookie bookie-O" in refused.stderr
-    assert bk("repair", "bookie", town.bookies.bookie_ids[-1], *dry_run).code == 0, "it is registered"
-    town.leave_cookie("bookie-O")
+    assert bk("repair", "bookie", four_bookies.bookies.bookie_ids[-1], *dry_run).code == 0, "it is registered"
+    four_bookies.leave_cookie("bookie-O")
     assert bk("repair", "bookie", "bookie-O", *dry_run).code == 0, "it was a bookie once"
 
 
-def test_a_bookie_that_runs_is_not_decommissioned(town: ThreadedCluster) -> None:
-    refused = invoke_at(town)("repair", "decommission", town.bookies.bookie_ids[0])
+def test_a_bookie_that_runs_is_not_decommissioned(four_bookies: ThreadedCluster) -> None:
+    refused = invoke_at(four_bookies)("repair", "decommission", four_bookies.bookies.bookie_ids[0])
 
     assert refused.code == 4
     assert "shut it down first [ILLEGAL_OPERATION -100]. Stop the bookie, wait until" in refused.stderr
 
 
-def test_a_bookie_is_decommissioned_once_no_ledger_needs_it(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
-    lost = ensemble_of(bk, town.ledger(b"x", b"y", b"z"))[0]
-    kill(town, lost)
+def test_a_bookie_is_decommissioned_once_no_ledger_needs_it(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
+    lost = ensemble_of(bk, four_bookies.ledger(b"x", b"y", b"z"))[0]
+    kill(four_bookies, lost)
 
     waited = bk("repair", "decommission", lost, "--timeout", "0.2", "--poll", "0.1", "--json")
     assert (waited.code, waited.json) == (1, {"bookieId": lost, "decommissioned": False})
@@ -178,8 +182,8 @@ def test_a_bookie_is_decommissioned_once_no_ledger_needs_it(town: ThreadedCluste
     assert (done.code, done.json) == (0, {"bookieId": lost, "decommissioned": True})
 
 
-def test_auto_recovery_is_switched_off_and_on(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
+def test_auto_recovery_is_switched_off_and_on(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
 
     assert bk("autorecovery", "status", "--json").json == {
         "auditor": None,
@@ -194,15 +198,15 @@ def test_auto_recovery_is_switched_off_and_on(town: ThreadedCluster) -> None:
     assert bk("autorecovery", "status", "--json").json["lostBookieRecoveryDelay"] == 0
 
 
-def test_ledgers_that_lack_copies_are_shown_and_make_the_answer_no(town: ThreadedCluster) -> None:
-    bk = invoke_at(town)
+def test_ledgers_that_lack_copies_are_shown_and_make_the_answer_no(four_bookies: ThreadedCluster) -> None:
+    bk = invoke_at(four_bookies)
 
     async def mark(client: BookKeeper) -> None:
         marks = RepairAdmin(client).under_replication(wall_clock_ms=lambda: 17)
         await marks.open()
         await marks.mark(5, ["lost:3181"])
 
-    town.with_client(mark)
+    four_bookies.with_client(mark)
 
     shown = bk("autorecovery", "status", "--json")
     assert shown.code == 1
@@ -211,5 +215,5 @@ def test_ledgers_that_lack_copies_are_shown_and_make_the_answer_no(town: Threade
     assert "ledger 5 lacks lost:3181" in bk("autorecovery", "status").text
 
 
-def test_auto_recovery_of_nothing_is_wrong_usage(town: ThreadedCluster) -> None:
-    assert invoke_at(town)("autorecovery", "run", "--no-auditor", "--no-worker").code == 2
+def test_auto_recovery_of_nothing_is_wrong_usage(four_bookies: ThreadedCluster) -> None:
+    assert invoke_at(four_bookies)("autorecovery", "run", "--no-auditor", "--no-worker").code == 2

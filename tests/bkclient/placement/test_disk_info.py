@@ -14,7 +14,7 @@ from bkclient.placement import disk_info as module
 from bkclient.placement.disk_info import DiskInfo
 from tests.bkclient.fakes import in_virtual_time, town
 from tests.bkclient.placement.cluster import sets
-from tests.end_to_end.town import Town
+from tests.end_to_end.loopback import Loopback
 
 
 class Disks:
@@ -121,7 +121,7 @@ async def test_a_poll_asks_a_bounded_number_at_once() -> None:
 
 @pytest.mark.rule("PL-26")
 async def test_a_client_that_places_by_weight_asks_real_bookies() -> None:
-    async with Town(3) as where:
+    async with Loopback(3) as where:
         client = await where.client(placement={"disk_weighted": True})
         weights = client._placement._weights
         assert weights is not None

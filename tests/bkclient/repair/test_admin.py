@@ -28,7 +28,7 @@ from bkclient.repair.findings import Flaw
 from bkclient.repair.fragments import stores_entries
 from bkclient.repair.ledger import administrative_codec
 from bkclient.repair.reads import write_copies
-from tests.bkclient.repair.village import SESSION_S, Village, played
+from tests.bkclient.repair.simulated_cluster import SESSION_S, SimulatedCluster, played
 
 
 def members(writer: LedgerWriter) -> tuple[str, ...]:
@@ -44,11 +44,11 @@ async def read_all(bk: BookKeeper, ledger_id: int) -> int:
 @pytest.mark.behaviour("T-235")
 @pytest.mark.behaviour("T-240")
 def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_password() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writers = [await village.ledger(bk, 10 * n, password=b"secret %d" % n) for n in range(4)]
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writers = [await cluster.ledger(bk, 10 * n, password=b"secret %d" % n) for n in range(4)]
             dead = members(writers[0])[0]
-            await village.lose(dead)
+            await cluster.lose(dead)
             steps: list[RepairEvent] = []
             report = await admin.recover_bookie([dead], on_progress=steps.append)
             affected = [writer for writer in writers if dead in members(writer)]
@@ -57,8 +57,8 @@ def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_pas
             assert report.fragments_replaced == len(affected)
             assert report.entries_copied == sum(step.kind is EventKind.COPIED for step in steps)
             for writer in writers:
-                assert dead not in (await village.metadata(writer.ledger_id)).last_fragment.ensemble
-                assert (await village.thorough(writer.ledger_id)).is_sound
+                assert dead not in (await cluster.metadata(writer.ledger_id)).last_fragment.ensemble
+                assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story, bookies=4)
 
@@ -66,8 +66,8 @@ def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_pas
 @pytest.mark.rule("API-8")
 @pytest.mark.behaviour("T-240")
 def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
-    async def story(village: Village) -> None:
-        async with village.client(admin={"digest_type": DigestType.HMAC, "password": b"old"}) as bk:
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client(admin={"digest_type": DigestType.HMAC, "password": b"old"}) as bk:
             core = core_of(bk)
             ensemble = ("bookie-0", "bookie-1", "bookie-2")
             old = LedgerMetadata(77, 3, 3, 2, (Fragment(0, ensemble),), digest_type=None, has_password=False)
@@ -78,12 +78,12 @@ def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
                 await write_copies(core, codec, entry_id, body, ensemble)
             admin = RepairAdmin(bk)
             assert (await admin.check_ledger(77)).is_sound
-            await village.lose("bookie-0")
+            await cluster.lose("bookie-0")
             assert (await admin.recover_bookie(["bookie-0"])).closed == [77]
-            assert (await village.metadata(77)).last_entry_id == 1
+            assert (await cluster.metadata(77)).last_entry_id == 1
             assert (await admin.check_ledger(77, thorough=True)).is_sound
-            assert "bookie-0" not in (await village.metadata(77)).last_fragment.ensemble
-        async with village.admin() as other:
+            assert "bookie-0" not in (await cluster.metadata(77)).last_fragment.ensemble
+        async with cluster.admin() as other:
             assert {found.flaw for found in (await other.check_ledger(77)).fragments[0].bad} == {Flaw.CORRUPT}
 
     played(story)
@@ -92,43 +92,43 @@ def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
 @pytest.mark.rule("AR-14")
 @pytest.mark.behaviour("T-236")
 def test_open_ledgers_with_the_dead_bookie_in_the_last_fragment_are_closed_and_their_writers_fail() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 5, closed=False)
-            await village.lose(members(writer)[0])
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 5, closed=False)
+            await cluster.lose(members(writer)[0])
             report = await admin.recover_bookie([members(writer)[0]])
             assert report.closed == [writer.ledger_id]
             with pytest.raises((LedgerFenced, LedgerClosed)):
                 await writer.append(b"too late")
-            assert (await village.metadata(writer.ledger_id)).state is LedgerState.CLOSED
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.metadata(writer.ledger_id)).state is LedgerState.CLOSED
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
             assert await read_all(bk, writer.ledger_id) == 5
 
     played(story)
 
 
 def test_open_ledgers_are_left_alone_if_that_is_wanted() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 5, closed=False)
-            other = await village.ledger(bk, 5)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 5, closed=False)
+            other = await cluster.ledger(bk, 5)
             dead = next(name for name in members(writer) if name in members(other))
-            await village.lose(dead)
+            await cluster.lose(dead)
             report = await admin.recover_bookie([dead], skip_open_ledgers=True)
             assert list(report.skipped) == [writer.ledger_id]
-            assert (await village.thorough(other.ledger_id)).is_sound
-            await village.append(writer, 1)
+            assert (await cluster.thorough(other.ledger_id)).is_sound
+            await cluster.append(writer, 1)
 
     played(story, bookies=4)
 
 
 def test_a_dry_run_tells_and_changes_nothing() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 5, closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 5, closed=False)
             dead = members(writer)[1]
-            await village.lose(dead)
-            before = await village.metadata(writer.ledger_id)
+            await cluster.lose(dead)
+            before = await cluster.metadata(writer.ledger_id)
             steps: list[RepairEvent] = []
             report = await admin.recover_bookie([dead], dry_run=True, on_progress=steps.append)
             assert report.affected == [writer.ledger_id]
@@ -136,8 +136,8 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
                 (EventKind.PLANNED, -1, "close it"),
                 (EventKind.PLANNED, 0, f"replace {dead}"),
             ]
-            assert await village.metadata(writer.ledger_id) == before
-            await village.append(writer, 1)
+            assert await cluster.metadata(writer.ledger_id) == before
+            await cluster.append(writer, 1)
 
     played(story)
 
@@ -148,33 +148,33 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
 @pytest.mark.behaviour("T-239")
 @pytest.mark.parametrize("delayed", [False, True])
 def test_a_writer_whose_older_fragment_is_repaired_goes_on_and_changes_its_ensemble(delayed: bool) -> None:
-    async def story(village: Village) -> None:
-        async with village.client(writing={"delay_ensemble_change": delayed}) as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 5, closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client(writing={"delay_ensemble_change": delayed}) as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 5, closed=False)
             first = members(writer)
-            await village.lose(first[0])
-            await village.append(writer, 5)
+            await cluster.lose(first[0])
+            await cluster.append(writer, 5)
             if delayed:  # such a writer keeps the dead bookie until the quorum is in danger
-                await village.lose(first[1])
-                await village.append(writer, 5)
+                await cluster.lose(first[1])
+                await cluster.append(writer, 5)
                 assert len(writer.metadata.fragments) == 2
             await admin.recover_bookie(first[:2] if delayed else first[:1])
-            older = (await village.metadata(writer.ledger_id)).fragments[0]
+            older = (await cluster.metadata(writer.ledger_id)).fragments[0]
             assert first[0] not in older.ensemble
             known = len(writer.metadata.fragments)
-            await village.lose(members(writer)[2])
+            await cluster.lose(members(writer)[2])
             if delayed:
-                await village.lose(members(writer)[1])
-            await village.append(writer, 5)
+                await cluster.lose(members(writer)[1])
+            await cluster.append(writer, 5)
             await writer.close()
-            stored = await village.metadata(writer.ledger_id)
+            stored = await cluster.metadata(writer.ledger_id)
             assert len(stored.fragments) > known
             assert stored.fragments[0] == older, "the writer's change kept the repair"
             for fragment in stored.fragments:
                 assert len(set(fragment.ensemble)) == 3
-            gone = [name for name, bookie in village.bookies.items() if not bookie.is_alive]
+            gone = [name for name, bookie in cluster.bookies.items() if not bookie.is_alive]
             await admin.recover_bookie(gone)
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
             # and a later fence does disturb it
             reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert reader.last_add_confirmed == stored.last_entry_id
@@ -184,14 +184,14 @@ def test_a_writer_whose_older_fragment_is_repaired_goes_on_and_changes_its_ensem
 
 @pytest.mark.behaviour("T-113")
 def test_a_writer_goes_on_after_a_repair_and_stops_at_a_fence() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.client() as other, village.admin() as admin:
-            writer = await village.ledger(bk, 5, closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.client() as other, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 5, closed=False)
             dead = members(writer)[0]
-            await village.lose(dead)
-            await village.append(writer, 5)
+            await cluster.lose(dead)
+            await cluster.append(writer, 5)
             await admin.recover_bookie([dead])
-            await village.append(writer, 5)
+            await cluster.append(writer, 5)
             reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert reader.last_add_confirmed == 14
             with pytest.raises((LedgerFenced, LedgerClosed)):
@@ -202,40 +202,40 @@ def test_a_writer_goes_on_after_a_repair_and_stops_at_a_fence() -> None:
 
 @pytest.mark.behaviour("T-237")
 def test_a_ledger_stuck_in_recovery_is_repaired_once_one_of_its_two_dead_bookies_is_back() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 5, closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 5, closed=False)
             first = members(writer)
-            await village.lose(*first[:2])
-            async with village.client() as other:
+            await cluster.lose(*first[:2])
+            async with cluster.client() as other:
                 with pytest.raises(BookKeeperError):
                     await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
-            assert (await village.metadata(writer.ledger_id)).state is LedgerState.IN_RECOVERY
+            assert (await cluster.metadata(writer.ledger_id)).state is LedgerState.IN_RECOVERY
             with pytest.raises(BookieRecoveryFailed) as failure:
                 await admin.recover_bookie([first[0]])
             assert list(failure.value.report.failures) == [writer.ledger_id]
-            await village.bring_back(first[1])
+            await cluster.bring_back(first[1])
             await admin.recover_bookie([first[0]])
-            stored = await village.metadata(writer.ledger_id)
+            stored = await cluster.metadata(writer.ledger_id)
             assert stored.is_closed
             assert stored.last_entry_id == 4
             for fragment in stored.fragments:
                 assert first[0] not in fragment.ensemble
             assert first[1] in stored.fragments[0].ensemble
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story, bookies=5)
 
 
 def test_ledgers_that_cannot_be_opened_may_be_passed_over() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            stuck = await village.ledger(bk, 5, closed=False)
-            await village.lose(*members(stuck))
-            good = await village.ledger(bk, 5)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            stuck = await cluster.ledger(bk, 5, closed=False)
+            await cluster.lose(*members(stuck))
+            good = await cluster.ledger(bk, 5)
             report = await admin.recover_bookie(members(stuck)[:1], skip_unrecoverable=True)
             assert list(report.skipped) == [stuck.ledger_id]
-            assert (await village.thorough(good.ledger_id)).is_sound
+            assert (await cluster.thorough(good.ledger_id)).is_sound
             with pytest.raises(LedgerRecoveryFailed):
                 await admin.recover_bookie(members(stuck)[:1])
 
@@ -244,51 +244,51 @@ def test_ledgers_that_cannot_be_opened_may_be_passed_over() -> None:
 
 @pytest.mark.behaviour("T-238")
 def test_too_few_bookies_fail_the_recovery_after_every_ledger_was_tried() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            wide = await village.ledger(bk, 3)
-            narrow = await village.ledger(bk, 3, (1, 1, 1))
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            wide = await cluster.ledger(bk, 3)
+            narrow = await cluster.ledger(bk, 3, (1, 1, 1))
             dead = next(name for name in members(wide) if name not in members(narrow))
-            await village.lose(dead)
-            before = await village.metadata(wide.ledger_id)
+            await cluster.lose(dead)
+            before = await cluster.metadata(wide.ledger_id)
             with pytest.raises(LedgerRecoveryFailed, match="no writable bookie") as failure:
                 await admin.recover_bookie([dead])
             assert isinstance(failure.value, BookieRecoveryFailed)
             assert failure.value.report.ledgers_examined == 2
-            assert await village.metadata(wide.ledger_id) == before
-            village.add_bookie()
-            await village.bookies["bookie-3"].registered()
+            assert await cluster.metadata(wide.ledger_id) == before
+            cluster.add_bookie()
+            await cluster.bookies["bookie-3"].registered()
             await anyio.sleep(0.1)
             await admin.recover_bookie([dead])
-            assert (await village.thorough(wide.ledger_id)).is_sound
+            assert (await cluster.thorough(wide.ledger_id)).is_sound
 
     played(story, bookies=3)
 
 
 def test_living_bookies_can_be_emptied_as_well() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 10, (3, 2, 2))
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 10, (3, 2, 2))
             leaving = members(writer)[:2]
             await admin.recover_bookie(leaving)
-            stored = await village.metadata(writer.ledger_id)
+            stored = await cluster.metadata(writer.ledger_id)
             assert not set(leaving) & set(stored.last_fragment.ensemble)
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story, bookies=5)
 
 
 def test_a_recovery_of_bookies_may_be_limited_to_ledgers_and_wants_bookies() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            one, two = [await village.ledger(bk, 3, (5, 3, 2)) for _ in range(2)]
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            one, two = [await cluster.ledger(bk, 3, (5, 3, 2)) for _ in range(2)]
             leaving = members(one)[0]
-            village.add_bookie()
-            await village.bookies["bookie-5"].registered()
+            cluster.add_bookie()
+            await cluster.bookies["bookie-5"].registered()
             await anyio.sleep(0.1)
             report = await admin.recover_bookie([leaving], ledger_ids=[two.ledger_id, 999])
             assert report.affected == [two.ledger_id]
-            assert leaving in (await village.metadata(one.ledger_id)).last_fragment.ensemble
+            assert leaving in (await cluster.metadata(one.ledger_id)).last_fragment.ensemble
             wrongs: tuple[Sequence[str], ...] = ("bookie-1", [])
             for wrong in wrongs:
                 with pytest.raises(ArgumentError):
@@ -304,11 +304,11 @@ def test_a_recovery_of_bookies_may_be_limited_to_ledgers_and_wants_bookies() -> 
 
 @pytest.mark.behaviour("T-251")
 def test_the_entries_a_bookie_holds_are_listed_for_closed_open_striped_and_missing_ledgers() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            closed = await village.ledger(bk, 4)
-            open_one = await village.ledger(bk, 3, closed=False)
-            striped = await village.ledger(bk, 6, (3, 2, 2))
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            closed = await cluster.ledger(bk, 4)
+            open_one = await cluster.ledger(bk, 3, closed=False)
+            striped = await cluster.ledger(bk, 6, (3, 2, 2))
             assert list(await admin.entries_on(members(closed)[0], closed.ledger_id)) == [0, 1, 2, 3]
             assert list(await admin.entries_on(members(open_one)[0], open_one.ledger_id)) == [0, 1, 2]
             assert list(await admin.entries_on(members(striped)[0], striped.ledger_id)) == [0, 2, 3, 5]
@@ -321,17 +321,17 @@ def test_the_entries_a_bookie_holds_are_listed_for_closed_open_striped_and_missi
 @pytest.mark.behaviour("T-251")
 @pytest.mark.behaviour("T-252")
 def test_a_bookie_is_needed_by_the_ledgers_that_have_or_may_get_entries_on_it() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            closed = await village.ledger(bk, 1, (3, 2, 2))
-            open_one = await village.ledger(bk, 0, closed=False)
-            empty = await village.ledger(bk, 0)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            closed = await cluster.ledger(bk, 1, (3, 2, 2))
+            open_one = await cluster.ledger(bk, 0, closed=False)
+            empty = await cluster.ledger(bk, 0)
             for writer, needed in ((closed, members(closed)[:2]), (open_one, members(open_one)), (empty, ())):
-                for name in village.bookies:
+                for name in cluster.bookies:
                     found = [ledger_id async for ledger_id in admin.ledgers_on(name)]
                     assert (writer.ledger_id in found) is (name in needed)
             # an empty last fragment of a closed ledger does not count, an empty open one does
-            base = replace(await village.metadata(closed.ledger_id), last_entry_id=-1, length=0, state=LedgerState.OPEN)
+            base = replace(await cluster.metadata(closed.ledger_id), last_entry_id=-1, length=0, state=LedgerState.OPEN)
             changed = base.with_ensemble(2, ("x", "y", "z"))
             assert stores_entries(changed, "x")
             assert not stores_entries(changed.closed(1, 15), "x")
@@ -343,20 +343,20 @@ def test_a_bookie_is_needed_by_the_ledgers_that_have_or_may_get_entries_on_it() 
 @pytest.mark.rule("AR-19")
 @pytest.mark.behaviour("T-266")
 def test_the_check_of_copies_counts_entries_by_what_they_lack() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 6)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 6)
             assert (await admin.check_replicas(writer.ledger_id)).is_sound
             for entry_id, lost in ((1, 1), (2, 2), (3, 3)):
                 for name in members(writer)[:lost]:
-                    village.forget(name, writer.ledger_id, entry_id)
+                    cluster.forget(name, writer.ledger_id, entry_id)
             report = await admin.check_replicas(writer.ledger_id)
             assert (report.entries, report.silent) == (6, {})
             assert report.below_write_quorum.entry_ids == [1]
             assert report.below_ack_quorum.entry_ids == [2]
             assert report.without_replica.entry_ids == [3]
             assert report.short_bookies == dict(zip(members(writer), (3, 2, 1), strict=True))
-            await village.lose(members(writer)[2])
+            await cluster.lose(members(writer)[2])
             report = await admin.check_replicas(writer.ledger_id)
             assert list(report.silent) == [members(writer)[2]]
             assert (report.below_write_quorum.count, report.below_ack_quorum.entry_ids) == (3, [1])
@@ -366,14 +366,14 @@ def test_the_check_of_copies_counts_entries_by_what_they_lack() -> None:
 
 @pytest.mark.behaviour("T-266")
 def test_open_and_empty_ledgers_and_empty_fragments_lack_no_copy() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            for writer in (await village.ledger(bk, 0), await village.ledger(bk, 5, closed=False)):
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            for writer in (await cluster.ledger(bk, 0), await cluster.ledger(bk, 5, closed=False)):
                 report = await admin.check_replicas(writer.ledger_id)
                 assert (report.entries, report.is_sound) == (0, True)
-            writer = await village.ledger(bk, 2, closed=False)
-            await village.lose(members(writer)[0])
-            await village.append(writer, 1)
+            writer = await cluster.ledger(bk, 2, closed=False)
+            await cluster.lose(members(writer)[0])
+            await cluster.append(writer, 1)
             await writer.close()
             assert (await admin.check_replicas(writer.ledger_id)).entries == 3
 
@@ -381,17 +381,17 @@ def test_open_and_empty_ledgers_and_empty_fragments_lack_no_copy() -> None:
 
 
 def test_a_ledger_is_repaired_as_far_as_it_can_be() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 10)
-            village.rot(members(writer)[1], writer.ledger_id, 5)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 10)
+            cluster.rot(members(writer)[1], writer.ledger_id, 5)
             steps: list[RepairEvent] = []
             assert (await admin.repair_ledger(writer.ledger_id, on_progress=steps.append)).is_sound
             assert steps == [], "an ordinary check does not look there"
             assert (await admin.repair_ledger(writer.ledger_id, thorough=True, on_progress=steps.append)).is_sound
             assert [step.kind for step in steps] == [EventKind.REPLACED]
-            open_one = await village.ledger(bk, 3, closed=False)
-            await village.lose(members(open_one)[0])
+            open_one = await cluster.ledger(bk, 3, closed=False)
+            await cluster.lose(members(open_one)[0])
             steps.clear()
             report = await admin.repair_ledger(open_one.ledger_id, on_progress=steps.append)
             assert [step.kind for step in steps] == [EventKind.SKIPPED]
@@ -405,12 +405,12 @@ def test_a_ledger_is_repaired_as_far_as_it_can_be() -> None:
 
 @pytest.mark.behaviour("T-250")
 def test_a_bookie_that_runs_is_not_retired() -> None:
-    async def story(village: Village) -> None:
-        async with village.admin() as admin:
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.admin() as admin:
             with pytest.raises(IllegalOperation, match="shut it down"):
                 await admin.decommission("bookie-0")
-            village.bookies["bookie-1"].bookie.set_read_only(True)
-            await village.until(lambda: village.world.metadata.memory.bookies().read_only)
+            cluster.bookies["bookie-1"].bookie.set_read_only(True)
+            await cluster.until(lambda: cluster.world.metadata.memory.bookies().read_only)
             with pytest.raises(IllegalOperation):
                 await admin.decommission("bookie-1")
 
@@ -419,42 +419,42 @@ def test_a_bookie_that_runs_is_not_retired() -> None:
 
 @pytest.mark.behaviour("T-250")
 def test_retiring_is_done_with_ledgers_of_several_fragments_open_and_empty_ones() -> None:
-    async def story(village: Village) -> None:
-        village.auto_recovery("repairer", lost_bookie_recovery_delay_s=3600, open_ledger_grace_s=5)
-        async with village.client() as bk, village.admin() as admin:
-            several = await village.ledger(bk, 5, (4, 3, 2), closed=False)
-            await village.lose(members(several)[0])
-            await village.append(several, 5)
+    async def story(cluster: SimulatedCluster) -> None:
+        cluster.auto_recovery("repairer", lost_bookie_recovery_delay_s=3600, open_ledger_grace_s=5)
+        async with cluster.client() as bk, cluster.admin() as admin:
+            several = await cluster.ledger(bk, 5, (4, 3, 2), closed=False)
+            await cluster.lose(members(several)[0])
+            await cluster.append(several, 5)
             await several.close()
-            await village.bring_back(several.metadata.fragments[0].ensemble[0])
+            await cluster.bring_back(several.metadata.fragments[0].ensemble[0])
             leaving = several.metadata.fragments[0].ensemble[1]
-            open_one = await village.ledger(bk, 5, (5, 3, 2), closed=False)
-            empty = await village.ledger(bk, 0, (5, 3, 2), closed=False)
+            open_one = await cluster.ledger(bk, 5, (5, 3, 2), closed=False)
+            empty = await cluster.ledger(bk, 0, (5, 3, 2), closed=False)
             assert leaving in members(open_one)
             assert leaving in members(empty)
-            await village.bookies[leaving].stop()
+            await cluster.bookies[leaving].stop()
             await anyio.sleep(SESSION_S)
-            village.add_bookie()
+            cluster.add_bookie()
             steps: list[RepairEvent] = []
             await admin.decommission(leaving, timeout_s=600, poll_s=5, on_progress=steps.append)
             assert {step.kind for step in steps} == {EventKind.WAITING}
             assert [ledger_id async for ledger_id in admin.ledgers_on(leaving)] == []
             for writer in (several, open_one, empty):
-                assert (await village.thorough(writer.ledger_id)).is_sound
+                assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story, bookies=6)
 
 
 def test_retiring_gives_up_after_its_time_and_when_the_bookie_returns() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk, village.admin() as admin:
-            writer = await village.ledger(bk, 5)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk, cluster.admin() as admin:
+            writer = await cluster.ledger(bk, 5)
             leaving = members(writer)[0]
-            await village.lose(leaving)
+            await cluster.lose(leaving)
             with pytest.raises(TimeoutError):
                 await admin.decommission(leaving, timeout_s=60)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(village.bring_back, leaving)
+                tasks.start_soon(cluster.bring_back, leaving)
                 with pytest.raises(IllegalOperation):
                     await admin.decommission(leaving, poll_s=5)
 
@@ -463,8 +463,8 @@ def test_retiring_gives_up_after_its_time_and_when_the_bookie_returns() -> None:
 
 @pytest.mark.behaviour("T-51")
 def test_after_the_client_was_closed_administration_is_refused() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
             admin = RepairAdmin(bk)
             with pytest.raises(NoSuchLedger):
                 await admin.check_ledger(99)

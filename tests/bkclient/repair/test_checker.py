@@ -14,35 +14,35 @@ from bkclient.repair.findings import Flaw, LedgerReport
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import Request, Response
-from tests.bkclient.repair.village import SentTransport, Village, played, submitted
+from tests.bkclient.repair.simulated_cluster import SentTransport, SimulatedCluster, played, submitted
 
 
 def bad(report: LedgerReport) -> dict[int, tuple[int, ...]]:
     return {found.fragment.first_entry_id: found.bad_positions for found in report.fragments}
 
 
-async def check(village: Village, ledger_id: int, **options: bool) -> LedgerReport:
-    async with village.admin() as admin:
+async def check(cluster: SimulatedCluster, ledger_id: int, **options: bool) -> LedgerReport:
+    async with cluster.admin() as admin:
         return await admin.check_ledger(ledger_id, **options)
 
 
 @pytest.mark.rule("AR-1")
 @pytest.mark.behaviour("T-241")
 def test_fragments_with_dead_bookies_are_found_once_each_with_all_positions_and_no_others() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 5, closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 5, closed=False)
             first = writer.metadata.last_fragment.ensemble
-            assert (await check(village, writer.ledger_id)).is_sound
-            await village.lose(first[0])
-            await village.append(writer, 5)
+            assert (await check(cluster, writer.ledger_id)).is_sound
+            await cluster.lose(first[0])
+            await cluster.append(writer, 5)
             await writer.close()
             assert [fragment.first_entry_id for fragment in writer.metadata.fragments] == [0, 5]
-            report = await check(village, writer.ledger_id)
+            report = await check(cluster, writer.ledger_id)
             assert bad(report) == {0: (0,)}
             assert report.fragments[0].fragment.last_entry_id == 4
-            await village.lose(first[1])
-            assert bad(await check(village, writer.ledger_id)) == {0: (0, 1), 5: (1,)}
+            await cluster.lose(first[1])
+            assert bad(await check(cluster, writer.ledger_id)) == {0: (0, 1), 5: (1,)}
 
     played(story)
 
@@ -50,12 +50,12 @@ def test_fragments_with_dead_bookies_are_found_once_each_with_all_positions_and_
 @pytest.mark.rule("AR-6")
 @pytest.mark.behaviour("T-242")
 def test_an_open_ledger_that_nobody_wrote_to_is_sound_until_nobody_can_tell_so() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 0, closed=False)
-            assert (await check(village, writer.ledger_id)).is_sound
-            await village.lose(*village.bookies)
-            report = await check(village, writer.ledger_id)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 0, closed=False)
+            assert (await check(cluster, writer.ledger_id)).is_sound
+            await cluster.lose(*cluster.bookies)
+            report = await check(cluster, writer.ledger_id)
             assert bad(report) == {0: (0, 1, 2)}
             assert not report.fragments[0].fragment.is_final
 
@@ -65,31 +65,31 @@ def test_an_open_ledger_that_nobody_wrote_to_is_sound_until_nobody_can_tell_so()
 @pytest.mark.rule("AR-6")
 @pytest.mark.behaviour("T-243")
 def test_an_open_fragment_of_one_entry_is_found_when_its_bookie_dies() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 1, (3, 2, 1), closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 1, (3, 2, 1), closed=False)
             ensemble = writer.metadata.last_fragment.ensemble
-            await village.lose(ensemble[0])
-            report = await check(village, writer.ledger_id)
+            await cluster.lose(ensemble[0])
+            report = await check(cluster, writer.ledger_id)
             assert bad(report) == {0: (0,)}
-            await village.append(writer, 1)  # entry 1 is not on the dead one
-            await village.append(writer, 2)
+            await cluster.append(writer, 1)  # entry 1 is not on the dead one
+            await cluster.append(writer, 2)
             assert len(writer.metadata.fragments) == 2
             last = writer.metadata.last_fragment
-            await village.lose(last.ensemble[last.first_entry_id % 3])
-            assert last.first_entry_id in bad(await check(village, writer.ledger_id))
+            await cluster.lose(last.ensemble[last.first_entry_id % 3])
+            assert last.first_entry_id in bad(await check(cluster, writer.ledger_id))
 
     played(story, bookies=5)
 
 
 @pytest.mark.rule("AR-6")
 def test_a_closed_ledger_whose_only_entry_everybody_denies_has_lost_it() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 1)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 1)
             for bookie_id in writer.metadata.last_fragment.ensemble:
-                village.forget(bookie_id, writer.ledger_id, 0)
-            report = await check(village, writer.ledger_id)
+                cluster.forget(bookie_id, writer.ledger_id, 0)
+            report = await check(cluster, writer.ledger_id)
             assert [found.flaw for found in report.fragments[0].bad] == [Flaw.MISSING] * 3
 
     played(story)
@@ -99,12 +99,12 @@ def test_a_closed_ledger_whose_only_entry_everybody_denies_has_lost_it() -> None
 @pytest.mark.behaviour("T-244")
 @pytest.mark.parametrize("entries", [0, 1])
 def test_closed_ledgers_are_reported_if_a_bookie_is_dead_though_it_stores_nothing(entries: int) -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, entries, (3, 2, 2))
-            assert (await check(village, writer.ledger_id)).is_sound
-            await village.lose(writer.metadata.last_fragment.ensemble[2])  # entry 0 is striped to the others
-            assert bad(await check(village, writer.ledger_id)) == {0: (2,)}
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, entries, (3, 2, 2))
+            assert (await check(cluster, writer.ledger_id)).is_sound
+            await cluster.lose(writer.metadata.last_fragment.ensemble[2])  # entry 0 is striped to the others
+            assert bad(await check(cluster, writer.ledger_id)) == {0: (2,)}
 
     played(story)
 
@@ -112,11 +112,11 @@ def test_closed_ledgers_are_reported_if_a_bookie_is_dead_though_it_stores_nothin
 @pytest.mark.rule("AR-4")
 @pytest.mark.behaviour("T-245")
 def test_bookies_known_to_be_gone_are_not_asked() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 7)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 7)
             dead, *alive = writer.metadata.last_fragment.ensemble
-            await village.lose(dead)
+            await cluster.lose(dead)
             before = len(submitted(bk))
             report = await RepairAdmin(bk).check_ledger(writer.ledger_id, thorough=True)
             asked = {bookie_id for bookie_id, _ in submitted(bk)[before:]}
@@ -127,31 +127,31 @@ def test_bookies_known_to_be_gone_are_not_asked() -> None:
 
 
 def test_a_read_only_bookie_counts_as_alive() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 3)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 3)
             bookie_id = writer.metadata.last_fragment.ensemble[0]
-            village.bookies[bookie_id].bookie.set_read_only(True)
-            await village.until(lambda: bookie_id in village.world.metadata.memory.bookies().read_only)
-            assert (await check(village, writer.ledger_id)).is_sound
+            cluster.bookies[bookie_id].bookie.set_read_only(True)
+            await cluster.until(lambda: bookie_id in cluster.world.metadata.memory.bookies().read_only)
+            assert (await check(cluster, writer.ledger_id)).is_sound
 
     played(story)
 
 
 @pytest.mark.rule("AR-4")
 def test_an_ordinary_check_reads_both_ends_of_every_position_and_a_sample() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 50)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 50)
             ensemble = writer.metadata.last_fragment.ensemble
-            village.forget(ensemble[1], writer.ledger_id, 25)
+            cluster.forget(ensemble[1], writer.ledger_id, 25)
             for percentage, copies in ((0, 3 * 2), (100, 3 * 50)):
-                async with village.admin(verification_percentage=percentage) as admin:
+                async with cluster.admin(verification_percentage=percentage) as admin:
                     report = await admin.check_ledger(writer.ledger_id)
                 assert report.copies_checked == copies
                 assert [b.entry_ids for f in report.fragments for b in f.bad] == ([(25,)] if percentage else [])
-            village.forget(ensemble[2], writer.ledger_id, 49)
-            found = (await check(village, writer.ledger_id)).fragments[0].bad
+            cluster.forget(ensemble[2], writer.ledger_id, 49)
+            found = (await check(cluster, writer.ledger_id)).fragments[0].bad
             assert [(b.position, b.flaw, b.code) for b in found] == [(2, Flaw.MISSING, Code.NO_SUCH_ENTRY)]
 
     played(story)
@@ -159,15 +159,15 @@ def test_an_ordinary_check_reads_both_ends_of_every_position_and_a_sample() -> N
 
 @pytest.mark.behaviour("T-265")
 def test_a_thorough_check_finds_every_copy_that_is_missing_or_rotten() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 40, (4, 2, 2))
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 40, (4, 2, 2))
             ensemble = writer.metadata.last_fragment.ensemble
-            village.forget(ensemble[1], writer.ledger_id, 20)  # positions 0 and 1
-            village.rot(ensemble[3], writer.ledger_id, 22)  # positions 2 and 3
-            village.rot(ensemble[3], writer.ledger_id, 27)  # positions 3 and 0
-            assert (await check(village, writer.ledger_id)).is_sound, "neither end is hurt"
-            report = await check(village, writer.ledger_id, thorough=True)
+            cluster.forget(ensemble[1], writer.ledger_id, 20)  # positions 0 and 1
+            cluster.rot(ensemble[3], writer.ledger_id, 22)  # positions 2 and 3
+            cluster.rot(ensemble[3], writer.ledger_id, 27)  # positions 3 and 0
+            assert (await check(cluster, writer.ledger_id)).is_sound, "neither end is hurt"
+            report = await check(cluster, writer.ledger_id, thorough=True)
             assert report.copies_checked == 80
             assert [(b.position, b.flaw, b.entry_ids, b.entry_count) for b in report.fragments[0].bad] == [
                 (1, Flaw.MISSING, (20,), 1),
@@ -179,16 +179,16 @@ def test_a_thorough_check_finds_every_copy_that_is_missing_or_rotten() -> None:
 
 
 def test_copies_whose_digests_fit_and_that_disagree_are_told_and_left_to_a_human() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 4)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 4)
             codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, b"secret")
             ensemble = writer.metadata.last_fragment.ensemble
             header_only = codec.encode_header(1, 3, 30, b"entry" * 3) + b"entry" * 3
-            village.rot(ensemble[0], writer.ledger_id, 1, header_only)  # another LAC: no conflict (H-32)
-            assert (await check(village, writer.ledger_id, thorough=True)).is_sound
-            village.rot(ensemble[0], writer.ledger_id, 1, codec.encode_header(1, 0, 25, b"other") + b"other")
-            report = await check(village, writer.ledger_id, thorough=True)
+            cluster.rot(ensemble[0], writer.ledger_id, 1, header_only)  # another LAC: no conflict (H-32)
+            assert (await check(cluster, writer.ledger_id, thorough=True)).is_sound
+            cluster.rot(ensemble[0], writer.ledger_id, 1, codec.encode_header(1, 0, 25, b"other") + b"other")
+            report = await check(cluster, writer.ledger_id, thorough=True)
             (found,) = report.fragments
             assert (found.bad, found.conflicts, found.conflict_count) == ((), (1,), 1)
             assert not report.is_sound
@@ -199,40 +199,40 @@ def test_copies_whose_digests_fit_and_that_disagree_are_told_and_left_to_a_human
 
 @pytest.mark.behaviour("T-106")
 def test_after_a_bookie_refused_an_entry_and_the_writer_failed_there_is_nothing_to_repair() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 3, closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 3, closed=False)
             refusing, hanging, _ = writer.metadata.last_fragment.ensemble
-            table = village.bookies[refusing].bookie._table
+            table = cluster.bookies[refusing].bookie._table
             assert table is not None
             table.handles[writer.ledger_id].master_key = b"another"
-            village.bookies[hanging].pause()
+            cluster.bookies[hanging].pause()
             with pytest.raises(UnauthorizedAccess):
                 await writer.append(b"refused")
-            village.bookies[hanging].resume()
+            cluster.bookies[hanging].resume()
             await anyio.sleep(10)
-            assert (await village.metadata(writer.ledger_id)).last_entry_id == 2
-            assert (await check(village, writer.ledger_id, thorough=True)).is_sound
+            assert (await cluster.metadata(writer.ledger_id)).last_entry_id == 2
+            assert (await check(cluster, writer.ledger_id, thorough=True)).is_sound
 
     played(story)
 
 
 @pytest.mark.rule("AR-5")
 def test_reads_of_all_checks_are_limited_in_number() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writers = [await village.ledger(bk, 60) for _ in range(2)]
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writers = [await cluster.ledger(bk, 60) for _ in range(2)]
             for limit in (3, 1000):
                 admin = RepairAdmin(bk, RepairConfig(max_checker_reads_in_flight=limit, verification_percentage=100))
-                most = await most_in_flight(village, bk, admin, [writer.ledger_id for writer in writers])
+                most = await most_in_flight(cluster, bk, admin, [writer.ledger_id for writer in writers])
                 assert (most == limit) if limit == 3 else (most > 60)
 
     played(story)
 
 
-async def most_in_flight(village: Village, bk: BookKeeper, admin: RepairAdmin, ledger_ids: list[int]) -> int:
+async def most_in_flight(cluster: SimulatedCluster, bk: BookKeeper, admin: RepairAdmin, ledger_ids: list[int]) -> int:
     in_flight = most = 0
-    (transport,) = (t for t in village.transports.values() if t.sent is submitted(bk))
+    (transport,) = (t for t in cluster.transports.values() if t.sent is submitted(bk))
     inner = transport.inner
 
     class Counting(SentTransport):

@@ -19,7 +19,7 @@ from bkclient.repair.events import EventKind
 from simbookie.world.hosts import World
 from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata_service import MetadataConfig
-from tests.bkclient.repair.village import Village
+from tests.bkclient.repair.simulated_cluster import SimulatedCluster
 
 SETTINGS: dict[str, Any] = {
     "ledger_check_interval_s": 60.0,
@@ -47,19 +47,19 @@ class Run:
         with World(seed, metadata=metadata, network=network) as world:
 
             async def main() -> None:
-                self.village = Village(world, 8)
-                for bookie in self.village.bookies.values():
+                self.cluster = SimulatedCluster(world, 8)
+                for bookie in self.cluster.bookies.values():
                     await bookie.registered()
                 await self._play(rounds, with_recovery=with_recovery)
 
             world.run(main)
 
     async def _play(self, rounds: int, *, with_recovery: bool) -> None:
-        village = self.village
+        cluster = self.cluster
         if with_recovery:
             for name in ("one", "two"):
-                village.auto_recovery(name, **SETTINGS)
-        async with village.client() as bk:
+                cluster.auto_recovery(name, **SETTINGS)
+        async with cluster.client() as bk:
             async with anyio.create_task_group() as tasks:
                 for _ in range(2):
                     tasks.start_soon(self._write, bk, rounds)
@@ -71,7 +71,7 @@ class Run:
                     await self._patiently(lambda id_=ledger_id: bk.open_ledger(id_, recover=True))
                 await self._heal(bk)
             await self._judge(bk)
-        self.replaced = len(village.told(EventKind.REPLACED))
+        self.replaced = len(cluster.told(EventKind.REPLACED))
 
     async def _write(self, bk: BookKeeper, rounds: int) -> None:
         for _ in range(2 * rounds):
@@ -93,32 +93,32 @@ class Run:
                 await anyio.sleep(1)  # fenced, or a bookie too few: on with another ledger
 
     async def _lose_one(self, bk: BookKeeper, *, with_recovery: bool) -> None:
-        village = self.village
-        alive = [name for name, bookie in village.bookies.items() if bookie.is_alive]
-        await village.lose(*self.rng.sample(alive, self.losses), wiped=True)
-        for new in [village.add_bookie() for _ in range(self.losses)]:
-            await village.bookies[new].registered()
+        cluster = self.cluster
+        alive = [name for name, bookie in cluster.bookies.items() if bookie.is_alive]
+        await cluster.lose(*self.rng.sample(alive, self.losses), wiped=True)
+        for new in [cluster.add_bookie() for _ in range(self.losses)]:
+            await cluster.bookies[new].registered()
         if not with_recovery:
             return
         name = self.rng.choice(("one", "two"))
         await anyio.sleep(self.rng.uniform(0, 5))
-        village.world.hosts[name].crash()
+        cluster.world.hosts[name].crash()
         await anyio.sleep(self.rng.uniform(0, 20))
-        village.auto_recovery(name, **SETTINGS)
+        cluster.auto_recovery(name, **SETTINGS)
         await self._heal(bk)
 
     async def _heal(self, bk: BookKeeper) -> None:
         """Wait until a whole check of all ledgers began after what happened and left no mark."""
-        village = self.village
+        cluster = self.cluster
         for _ in range(50):
-            before = len(village.told(EventKind.CHECKED))
-            await village.until(lambda n=before: len(village.told(EventKind.CHECKED)) >= n + 2, 3000)  # type: ignore[misc]
+            before = len(cluster.told(EventKind.CHECKED))
+            await cluster.until(lambda n=before: len(cluster.told(EventKind.CHECKED)) >= n + 2, 3000)  # type: ignore[misc]
             try:
-                if [mark async for mark in village.marks(bk).marks()] == []:
+                if [mark async for mark in cluster.marks(bk).marks()] == []:
                     return
             except BookKeeperError:
                 continue
-        raise AssertionError(f"it does not heal: {village.events[-30:]}")
+        raise AssertionError(f"it does not heal: {cluster.events[-30:]}")
 
     async def _judge(self, bk: BookKeeper) -> None:
         for ledger_id, acknowledged in self.acknowledged.items():
@@ -133,7 +133,7 @@ class Run:
                 payloads = []
             if payloads[: len(acknowledged)] != acknowledged:
                 self.wrong.append(ledger_id)
-            report = await self._patiently(lambda id_=ledger_id: self.village.thorough(id_))
+            report = await self._patiently(lambda id_=ledger_id: self.cluster.thorough(id_))
             if not report.is_sound:
                 self.unsound.append(ledger_id)
 
@@ -165,5 +165,5 @@ def test_the_same_losses_without_auto_recovery_leave_ledgers_without_copies() ->
 
 def test_a_run_is_the_same_every_time() -> None:
     first, second = Run(3, rounds=1), Run(3, rounds=1)
-    assert first.village.events == second.village.events
+    assert first.cluster.events == second.cluster.events
     assert first.acknowledged == second.acknowledged

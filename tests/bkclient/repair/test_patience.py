@@ -12,7 +12,7 @@ from bkclient.repair.concurrency import first_of, for_each
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.patience import farewell, until_enabled
 from simbookie.world.metadata_service import MetadataFault
-from tests.bkclient.repair.village import Village, played
+from tests.bkclient.repair.simulated_cluster import SimulatedCluster, played
 
 
 async def numbers(count: int) -> AsyncIterator[int]:
@@ -21,7 +21,7 @@ async def numbers(count: int) -> AsyncIterator[int]:
 
 
 def test_all_are_done_a_bounded_number_at_a_time() -> None:
-    async def story(village: Village) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
         done: list[int] = []
         running = most = 0
 
@@ -33,17 +33,17 @@ def test_all_are_done_a_bounded_number_at_a_time() -> None:
             running -= 1
             done.append(number)
 
-        started = village.world.loop.time()
+        started = cluster.world.loop.time()
         await for_each(numbers(10), 3, work)
         assert sorted(done) == list(range(10))
         assert (most, running) == (3, 0)
-        assert village.world.loop.time() - started == pytest.approx(4.0)
+        assert cluster.world.loop.time() - started == pytest.approx(4.0)
 
     played(story, bookies=0)
 
 
 def test_the_first_failure_ends_the_others_and_is_what_the_caller_gets() -> None:
-    async def story(village: Village) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
         ended: list[int] = []
 
         async def work(number: int) -> None:
@@ -62,7 +62,7 @@ def test_the_first_failure_ends_the_others_and_is_what_the_caller_gets() -> None
 
 
 def test_waiting_for_a_turn_has_an_end_if_one_is_wanted() -> None:
-    async def story(village: Village) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
         with pytest.raises(TimeoutError):
             await for_each(numbers(3), 2, lambda _: anyio.sleep_forever(), wait_s=30)
 
@@ -81,40 +81,40 @@ def test_the_first_of_nested_groups_is_found() -> None:
 
 @pytest.mark.behaviour("T-264")
 def test_whoever_waits_for_the_switch_goes_on_when_it_is_set() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            marks = village.marks(bk)
-            started = village.world.loop.time()
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            marks = cluster.marks(bk)
+            started = cluster.world.loop.time()
             await until_enabled(marks)
-            assert village.world.loop.time() - started < 0.1
+            assert cluster.world.loop.time() - started < 0.1
             await marks.disable()
             went_on: list[float] = []
 
             async def wait() -> None:
                 await until_enabled(marks)
-                went_on.append(village.world.loop.time())
+                went_on.append(cluster.world.loop.time())
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait)
                 await anyio.sleep(100)
                 assert went_on == []
                 await marks.enable()
-                started = village.world.loop.time()
-            assert village.world.loop.time() - started < 0.1
+                started = cluster.world.loop.time()
+            assert cluster.world.loop.time() - started < 0.1
 
     played(story, bookies=0)
 
 
 def test_a_check_that_hangs_is_given_up_and_comes_again() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
             for _ in range(3):
-                await village.ledger(bk, 1)
-            held = village.world.metadata.intercept(
+                await cluster.ledger(bk, 1)
+            held = cluster.world.metadata.intercept(
                 lambda call: call.host == "auditor" and call.operation == "read_ledger", MetadataFault.HOLD
             )
-            village.world.metadata.config = type(village.world.metadata.config)(timeout_s=10_000)
-            village.auto_recovery(
+            cluster.world.metadata.config = type(cluster.world.metadata.config)(timeout_s=10_000)
+            cluster.auto_recovery(
                 "auditor",
                 with_worker=False,
                 bookie_check_interval_s=0.0,
@@ -122,37 +122,37 @@ def test_a_check_that_hangs_is_given_up_and_comes_again() -> None:
                 max_concurrent_ledger_checks=1,
                 ledger_check_wait_s=60.0,
             )
-            await village.until(lambda: village.told(EventKind.FAILED))
-            (event,) = village.told(EventKind.FAILED)
+            await cluster.until(lambda: cluster.told(EventKind.FAILED))
+            (event,) = cluster.told(EventKind.FAILED)
             assert "given up" in event.detail
             held.remove()
-            await village.until(lambda: village.told(EventKind.CHECKED))
+            await cluster.until(lambda: cluster.told(EventKind.CHECKED))
 
     played(story)
 
 
 def test_a_farewell_is_said_although_its_program_is_cancelled_and_does_not_keep_it_for_long() -> None:
-    async def story(village: Village) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
         said: list[float] = []
 
         async def leave() -> None:
             await anyio.sleep(1)
-            said.append(village.world.loop.time())
+            said.append(cluster.world.loop.time())
             await anyio.sleep(3600)
 
-        began = village.world.loop.time()
+        began = cluster.world.loop.time()
         with anyio.CancelScope() as scope:
             scope.cancel()
             await farewell(leave, lambda event: pytest.fail(str(event)))
         assert said == [began + 1]
-        assert village.world.loop.time() == began + 2
+        assert cluster.world.loop.time() == began + 2
 
     played(story, bookies=0)
 
 
 @pytest.mark.parametrize(("error", "told"), [(MetadataStoreError("away"), 1), (ClientClosed(), 0)])
 def test_a_farewell_that_fails_is_told_unless_the_session_has_ended_anyway(error: Exception, told: int) -> None:
-    async def story(_: Village) -> None:
+    async def story(_: SimulatedCluster) -> None:
         events: list[RepairEvent] = []
 
         async def leave() -> None:

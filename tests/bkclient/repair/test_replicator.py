@@ -22,7 +22,7 @@ from bkclient.repair.ledger import OpenedLedger, open_or_view
 from bkclient.repair.rate import ByteRate
 from bkclient.repair.replicator import CopyWindow, FragmentReplicator, ReplicatedFragment, UnreadableEntry
 from bkclient.wire.messages import AddRequest, ReadRequest
-from tests.bkclient.repair.village import Village, played, submitted
+from tests.bkclient.repair.simulated_cluster import SimulatedCluster, played, submitted
 
 
 def metadata(*fragments: tuple[int, str], closed_at: int | None = None) -> LedgerMetadata:
@@ -145,21 +145,21 @@ def test_no_repair_names_a_bookie_twice_in_an_ensemble() -> None:
 @pytest.mark.rule("AR-3")
 @pytest.mark.behaviour("T-246")
 def test_final_fragments_are_copied_and_the_open_last_one_is_refused() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 6, closed=False)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 6, closed=False)
             dead = writer.metadata.last_fragment.ensemble[1]
-            await village.lose(dead)
-            await village.append(writer, 6)
+            await cluster.lose(dead)
+            await cluster.append(writer, 6)
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             with pytest.raises(UnclosedFragment, match="entry 6"):
                 await replicate(bk, ledger, 6, (1,))
             done = await replicate(bk, ledger, 0, (1,))
-            assert done.value.metadata == await village.metadata(writer.ledger_id)
+            assert done.value.metadata == await cluster.metadata(writer.ledger_id)
             assert dead not in done.value.metadata.fragments[0].ensemble
             assert done.entries_copied == 6
             await writer.close()
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story, bookies=5)
 
@@ -167,36 +167,36 @@ def test_final_fragments_are_copied_and_the_open_last_one_is_refused() -> None:
 @pytest.mark.rule("AR-9")
 @pytest.mark.behaviour("T-249")
 def test_copies_are_recovery_adds_of_the_very_bytes_that_the_writer_sent() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 5)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 5)
             ensemble = writer.metadata.last_fragment.ensemble
-            sent = {e: village.body(ensemble[0], writer.ledger_id, e) for e in range(5)}
-            await village.lose(ensemble[0])
-        async with village.client() as bk:
+            sent = {e: cluster.body(ensemble[0], writer.ledger_id, e) for e in range(5)}
+            await cluster.lose(ensemble[0])
+        async with cluster.client() as bk:
             done = await replicate(bk, await open_or_view(core_of(bk), writer.ledger_id), 0, (0,))
             adds = [(b, r) for b, r in submitted(bk) if isinstance(r, AddRequest)]
             assert {r.entry_id: r.body for _, r in adds} == sent
             assert all(r.recovery and not r.high_priority for _, r in adds)
             assert {b for b, _ in adds} == {done.replacements[0]}
-            assert {e: village.body(done.replacements[0], writer.ledger_id, e) for e in range(5)} == sent
+            assert {e: cluster.body(done.replacements[0], writer.ledger_id, e) for e in range(5)} == sent
 
     played(story)
 
 
 @pytest.mark.rule("AR-10")
 def test_each_new_bookie_is_sent_the_entries_of_its_position_and_no_others() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 17, (4, 2, 2))
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 17, (4, 2, 2))
             ensemble = writer.metadata.last_fragment.ensemble
-            await village.lose(ensemble[0], ensemble[2])  # no entry loses both copies
+            await cluster.lose(ensemble[0], ensemble[2])  # no entry loses both copies
             done = await replicate(bk, await open_or_view(core_of(bk), writer.ledger_id), 0, (0, 2))
             sizes = QuorumSizes(4, 2, 2)
             for position, new in done.replacements.items():
-                stored = village.storage(new).entry_ids(writer.ledger_id)
+                stored = cluster.storage(new).entry_ids(writer.ledger_id)
                 assert stored == [e for e in range(17) if sizes.stores(position, e)]
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story, bookies=6)
 
@@ -204,28 +204,28 @@ def test_each_new_bookie_is_sent_the_entries_of_its_position_and_no_others() -> 
 @pytest.mark.rule("AR-11")
 @pytest.mark.behaviour("T-247")
 def test_without_a_bookie_to_copy_to_a_repair_fails_and_changes_nothing() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 5)
-            await village.lose(writer.metadata.last_fragment.ensemble[0])
-            before = await village.metadata(writer.ledger_id)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 5)
+            await cluster.lose(writer.metadata.last_fragment.ensemble[0])
+            before = await cluster.metadata(writer.ledger_id)
             with pytest.raises(NotEnoughBookies):
                 await replicate(bk, await open_or_view(core_of(bk), writer.ledger_id), 0, (0,))
-            assert await village.metadata(writer.ledger_id) == before
+            assert await cluster.metadata(writer.ledger_id) == before
             assert not [r for _, r in submitted(bk) if isinstance(r, AddRequest) and r.recovery]
 
     played(story, bookies=3)
 
 
 def test_with_too_few_bookies_for_all_positions_those_that_can_be_are_replaced() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 5)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 5)
             ensemble = writer.metadata.last_fragment.ensemble
-            await village.lose(*ensemble[:2])
+            await cluster.lose(*ensemble[:2])
             done = await replicate(bk, await open_or_view(core_of(bk), writer.ledger_id), 0, (0, 1))
             assert (list(done.replacements), done.unreplaced) == ([0], (1,))
-            report = await village.thorough(writer.ledger_id)
+            report = await cluster.thorough(writer.ledger_id)
             assert report.fragments[0].bad_positions == (1,)
 
     played(story, bookies=4)
@@ -234,13 +234,13 @@ def test_with_too_few_bookies_for_all_positions_those_that_can_be_are_replaced()
 @pytest.mark.rule("AR-9")
 @pytest.mark.rule("AR-11")
 def test_a_new_bookie_that_does_not_take_a_copy_leaves_the_metadata_as_it_was() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 30)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 30)
             ensemble = writer.metadata.last_fragment.ensemble
-            (spare,) = (name for name in village.bookies if name not in ensemble)
-            await village.lose(ensemble[0])
-            before = await village.metadata(writer.ledger_id)
+            (spare,) = (name for name in cluster.bookies if name not in ensemble)
+            await cluster.lose(ensemble[0])
+            before = await cluster.metadata(writer.ledger_id)
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
 
             async with anyio.create_task_group() as tasks:
@@ -251,30 +251,30 @@ def test_a_new_bookie_that_does_not_take_a_copy_leaves_the_metadata_as_it_was() 
                     assert failure.value.bookie_id == spare
 
                 tasks.start_soon(fail)
-                await village.until(lambda: village.body(spare, writer.ledger_id, 3))
-                village.bookies[spare].crash()
-            assert await village.metadata(writer.ledger_id) == before
-            await village.bring_back(spare)
+                await cluster.until(lambda: cluster.body(spare, writer.ledger_id, 3))
+                cluster.bookies[spare].crash()
+            assert await cluster.metadata(writer.ledger_id) == before
+            await cluster.bring_back(spare)
             await replicate(bk, ledger, 0, (0,))
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story)
 
 
 def test_a_rotten_copy_is_never_copied() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 4)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 4)
             ensemble = writer.metadata.last_fragment.ensemble
             for entry_id in range(4):
-                village.rot(ensemble[1], writer.ledger_id, entry_id)
-            await village.lose(ensemble[0])
+                cluster.rot(ensemble[1], writer.ledger_id, entry_id)
+            await cluster.lose(ensemble[0])
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             await replicate(bk, ledger, 0, (0,))
-            assert (await village.thorough(writer.ledger_id)).fragments[0].bad_positions == (1,)
-            village.rot(ensemble[2], writer.ledger_id, 2)
+            assert (await cluster.thorough(writer.ledger_id)).fragments[0].bad_positions == (1,)
+            cluster.rot(ensemble[2], writer.ledger_id, 2)
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
-            village.forget(ledger.metadata.last_fragment.ensemble[0], writer.ledger_id, 2)
+            cluster.forget(ledger.metadata.last_fragment.ensemble[0], writer.ledger_id, 2)
             with pytest.raises(UnreadableEntry) as failure:
                 await replicate(bk, ledger, 0, (1,))
             assert failure.value.entry_id == 2
@@ -283,20 +283,20 @@ def test_a_rotten_copy_is_never_copied() -> None:
 
 
 def test_a_bookie_that_leaves_is_the_last_to_be_read_and_may_be_the_only_one_left() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 6)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 6)
             ensemble = writer.metadata.last_fragment.ensemble
-        async with village.client() as bk:
+        async with cluster.client() as bk:
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             await replicate(bk, ledger, 0, (0,))
             reads = {b for b, r in submitted(bk) if isinstance(r, ReadRequest)}
             assert ensemble[0] not in reads
-        async with village.client() as bk:
+        async with cluster.client() as bk:
             for other in ensemble[1:]:
-                village.forget(other, writer.ledger_id, 4)
+                cluster.forget(other, writer.ledger_id, 4)
             done = await replicate(bk, ledger, 0, (0,))
-            assert village.body(done.replacements[0], writer.ledger_id, 4) is not None
+            assert cluster.body(done.replacements[0], writer.ledger_id, 4) is not None
 
     played(story, bookies=5)
 
@@ -304,11 +304,11 @@ def test_a_bookie_that_leaves_is_the_last_to_be_read_and_may_be_the_only_one_lef
 @pytest.mark.rule("AR-13")
 def test_quarantined_bookies_are_chosen_only_if_there_are_no_others() -> None:
     # H-43
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 3)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 3)
             ensemble = writer.metadata.last_fragment.ensemble
-            spare = [name for name in village.bookies if name not in ensemble]
+            spare = [name for name in cluster.bookies if name not in ensemble]
             watcher = core_of(bk).watcher
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             quarantined = type(watcher).quarantined
@@ -316,7 +316,7 @@ def test_quarantined_bookies_are_chosen_only_if_there_are_no_others() -> None:
                 type(watcher).quarantined = property(lambda self: frozenset({spare[0]}))  # type: ignore[assignment]
                 done = await replicate(bk, ledger, 0, (0,))
                 assert done.replacements == {0: spare[1]}
-                await village.lose(spare[1])
+                await cluster.lose(spare[1])
                 done = await replicate(bk, ledger, 0, (1,))
                 assert done.replacements == {1: spare[0]}
             finally:
@@ -333,16 +333,16 @@ def test_quarantined_bookies_are_chosen_only_if_there_are_no_others() -> None:
 @pytest.mark.parametrize("entries", [1, 2, 9, 10, 11, 20, 21])
 @pytest.mark.parametrize("batch", [1, 3, 10])
 def test_a_fragment_is_copied_batch_by_batch_whatever_its_size(entries: int, batch: int) -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, entries, (4, 3, 2))
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, entries, (4, 3, 2))
             ensemble = writer.metadata.last_fragment.ensemble
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             sizes: list[int] = []
             replicator = FragmentReplicator(core_of(bk), RepairConfig(batch_entries=batch))
             done = await replicator.replicate(ledger, ledger.fragments[0], (2,), on_copied=sizes.append)
             expected = [e for e in range(entries) if QuorumSizes(4, 3, 2).stores(2, e)]
-            assert village.storage(done.replacements[2]).entry_ids(writer.ledger_id) == expected
+            assert cluster.storage(done.replacements[2]).entry_ids(writer.ledger_id) == expected
             assert done.value.metadata.fragments[0].ensemble[2] == done.replacements[2]
             assert done.value.metadata.fragments[0].ensemble[:2] == ensemble[:2]
             assert (len(sizes), sum(sizes)) == (done.entries_copied, done.bytes_copied)
@@ -362,22 +362,22 @@ def test_no_more_is_in_flight_than_entries_and_bytes_allow() -> None:
 
 @pytest.mark.rule("AR-12")
 def test_copying_is_limited_to_a_number_of_bytes_in_a_second() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 100)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 100)
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
-            size = len(village.body(ledger.metadata.last_fragment.ensemble[0], writer.ledger_id, 0) or b"")
-            started = village.world.loop.time()
+            size = len(cluster.body(ledger.metadata.last_fragment.ensemble[0], writer.ledger_id, 0) or b"")
+            started = cluster.world.loop.time()
             await replicate(bk, ledger, 0, (0,), copy_bytes_per_s=10.0 * size)
-            assert 9.5 < village.world.loop.time() - started < 10.5
+            assert 9.5 < cluster.world.loop.time() - started < 10.5
 
     played(story)
 
 
 @pytest.mark.rule("AR-12")
 def test_a_rate_saves_nothing_up_and_none_is_no_limit() -> None:
-    async def story(village: Village) -> None:
-        now = village.world.loop.time
+    async def story(cluster: SimulatedCluster) -> None:
+        now = cluster.world.loop.time
         rate = ByteRate(100)
         await anyio.sleep(60)
         started = now()
@@ -394,17 +394,17 @@ def test_a_rate_saves_nothing_up_and_none_is_no_limit() -> None:
 
 
 def test_a_cancelled_copy_leaves_the_metadata_as_it_was_and_may_be_repeated() -> None:
-    async def story(village: Village) -> None:
-        async with village.client() as bk:
-            writer = await village.ledger(bk, 50)
+    async def story(cluster: SimulatedCluster) -> None:
+        async with cluster.client() as bk:
+            writer = await cluster.ledger(bk, 50)
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
-            before = await village.metadata(writer.ledger_id)
+            before = await cluster.metadata(writer.ledger_id)
             for after_s in (0.0, 0.01, 0.03):
                 with anyio.move_on_after(after_s) as scope:
                     await replicate(bk, ledger, 0, (0,), batch_entries=1)
                 assert scope.cancelled_caught
-                assert await village.metadata(writer.ledger_id) == before
+                assert await cluster.metadata(writer.ledger_id) == before
             await replicate(bk, ledger, 0, (0,))
-            assert (await village.thorough(writer.ledger_id)).is_sound
+            assert (await cluster.thorough(writer.ledger_id)).is_sound
 
     played(story)

@@ -1,6 +1,6 @@
-"""A simulated village: bookies, clients and auto-recovery programs in virtual time, for stories about repairs.
+"""A simulated cluster: bookies, clients and auto-recovery programs in virtual time, for stories about repairs.
 
-A story is a coroutine that gets the village; it runs as the director of the world, so that clients, crashes and waiting mix
+A story is a coroutine that gets the cluster; it runs as the director of the world, so that clients, crashes and waiting mix
 freely.
 """
 
@@ -34,7 +34,7 @@ from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.transport import SimulatedTransport
 
-__all__ = ["EPOCH_MS", "SentTransport", "Story", "Village", "played", "submitted"]
+__all__ = ["EPOCH_MS", "SentTransport", "SimulatedCluster", "Story", "played", "submitted"]
 
 EPOCH_MS = 1_700_000_000_000
 SESSION_S = 10.0
@@ -55,7 +55,7 @@ class SentTransport(WrappingTransport):
         super().submit(bookie_id, request, reply_to)
 
 
-class Village:
+class SimulatedCluster:
     """What a story has at hand."""
 
     def __init__(self, world: World, bookies: int) -> None:
@@ -229,19 +229,19 @@ class Village:
             return await admin.check_ledger(ledger_id, thorough=True)
 
 
-Story = Callable[[Village], Awaitable[None]]
+Story = Callable[[SimulatedCluster], Awaitable[None]]
 
 
-def played(story: Story, *, bookies: int = 4, seed: int = 1) -> Village:
-    """Play a story in a village whose bookies are all up."""
+def played(story: Story, *, bookies: int = 4, seed: int = 1) -> SimulatedCluster:
+    """Play a story in a cluster whose bookies are all up."""
     with World(seed) as world:
 
-        async def main() -> Village:
-            village = Village(world, bookies)
-            for bookie in village.bookies.values():
+        async def main() -> SimulatedCluster:
+            cluster = SimulatedCluster(world, bookies)
+            for bookie in cluster.bookies.values():
                 await bookie.registered()
-            await story(village)
-            return village
+            await story(cluster)
+            return cluster
 
         return world.run(main)
 

@@ -17,12 +17,12 @@ from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 from simbookie.storage.memory import MemoryStorageConfig
 
-__all__ = ["NewTown", "Town"]
+__all__ = ["Loopback", "NewLoopback"]
 
-_TOWNS = itertools.count(1)
+_NUMBERS = itertools.count(1)
 
 
-class Town:
+class Loopback:
     """A metadata service, bookies, and as many clients as a test asks for; everything ends with the test.
 
     Made inside the test's own loop, so that a test may choose the loop.
@@ -38,7 +38,7 @@ class Town:
         storage: MemoryStorageConfig | None = None,
         server: ServerConfig | None = None,
     ) -> None:
-        self._name = f"end-to-end-{next(_TOWNS)}"
+        self._name = f"end-to-end-{next(_NUMBERS)}"
         self.uri = f"mem://{self._name}"
         self._bookies = bookies
         self._options: dict[str, Any] = {"config": config, "storage": storage, "server": server}
@@ -62,4 +62,4 @@ class Town:
         )
 
 
-NewTown = Callable[..., Town]
+NewLoopback = Callable[..., Loopback]
