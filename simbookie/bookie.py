@@ -45,6 +45,7 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from simbookie.add_room import AddRoom
 from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
 from simbookie.ledgers import LedgerHandle, LedgerTable, status_of
@@ -109,10 +110,8 @@ class Bookie:
         self._is_read_only_by_hand = False
         self._read_only = False
         self._read_only_listeners: dict[ReadOnlyListener, None] = {}
-        self._pending_adds = 0
-        #: With so many adds left pending, there is room again for those that wait.
-        self._roomy_at = self.config.pending_adds_max // 2
-        self._room_waiters: dict[Callable[[], None], None] = {}
+        #: How many adds, explicit LACs and forces may wait, and who waits for that to become less.
+        self.add_room = AddRoom(self.config.pending_adds_max)
         self._table: LedgerTable | None = None
         self._reads: ReadDesk | None = None
         self._polls: LongPollDesk | None = None
@@ -150,7 +149,7 @@ class Bookie:
 
         def serve() -> None:
             self._table, self._reads, self._polls, self._lists = table, reads, polls, lists
-            self._pending_adds = 0
+            self.add_room.restart()
             self._update_read_only()
             self.state = BookieState.RUNNING
             self._accepts = True
@@ -202,7 +201,7 @@ class Bookie:
         if self._table is not None:
             self._table.is_alive = False
         self._table = self._reads = self._polls = self._lists = None
-        self._room_waiters.clear()
+        self.add_room.restart()
 
     # ----------------------------------------------------------------------------------------------------- operators
 
@@ -258,33 +257,7 @@ class Bookie:
     @property
     def pending_adds(self) -> int:
         """Adds, explicit LACs and forces not answered yet."""
-        return self._pending_adds
-
-    @property
-    def room(self) -> int:
-        """How many more adds, explicit LACs and forces are taken before the next is refused as too many."""
-        return self.config.pending_adds_max - self._pending_adds
-
-    def must_wait(self, request: Request) -> bool:
-        """Whether ``request`` would be refused as one too many, which a caller that can wait for room does not want."""
-        if self.room > 0 or self._pending_adds == 0:
-            return False
-        is_ordinary_add = isinstance(request, AddRequest) and not request.high_priority
-        return is_ordinary_add or isinstance(request, WriteLacRequest | ForceLedgerRequest)
-
-    def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back once, when half of what may be pending is answered. Only while there is no room."""
-        assert self.room <= 0, f"{self} has room"
-        self._room_waiters[callback] = None
-
-    def cancel_when_room(self, callback: Callable[[], None]) -> None:
-        """Do not call back; nothing happens if it has been."""
-        self._room_waiters.pop(callback, None)
-
-    def _tell_of_room(self) -> None:
-        waiters, self._room_waiters = self._room_waiters, {}
-        for callback in waiters:
-            callback()
+        return self.add_room.pending
 
     @property
     def waiting_polls(self) -> int:
@@ -318,7 +291,7 @@ class Bookie:
     def _add(self, request: AddRequest, respond: Respond, source: str) -> None:
         table = self._table
         assert table is not None
-        if self._pending_adds >= self.config.pending_adds_max and not request.high_priority:
+        if self.add_room.left <= 0 and not request.high_priority:
             respond(AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
             return
         if self._read_only and not (request.high_priority and self.config.high_priority_adds_when_read_only):
@@ -377,15 +350,13 @@ class Bookie:
         except StorageError as error:
             return status_of(error)
         if not request.high_priority:
-            self._pending_adds += 1
+            self.add_room.pending += 1
         return Status.OK
 
     def _added(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:
         respond, request, _, _ = token
         if not request.high_priority:
-            self._pending_adds = pending = self._pending_adds - 1
-            if pending == self._roomy_at:
-                self._tell_of_room()
+            self.add_room.answered()
         status = Status.OK if error is None else status_of(error)
         respond(AddResponse(status, request.ledger_id, request.entry_id))
 
@@ -421,7 +392,7 @@ class Bookie:
                 except StorageError as error:
                     status = status_of(error)
                 else:
-                    self._pending_adds += 1
+                    self.add_room.pending += 1
                     table.advance_lac(handle, lac)
                     return
             else:
@@ -429,7 +400,7 @@ class Bookie:
         respond(WriteLacResponse(status, request.ledger_id))
 
     def _refuse_write_lac(self, request: WriteLacRequest) -> Status:
-        if self._pending_adds >= self.config.pending_adds_max:
+        if self.add_room.left <= 0:
             return Status.TOO_MANY_REQUESTS
         if self._read_only:
             return Status.READ_ONLY
@@ -437,9 +408,7 @@ class Bookie:
         return Status.OK if is_sized else Status.BAD_REQUEST
 
     def _lac_written(self, token: tuple[Respond, WriteLacRequest], error: StorageError | None) -> None:
-        self._pending_adds -= 1
-        if self._pending_adds == self._roomy_at:
-            self._tell_of_room()
+        self.add_room.answered()
         respond, request = token
         respond(WriteLacResponse(Status.OK if error is None else status_of(error), request.ledger_id))
 
@@ -466,16 +435,14 @@ class Bookie:
         respond(ReadLacResponse(status, request.ledger_id, lac_body, body))
 
     def _force(self, request: ForceLedgerRequest, respond: Respond, _source: str) -> None:
-        if self._pending_adds >= self.config.pending_adds_max:
+        if self.add_room.left <= 0:
             respond(ForceLedgerResponse(Status.TOO_MANY_REQUESTS, request.ledger_id))
             return
-        self._pending_adds += 1
+        self.add_room.pending += 1
         self.storage.force(request.ledger_id, self._forced, (respond, request))
 
     def _forced(self, token: tuple[Respond, ForceLedgerRequest], error: StorageError | None) -> None:
-        self._pending_adds -= 1
-        if self._pending_adds == self._roomy_at:
-            self._tell_of_room()
+        self.add_room.answered()
         respond, request = token
         respond(ForceLedgerResponse(Status.OK if error is None else status_of(error), request.ledger_id))
 

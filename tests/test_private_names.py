@@ -38,7 +38,7 @@ ALLOWED: dict[str, int] = {
     "tests/end_to_end": 3,
     "tests/scenarios": 3,
     "tests/simbookie": 4,
-    "tests/simbookie/tcp": 14,
+    "tests/simbookie/tcp": 13,
     "tests/simbookie/world": 7,
     "tests/simbookie/zookeeper": 4,
     "tests/spark_analysis": 9,

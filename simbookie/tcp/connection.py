@@ -139,7 +139,7 @@ class ServedConnection(asyncio.BufferedProtocol):
         self._kept_answers.clear()
         self._turns.leave(self)
         self._unsent.release(self)
-        self._bookie.cancel_when_room(self._room_came)
+        self._bookie.add_room.cancel(self._room_came)
         self._bookie.forget(self._source)
         self._server.dismiss(self)
         on_gone, self._on_gone = self._on_gone, None
@@ -196,7 +196,8 @@ class ServedConnection(asyncio.BufferedProtocol):
 
     def _serve_slice(self, requests: Iterator[ReceivedRequest]) -> None:
         bookie, respond, source = self._bookie, self._respond, self._source
-        submit, room, begun_with = bookie.submit, bookie.room, self._slice_left
+        submit, add_room, begun_with = bookie.submit, bookie.add_room, self._slice_left
+        room = add_room.left
         left, looks_at = begun_with, max(begun_with - _ADDS_PER_LOOK, 0)
         held, self._held = self._held, None
         for received in requests if held is None else itertools.chain((held,), requests):
@@ -206,11 +207,11 @@ class ServedConnection(asyncio.BufferedProtocol):
                 self._refuse(received)
             else:
                 if room <= 0:
-                    room = bookie.room
-                    if room <= 0 and bookie.must_wait(request):
+                    room = add_room.left
+                    if room <= 0 and add_room.must_wait(request):
                         self._held, self._unserved = received, requests
                         self._halt(_ROOM)
-                        bookie.when_room(self._room_came)
+                        add_room.when_room(self._room_came)
                         break
                 room -= 1
                 submit(request, partial(respond, received), source=source)

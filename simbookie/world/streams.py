@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from simbookie.world.errors import RealWorldRefused, WorldError
 from simbookie.world.process import Process, current_process
-from simbookie.world.tcp_socket import Listening, Socket
+from simbookie.world.tcp_listening import Listening
+from simbookie.world.tcp_socket import Socket
 
 if TYPE_CHECKING:
     from simbookie.world.loop import VirtualTimeLoop

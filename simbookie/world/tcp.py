@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Final
 from simbookie.world.links import TcpConfig, TcpCounters
 from simbookie.world.process import Process
 from simbookie.world.rng import split
-from simbookie.world.tcp_socket import Address, Listening, Socket
+from simbookie.world.tcp_listening import Listening
+from simbookie.world.tcp_socket import Address, Socket
 
 if TYPE_CHECKING:
     from simbookie.world.links import Link

@@ -1,4 +1,4 @@
-"""Sockets in the kernels of a world's hosts: the ends of connections, and those that listen.
+"""Sockets in the kernels of a world's hosts: the ends of connections.
 
 A :class:`Socket` goes on sending and receiving while its process is paused, and says goodbye for a process that was killed. What
 is sent is kept in a bounded buffer, leaves in *segments* as far as the other end's bounded buffer has room, takes the time that
@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import socket as sockets
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from simbookie.world.process import Process
     from simbookie.world.tcp import Tcp
 
-__all__ = ["Address", "Listening", "Middlebox", "Socket"]
+__all__ = ["Address", "Middlebox", "Socket"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -428,71 +427,3 @@ class Socket:
     def _tell_writable(self) -> None:
         if self.on_writable is not None:
             self.on_writable()
-
-
-class Listening:
-    """A socket that listens. Has the names of :class:`socket.socket` where servers use them."""
-
-    def __init__(self, tcp: Tcp, process: Process, address: Address, backlog: int) -> None:
-        self.process = process
-        self.address = address
-        self.backlog = backlog
-        #: Called as code of the process when a connection waits to be accepted.
-        self.on_readable: Callable[[], None] | None = None
-        self._tcp = tcp
-        self._queue: deque[Socket] = deque()
-        self._is_closed = False
-
-    def __repr__(self) -> str:
-        return f"<Listening {self.address[0]}:{self.address[1]}>"
-
-    def getsockname(self) -> Address:
-        """Where it listens."""
-        return self.address
-
-    def settimeout(self, _timeout_s: float | None) -> None:
-        """Nothing to do: no call ever waits."""
-
-    def listen(self, backlog: int) -> None:
-        """How many connections may wait to be accepted."""
-        self.backlog = max(1, backlog)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no further connection may wait."""
-        return len(self._queue) >= self.backlog
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether :meth:`accept` has a connection."""
-        return bool(self._queue)
-
-    def accept(self) -> tuple[Socket, Address]:
-        """The connection that has waited longest; ``BlockingIOError`` if there is none."""
-        if not self._queue:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        accepted = self._queue.popleft()
-        return accepted, accepted.remote
-
-    def close(self) -> None:
-        """Listen no more; connections that wait are reset. Idempotent."""
-        if not self._is_closed and self.process.is_alive:
-            self.shut()
-
-    def shut(self) -> None:
-        """The same, by the kernel."""
-        self._is_closed = True
-        self.on_readable = None
-        self._tcp.stop_listening(self)
-        while self._queue:
-            self._queue.popleft().send_reset()
-
-    def enqueue(self, accepted: Socket) -> None:
-        """A connection stands; called by the kernel."""
-        self._queue.append(accepted)
-        if self.on_readable is not None:
-            self._tcp.network.loop.enter(self.process, self._tell_readable)
-
-    def _tell_readable(self) -> None:
-        if self.on_readable is not None:
-            self.on_readable()

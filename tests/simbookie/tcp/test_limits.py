@@ -139,7 +139,7 @@ async def test_others_are_served_while_adds_wait_for_room(kit: Any) -> None:
             assert await other.status(ReadRequest(1, 2)) is Status.NO_ENTRY, "the third add waits"
         server.kill()
         await until(lambda: server.connections == 0)
-        assert not server.bookie._room_waiters
+        assert server.bookie.add_room.waiters == 0
 
 
 @pytest.mark.rule("BK-31")
