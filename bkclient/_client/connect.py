@@ -83,26 +83,26 @@ def connect(
         async with bkclient.connect("zk://localhost:2181/ledgers") as bk:
             writer = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
 
-    Where no block fits, await it and end it by :meth:`BookKeeper.aclose`::
+    Without a block, await it and call :meth:`BookKeeper.aclose` later::
 
         bk = await bkclient.connect("zk://localhost:2181/ledgers")
         ...
         await bk.aclose()
 
-    URIs: ``zk://host:port[;host:port...]/root`` (also ``zk+hierarchical``, ``zk+longhierarchical``, ``zk+flat``) and
-    ``mem://name`` for a store inside this process; without one, that of the configuration
-    (``ClientConfig.from_file("bookkeeper.conf")``). ``wall_clock``, seconds since 1970, stamps new ledgers if the configuration
-    asks for it.
+    URIs are ``zk://host:port[;host:port...]/root`` (also ``zk+hierarchical``, ``zk+longhierarchical``, ``zk+flat``) and
+    ``mem://name`` for a store inside this process. The default is that of the configuration, ``config.metadata.uri``.
 
-    ``placement`` chooses bookies in place of the policy of the configuration, ``locations`` tells that one where bookies are (in
-    place of the script of the configuration, see ``docs/using/placement.md``), ``features`` tells which features are on,
-    ``observer`` hears of recoveries and ``stats`` of everything that can be counted; if it is a
-    :class:`~bkclient.observability.stats.BookieStats` too, of requests and connections, bookie by bookie; ``tracer`` shows
-    operations as spans. ``auth`` proves to bookies who connects (:mod:`bkclient.security.auth`); the configuration switches TLS
-    on (``docs/using/security.md``).
+    * ``placement``: a placement policy, in place of the one that the configuration names;
+    * ``locations``: where bookies are, in place of the script that the configuration names (``docs/using/placement.md``);
+    * ``auth``: authenticates to bookies (:mod:`bkclient.security.auth`); TLS is configured by ``config.tls``;
+    * ``stats``: receives metrics; a :class:`~bkclient.observability.stats.BookieStats` also those of each bookie;
+    * ``tracer``: receives operations as spans; ``observer``: receives the steps of recoveries;
+    * ``features``: tells which features are on;
+    * ``wall_clock``, in seconds since 1970: gives the creation time of new ledgers, if the configuration asks for it;
+    * ``rng``: drives placement and back-off.
 
-    Raises :class:`~bkclient.errors.ArgumentError` for other URIs, without any, and for certificates that cannot be read, and
-    :class:`~bkclient.errors.MetadataStoreError` when the service cannot be reached.
+    Raises :class:`~bkclient.errors.ArgumentError` for a missing or unknown URI and for certificates that cannot be read, and
+    :class:`~bkclient.errors.MetadataStoreError` when the metadata service cannot be reached.
     """
 
     async def connected() -> BookKeeper:

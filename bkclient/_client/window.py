@@ -1,13 +1,12 @@
-"""How much may be in flight: entries and bytes, per writer and per client, and who goes on when there is room again.
+"""In-flight windows: how many entries and bytes a writer, and a client, may have in flight, and which waiter goes on next.
 
 BookKeeper bounds a writer by a rate alone (H-13), which bounds nothing when bookies slow down. Here each writer has a window, and
 all writers of a client share a wider one, so that a program with a thousand ledgers cannot fill its memory by a thousand
 windows. Whatever is appended takes a place in both, and gives it back when it is confirmed or has failed.
 
-Who finds no room waits in a line, that of the window that is full. A line moves when a quarter of its window is free, first come,
-first served, and one at a time: each takes its room before the next one looks. So entries leave in batches, which bookies
-serve far faster than single frames; and since a writer that took much of the shared window waits behind those it held up, the
-window goes round.
+An append that finds a window full waits in that window's line. The line moves when a quarter of the window is free, in order of
+arrival, one waiter at a time. So entries leave in batches, which bookies serve far faster than single frames; and a writer that
+took much of the shared window waits behind those it held up, so all writers get their turn.
 
 Where the application chooses entry ids, what is above a gap stays in flight until the gap is filled, which is up to the
 application: stored or not, it cannot be confirmed, and its payload is needed if the ensemble changes. So that one such ledger
@@ -29,7 +28,7 @@ __all__ = ["ClientWindow", "WriterWindow"]
 
 
 class _Line:
-    """A window and those who wait for room in it."""
+    """A window and its waiters."""
 
     __slots__ = ("_resume_bytes", "_resume_entries", "bytes", "entries", "max_bytes", "max_entries", "waiters", "woken")
 
@@ -82,7 +81,7 @@ class ClientWindow(_Line):
         self.waiting_above_gaps: dict[WriterWindow, None] = {}
 
     def count_above_gaps(self, entries: int, size: int) -> None:
-        """So much more, or less, is above a gap; it is in flight already, or still."""
+        """Count entries and bytes that came to be above a gap, or (negative) are so no more. They are in flight in any case."""
         excess = max(0, self.bytes_above_gaps - self.max_bytes_above_gaps)
         self.above_gaps += entries
         self.bytes_above_gaps += size
@@ -100,7 +99,7 @@ class ClientWindow(_Line):
 
 
 class _AboveGap(_Line):
-    """What one writer has above a gap, and those who wait for room there."""
+    """What one writer has above a gap, and the waiters for room there."""
 
     __slots__ = ("_window",)
 
@@ -110,7 +109,7 @@ class _AboveGap(_Line):
 
     @property
     def has_room(self) -> bool:
-        """Whether there is room in both windows, and this writer leaves as much to others as it has."""
+        """Whether both windows have room, and the half for entries above gaps has more free than this writer uses."""
         window = self._window
         shared = window.shared
         return (

@@ -1,11 +1,11 @@
 """Filling the open positions of an ensemble so that every write set obeys a rule.
 
 Policies care about *groups* (racks, regions, upgrade domains), and bookies of one group are interchangeable to a rule, so the
-search assigns groups to positions first. It is exact: it goes back on choices that lead nowhere, so when it finds nothing
-within its steps there is nothing. The Java client never goes back and may report too few bookies where an ensemble exists. The
-worst case is exponential and would hold up the event loop; :data:`STEPS_MAX` bounds it, and a search that reaches it counts as
-one that found nothing. Half of the steps follow the preferences of the policy; if they do not suffice, the other half takes what
-there is most of. Among ensembles of up to twenty in tight clusters hardly any is missed so.
+search assigns groups to positions first. It backtracks, so if it ends without a result, no ensemble exists. (The Java client
+does not backtrack, and may report too few bookies where an ensemble exists.) The worst case is exponential and would block the
+event loop, so :data:`STEPS_MAX` bounds the search, and one that reaches the bound counts as one without a result. The first half
+of the steps follows the preferences of the policy, the second half takes the largest groups first. With that, hardly any
+ensemble of up to twenty bookies in tight clusters is missed.
 
 A write set is a window of ``Qw`` consecutive positions of the ensemble, taken as a ring.
 """

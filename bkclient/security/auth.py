@@ -1,11 +1,11 @@
-"""Proving to bookies who this client is, connection by connection.
+"""Authentication of this client to bookies, connection by connection.
 
-BookKeeper carries the messages of a plug-in between client and bookie before it serves a connection, and knows nothing of what is
-in them; both sides must name the same plug-in. An :class:`AuthProvider` makes an :class:`AuthSession` for each connection:
-the client speaks first, then both take turns until the session has nothing more to say. What cannot be proved is
-an :class:`AuthenticationError`, whose text ends up in the error that the application sees.
+Before a bookie serves a connection, BookKeeper carries the messages of an authentication plug-in, without looking into them; both
+sides must name the same plug-in. An :class:`AuthProvider` makes an :class:`AuthSession` for each connection: the client sends
+first, then both take turns until the session has no more messages. A failure is an :class:`AuthenticationError`, whose text is
+part of the error that the application sees.
 
-With TLS the messages are inside it. They are carried in the protocol version of the connection, so a plug-in sees no difference.
+With TLS the messages are encrypted. They work the same in both protocol versions.
 
 :class:`SharedSecret` is complete and small: use it, or read it before writing another.
 """

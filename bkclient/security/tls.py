@@ -1,9 +1,8 @@
-"""From the settings of a client to the TLS it speaks, made once for all its connections.
+"""The TLS context of a client, made once from its settings for all connections.
 
-Certificates and keys are PEM files. Java's key stores are not read here: they are recognised, and the error says how to
-turn them into PEM. Bookies must have a certificate that the trusted ones vouch for, always; and, unless that is switched off,
-one that names the host they were found at. BookKeeper leaves that off by default. Without it every certificate of the same
-authority can pass for any bookie, which is what the check of the certificate was meant to prevent; so here it is on.
+Certificates and keys are PEM files. Java key stores are not read; the error for one says how to convert it to PEM. The
+certificate of a bookie must be signed by a trusted authority and name the host the bookie was found at. The latter can be
+switched off, and is off by default in BookKeeper: then any certificate of the same authority is accepted for any bookie.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _FROM_PKCS12: Final = (
 def client_context(settings: TlsSettings) -> ssl.SSLContext | None:
     """The TLS that ``settings`` ask for; None if they ask for none.
 
-    :class:`~bkclient.errors.ArgumentError`, naming the file, if one cannot be read or used. Files are read now and never again.
+    Raises :class:`~bkclient.errors.ArgumentError`, which names the file, if one cannot be read or used. Files are read once, now.
     """
     if not settings.enabled:
         return None

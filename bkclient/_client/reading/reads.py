@@ -31,12 +31,12 @@ _LOOKS: Final = Backoff(0.01, 0.5)
 class LedgerReads:
     """Reads of one ledger.
 
-    Reads go up to :attr:`last_add_confirmed`, as the handle knows it when they are called; what they return is acknowledged
-    and stays. With ``unconfirmed=True`` they go further: they may return entries that were never acknowledged, and that a
-    recovery may later drop.
+    Reads go up to :attr:`last_add_confirmed`, as this handle knows it when they are called; the entries they return are
+    acknowledged and permanent. With ``unconfirmed=True`` they may also return entries that were never acknowledged, which a
+    recovery may drop later.
 
-    Entries are read from one replica after the other: from the next one if one fails, or if it is late and answers nothing else
-    either. ``parallel=True`` asks all replicas at once, for the fastest answer at the price of the others.
+    An entry is read from one replica; the next replica is asked if that one fails or is late. ``parallel=True`` asks all
+    replicas at once and takes the first answer.
     """
 
     __module__ = "bkclient"
@@ -88,7 +88,7 @@ class LedgerReads:
     def read_range(
         self, first: int, last: int, *, unconfirmed: bool = False, parallel: bool = False
     ) -> AsyncIterator[Entry]:
-        """The entries ``first`` to ``last``, both inclusive, in order, read ahead as far as the configuration allows.
+        """The entries ``first`` to ``last``, both inclusive, in order, with ``reading.read_ahead_entries`` read ahead.
 
         Raises as :meth:`read`, at the first entry that cannot be read; arguments are checked before anything is sent.
         """
@@ -151,12 +151,12 @@ class LedgerReads:
     ) -> Entries:
         """The entries from ``start`` on, at least one: up to ``max_count`` entries and ``max_bytes`` bytes.
 
-        0 is as many as fit, for either: into a frame, and up to :attr:`last_add_confirmed`, beyond which nothing is
-        returned; ``unconfirmed`` ends before the first missing entry instead. Fewer than asked for is normal; continue after
-        the last one. ``max_bytes`` counts headers and digests as well.
+        0 means no limit but that of a frame. Nothing beyond :attr:`last_add_confirmed` is returned; with ``unconfirmed`` the
+        batch ends before the first missing entry instead. It may hold fewer entries than asked for; continue after the last
+        one. ``max_bytes`` includes headers and digests.
 
-        One request where the protocol (version 2) and the bookies support batches and the ledger is not striped; else entry
-        by entry. Raises as :meth:`read`, for the first entry.
+        The batch is one request if the protocol (version 2) and the bookies support batches and the ledger is not striped;
+        otherwise entries are read one by one. Raises as :meth:`read`, for the first entry.
         """
         self._check_batch(start, max_count, max_bytes)
         self._check_range(start, start, unconfirmed=unconfirmed)
@@ -178,9 +178,9 @@ class LedgerReads:
     # The last add confirmed --------------------------------------------------------------------------------------
 
     async def read_last_add_confirmed(self) -> int:
-        """Ask the ensemble how far the ledger is confirmed and advance to it; a closed ledger answers locally.
+        """Ask the ensemble for the last add confirmed, and return it; for a closed ledger no bookie is asked.
 
-        Returns :attr:`last_add_confirmed`, which an answer behind it does not take back. Raises
+        Updates :attr:`last_add_confirmed`, which never decreases. Raises
         :class:`~bkclient.errors.RequestTimeout` and other errors of the bookies when too few of them answer.
         """
         self._reads.check_open()
@@ -190,9 +190,9 @@ class LedgerReads:
         return view.last_add_confirmed
 
     async def try_read_last_add_confirmed(self) -> int:
-        """Ask the ensemble for progress and return at the first sign of it, or when all have answered without.
+        """Ask the ensemble for the last add confirmed, and return at the first answer that is newer than the known one.
 
-        Faster than :meth:`read_last_add_confirmed` and needs one bookie only; the answer may be behind what others know.
+        Faster than :meth:`read_last_add_confirmed`, and one bookie is enough; the answer may be behind what others know.
         """
         self._reads.check_open()
         view = self._view
@@ -206,10 +206,9 @@ class LedgerReads:
     ) -> LastConfirmedAndEntry:
         """Wait up to ``timeout_s`` seconds for ``entry_id`` to be confirmed.
 
-        Returns at once if it is, or if the ledger is closed; else when bookies tell of it, with the entry if the one that
-        tells has it; when the ledger is closed; or without news, which is no error. The bookies do the waiting, one
-        after the other or all at once if ``parallel``; over protocol version 2, which has no long polls, the LAC is asked
-        for again and again.
+        Returns at once if it is, or if the ledger is closed; otherwise when a bookie reports it (with the entry, if that bookie
+        has it), when the ledger is closed, or at the timeout, which is not an error. Bookies are polled one after the other, or
+        all at once if ``parallel``; protocol version 2 has no long polls, so the LAC is read repeatedly.
         """
         self._check_range(entry_id, entry_id, unconfirmed=True)
         check_flag("parallel", parallel)

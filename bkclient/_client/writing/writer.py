@@ -1,4 +1,4 @@
-"""Writing a ledger, under entry ids that count up by themselves."""
+"""The writer of a ledger whose entry ids count up from 0."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ class LedgerWriter(BaseWriter):
             await writer.submit(payload)  # waits only while the window is full
         await writer.flush()
 
-    Leaving ``async with writer:`` normally flushes and closes the ledger, forcing it first if it has deferred sync; leaving it
-    by an exception closes it at the last confirmed entry. After the first failed append the writer accepts no more: its ledger
-    is closed or taken over, and the application goes on in a new ledger. Every later append, and :meth:`flush`, raise that
-    first error again.
+    Leaving ``async with writer:`` flushes and closes the ledger, and forces it first if it has deferred sync; leaving it by an
+    exception closes it at the last confirmed entry. After the first failed append the writer accepts no more entries: every
+    later append, and :meth:`flush`, raise the first error again. Go on in a new ledger.
 
     A failed or cancelled append is *ambiguous*: the entry may or may not be part of the ledger. All readers of the closed
     ledger agree on which.
@@ -46,7 +45,7 @@ class LedgerWriter(BaseWriter):
     async def append(self, payload: Payload) -> int:
         """Append one entry and wait until it is acknowledged; returns its id.
 
-        Waits first while the in-flight window, its own or that of the client, is full. Raises
+        Waits first while the in-flight window of the writer or of the client is full. Raises
         :class:`~bkclient.errors.LedgerFenced` when another client has taken over, :class:`~bkclient.errors.LedgerClosed` on a
         closed handle, :class:`~bkclient.errors.NotEnoughBookies` when a failed bookie cannot be replaced,
         :class:`~bkclient.errors.QuorumTimeout` when too few bookies stored it in time,
@@ -59,7 +58,7 @@ class LedgerWriter(BaseWriter):
     async def submit(self, payload: Payload) -> asyncio.Future[int]:
         """Append one entry without waiting until it is acknowledged; returns a future of its id.
 
-        Waits while the in-flight window, its own or that of the client, is full. Futures complete in the order of entry ids,
+        Waits while the in-flight window of the writer or of the client is full. Futures complete in the order of entry ids,
         and raise as :meth:`append`. They need not be awaited: :meth:`flush` raises a failure too.
         """
         while True:
