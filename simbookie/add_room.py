@@ -59,7 +59,7 @@ class AddRoom:
         self._waiters.pop(callback, None)
 
     def restart(self) -> None:
-        """Nothing is pending any more, and nobody waits: the bookie that all of it was for has died."""
+        """Nothing is pending any more, and nothing waits: the bookie that all of it was for has died."""
         self.pending = 0
         self._waiters.clear()
 

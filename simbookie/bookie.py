@@ -284,7 +284,7 @@ class Bookie:
             handler(request, respond, source)
 
     def forget(self, source: str) -> None:
-        """The client named ``source`` has gone: what waits for it need wait no longer. Adds are carried out all the same."""
+        """The client named ``source`` has gone: what waits for it need wait no longer. Adds are carried out nevertheless."""
         if self._polls is not None:
             self._polls.forget(source)
 

@@ -250,7 +250,7 @@ def zookeeper(
         _start_logging(log_level)
         if data_dir is not None:
             if server is ZooKeeperKind.EMBEDDED:
-                raise typer.BadParameter("the embedded ZooKeeper keeps no data on disk", param_hint="--data-dir")
+                raise typer.BadParameter("the embedded ZooKeeper does not keep data on disk", param_hint="--data-dir")
             server = ZooKeeperKind.JAVA
         asyncio.run(_run_zookeeper(server, port, data_dir, as_json=as_json))
 
@@ -407,7 +407,7 @@ def _print(facts: dict[str, Any], text: str, *, as_json: bool) -> None:
 def _start_logging(level: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise typer.BadParameter(f"{level!r} is none of debug, info, warning, error", param_hint="--log-level")
+        raise typer.BadParameter(f"must be debug, info, warning or error, got {level!r}", param_hint="--log-level")
     logging.basicConfig(level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 

@@ -40,4 +40,4 @@ class BookieConfig:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if not getattr(self, name) >= 0:
-                raise ValueError(f"bookie: {name} must not be negative, is {getattr(self, name)}")
+                raise ValueError(f"bookie: {name} must be >= 0, got {getattr(self, name)}")

@@ -25,7 +25,7 @@ class GarbageCollector:
 
     def __init__(self, bookie: Bookie, metadata: MetadataStore, interval_s: float) -> None:
         if not interval_s > 0:
-            raise ValueError(f"the interval between garbage collections must be positive, is {interval_s}")
+            raise ValueError(f"interval_s must be > 0, got {interval_s}")
         self._bookie = bookie
         self._metadata = metadata
         self._interval_s = interval_s

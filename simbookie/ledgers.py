@@ -80,7 +80,7 @@ class LedgerHandle:
 
 
 class FencedGraveyard:
-    """Ids of ledgers that were fenced and then deleted, each kept until nobody asked for it for a while."""
+    """Ids of ledgers that were fenced and then deleted, each kept until it was not asked for for a while."""
 
     def __init__(self, keep_s: float, size_max: int) -> None:
         self._keep_s = keep_s

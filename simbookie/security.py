@@ -86,7 +86,7 @@ class BookieAuthProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BookieSecurity:
-    """What a bookie offers and demands. ``ValueError`` for a demand that nobody could satisfy."""
+    """What a bookie offers and demands. ``ValueError`` for a demand that no client could satisfy."""
 
     tls: ssl.SSLContext | None = None
     auth: BookieAuthProvider | None = None
@@ -97,7 +97,7 @@ class BookieSecurity:
 
     def __post_init__(self) -> None:
         if self.requires_tls and self.tls is None:
-            raise ValueError("security: TLS is required and not offered")
+            raise ValueError("security: TLS is required but not offered")
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def server_context(
     With ``requires_certificate`` clients must present a certificate that one in ``trust_file`` vouches for.
     """
     if requires_certificate and trust_file is None:
-        raise ValueError("certificates of clients cannot be required without a file of trusted ones")
+        raise ValueError("requiring client certificates needs a trust file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_identity(context, certificate_file, key_file, password_file=key_password_file)

@@ -93,9 +93,9 @@ class SecurityOptions:
 
     def _check(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise ArgumentError("--tls-certificate and --tls-key go together")
+            raise ArgumentError("--tls-certificate and --tls-key must be given together")
         is_about_tls = self.requires_tls or self.requires_certificate or self.trust or self.key_password
         if self.certificate is None and is_about_tls:
-            raise ArgumentError("options about TLS need --tls-certificate and --tls-key")
+            raise ArgumentError("TLS options require --tls-certificate and --tls-key")
         if self.requires_certificate and self.trust is None:
-            raise ArgumentError("--require-client-certificate needs --tls-trust")
+            raise ArgumentError("--require-client-certificate requires --tls-trust")

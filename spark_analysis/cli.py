@@ -89,7 +89,7 @@ def _report_rejected(verdict: Verdict) -> None:
     bk-verify histories --master spark://host:7077
 
     [bold]Exit status[/bold]: 0 every invariant holds, 1 one is violated, 2 unusable input (no folder, no history,
-    a damaged or foreign file; the others are judged all the same).
+    a damaged or foreign file; the others are judged nevertheless).
     """
 )
 def verify_histories(

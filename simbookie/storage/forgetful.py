@@ -1,7 +1,7 @@
 """A storage that forgets fences when its bookie is killed, as those of Apache BookKeeper do.
 
 ``docs/reference/interop.md`` tells what was seen of real bookies. A fence is in the journal before it is acknowledged, and
-is forgotten all the same
+is forgotten nevertheless
 
 * if it came before any entry of its ledger, and the bookie is killed before the next checkpoint: a bookie knows a ledger's key
   from its first entry, and replays no fence of a ledger without a key;
@@ -59,7 +59,7 @@ class ForgetfulStorage(MemoryStorage):
         checkpoint_interval_s: float = _CHECKPOINT_INTERVAL_S,
     ) -> None:
         if not checkpoint_interval_s > 0:
-            raise ValueError(f"storage: checkpoint_interval_s must be positive, is {checkpoint_interval_s}")
+            raise ValueError(f"storage: checkpoint_interval_s must be > 0, got {checkpoint_interval_s}")
         super().__init__(config, disk if disk is not None else MemoryDisk())
         self._like = like
         self._checkpoint_interval_s = checkpoint_interval_s

@@ -43,7 +43,7 @@ class JournalConfig:
     def __post_init__(self) -> None:
         for name in ("group_wait_max_s", "sync_latency_s", "page_cache_flush_interval_s", "group_bytes_max"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"journal: {name} must not be negative, is {getattr(self, name)}")
+                raise ValueError(f"journal: {name} must be >= 0, got {getattr(self, name)}")
 
 
 class JournalDisk(Protocol[Record]):

@@ -151,10 +151,11 @@ class MemoryStorageConfig:
 
     def __post_init__(self) -> None:
         if self.capacity_bytes < 0:
-            raise ValueError(f"storage: capacity_bytes must not be negative, is {self.capacity_bytes}")
+            raise ValueError(f"storage: capacity_bytes must be >= 0, got {self.capacity_bytes}")
         if not 0 < self.writable_below <= self.full_above <= 1:
             raise ValueError(
-                f"storage: shares must satisfy 0 < writable_below {self.writable_below} <= full_above {self.full_above} <= 1"
+                "storage: 0 < writable_below <= full_above <= 1 must hold, "
+                f"got {self.writable_below} and {self.full_above}"
             )
 
 

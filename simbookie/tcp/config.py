@@ -39,7 +39,7 @@ class ServerConfig:
     keepalive_interval_s: int = 10
     #: How long an orderly stop waits for clients to take their last answers.
     close_timeout_s: float = 1.0
-    #: How long it waits for the registry to withdraw the announcement before it stops all the same.
+    #: How long it waits for the registry to withdraw the announcement before it stops anyway.
     unregister_timeout_s: float = 5.0
     #: TLS and authentication; none are offered by default.
     security: BookieSecurity | None = None
@@ -47,16 +47,13 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if not self.unsent_bytes_max >= self.max_frame_size:
             raise ValueError(
-                f"server: unsent_bytes_max must be at least max_frame_size, {self.max_frame_size}, "
-                f"is {self.unsent_bytes_max}"
+                f"server: unsent_bytes_max must be >= max_frame_size, got {self.unsent_bytes_max} and {self.max_frame_size}"
             )
         if self.connections_per_source_max is not None and self.connections_per_source_max < 1:
-            raise ValueError(
-                f"server: connections_per_source_max must be at least 1, is {self.connections_per_source_max}"
-            )
+            raise ValueError(f"server: connections_per_source_max must be >= 1, got {self.connections_per_source_max}")
         for name in ("connections_max", "slice_requests", "keepalive_idle_s", "keepalive_interval_s"):
             if not getattr(self, name) >= 1:
-                raise ValueError(f"server: {name} must be at least 1, is {getattr(self, name)}")
+                raise ValueError(f"server: {name} must be >= 1, got {getattr(self, name)}")
         for name in ("slice_s", "turn_s", "handshake_timeout_s", "frame_timeout_s", "answers_timeout_s"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"server: {name} must be above 0, is {getattr(self, name)}")
+                raise ValueError(f"server: {name} must be > 0, got {getattr(self, name)}")

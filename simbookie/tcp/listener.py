@@ -1,6 +1,6 @@
 """Accepting connections.
 
-asyncio's own servers log a traceback for every connection that they cannot accept for want of a file descriptor, thousands in a
+asyncio's own servers log a traceback for every connection that they cannot accept for lack of a file descriptor, thousands in a
 second, and offer no say before a connection costs a transport. So this one accepts by itself: so many in a turn, each counted
 before anything is made for it, and none for a moment when the system has nothing left to accept them with.
 """
@@ -22,7 +22,7 @@ __all__ = ["KeepAlive", "Listener", "bound_socket"]
 
 _BACKLOG: Final = 1_024
 _ACCEPTS_PER_TURN: Final = 16
-#: How long nothing is accepted after the system refused for want of something.
+#: How long nothing is accepted after the system lacked a resource.
 _REST_S: Final = 1.0
 _WANTS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _KEEPALIVE_PROBES: Final = 6

@@ -59,7 +59,7 @@ class TimeLimitReached(_Stuck):
 
 
 class UnhandledErrors(WorldError):
-    """Callbacks or tasks of the run failed and nobody took notice. ``errors`` holds what they raised, in order."""
+    """Callbacks or tasks of the run failed unnoticed. ``errors`` holds what they raised, in order."""
 
     def __init__(self, errors: Sequence[tuple[str, BaseException]]) -> None:
         self.errors = tuple(error for _, error in errors)

@@ -53,7 +53,7 @@ class _Requests:
         self._by_match: dict[bytes, Request] = {}
 
     def remember(self, frame: bytes) -> None:
-        """Keep a frame that passed, undecoded as long as nobody asks."""
+        """Keep a frame that passed, undecoded until it is asked for."""
         self._size += len(frame)
         if self._size > _REMEMBERED_BYTES_MAX:
             self._read()

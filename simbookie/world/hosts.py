@@ -95,7 +95,7 @@ class World:
         """Run ``main`` as the director and return its result; the run ends with it, whatever hosts are still doing.
 
         Raises what ``main`` raises, and :class:`~simbookie.world.errors.WorldError` where the run itself failed: nothing can
-        happen any more (``Deadlock``), a limit was reached, or a callback or task failed and nobody took notice
+        happen any more (``Deadlock``), a limit was reached, or a callback or task failed unnoticed
         (``UnhandledErrors``). May be called again to go on with the same world.
         """
         task = self.loop.create_task(main(), name="main", context=self._context)
@@ -146,7 +146,7 @@ class World:
     def _raise_unretrieved(self) -> None:
         errors, self.loop.unretrieved = self.loop.unretrieved, []
         for task, process in self._tasks.items():
-            # asyncio's own note that nobody has asked for the exception yet
+            # asyncio's own note that the exception was not retrieved yet
             if task.done() and getattr(task, "_log_traceback", False):
                 error = task.exception()
                 assert error is not None

@@ -29,10 +29,10 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         for name in ("latency_s", "jitter_s", "slow_s"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"network: {name} must not be negative, is {getattr(self, name)}")
+                raise ValueError(f"network: {name} must be >= 0, got {getattr(self, name)}")
         for name in ("slow_probability", "loss_probability", "duplicate_probability"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"network: {name} must be from 0 to 1, is {getattr(self, name)}")
+                raise ValueError(f"network: {name} must be between 0 and 1, got {getattr(self, name)}")
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class NetworkCounters:
     held: int = 0
     #: Stopped by a blocked link.
     blocked: int = 0
-    #: Arrived where nobody is any more: a dead process, a closed or reset connection, a machine without power.
+    #: Arrived where there is no receiver any more: a dead process, a closed or reset connection, a machine without power.
     discarded: int = 0
     #: Connections established, refused, and broken while in use.
     connected: int = 0
@@ -79,9 +79,9 @@ class TcpConfig:
     def __post_init__(self) -> None:
         for name in ("segment_bytes", "send_buffer_bytes", "receive_buffer_bytes", "bandwidth", "retransmit_s"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ValueError(f"tcp: {name} must be above 0, is {getattr(self, name)}")
+                raise ValueError(f"tcp: {name} must be > 0, got {getattr(self, name)}")
         if not 0 <= self.cut_probability <= 1:
-            raise ValueError(f"tcp: cut_probability must be from 0 to 1, is {self.cut_probability}")
+            raise ValueError(f"tcp: cut_probability must be between 0 and 1, got {self.cut_probability}")
 
 
 @dataclass(slots=True)

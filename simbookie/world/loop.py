@@ -75,7 +75,7 @@ class LoopLimits:
 
     def __post_init__(self) -> None:
         if not (self.steps > 0 and self.seconds > 0):
-            raise ValueError(f"limits must be positive, are {self.steps} steps and {self.seconds} s")
+            raise ValueError(f"limits must be > 0, got {self.steps} steps and {self.seconds} s")
 
 
 class VirtualTimeLoop(asyncio.BaseEventLoop):
@@ -98,7 +98,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.after_step: Callable[[Process | None], object] | None = None
         #: Callbacks executed so far.
         self.steps = 0
-        #: What tasks raised that nobody ever looked at: ``(whose and which, what)``.
+        #: What tasks raised that was never retrieved: ``(whose and which, what)``.
         self.unretrieved: list[tuple[str, BaseException]] = []
         self._failures: list[tuple[str, BaseException]] = []
         self._now = 0.0
@@ -269,7 +269,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 raise
             except BaseException as error:  # noqa: BLE001  as asyncio's own handles do
                 self._callback_failed(handle, error)
-        # The traceback of what a task raised may keep this frame, and the task must be destroyed as soon as nobody has it.
+        # The traceback of what a task raised may keep this frame, and the task must be destroyed as soon as it is not referenced.
         handle = None  # type: ignore[assignment]  # not used any more
         if self._failures:
             failures, self._failures = self._failures, []
@@ -306,7 +306,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Take note of an error: one that was reported here on purpose ends the run, as one that a callback raised does.
 
-        What a task raised and nobody ever looked at goes to :attr:`unretrieved`. Plain futures may fail unseen.
+        What a task raised and was never retrieved goes to :attr:`unretrieved`. Plain futures may fail unseen.
         """
         future, error = context.get("future"), context.get("exception")
         if self._closed or not isinstance(error, BaseException):
@@ -371,7 +371,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             raise RealWorldRefused(f"loop.{call}")
         for name, value in options.items():
             if value not in (None, False):
-                raise WorldError(f"loop.{call}: {name} is not to be had in a simulated world")
+                raise WorldError(f"loop.{call}: {name} is not available in a simulated world")
         return self.tcp
 
     # ---------------------------------------------------------------------------------------------- async generators

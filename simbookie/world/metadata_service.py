@@ -57,13 +57,13 @@ class MetadataConfig:
     def __post_init__(self) -> None:
         for name in ("latency_s", "jitter_s"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"metadata: {name} must not be negative, is {getattr(self, name)}")
+                raise ValueError(f"metadata: {name} must be >= 0, got {getattr(self, name)}")
         for name in ("timeout_s", "session_timeout_s", "retry_s"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"metadata: {name} must be positive, is {getattr(self, name)}")
+                raise ValueError(f"metadata: {name} must be > 0, got {getattr(self, name)}")
         chances = (self.conflict_probability, self.unknown_probability, self.failure_probability)
         if min(chances) < 0 or sum(chances) > 1:
-            raise ValueError(f"metadata: probabilities must not be negative, nor more than 1 together, are {chances}")
+            raise ValueError(f"metadata: probabilities must be >= 0 and <= 1 in total, got {chances}")
 
 
 class MetadataFault(Enum):
@@ -179,7 +179,7 @@ class SimulatedMetadataService:
     def fate_of(
         self, call: MetadataCall, luck: float
     ) -> tuple[MetadataAction | None, Interception[MetadataAction] | None]:
-        """What is to be done to ``call`` and who wants it; ``luck`` from 0 to 1 decides where nobody points at the call."""
+        """What is to be done to ``call`` and who wants it; ``luck`` from 0 to 1 decides where no fault is aimed at the call."""
         for interception in self._interceptions:
             if interception.matches(call):
                 return interception.action, interception

@@ -1,7 +1,7 @@
 """A network between named hosts, with everything that goes wrong in one.
 
 Processes *connect* to hosts on which another process *listens* and exchange messages over the connection. Messages are Python
-objects; they are not copied, so nobody may change one that was sent.
+objects; they are not copied, so one that was sent must not be changed.
 
 Each ordered pair of hosts is a :class:`Link` with its own chance: latency with jitter and an occasional slow tail, loss,
 duplication. On a FIFO link (the default, as with TCP) messages arrive in the order in which they were sent; on others each
@@ -60,7 +60,7 @@ class Layer(Protocol):
 class ConnectionEnd:
     """One end of a connection, in the hands of ``process``.
 
-    Whoever holds it sets ``on_message`` and, to learn that the connection broke, ``on_lost``; both are called as code of the
+    The holder sets ``on_message`` and, to learn that the connection broke, ``on_lost``; both are called as code of the
     process. ``peer_name`` is the host at the other end.
     """
 
@@ -101,7 +101,7 @@ class ConnectionEnd:
             self._network.close_end(self)
 
     def take(self, message: object) -> None:
-        """Hand ``message`` to whoever holds this end; called by the network."""
+        """Hand ``message`` to the holder of this end; called by the network."""
         if self.on_message is not None:
             self.on_message(message)
 
@@ -158,7 +158,7 @@ class _Attempt:
             self._network.loop.enter(self.process, self._on_refused)
 
     def give_up(self) -> None:
-        """Try no more and call nobody. Idempotent."""
+        """Try no more and call nothing. Idempotent."""
         self.is_over = True
         if self._retry is not None:
             self._retry.cancel()
@@ -281,9 +281,9 @@ class Network:
         on_open: Callable[[ConnectionEnd], None],
         on_refused: Callable[[], None],
     ) -> Callable[[], None]:
-        """Connect ``process`` to whoever listens on ``host``; returns what gives the attempt up.
+        """Connect ``process`` to the listener on ``host``; returns what gives the attempt up.
 
-        ``on_open`` gets the established connection. ``on_refused`` is called where nobody listens. Where the network or the
+        ``on_open`` gets the established connection. ``on_refused`` is called where nothing listens. Where the network or the
         machine is silent neither is called, though the attempt is repeated: the caller sets the limit.
         """
         attempt = _Attempt(self, process, host, on_open, on_refused)
@@ -321,7 +321,7 @@ class Network:
             self.signal(self.link(end.process.host_name, end.peer_name), self._break, end.peer)
 
     def process_killed(self, process: Process, *, power_loss: bool = False) -> None:
-        """Break the connections of a process that was killed; with ``power_loss`` nobody is told."""
+        """Break the connections of a process that was killed; with ``power_loss`` the other ends are not told."""
         if power_loss:
             self._powered_off[process.host_name] = None
         for end in list(self._ends.pop(process, ())):

@@ -8,7 +8,7 @@ knows of everything it runs whose it is. A process
 * that is *paused* (a garbage collection, SIGSTOP, a stalled virtual machine) executes nothing until it is resumed, then
   everything that came due meanwhile, in the order in which it came due.
 
-Code outside any process belongs to the world itself: the network, the metadata service, whoever injects faults.
+Code outside any process belongs to the world itself: the network, the metadata service, the injection of faults.
 
 One limit: Python code cannot be stopped in the middle. Where a process is killed or paused by something it called itself (a
 fault injected at one of its own calls), that callback runs on to its end. The doors to the outside see to it that nothing of

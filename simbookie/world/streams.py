@@ -422,7 +422,7 @@ def create_server(
     """See :meth:`asyncio.loop.create_server`; it has yet to :meth:`~StreamServer.serve`."""
     process = _here("create_server")
     if host is not None and host not in _LOOPBACK | _ANY and host != process.host_name:
-        raise OSError(f"{host!r} is no name of the host {process.host_name!r}")
+        raise OSError(f"{host!r} is not a name of the host {process.host_name!r}")
     return StreamServer(loop, tcp.listen(process, port or 0, backlog), factory)
 
 

@@ -10,7 +10,7 @@ drawn from a stream per link. What a link does to messages it does to segments a
 * a killed process's sockets are closed by its kernel: what was handed over is sent, then the end of the stream, or a reset if
   something had come that was never read.
 
-Attempts to connect are refused where nobody listens, and repeated where nothing answers or the queue of a listener is full,
+Attempts to connect are refused where nothing listens, and repeated where nothing answers or the queue of a listener is full,
 until they time out. What looks into the stream between both ends is a
 :class:`~simbookie.world.tcp_socket.Middlebox`.
 
@@ -113,7 +113,7 @@ class _Attempt:
         self._tcp.network.loop.enter(self.process, self._on_failed, error)
 
     def give_up(self) -> None:
-        """Try no more and call nobody. Idempotent."""
+        """Try no more and call nothing. Idempotent."""
         self.is_over = True
         if self._retry is not None:
             self._retry.cancel()
@@ -179,7 +179,7 @@ class Tcp:
     # ----------------------------------------------------------------------------------------- called by the network
 
     def process_killed(self, process: Process, *, power_loss: bool) -> None:
-        """Close what the process had open; with ``power_loss`` nobody is told."""
+        """Close what the process had open; with ``power_loss`` the other ends are not told."""
         for listening in [each for each in self._listening.values() if each.process is process]:
             if power_loss:
                 self.stop_listening(listening)
@@ -259,6 +259,6 @@ class Tcp:
         return chance
 
     def free_port(self, host: str) -> int:
-        """A port that nobody uses; they are given out in order, and never twice."""
+        """An unused port; they are given out in order, and never twice."""
         port = self._ports[host] = self._ports.get(host, _FIRST_EPHEMERAL_PORT - 1) + 1
         return port

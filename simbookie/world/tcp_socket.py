@@ -351,7 +351,7 @@ class Socket:
             if self._is_closed and self._has_sent_end:
                 self._tcp.forget(self)
         elif self._is_closed:
-            self.send_reset()  # nobody will read it
+            self.send_reset()  # it will not be read
         else:
             self._received += piece
             self._tcp.counters.bytes_delivered += len(piece)

@@ -27,14 +27,14 @@ def unwind(coroutine: Any) -> None:
         except RuntimeError as error:
             if "ignored GeneratorExit" in str(error):
                 continue  # it waits for something once more
-        except BaseException:  # noqa: BLE001, S110  nobody is left who could be told
+        except BaseException:  # noqa: BLE001, S110  there is nothing left to tell it to
             pass
         return
 
 
 @contextmanager
 def dead_silence() -> Iterator[None]:
-    """No running event loop, for what is unwound must not find that of whoever closes the world; no warning, no complaint."""
+    """No running event loop, for what is unwound must not find that of the caller; no warning, no complaint."""
     running = _get_running_loop()
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     _set_running_loop(None)

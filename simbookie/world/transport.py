@@ -4,7 +4,7 @@ The links are those of the TCP transport (:mod:`bkclient.transport.link`): lanes
 cannot be reached. What differs is what connections are made of: requests and responses travel as objects
 (:mod:`simbookie.world.object_stream`). So runs are faster than over TCP, and nothing of sockets, frames and codecs takes part.
 
-A request may reach the bookie after it timed out here, or twice. A response that nobody waits for any more, or that comes
+A request may reach the bookie after it timed out here, or twice. A response that is not awaited any more, or that comes
 twice, is dropped.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["SimulatedTransport"]
 class SimulatedTransport(LinkTransport):
     """A :class:`~bkclient.transport.base.BookieTransport` for the process that runs on ``host`` at present.
 
-    Dies with that process: a transport of a crashed host sends nothing and calls nobody. Bookie ids are names of hosts.
+    Dies with that process: a transport of a crashed host sends nothing and calls nothing. Bookie ids are names of hosts.
     """
 
     def __init__(self, world: World, host: Host, config: TcpTransportConfig | None = None) -> None:

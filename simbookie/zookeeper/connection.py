@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         self.identities = (Identity("ip", str(peer[0])),) if peer else ()
         self._limit(self._host.limits.connect_timeout_s)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  nobody needs the reason
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  the reason is not needed
         """See there."""
         self._transport = None
         self._is_ending = True

@@ -299,7 +299,7 @@ _READERS: Final[dict[OpCode, Callable[[OpCode, JuteReader], Request]]] = {
 
 def read_auth(reader: JuteReader) -> tuple[str, bytes]:
     """Scheme and credentials of an AUTH request."""
-    reader.int32()  # a type that nobody uses
+    reader.int32()  # a type that is not used
     return reader.text(), reader.buffer() or b""
 
 

@@ -36,7 +36,7 @@ class Session:
 class SessionTable:
     """All sessions by id.
 
-    ``random_bytes`` makes passwords, without which nobody takes a session over. Ids count up from ``first_id``. Timeouts that
+    ``random_bytes`` makes passwords, without which a session cannot be taken over. Ids count up from ``first_id``. Timeouts that
     clients wish for are brought between ``timeout_min_s`` and ``timeout_max_s``.
     """
 

@@ -206,11 +206,11 @@ class ZnodeTree:
         self._remove(txn, path, parent, znode)
 
     def delete_container(self, txn: Transaction, path: str) -> None:
-        """Remove a container that has no children, whoever may delete it."""
+        """Remove a container without children, whatever its access control list."""
         self._remove(txn, path, self._get(_parent(path)), self._get(path))
 
     def end_session(self, txn: Transaction) -> None:
-        """Remove the ephemeral znodes of the transaction's session, whoever may delete them."""
+        """Remove the ephemeral znodes of the transaction's session, whatever their access control lists."""
         for path in self.ephemerals(txn.session_id):
             self._remove(txn, path, self._znodes[_parent(path)], self._znodes[path])
 
@@ -236,7 +236,7 @@ class ZnodeTree:
         return znode.stat()
 
     def set_acl(self, txn: Transaction, path: str, acl: Iterable[AclEntry], version: int) -> Stat:
-        """Replace the access control list of a znode, which nobody is told of."""
+        """Replace the access control list of a znode; watches are not told."""
         check_path(path)
         checked = checked_acl(acl, txn.identities)
         znode = self._get(path)

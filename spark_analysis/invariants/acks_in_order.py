@@ -1,7 +1,7 @@
 """AcksInOrder: a writer's acknowledgements ascend, without a repeat, and pass over no entry that is not confirmed.
 
-The prefix property that makes "the first entry that nobody has" the end of the ledger. An entry that has its ack
-quorum and no acknowledgement is one whose append was cancelled: nobody is told.
+The prefix property that makes "the first entry that no quorum has" the end of the ledger. An entry that has its ack
+quorum and no acknowledgement is one whose append was cancelled: no one is told.
 """
 
 from __future__ import annotations

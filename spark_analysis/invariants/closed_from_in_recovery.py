@@ -1,4 +1,4 @@
-"""ClosedFromInRecovery: whoever is not the writer closes a ledger only from IN_RECOVERY.
+"""ClosedFromInRecovery: a client other than the writer closes a ledger only from IN_RECOVERY.
 
 Closing from OPEN, another client would leave the writer the chance to change the ensemble meanwhile.
 """

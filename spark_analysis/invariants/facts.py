@@ -17,7 +17,7 @@ __all__ = ["Facts"]
 class Facts:
     """The events of some histories, and what they tell of entries and ledgers; each relation is derived when first asked for.
 
-    ``keep`` is applied to each relation that more than one invariant starts from, so that whoever runs several invariants
+    ``keep`` is applied to each relation that more than one invariant starts from, so that a job with several invariants
     can have it computed once.
     """
 

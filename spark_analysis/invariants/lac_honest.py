@@ -1,9 +1,9 @@
-"""LacHonest: nobody claims a last add confirmed that is not confirmed.
+"""LacHonest: no client or bookie claims a last add confirmed that is not confirmed.
 
-A last add confirmed of ``l`` promises that every entry up to ``l`` is on an ack quorum. Whoever claims it at some
+A last add confirmed of ``l`` promises that every entry up to ``l`` is on an ack quorum. A client that claims it at some
 moment, be it in the header of an add or as a bookie's or a reader's knowledge, must be right at that moment: for
 every entry up to ``l``, a client had heard from at least Qa different bookies that they stored it, or an application
-had been told that it is acknowledged. Nobody learns a last add confirmed but from a client that has come to know it.
+had been told that it is acknowledged. A last add confirmed is learned only from a client that has come to know it.
 
 What is counted, and why it is sound: any bookie that answered counts, whether or not it is in the entry's write set
 under the stored metadata. Entries are acknowledged on stored ensembles, but a recovery confirms them on replacements

@@ -2,7 +2,7 @@
 
 Judged is the length in the header of each entry that an application appended under an id of the writer's own, and the
 length that a ledger is closed with, both where every entry up to there was seen on its way. Where the application
-gives the ids, an entry may be sent before those below it, whose sizes nobody knows then: its header is not judged,
+gives the ids, an entry may be sent before those below it, whose sizes are not known then: its header is not judged,
 nor the length that a recovery takes from it.
 """
 

@@ -1,7 +1,7 @@
 """How many copies the entries of closed ledgers have, which AckedReadable and ClosedAtQuorum judge.
 
 A copy is there if it was stored or made durable after the last event that removed it. A copy that was never made
-durable counts until the recorder says that it is gone, but then its loss excuses nobody: no bookie may have vouched
+durable counts until the recorder says that it is gone, but then its loss is no excuse: no bookie may have vouched
 for it. Bookies whose journal never syncs have no durable copies; all their losses count.
 """
 

@@ -1,4 +1,4 @@
-"""VisibleLacBounded: nobody could see a last add confirmed above the end of the closed ledger.
+"""VisibleLacBounded: no last add confirmed above the end of the closed ledger was visible.
 
 Seen is what bookies and readers ever knew. Sound on histories with gaps: a missing event can hide a violation, never
 make one.

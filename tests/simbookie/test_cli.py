@@ -99,10 +99,10 @@ def test_help_says_that_nothing_is_durable() -> None:
         (["bookie", "--metadata", "mem://", "--log-level", "loud"], "--log-level"),
         (
             ["bookie", "--metadata", "mem://", "--tls-certificate", pem("bookie")],
-            "--tls-certificate and --tls-key go together",
+            "--tls-certificate and --tls-key must be given together",
         ),
-        (["bookie", "--metadata", "mem://", "--require-tls"], "options about TLS need --tls-certificate"),
-        (["cluster", *OFFERS_TLS, "--require-client-certificate"], "needs --tls-trust"),
+        (["bookie", "--metadata", "mem://", "--require-tls"], "TLS options require --tls-certificate"),
+        (["cluster", *OFFERS_TLS, "--require-client-certificate"], "requires --tls-trust"),
         (
             ["cluster", "--tls-certificate", pem("bookie"), "--tls-key", pem("client-key")],
             "not a certificate and its key",

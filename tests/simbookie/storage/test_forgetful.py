@@ -180,5 +180,5 @@ def test_dropping_a_fence_keeps_positions_and_what_is_synced(virtually: Virtuall
 
 @pytest.mark.parametrize("interval_s", [0.0, -1.0])
 def test_an_interval_is_positive(interval_s: float) -> None:
-    with pytest.raises(ValueError, match="checkpoint_interval_s must be positive"):
+    with pytest.raises(ValueError, match="checkpoint_interval_s must be > 0, got"):
         ForgetfulStorage(checkpoint_interval_s=interval_s)

@@ -187,7 +187,7 @@ def test_a_run_that_goes_on_for_ever_ends_at_the_time_limit() -> None:
 
 @pytest.mark.parametrize("limits", [{"steps": 0}, {"seconds": 0.0}, {"seconds": math.nan}])
 def test_limits_must_be_positive(limits: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError, match="limits must be > 0"):
         LoopLimits(**limits)
 
 
