@@ -13,18 +13,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.ledger import DigestType, LedgerMetadata, Versioned
 from bkclient.protocol.recovery import EntryVerdict
+from bkclient.transport.adds import AddReplies, AddSender, adds_over
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
-from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
+from bkclient.wire.messages import LAST_ENTRY, AddRequest, AddTemplate, ReadRequest, ReadResponse, Request, Response
 from scenarios.history import HistoryWriter, Kind
 
 __all__ = [
@@ -99,23 +100,49 @@ class RecordingTransport(WrappingTransport):
         else:
             self.inner.submit(bookie_id, request, reply_to)
 
+    def add_sender(self, template: AddTemplate, replies: AddReplies) -> AddSender:
+        """Record what is sent, and every answer on its way to ``replies``."""
+        return _RecordedAdds(self, template, replies)
+
     def _record_add(self, bookie_id: str, request: AddRequest, reply_to: ReplyHandler) -> ReplyHandler:
-        ledger_id, entry_id, lac, length = _HEADER.unpack_from(request.header)
-        common = {
-            "incarnation": self._incarnation,
-            "entry": entry_id,
-            "bookie": bookie_id,
-            "recovery": request.recovery,
-        }
-        content, size = fingerprint(request.payload), len(request.payload)
-        record, actor = self._recorder.record, self._actor
-        record(Kind.ADD_SEND, actor, ledger_id, **common, lac=lac, length=length, content=content, size=size)
+        recovery = request.recovery
+        self.on_add_sent(bookie_id, request.header, request.payload, is_recovery=recovery)
 
         def on_reply(bookie: str, answered: Request, code: int, response: Response | None) -> None:
-            record(Kind.ADD_RESP, actor, ledger_id, **common, code=int(code))
+            self.on_add_answered(bookie, request.ledger_id, request.entry_id, code, is_recovery=recovery)
             reply_to(bookie, answered, code, response)
 
         return on_reply
+
+    def on_add_sent(self, bookie_id: str, header: bytes, payload: bytes, *, is_recovery: bool) -> None:
+        """Record that an add leaves."""
+        ledger_id, entry_id, lac, length = _HEADER.unpack_from(header)
+        self._recorder.record(
+            Kind.ADD_SEND,
+            self._actor,
+            ledger_id,
+            incarnation=self._incarnation,
+            entry=entry_id,
+            bookie=bookie_id,
+            recovery=is_recovery,
+            lac=lac,
+            length=length,
+            content=fingerprint(payload),
+            size=len(payload),
+        )
+
+    def on_add_answered(self, bookie_id: str, ledger_id: int, entry_id: int, code: int, *, is_recovery: bool) -> None:
+        """Record the outcome of an add."""
+        self._recorder.record(
+            Kind.ADD_RESP,
+            self._actor,
+            ledger_id,
+            incarnation=self._incarnation,
+            entry=entry_id,
+            bookie=bookie_id,
+            recovery=is_recovery,
+            code=int(code),
+        )
 
     def _record_read(self, bookie_id: str, request: ReadRequest, reply_to: ReplyHandler) -> ReplyHandler:
         record, actor, ledger_id, entry_id = self._recorder.record, self._actor, request.ledger_id, request.entry_id
@@ -147,6 +174,36 @@ class RecordingTransport(WrappingTransport):
             reply_to(bookie, answered, code, response)
 
         return on_reply
+
+
+class _RecordedAdds:
+    """The adds of one writer, recorded on their way in and their outcomes on their way back."""
+
+    def __init__(self, transport: RecordingTransport, template: AddTemplate, replies: AddReplies) -> None:
+        self._transport = transport
+        self._ledger_id, self._is_recovery = template.ledger_id, template.recovery
+        self._replies = replies
+        self._inner = adds_over(transport.inner, template, self)
+
+    def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
+        """See :class:`~bkclient.transport.adds.AddSender`."""
+        for bookie_id in bookies:
+            self._transport.on_add_sent(bookie_id, header, payload, is_recovery=self._is_recovery)
+        self._inner.send(bookies, entry_id, header, payload)
+
+    def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
+        for entry_id in entry_ids:
+            self._answered(bookie_id, entry_id, Code.OK)
+        self._replies.on_adds_stored(bookie_id, entry_ids)
+
+    def on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
+        self._answered(bookie_id, entry_id, code)
+        self._replies.on_add_failed(bookie_id, entry_id, code)
+
+    def _answered(self, bookie_id: str, entry_id: int, code: int) -> None:
+        self._transport.on_add_answered(bookie_id, self._ledger_id, entry_id, code, is_recovery=self._is_recovery)
 
 
 class RecoveryRecorder:

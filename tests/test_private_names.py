@@ -25,9 +25,9 @@ APART = ("tests/bkclient/inside.py", "tests/bkclient/metadata/zookeeper_inside.p
 ALLOWED: dict[str, int] = {
     "tests": 2,
     "tests/bkclient": 1,
-    "tests/bkclient/_client": 12,
+    "tests/bkclient/_client": 11,
     "tests/bkclient/_client/reading": 4,
-    "tests/bkclient/_client/writing": 12,
+    "tests/bkclient/_client/writing": 11,
     "tests/bkclient/cli": 3,
     "tests/bkclient/metadata": 7,
     "tests/bkclient/observability": 7,

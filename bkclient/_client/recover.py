@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.defects import defect, ends_operation
-from bkclient._client.exchange import answers, outcomes
+from bkclient._client.exchange import answers
 from bkclient._client.measure import observed
 from bkclient.errors import BookKeeperError
 from bkclient.ledger import BookieId, Ensemble, LedgerState, Versioned
@@ -16,8 +17,9 @@ from bkclient.placement import LedgerShape
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.recovery import EntryVerdict, RecoveryMachine
 from bkclient.protocol.update import UpdateHandle
+from bkclient.transport.adds import adds_over
 from bkclient.wire.entry import DecodedEntry, EntryCodec
-from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, ReadResponse, Request, Response
+from bkclient.wire.messages import LAST_ENTRY, AddTemplate, ReadRequest, ReadResponse, Request, Response
 
 __all__ = ["recover_ledger"]
 
@@ -42,6 +44,10 @@ class _Recovery:
         self._codec = codec or entry_codec_for(metadata.metadata)
         self._ledger_id = metadata.metadata.ledger_id
         self._submit = core.transport.submit
+        template = AddTemplate(
+            ledger_id=self._ledger_id, master_key=self._codec.master_key, recovery=True, high_priority=True
+        )
+        self._adds = adds_over(core.transport, template, self)
         self.note_failure = core.watcher.on_request_failed
         self._machine = RecoveryMachine(metadata, self, read_ahead=core.config.reading.recovery_read_ahead_entries)
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -130,23 +136,20 @@ class _Recovery:
             self._last_written = entry.entry_id
             self._written += 1
         header = self._codec.encode_header(entry.entry_id, entry.last_add_confirmed, entry.length, entry.payload)
-        request = AddRequest(
-            self._ledger_id,
-            entry.entry_id,
-            self._codec.master_key,
-            header,
-            entry.payload,
-            recovery=True,
-            high_priority=True,
-        )
-        for bookie_id in bookies:
-            self._submit(bookie_id, request, self._on_add_reply)
+        self._adds.send(bookies, entry.entry_id, header, entry.payload)
 
-    @outcomes
-    def _on_add_reply(self, bookie_id: BookieId, request: Request, code: int, _value: None) -> None:
+    @ends_operation
+    def on_adds_stored(self, bookie_id: BookieId, entry_ids: Sequence[int]) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
         if not self._is_abandoned:
-            assert isinstance(request, AddRequest), "only adds are answered here"
-            self._machine.on_add_reply(bookie_id, request.entry_id, code)
+            self._machine.acknowledged(bookie_id, entry_ids)
+
+    @ends_operation
+    def on_add_failed(self, bookie_id: BookieId, entry_id: int, code: int) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
+        self.note_failure(bookie_id, code)
+        if not self._is_abandoned:
+            self._machine.on_add_reply(bookie_id, entry_id, code)
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         shape = LedgerShape.of(self._machine.metadata)

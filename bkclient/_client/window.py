@@ -159,12 +159,12 @@ class WriterWindow(_Line):
         self.shared.entries += 1
         self.shared.bytes += size
 
-    def give_back(self, size: int) -> None:
-        """An entry is done, and so is its place."""
+    def give_back(self, size: int, entries: int = 1) -> None:
+        """So many entries, with ``size`` bytes in all, are done, and so are their places."""
         shared = self.shared
-        self.entries -= 1
+        self.entries -= entries
         self.bytes -= size
-        shared.entries -= 1
+        shared.entries -= entries
         shared.bytes -= size
         if self.waiters:
             self.on_less()

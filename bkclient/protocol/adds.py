@@ -34,7 +34,7 @@ from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.value import Value
 
-__all__ = ["Effect", "NewEntry", "PendingAdd", "PendingAdds", "Spans"]
+__all__ = ["Effect", "NewEntry", "PendingAdd", "PendingAdds", "Spans", "members_of"]
 
 #: Answers that end the handle instead of the bookie's membership (W-17).
 _FATAL_CODES: Final = frozenset(
@@ -46,7 +46,7 @@ Spans = Callable[[tuple[BookieId, ...]], bool]
 
 
 @lru_cache(maxsize=1024)
-def _members(ensemble: Ensemble, positions: tuple[int, ...]) -> tuple[BookieId, ...]:
+def members_of(ensemble: Ensemble, positions: tuple[int, ...]) -> tuple[BookieId, ...]:
     """The bookies at ``positions``; remembered, because every entry asks, and a ledger has as many answers as write sets."""
     return tuple(ensemble[position] for position in positions)
 
@@ -136,7 +136,7 @@ class PendingAdds(Value):
     def write_set(self, entry_id: int) -> tuple[BookieId, ...]:
         """The bookies that are to store the entry."""
         sizes = self.sizes
-        return _members(self.ensemble, sizes.write_sets[entry_id % sizes.ensemble_size])
+        return members_of(self.ensemble, sizes.write_sets[entry_id % sizes.ensemble_size])
 
     def push(self, payload: bytes, header_lac: int) -> NewEntry:
         """Take the next entry (W-4, W-10)."""
@@ -211,17 +211,35 @@ class PendingAdds(Value):
         assert acknowledged.bit_count() <= sizes.write_quorum_size, "only the write set acknowledges"
         return None if add.has_quorum or not sizes.is_ack_quorum(acknowledged) else add
 
-    def acknowledge_run(self, bookie_id: BookieId, first: int, last: int) -> bool:
-        """The bookie stored every entry of its own from ``first`` to ``last``; tells whether any has its ack quorum by that.
+    def acknowledge_all(self, bookie_id: BookieId, entry_ids: Iterable[int]) -> bool:
+        """The bookie stored these entries; tells whether any has its ack quorum by that.
 
-        Does what :meth:`acknowledge` does for each of them in order, where every add it returns has its quorum.
+        Does what :meth:`acknowledge` does for each of them in order, where every add it returns has its quorum. This is what
+        most answers come to, so the bookie is looked for once.
         """
-        is_any = False
-        for entry_id in range(max(first, self.last_add_acknowledged + 1), min(last, self.last_add_pushed) + 1):
+        ensemble, sizes, pending = self.ensemble, self.sizes, self.pending
+        if ensemble.count(bookie_id) != 1:  # replaced meanwhile, or named twice by old metadata
+            return self.acknowledge_each(bookie_id, entry_ids)
+        size, quorum, has_any = sizes.ensemble_size, sizes.ack_quorum_size, False
+        bit = 1 << ensemble.index(bookie_id)
+        write_sets = None if sizes.write_quorum_size == size else sizes.masks
+        for entry_id in entry_ids:
+            add = pending.get(entry_id)
+            if add is None or not (write_sets is None or write_sets[entry_id % size] & bit):
+                continue
+            acknowledged = add.acknowledged = add.acknowledged | bit
+            if acknowledged.bit_count() >= quorum and not add.has_quorum:
+                add.has_quorum = has_any = True
+        return has_any
+
+    def acknowledge_each(self, bookie_id: BookieId, entry_ids: Iterable[int]) -> bool:
+        """What :meth:`acknowledge_all` does, in the words in which it is defined."""
+        has_any = False
+        for entry_id in entry_ids:
             add = self.acknowledge(bookie_id, entry_id)
             if add is not None:
-                add.has_quorum = is_any = True
-        return is_any
+                add.has_quorum = has_any = True
+        return has_any
 
     def fail(self, bookie_id: BookieId, entry_id: int, code: int) -> tuple[Effect, int, PendingAdd | None]:
         """The bookie did not store the entry, or it is not known that it did; ``code`` says why.

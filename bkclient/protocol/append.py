@@ -13,13 +13,13 @@ How far it got is counted in :mod:`~bkclient.protocol.adds`; what becomes of a b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bkclient.errors import ArgumentError, BookKeeperError, Code, LedgerTruncated, error_for
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol import endings
-from bkclient.protocol.adds import Effect, NewEntry, PendingAdd, PendingAdds, Spans
+from bkclient.protocol.adds import Effect, NewEntry, PendingAdd, PendingAdds, Spans, members_of
 from bkclient.protocol.append_options import MAX_ENTRY_ID, AppendOptions
 from bkclient.protocol.append_ports import AppendPorts
 from bkclient.protocol.deferred_lac import DeferredLac
@@ -112,7 +112,8 @@ class AppendMachine(LedgerMachine):
         if self.members.late and not self._change_late():
             return self._refuse(entry_id, payload)
         entry = adds.push(payload, adds.last_add_confirmed)
-        self.ports.send_add(entry, adds.write_set(entry_id))
+        sizes = adds.sizes
+        self.ports.send_add(entry, members_of(adds.ensemble, sizes.write_sets[entry_id % sizes.ensemble_size]))
         return entry
 
     def append_at(self, entry_id: int, payload: bytes) -> NewEntry:
@@ -187,18 +188,18 @@ class AppendMachine(LedgerMachine):
         add.has_quorum = True
         self._complete()
 
-    def acknowledged(self, bookie_id: BookieId, first: int, last: int) -> None:
-        """The bookie stored all its entries from ``first`` to ``last``.
+    def acknowledged(self, bookie_id: BookieId, entry_ids: Sequence[int]) -> None:
+        """The bookie stored these entries.
 
         Does what :meth:`on_add_reply` does for each of them with OK, in order, and confirms what that completes in one go.
         """
         if self.options.enforce_fault_domains:
-            for entry_id in range(first, last + 1):
+            for entry_id in entry_ids:
                 self.on_add_reply(bookie_id, entry_id, _OK)
             return
-        if (unproven := self.members.memory.unproven) and first <= last:
+        if (unproven := self.members.memory.unproven) and entry_ids:
             unproven.pop(bookie_id, None)
-        if self.adds.acknowledge_run(bookie_id, first, last):
+        if self.adds.acknowledge_all(bookie_id, entry_ids):
             self._complete()
 
     def _complete(self) -> None:

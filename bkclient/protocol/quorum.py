@@ -29,7 +29,8 @@ class QuorumSizes:
     ack_quorum_size: int
     #: The write set of entry ``n`` is the one at ``n`` modulo E; for those that ask for every answer.
     write_sets: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
-    _windows: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    #: The same as bit masks.
+    masks: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         size, write_quorum, ack_quorum = self.ensemble_size, self.write_quorum_size, self.ack_quorum_size
@@ -40,7 +41,7 @@ class QuorumSizes:
             )
         write_sets = tuple(tuple((first + w) % size for w in range(write_quorum)) for first in range(size))
         object.__setattr__(self, "write_sets", write_sets)
-        object.__setattr__(self, "_windows", tuple(sum(1 << i for i in write_set) for write_set in write_sets))
+        object.__setattr__(self, "masks", tuple(sum(1 << i for i in write_set) for write_set in write_sets))
 
     @staticmethod
     def of(metadata: LedgerMetadata) -> QuorumSizes:
@@ -53,7 +54,7 @@ class QuorumSizes:
 
     def stores(self, position: int, entry_id: int) -> bool:
         """Whether ``position`` is in the write set of ``entry_id`` (DS-2)."""
-        return bool(self._windows[entry_id % self.ensemble_size] >> position & 1)
+        return bool(self.masks[entry_id % self.ensemble_size] >> position & 1)
 
     def is_ack_quorum(self, acknowledged: int) -> bool:
         """Whether the positions in ``acknowledged`` (all of one write set) make an entry durable (DS-6)."""
@@ -66,7 +67,7 @@ class QuorumSizes:
 
     def is_covered(self, known: int) -> bool:
         """Whether no ack quorum of any write set lies wholly outside ``known`` (DS-11)."""
-        return all((window & ~known).bit_count() < self.ack_quorum_size for window in self._windows)
+        return all((window & ~known).bit_count() < self.ack_quorum_size for window in self.masks)
 
 
 @lru_cache(maxsize=256)

@@ -28,7 +28,7 @@ Where this differs from the Java client, and why it may:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -302,7 +302,7 @@ class RecoveryMachine(LedgerMachine):
     def on_add_reply(self, bookie_id: BookieId, entry_id: int, code: int) -> None:
         """A bookie answered an add, or it is known that it will not (``code`` says why)."""
         if code == Code.OK:
-            self.acknowledged(bookie_id, entry_id, entry_id)
+            self.acknowledged(bookie_id, (entry_id,))
             return
         effect, position, _ = self.adds.fail(bookie_id, entry_id, code)
         if effect is Effect.LATE:
@@ -313,9 +313,9 @@ class RecoveryMachine(LedgerMachine):
         elif effect is Effect.NEEDED:
             self._on_bookies_failed({position: bookie_id})
 
-    def acknowledged(self, bookie_id: BookieId, first: int, last: int) -> None:
-        """The bookie stored all its entries from ``first`` to ``last``."""
-        if self.adds.acknowledge_run(bookie_id, first, last):
+    def acknowledged(self, bookie_id: BookieId, entry_ids: Sequence[int]) -> None:
+        """The bookie stored these entries."""
+        if self.adds.acknowledge_all(bookie_id, entry_ids):
             self._complete()
 
     def _complete(self) -> None:

@@ -75,6 +75,15 @@ class Connector(Protocol):
         ...
 
 
+class Routes:
+    """Which streams requests go over, for those who remember them: ``version`` changes whenever that does."""
+
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
 @dataclass(frozen=True, slots=True)
 class LinkContext:
     """What the links of one transport share."""
@@ -88,6 +97,7 @@ class LinkContext:
     #: By bookie, the number of the newest connection; see :attr:`bkclient.transport.base.BookieTransport.connections`.
     connections: dict[str, int] = field(default_factory=dict)
     connection_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    routes: Routes = field(default_factory=Routes)
 
 
 class BookieLink:
@@ -100,7 +110,7 @@ class BookieLink:
         self.context = context
         self.config = config
         #: Requests without an outcome, on all lanes and before one.
-        self.load = Load()
+        self.load = Load(config.max_outstanding_requests, config.max_outstanding_bytes)
         self.lanes: Lanes[_Lane, _Submitted] = Lanes(
             self,
             lanes_max=config.lanes_max,
@@ -129,11 +139,10 @@ class BookieLink:
 
     def submit_by_key(self, key: bytes | None, request: Request, reply_to: ReplyHandler) -> None:
         """Send ``request`` over a lane on which ``key`` is free."""
-        load, config = self.load, self.config
-        if load.requests >= config.max_outstanding_requests or load.bytes >= config.max_outstanding_bytes:
+        if self.load.is_full:
             self.fail(request, reply_to, Code.TOO_MANY_REQUESTS)
             return
-        deadline = asyncio.get_running_loop().time() + config.timeout_s(request)
+        deadline = asyncio.get_running_loop().time() + self.config.timeout_s(request)
         self.hold(request)
         if not self.lanes.submit(key, (request, reply_to), deadline):
             self.release(request)
@@ -187,6 +196,11 @@ class BookieLink:
         assert not lanes.need_care or self._sweep_timer is not None or self.is_closed, "somebody looks after the lanes"
         first = lanes.active[0].stream if lanes.active else None
         assert self._main is first, "requests go over the first lane"
+
+    @property
+    def main(self) -> RequestStream | None:
+        """The stream that takes every request with a free key, if there is one that stands."""
+        return self._main
 
     # Called by the lanes.
 
@@ -268,7 +282,10 @@ class BookieLink:
 
     def _lanes_changed(self) -> None:
         lanes = self.lanes
-        self._main = lanes.active[0].stream if lanes.active else None
+        main = lanes.active[0].stream if lanes.active else None
+        if main is not self._main:
+            self._main = main
+            self.context.routes.version += 1
         if lanes.need_care and self._sweep_timer is None and not self.is_closed:
             self._sweep_timer = asyncio.get_running_loop().call_later(self.config.scan_interval_s, self._sweep)
 
@@ -345,7 +362,7 @@ class _Lane:
     @property
     def pending_requests(self) -> int:
         """Requests without an outcome."""
-        return len(self._held) + (0 if self.stream is None else len(self.stream.connection.outstanding))
+        return len(self._held) + (0 if self.stream is None else self.stream.connection.outstanding_requests)
 
     @property
     def given_up(self) -> int:
@@ -356,7 +373,7 @@ class _Lane:
         """Whether no answer with ``key`` may come."""
         if self.stream is None:
             return key not in self._held_keys
-        return key not in self.stream.connection.outstanding.entries
+        return self.stream.connection.is_free(key)
 
     def is_given_up(self, key: bytes) -> bool:
         """Whether the request with ``key`` was given up and may still be answered."""
@@ -440,7 +457,7 @@ class _Lane:
 
     def detach(self, stream: RequestStream, code: int, *, was_working: bool, reason: str) -> None:
         """The connection is of no more use."""
-        outstanding = len(stream.connection.outstanding)
+        outstanding = stream.connection.outstanding_requests
         self._link.lost(self, code, was_working=was_working, reason=reason, outstanding=outstanding)
 
     def ended(self, stream: RequestStream) -> None:

@@ -25,10 +25,10 @@ from bkclient.errors import Code
 from bkclient.observability.log import LogThrottle
 from bkclient.observability.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
-from bkclient.transport.link import BookieLink, Connector, LinkContext
-from bkclient.transport.request_stream import deliver
+from bkclient.transport.link import BookieLink, Connector, LinkContext, Routes
+from bkclient.transport.request_stream import RequestStream, deliver
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
+from bkclient.wire.messages import AddTemplate, AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
 
 __all__ = ["LinkTransport"]
 
@@ -79,6 +79,11 @@ class LinkTransport:
         )
 
     @property
+    def routes(self) -> Routes:
+        """See :class:`~bkclient.transport.bulk.Links`."""
+        return self._context.routes
+
+    @property
     def connections(self) -> Mapping[str, int]:
         """By bookie, the number of the newest connection; see :class:`~bkclient.transport.base.BookieTransport`."""
         return self._context.connections
@@ -100,6 +105,14 @@ class LinkTransport:
             if link is None:
                 link = self._links[version][key] = BookieLink(bookie_id, version, self._context)
             link.submit(request, reply_to)
+
+    def streams_to(self, bookies: tuple[str, ...], template: AddTemplate) -> tuple[RequestStream, ...]:
+        """See :class:`~bkclient.transport.bulk.Links`."""
+        links = self._links[self._config.protocol_version]
+        channel = template.ledger_id % self._channels
+        found = [links.get(bookie_id if self._channels == 1 else (bookie_id, channel)) for bookie_id in bookies]
+        streams = tuple(link.main for link in found if link is not None and link.main is not None)
+        return streams if len(streams) == len(bookies) else ()
 
     def pending_requests(self, bookie_id: str) -> int:
         """How many requests to the bookie have no outcome yet."""

@@ -13,15 +13,20 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from bkclient.errors import Code, IllegalOperation
+from bkclient.transport.adds import AddReplies
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.stream_state import NEXT, StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.wire.connection import Answer, ClientConnection
+from bkclient.wire.connection import Answer, ClientConnection, SentAdd
 from bkclient.wire.errors import FrameTooLarge
 from bkclient.wire.messages import Operation, Request, Response, Status, code_for_status
 from bkclient.wire.outstanding import KeyInUse
 
-__all__ = ["RequestStream", "StreamOwner", "deliver", "reason_of"]
+__all__ = ["Handler", "RequestStream", "StreamOwner", "deliver", "reason_of"]
+
+
+Handler = ReplyHandler | AddReplies
+"""Who hears of a request: of one that was submitted, or of an add that was sent to its write set."""
 
 # Every request and every answer asks for these, and members of an enumeration take longer to find.
 _ESTABLISHED: Final = StreamState.ESTABLISHED
@@ -36,8 +41,26 @@ def deliver(
     try:
         reply_to(bookie_id, request, code, response)
     except Exception as error:  # noqa: BLE001 - handlers belong to callers, and may fail in any way
-        context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)
+        report_failed(reply_to, error)
+
+
+def deliver_failure(handler: Handler, bookie_id: str, request: Request | int, code: int) -> None:
+    """Tell of a request, or of the add of an entry, that it ends with ``code``; likewise."""
+    if not isinstance(request, int):
+        assert callable(handler), "requests are submitted with the function to call"
+        deliver(handler, bookie_id, request, code)
+        return
+    assert not callable(handler), "adds are sent with an object to tell"
+    try:
+        handler.on_add_failed(bookie_id, request, code)
+    except Exception as error:  # noqa: BLE001 - as in deliver()
+        report_failed(handler, error)
+
+
+def report_failed(handler: object, error: Exception) -> None:
+    """Report what ``handler`` raised to the event loop."""
+    context = {"message": f"the reply handler {handler!r} raised", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(context)
 
 
 def reason_of(error: BaseException) -> str:
@@ -89,7 +112,7 @@ class RequestStream(ABC):
         self,
         owner: StreamOwner,
         bookie_id: str,
-        connection: ClientConnection[ReplyHandler],
+        connection: ClientConnection[Handler],
         config: TcpTransportConfig,
     ) -> None:
         self._owner = owner
@@ -100,15 +123,14 @@ class RequestStream(ABC):
         #: Changed by :meth:`_become` only.
         self.state = StreamState.NEW
         self._load = connection.load
-        self._add_timeout_s = config.add_timeout_s
         self._scan_interval_s = config.scan_interval_s
-        self._max_requests = config.max_outstanding_requests
-        self._max_bytes = config.max_outstanding_bytes
         #: What was submitted in this turn of the loop, encoded.
-        self._buffers: list[Any] = []
-        self._now = 0.0
+        self.buffers: list[Any] = []
+        #: When the first of them was.
+        self.turn_began = 0.0
         self._scan: asyncio.TimerHandle | None = None
-        self._is_paused = False
+        #: Whether the socket takes no more at present.
+        self.is_paused = False
 
     @property
     @abstractmethod
@@ -118,31 +140,41 @@ class RequestStream(ABC):
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Encode ``request`` for the flush at the end of this turn of the loop."""
         assert self.state is _WORKING or self.state is _ESTABLISHED, "requests are for a connection that stands"
-        load = self._load
-        if (
-            load.requests >= self._max_requests
-            or load.bytes >= self._max_bytes
-            or (self._is_paused and self._unsent_bytes() >= self._max_bytes)  # of requests that have timed out
-        ):
+        if self._load.is_full or (self.is_paused and self.is_overfull):
             self._owner.fail(request, reply_to, Code.TOO_MANY_REQUESTS)
             return
-        if not self._buffers:
-            self._now = self._loop.time()
-        is_add = request.operation is Operation.ADD_ENTRY
-        timeout_s = self._add_timeout_s if is_add else self._config.timeout_s(request)
         try:
-            buffers = self.connection.send(request, reply_to, self._now + timeout_s)
+            buffers = self.connection.send(request, reply_to, self.now + self._config.timeout_s(request))
         except (IllegalOperation, FrameTooLarge):
             self._owner.fail(request, reply_to, Code.ILLEGAL_OPERATION)
             return
         except KeyInUse as taken:
             self._owner.refused(request, reply_to, taken.key)
             return
-        if not self._buffers:
-            self._loop.call_soon(self._flush)
+        if not self.buffers:
+            self.begin_turn()
+        self.buffers += buffers
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether as much is left to be sent as may be outstanding, because requests have timed out that were never sent."""
+        return self._unsent_bytes() >= self._load.max_bytes
+
+    @property
+    def now(self) -> float:
+        """The time of the loop, in seconds, at which the first request of this turn was submitted."""
+        if not self.buffers:
+            self.turn_began = self._loop.time()
+        return self.turn_began
+
+    def begin_turn(self) -> None:
+        """The first buffers of this turn of the loop are about to be taken; they leave at its end."""
+        self._loop.call_soon(self._flush)
+        self._look_later()
+
+    def _look_later(self) -> None:
         if self._scan is None:
             self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
-        self._buffers += buffers
 
     def abort(self, code: int, reason: str) -> None:
         """Give the connection up now; what was outstanding ends with ``code``."""
@@ -178,19 +210,57 @@ class RequestStream(ABC):
         """The bytes that are left to be sent, but for those of this turn, all of which are outstanding and so bounded already."""
         return 0
 
-    def _answered(self, answers: Iterable[Answer[ReplyHandler]]) -> None:
+    def _answered(self, answers: Iterable[Answer[Handler]]) -> None:
         """Hand out answers as they are taken from ``answers``."""
         bookie_id = self._bookie_id
-        for request, reply_to, status, response in answers:
+        for request, handler, status, response in answers:
             if self.state is not _WORKING:
-                self._become(_WORKING)
-                self._owner.answered()
+                self._works()
+            if isinstance(request, int):
+                if status is Status.OK:
+                    self._hand_over(handler, [request])
+                else:
+                    code = code_for_status(status, Operation.ADD_ENTRY)
+                    deliver_failure(handler, bookie_id, request, code)
+                continue
             code = Code.OK if status is Status.OK else code_for_status(status, request.operation)
+            assert callable(handler), "requests are submitted with the function to call"
             try:
-                reply_to(bookie_id, request, code, response)
+                handler(bookie_id, request, code, response)
             except Exception as error:  # noqa: BLE001 - as in deliver(), whose call would cost every answer
-                context = {"message": f"the reply handler {reply_to!r} raised", "exception": error}
-                self._loop.call_exception_handler(context)
+                report_failed(handler, error)
+
+    def _stored(self, adds: list[SentAdd[Handler]]) -> None:
+        """Tell of adds that were acknowledged, those of one writer that come one after the other together."""
+        if self.state is not _WORKING:
+            self._works()
+        entry_ids: list[int] = []
+        current: Handler | None = None
+        for request, handler, _, _ in adds:
+            if handler is not current or not isinstance(request, int):
+                if entry_ids:
+                    self._hand_over(current, entry_ids)
+                    entry_ids = []
+                current = handler
+                if not isinstance(request, int):
+                    assert callable(handler), "requests are submitted with the function to call"
+                    deliver(handler, self._bookie_id, request, Code.OK)
+                    continue
+            entry_ids.append(request)
+        if entry_ids:
+            self._hand_over(current, entry_ids)
+
+    def _hand_over(self, handler: Handler | None, entry_ids: list[int]) -> None:
+        assert handler is not None, "adds are sent with an object to tell"
+        assert not callable(handler), "adds are sent with an object to tell"
+        try:
+            handler.on_adds_stored(self._bookie_id, entry_ids)
+        except Exception as error:  # noqa: BLE001 - as in deliver()
+            report_failed(handler, error)
+
+    def _works(self) -> None:
+        self._become(_WORKING)
+        self._owner.answered()
 
     def _detach(self, code: int, reason: str) -> None:
         """The connection is of no more use: everything outstanding ends with ``code``. Idempotent."""
@@ -203,8 +273,8 @@ class RequestStream(ABC):
             self._scan = None
         self._drop_unsent()
         self._owner.detach(self, code, was_working=was_working, reason=reason)
-        for request, reply_to in self.connection.abandon():
-            deliver(reply_to, self._bookie_id, request, code)
+        for request, handler in self.connection.abandon():
+            deliver_failure(handler, self._bookie_id, request, code)
 
     def _ended(self) -> None:
         """The socket is closed."""
@@ -223,9 +293,11 @@ class RequestStream(ABC):
     def _expire(self) -> None:
         self._scan = None
         expired = self.connection.expire(self._loop.time())
-        if self.connection.outstanding:
-            self._scan = self._loop.call_later(self._scan_interval_s, self._expire)
+        if self.connection.outstanding_requests:
+            self._look_later()
         if expired:
             self._owner.settled(self)
-        for request, reply_to in expired:
-            deliver(reply_to, self._bookie_id, request, Code.TIMEOUT)
+        for request, handler in expired:
+            deliver_failure(handler, self._bookie_id, request, Code.TIMEOUT)
+        if self.connection.outstanding_requests:  # which these handlers may have sent, in a turn that had begun
+            self._look_later()

@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from typing import Final
 
 from bkclient.metadata.base import BookieAddress
 from bkclient.observability.stats import BookieStats
-from bkclient.transport.base import ReplyHandler
+from bkclient.transport.adds import AddReplies, AddSender
+from bkclient.transport.bulk import LedgerAdds
 from bkclient.transport.handshake import Handshake, Security
 from bkclient.transport.link import NewConnection
 from bkclient.transport.linked import LinkTransport
+from bkclient.transport.request_stream import Handler
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
 from bkclient.wire.connection import ClientConnection
+from bkclient.wire.messages import AddTemplate
 
 __all__ = ["TcpConnector", "TcpTransport", "TcpTransportConfig"]
 
@@ -50,7 +54,22 @@ class TcpTransport(LinkTransport):
         security: Security | None = None,
     ) -> None:
         config = config or TcpTransportConfig()
-        super().__init__(config, TcpConnector(resolve, config, security), rng=rng, stats=stats)
+        connector = TcpConnector(resolve, config, security)
+        super().__init__(config, connector, rng=rng, stats=stats)
+        #: Where all connections take their transaction ids from.
+        self.txn_ids: Final[Iterator[int]] = connector.txn_ids
+
+    def add_sender(self, template: AddTemplate, replies: AddReplies) -> AddSender:
+        """See :class:`~bkclient.transport.adds.SendsAdds`."""
+        config = self._config
+        return LedgerAdds(
+            self,
+            template,
+            replies,
+            protocol_version=config.protocol_version,
+            timeout_s=config.add_timeout_s,
+            max_frame_size=config.max_frame_size_bytes,
+        )
 
 
 class TcpConnector:
@@ -60,7 +79,7 @@ class TcpConnector:
         self._resolve = resolve if config.follow_bookie_addresses else _resolving_once(resolve)
         self._config = config
         self._security = security
-        self._txn_ids = itertools.count(1)
+        self.txn_ids: Final = itertools.count(1)
 
     @property
     def is_tls(self) -> bool:
@@ -74,7 +93,7 @@ class TcpConnector:
         handshake: Handshake | None = None
         if self._security is not None:
             frame_size = config.max_frame_size_bytes
-            handshake = Handshake(self._security, bookie_id, protocol_version, frame_size, self._txn_ids)
+            handshake = Handshake(self._security, bookie_id, protocol_version, frame_size, self.txn_ids)
         async with asyncio.timeout(config.connect_timeout_s):
             address = await self._resolve(bookie_id)
             if handshake is None:
@@ -89,8 +108,8 @@ class TcpConnector:
     def new_stream(self, bookie_id: str, protocol_version: int, new: NewConnection) -> Stream:
         """What carries requests once it is connected."""
         config = self._config
-        connection: ClientConnection[ReplyHandler] = ClientConnection(
-            protocol_version, config.max_frame_size_bytes, self._txn_ids, new.load, new.wanted
+        connection: ClientConnection[Handler] = ClientConnection(
+            protocol_version, config.max_frame_size_bytes, self.txn_ids, new.load, new.wanted
         )
         return Stream(new.owner, bookie_id, connection, config, is_tls=self.is_tls)
 

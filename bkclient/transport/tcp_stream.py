@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from bkclient.errors import Code, Refusal
-from bkclient.transport.base import ReplyHandler
 from bkclient.transport.handshake import UNANSWERED, refusal_in
 from bkclient.transport.outgoing import Outgoing, chunk_bytes_for
-from bkclient.transport.request_stream import RequestStream, StreamOwner, reason_of
+from bkclient.transport.request_stream import Handler, RequestStream, StreamOwner, reason_of
 from bkclient.transport.socket_options import apply_socket_options
 from bkclient.transport.stream_state import StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
@@ -35,7 +34,7 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         self,
         owner: StreamOwner,
         bookie_id: str,
-        connection: ClientConnection[ReplyHandler],
+        connection: ClientConnection[Handler],
         config: TcpTransportConfig,
         *,
         is_tls: bool,
@@ -50,7 +49,7 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
     @property
     def is_writable(self) -> bool:
         """Whether less is unsent than the high-water mark allows."""
-        return not self._is_paused
+        return not self.is_paused
 
     def check(self) -> tuple[int, int]:
         """As for every stream, and that what is left to be sent is counted and waits for the socket."""
@@ -58,7 +57,7 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         if outgoing.size:
             outgoing.check()
             assert self._stands, "nothing waits to be sent over a connection that has ended"
-            assert self._is_paused, "only what a socket does not take waits"
+            assert self.is_paused, "only what a socket does not take waits"
         return super().check()
 
     def _break_off(self) -> None:
@@ -87,7 +86,9 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See :class:`asyncio.BufferedProtocol`."""
         try:
-            self._answered(self.connection.buffer_updated(nbytes))
+            if stored := self.connection.buffer_updated(nbytes):
+                self._stored(stored)
+            self._answered(self.connection.answers())
         except WireError as error:
             self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({error.message})")
         if self._owner.needs_care:
@@ -99,11 +100,11 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.BaseProtocol`. What is to be sent waits here from now on; submit bounds it."""
-        self._is_paused = True
+        self.is_paused = True
 
     def resume_writing(self) -> None:
         """See :class:`asyncio.BaseProtocol`."""
-        self._is_paused = False
+        self.is_paused = False
         self._send_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -121,12 +122,12 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         return Code.BOOKIE_NOT_AVAILABLE if refusal is None else refusal
 
     def _flush(self) -> None:
-        buffers, self._buffers = self._buffers, []
+        buffers, self.buffers = self.buffers, []
         if self._transport is None or not self._stands:
             return
         # What is sent is outstanding, so as long as little is outstanding nothing has to be added up.
         most = self._outgoing.chunk_bytes
-        if self._is_paused or (self._load.bytes > most and sum(map(len, buffers)) > most):
+        if self.is_paused or (self._load.bytes > most and sum(map(len, buffers)) > most):
             self._outgoing.add(buffers)
             self._send_on()
         else:
@@ -135,14 +136,14 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
 
     def _send_on(self) -> None:
         outgoing, transport = self._outgoing, self._transport
-        while outgoing.size and not self._is_paused and transport is not None and self._stands:
+        while outgoing.size and not self.is_paused and transport is not None and self._stands:
             self._write(transport, outgoing.take())
 
     def _write(self, transport: asyncio.Transport, buffers: Sequence[bytes | memoryview]) -> None:
         if transport.is_closing():
             return  # it broke and will say so; before CPython 3.13.2 writelines() would register its socket once more
         transport.writelines(buffers)
-        if not self._is_paused and transport.get_write_buffer_size() > self._high_water:
+        if not self.is_paused and transport.get_write_buffer_size() > self._high_water:
             # It should have paused; setting the limits makes it look. It calls resume_writing later, as always.
             transport.set_write_buffer_limits(self._high_water, self._config.write_buffer_low_water_bytes)
 

@@ -14,8 +14,10 @@ Guarantees:
   expired.
 * After a :class:`~bkclient.wire.errors.WireError` the connection is unusable: receiving raises it again.
 
-An add is encoded once and sent to its whole write set: the encoding stays with the request and is used by every connection
-that shares the same source of transaction ids, unless its id is no longer above the last one sent here.
+Adds are most of what is sent, and that an entry was stored is most of what is answered. The whole frame of that answer is known
+when an add is sent (:class:`~bkclient.wire.envelope.EncodedRequest`), so outstanding adds are kept under it:
+:meth:`ClientConnection.acknowledged` looks up frame after frame as it is, in whatever order they come. Any other answer to
+an add goes the way of all answers. An add may be encoded once and registered with the connections to its whole write set.
 
 The number and size of outstanding requests is bounded by the caller, who sees both.
 """
@@ -29,22 +31,30 @@ from typing import Final, Generic, Protocol, TypeVar
 from bkclient.wire import v2, v3
 from bkclient.wire.answers import check_answer
 from bkclient.wire.envelope import EncodedRequest
-from bkclient.wire.errors import FrameTooLarge, WireError
-from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, FrameBuffer
-from bkclient.wire.messages import AddRequest, Request, Response, Status
-from bkclient.wire.outstanding import Load, Outstanding
+from bkclient.wire.errors import FrameTooLarge, MalformedMessage, WireError
+from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, PREFIX_SIZE, FrameBuffer, frame
+from bkclient.wire.messages import AddRequest, AddResponse, Operation, Request, Response, Status
+from bkclient.wire.outstanding import KeyInUse, Load, Outstanding
 
-__all__ = ["Answer", "ClientConnection"]
+__all__ = ["Answer", "ClientConnection", "SentAdd"]
 
 Token = TypeVar("Token")
 
-Answer = tuple[Request, Token, Status, Response | None]
-"""``(request, token, status, response)``; the response is ``None`` for adds, whose answer is the status alone."""
+Answer = tuple[Request | int, Token, Status, Response | None]
+"""``(request, token, status, response)``; the response is ``None`` for adds, whose answer is the status alone.
 
-# (request, token, deadline, bytes of the frame, acknowledgement)
-_Entry = tuple[Request, Token, float, int, bytes | None]
+For what :meth:`ClientConnection.send_add` registered the request is the entry id.
+"""
+
+SentAdd = tuple[AddRequest | int, Token, float, int]
+"""``(request or entry id, token, deadline, bytes of the frame)``: an add that awaits its answer."""
+
+# (request, token, deadline, bytes of the frame)
+_Entry = tuple[Request, Token, float, int]
 
 _FOREVER: Final = float("inf")
+#: Of the content of a frame, in bytes; with the longest ids it has 46 in version 3.
+_LARGEST_ACKNOWLEDGEMENT: Final = 64
 
 
 class _Dialect(Protocol):
@@ -52,9 +62,11 @@ class _Dialect(Protocol):
 
     def encode_request(self, request: Request, txn_id: int) -> EncodedRequest: ...
 
-    def split_answer(self, content: bytes) -> tuple[bytes, bytes]: ...
-
     def decode_response(self, content: bytes) -> tuple[bytes, Response]: ...
+
+    def acknowledgement_of(self, match: bytes, response: Response) -> bytes | None: ...
+
+    def match_of_acknowledgement(self, acknowledgement: bytes) -> bytes: ...
 
 
 _DIALECTS: Final[dict[int, _Dialect]] = {2: v2, 3: v3}
@@ -81,15 +93,16 @@ class ClientConnection(Generic[Token]):
         self.protocol_version = protocol_version
         #: How many requests await their answer, and the bytes of their frames; on all connections that share it.
         self.load = Load() if load is None else load
-        #: Which requests await their answer here, and which were given up.
+        #: Which requests but adds await their answer here, and which of all were given up.
         self.outstanding: Outstanding[_Entry[Token]] = Outstanding(keys_recur=protocol_version == 2)
+        #: Which adds await their answer here, by the frame that says that the entry was stored.
+        self.adds: dict[bytes, SentAdd[Token]] = {}
         #: Keys that were wanted when their request was answered or given up, until the owner takes them out.
         self.changed: list[bytes] = []
         #: Answers that belong to no outstanding request: late ones, as a rule.
         self.unmatched_answers = 0
         self._dialect = _DIALECTS[protocol_version]
         self._txn_ids = itertools.count(1) if txn_ids is None else txn_ids
-        self._encoding_source = (protocol_version, self._txn_ids)
         self._last_txn_id = 0
         self._frames = FrameBuffer(max_frame_size)
         self._error: WireError | None = None
@@ -98,7 +111,7 @@ class ClientConnection(Generic[Token]):
     @property
     def outstanding_requests(self) -> int:
         """How many requests await their answer here."""
-        return len(self.outstanding)
+        return len(self.outstanding) + len(self.adds)
 
     @property
     def outstanding_bytes(self) -> int:
@@ -110,52 +123,98 @@ class ClientConnection(Generic[Token]):
 
         Raises, and registers nothing, :class:`~bkclient.errors.IllegalOperation` for what the protocol version cannot
         express, :class:`~bkclient.wire.errors.FrameTooLarge` for what the bookie would close the connection over, and in
-        version 2 :class:`~bkclient.wire.outstanding.KeyInUse`.
+        version 2 :class:`~bkclient.wire.outstanding.KeyInUse`. The caller has looked whether the load is full.
         """
         encoded = self._encode(request)
-        if encoded.size > self._frames.max_frame_size:
-            raise FrameTooLarge(encoded.size, self._frames.max_frame_size)
         size = encoded.size
-        self.outstanding.add(encoded.match, (request, token, deadline, size, encoded.acknowledgement))
         assert encoded.txn_id > self._last_txn_id, "transaction ids ascend"
         self._last_txn_id = encoded.txn_id
-        load = self.load
-        load.requests += 1
-        load.bytes += size
+        if size > self._frames.max_frame_size:
+            raise FrameTooLarge(size, self._frames.max_frame_size)
+        acknowledgement = encoded.acknowledgement
+        if acknowledgement is None:
+            self.outstanding.add(encoded.match, (request, token, deadline, size))
+            self.load.put_on(size)
+        else:
+            assert isinstance(request, AddRequest), "nothing else is acknowledged"
+            if not self.send_add(acknowledgement, (request, token, deadline, size)):
+                raise KeyInUse(encoded.match)
         return encoded.buffers
+
+    def send_add(self, acknowledgement: bytes, add: SentAdd[Token]) -> bool:
+        """Register an add that was encoded elsewhere, with a new transaction id.
+
+        False, and nothing is registered, if the load is full or the key in use. The caller has checked the size of the frame.
+        """
+        load = self.load
+        if load.requests >= load.max_requests or load.bytes >= load.max_bytes:
+            return False
+        if self.adds.setdefault(acknowledgement, add) is not add:
+            return False
+        if self.outstanding.given_up and not self.outstanding.is_free(
+            self._dialect.match_of_acknowledgement(acknowledgement)
+        ):
+            del self.adds[acknowledgement]
+            return False
+        load.requests += 1
+        load.bytes += add[3]
+        return True
+
+    def is_free(self, key: bytes) -> bool:
+        """Whether no answer with ``key`` may come."""
+        if not self.outstanding.keys_recur:
+            return True
+        return self.outstanding.is_free(key) and v2.acknowledgement_with(key) not in self.adds
 
     def get_buffer(self) -> memoryview:
         """Where the next received bytes belong; see :meth:`buffer_updated`."""
         return self._frames.get_buffer()
 
-    def buffer_updated(self, size: int) -> Iterator[Answer[Token]]:
-        """The answers in what was received: ``size`` bytes at the start of :meth:`get_buffer`.
+    def buffer_updated(self, size: int) -> list[SentAdd[Token]]:
+        """``size`` bytes were received into the start of :meth:`get_buffer`: the adds that the first of them acknowledge.
 
-        Answers are matched one by one as the caller takes them, who may send meanwhile. Raises
-        :class:`~bkclient.wire.errors.WireError` where the bytes stop making sense.
+        Their answers go up to the first that says anything else; :meth:`answers` has it and what follows.
         """
         self._frames.commit(size)
+        return self._acknowledged()
+
+    def answers(self) -> Iterator[Answer[Token]]:
+        """The answers in the rest of what was received.
+
+        They are matched one by one as the caller takes them, who may send meanwhile. Raises
+        :class:`~bkclient.wire.errors.WireError` where the bytes stop making sense.
+        """
         return self._answers(self._frames.frames())
 
     def receive(self, data: bytes) -> Iterator[Answer[Token]]:
-        """The answers in ``data``, for callers that receive chunks; otherwise like :meth:`buffer_updated`."""
+        """The answers in ``data``, for callers that receive chunks; otherwise like :meth:`answers`."""
         return self._answers(self._frames.feed(data))
 
-    def expire(self, now: float) -> list[tuple[Request, Token]]:
-        """Give up the outstanding requests whose deadline is not after ``now``; takes time linear in all outstanding."""
-        outstanding, load = self.outstanding, self.load
+    def expire(self, now: float) -> list[tuple[Request | int, Token]]:
+        """Give up the outstanding requests whose deadline is not after ``now``; takes time linear in all outstanding.
+
+        Returns requests, or entry ids of adds as :meth:`send_add` registered them, with their tokens: adds last, and each in
+        the order in which they were sent.
+        """
+        outstanding, adds = self.outstanding, self.adds
+        expired: list[tuple[Request | int, Token]] = []
         due = [(key, entry) for key, entry in outstanding.entries.items() if entry is not None and entry[2] <= now]
         for key, entry in due:
             outstanding.give_up(key)
-            if key in self._wanted:
-                self.changed.append(key)
-            load.take_off(entry[3])
-        return [(entry[0], entry[1]) for _, entry in due]
+            self._settle(key, entry[3])
+            expired.append((entry[0], entry[1]))
+        for acknowledgement, add in [(key, add) for key, add in adds.items() if add[2] <= now]:
+            del adds[acknowledgement]
+            key = self._dialect.match_of_acknowledgement(acknowledgement)
+            outstanding.never_mind(key)
+            self._settle(key, add[3])
+            expired.append((add[0], add[1]))
+        return expired
 
-    def abandon(self) -> list[tuple[Request, Token]]:
+    def abandon(self) -> list[tuple[Request | int, Token]]:
         """Give up all outstanding requests."""
         abandoned = self.expire(_FOREVER)
-        assert not self.outstanding, "nothing is outstanding on a connection that was abandoned"
+        assert not self.outstanding_requests, "nothing is outstanding on a connection that was abandoned"
         self.check()
         return abandoned
 
@@ -166,56 +225,91 @@ class ClientConnection(Generic[Token]):
         """
         outstanding, load = self.outstanding, self.load
         sizes = [entry[3] for entry in outstanding.entries.values() if entry is not None]
-        size = sum(sizes)
         assert len(sizes) == len(outstanding), "a request that was given up is counted"
+        sizes += [add[3] for add in self.adds.values()]
+        size = sum(sizes)
         assert load.requests >= len(sizes), "what is outstanding here is part of the load"
         assert load.bytes >= size, "what is outstanding here is part of the load"
         return len(sizes), size
 
+    def _settle(self, key: bytes, size: int) -> None:
+        """The request with ``key``, whose frame had ``size`` bytes, awaits no answer any more."""
+        self.load.take_off(size)
+        if key in self._wanted:
+            self.changed.append(key)
+
     def _encode(self, request: Request) -> EncodedRequest:
-        if not isinstance(request, AddRequest):
-            return self._dialect.encode_request(request, next(self._txn_ids))
-        encoded = request.frame
-        if (
-            not isinstance(encoded, EncodedRequest)
-            or encoded.source != self._encoding_source
-            or encoded.txn_id <= self._last_txn_id
-        ):
-            encoded = self._dialect.encode_request(request, next(self._txn_ids))
-            assert encoded.size == sum(map(len, encoded.buffers)), "the size of a frame is that of its buffers"
-            encoded.source = self._encoding_source
-            request.frame = encoded
+        encoded = self._dialect.encode_request(request, next(self._txn_ids))
+        assert encoded.size == sum(map(len, encoded.buffers)), "the size of a frame is that of its buffers"
         return encoded
+
+    def _acknowledged(self) -> list[SentAdd[Token]]:
+        if not self.adds or self._wanted or self._error is not None:
+            return []
+        chunk, position, size = self._frames.small(), 0, 0
+        last = len(chunk) - PREFIX_SIZE
+        take = self.adds.pop
+        acknowledged = []
+        while position < last:
+            following = position + PREFIX_SIZE + chunk[position + PREFIX_SIZE - 1]
+            add = take(chunk[position:following], None)
+            if add is None:
+                break  # it says something else, or is not complete
+            acknowledged.append(add)
+            size += add[3]
+            position = following
+        if acknowledged:
+            self._frames.skip(position)
+            self.load.take_off(size, len(acknowledged))
+        return acknowledged
 
     def _answers(self, frames: Iterator[bytes]) -> Iterator[Answer[Token]]:
         if self._error is not None:
             raise self._error
-        outstanding, load, wanted = self.outstanding, self.load, self._wanted
-        split, entries = self._dialect.split_answer, outstanding.entries
+        outstanding, adds, match_of = self.outstanding, self.adds, self._dialect.match_of_acknowledgement
         try:
             for content in frames:
-                match, rest = split(content)
-                entry = entries.get(match)
-                status, response = Status.OK, None
-                if entry is None or entry[4] != rest:
-                    match, response = self._dialect.decode_response(content)
-                    entry = entries.get(match)
-                    status = response.status
-                    if entry is not None:
-                        check_answer(entry[0], response)
-                        if entry[4] is not None:
-                            response = None
+                add = adds.pop(frame(content), None) if len(content) <= _LARGEST_ACKNOWLEDGEMENT else None
+                if add is not None:
+                    self._settle(match_of(frame(content)) if self._wanted else b"", add[3])
+                    yield add[0], add[1], Status.OK, None
+                    continue
+                match, response = self._dialect.decode_response(content)
+                add = self._answered_add(match, response)
+                if add is not None:
+                    self._settle(match, add[3])
+                    yield add[0], add[1], response.status, None
+                    continue
+                entry = outstanding.entries.get(match)
+                if entry is not None:
+                    check_answer(entry[0], response)
                 settled = outstanding.answered(match)
                 assert settled is entry, "an answer settles the request it was matched with"
-                if wanted and match in wanted:
-                    self.changed.append(match)
                 if entry is None:
+                    if match in self._wanted:
+                        self.changed.append(match)
                     self.unmatched_answers += 1
                     continue
-                requests = load.requests = load.requests - 1
-                size = load.bytes = load.bytes - entry[3]
-                assert (requests > 0 and size >= 0) or requests == size == 0, "what is outstanding is counted once"
-                yield entry[0], entry[1], status, response
+                self._settle(match, entry[3])
+                yield entry[0], entry[1], response.status, response
         except WireError as error:
             self._error = error
             raise
+
+    def _answered_add(self, match: bytes, response: Response) -> SentAdd[Token] | None:
+        """The add that ``response`` belongs to, which says that it was not carried out, or so in other bytes."""
+        if not self.adds or response.operation is not Operation.ADD_ENTRY:
+            return None
+        acknowledgement = self._dialect.acknowledgement_of(match, response)
+        if acknowledgement is not None and acknowledgement in self.adds:
+            return self.adds.pop(acknowledgement)
+        if self.outstanding.keys_recur:
+            return None  # the ids are all that an answer is known by
+        found = next((key for key in self.adds if key.startswith(match, PREFIX_SIZE)), None)
+        if found is None:
+            return None
+        if isinstance(response, AddResponse):
+            raise MalformedMessage(
+                f"an answer about entry {response.entry_id} of ledger {response.ledger_id} to the add of another"
+            )
+        return self.adds.pop(found)  # a refusal need not name any

@@ -12,7 +12,7 @@ from typing import Final
 
 from bkclient.wire.messages import Operation, Request
 
-__all__ = ["HIGH_PRIORITY", "EncodedRequest", "ReceivedRequest"]
+__all__ = ["HIGH_PRIORITY", "EncodedAdd", "EncodedRequest", "ReceivedRequest"]
 
 #: What version 3 carries as priority of a high-priority request; bookies test for "above zero".
 HIGH_PRIORITY: Final = 100
@@ -20,12 +20,16 @@ HIGH_PRIORITY: Final = 100
 _VERSIONLESS: Final = (int(Operation.AUTH), int(Operation.START_TLS))
 
 
+EncodedAdd = tuple[tuple[bytes, ...], bytes, int]
+"""``(buffers, acknowledgement, size)``, as in :class:`EncodedRequest`; a tuple because there is one for every append."""
+
+
 @dataclass(slots=True, eq=False)
 class EncodedRequest:
     """A request ready to be sent, as often as needed.
 
     ``buffers`` are the frame in pieces, ``size`` its bytes in all. ``match`` are its match bytes, and ``acknowledgement``,
-    for adds only, is what the frame of a successful answer holds beside them.
+    for adds only, is the whole frame of the answer that the entry was stored.
     """
 
     txn_id: int
@@ -33,8 +37,6 @@ class EncodedRequest:
     buffers: tuple[bytes, ...] = field(repr=False)
     size: int
     acknowledgement: bytes | None = None
-    #: Whose transaction ids these are; an encoding is only good for connections that share them.
-    source: object = None
 
 
 @dataclass(slots=True, eq=False)

@@ -26,6 +26,8 @@ _LARGEST_BUFFER: Final = 64 * 1024
 # From this size on, one more copy of the content costs more than it saves.
 _LARGE: Final = 4 * 1024
 _PREFIX: Final = struct.Struct(">I")
+#: How the prefix of a frame of less than 256 bytes begins.
+_SMALL_PREFIX: Final = bytes(PREFIX_SIZE - 1)
 
 
 def frame(content: bytes) -> bytes:
@@ -104,6 +106,21 @@ class FrameBuffer:
             self.commit(count)
             remaining = remaining[count:]
             yield from self.frames()
+
+    def small(self) -> bytes:
+        """What has arrived and is in no frame that was taken, if it begins with a frame of less than 256 bytes; else nothing.
+
+        A copy; the frames in it stay until they are taken or skipped.
+        """
+        start, end = self._start, self._end
+        if self._parts is not None or end - start <= PREFIX_SIZE or self._data[start : start + 3] != _SMALL_PREFIX:
+            return b""
+        return bytes(self._view[start:end])
+
+    def skip(self, size: int) -> None:
+        """Take the first ``size`` bytes of :meth:`small`, which are whole frames."""
+        self._start += size
+        assert self._start <= self._end, "only what has arrived is taken"
 
     def frames(self) -> Iterator[bytes]:
         """The contents of all complete frames; raises :class:`FrameTooLarge`, again and again, at one over the limit."""

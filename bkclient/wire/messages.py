@@ -19,6 +19,7 @@ __all__ = [
     "LAST_ENTRY",
     "AddRequest",
     "AddResponse",
+    "AddTemplate",
     "AuthMessage",
     "BatchReadRequest",
     "BatchReadResponse",
@@ -44,6 +45,7 @@ __all__ = [
     "WriteLacRequest",
     "WriteLacResponse",
     "code_for_status",
+    "template_of",
 ]
 
 LAST_ENTRY: Final = -1
@@ -129,13 +131,46 @@ class AddRequest:
     recovery: bool = False
     high_priority: bool = False
     write_flags: int = 0
-    #: The encoded frame and the transaction id in it, kept by the transport so that one encoding serves all replicas.
-    frame: object = field(default=None, repr=False)
 
     @property
     def body(self) -> bytes:
         """The entry as a bookie stores and returns it."""
         return self.header + self.payload
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class AddTemplate:
+    """What all the adds of one writer have in common; the fields are those of :class:`AddRequest`."""
+
+    ledger_id: int
+    master_key: bytes = field(repr=False)
+    recovery: bool = False
+    high_priority: bool = False
+    write_flags: int = 0
+
+    def request(self, entry_id: int, header: bytes, payload: bytes) -> AddRequest:
+        """The add of one entry."""
+        return AddRequest(
+            self.ledger_id,
+            entry_id,
+            self.master_key,
+            header,
+            payload,
+            self.recovery,
+            self.high_priority,
+            self.write_flags,
+        )
+
+
+def template_of(request: AddRequest) -> AddTemplate:
+    """What other adds of the same writer have in common with ``request``."""
+    return AddTemplate(
+        ledger_id=request.ledger_id,
+        master_key=request.master_key,
+        recovery=request.recovery,
+        high_priority=request.high_priority,
+        write_flags=request.write_flags,
+    )
 
 
 @dataclass(slots=True, frozen=True)

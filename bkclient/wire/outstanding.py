@@ -12,6 +12,7 @@ A bookie answers each request of a connection once, or never.
 
 from __future__ import annotations
 
+import sys
 from typing import Generic, TypeVar
 
 __all__ = ["KeyInUse", "Load", "Outstanding"]
@@ -28,13 +29,23 @@ class KeyInUse(Exception):
 
 
 class Load:
-    """How many requests have no outcome yet, and the bytes of their frames; one for all connections that share a limit."""
+    """How many requests have no outcome yet, and the bytes of their frames; one for all connections that share a limit.
 
-    __slots__ = ("bytes", "requests")
+    Once either has reached its limit no more is taken; so the last request may exceed that of the bytes.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("bytes", "max_bytes", "max_requests", "requests")
+
+    def __init__(self, max_requests: int = sys.maxsize, max_bytes: int = sys.maxsize) -> None:
         self.requests = 0
         self.bytes = 0
+        self.max_requests = max_requests
+        self.max_bytes = max_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a limit is reached."""
+        return self.requests >= self.max_requests or self.bytes >= self.max_bytes
 
     def put_on(self, size: int) -> None:
         """Count a request of ``size`` bytes; where every append passes, its two lines stand in place of the call."""
@@ -42,9 +53,9 @@ class Load:
         self.bytes += size
         assert self.requests > 0 <= size, "a load is never negative"
 
-    def take_off(self, size: int) -> None:
-        """Count a request of ``size`` bytes no more."""
-        self.requests -= 1
+    def take_off(self, size: int, requests: int = 1) -> None:
+        """Count so many requests, of ``size`` bytes in all, no more."""
+        self.requests -= requests
         self.bytes -= size
         assert (self.requests > 0 and self.bytes >= 0) or self.requests == self.bytes == 0, (
             "what is outstanding is counted once"
@@ -76,6 +87,17 @@ class Outstanding(Generic[Entry]):
         if key in self.entries:
             raise KeyInUse(key)
         self.entries[key] = entry
+
+    def is_free(self, key: bytes) -> bool:
+        """Whether no answer with ``key`` may come for what was registered here."""
+        return key not in self.entries
+
+    def never_mind(self, key: bytes) -> None:
+        """What was registered with ``key`` elsewhere was given up; its answer may still come."""
+        if self.keys_recur:
+            assert key not in self.entries, "a request is given up once"
+            self.entries[key] = None
+            self.given_up += 1
 
     def answered(self, key: bytes) -> Entry | None:
         """The answer with ``key`` has come: free the key and return what awaited it, None if nothing does (any more)."""

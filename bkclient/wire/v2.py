@@ -19,12 +19,13 @@ from google.protobuf.message import DecodeError
 from bkclient.errors import IllegalOperation
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.digest import KEY_SIZE
-from bkclient.wire.envelope import EncodedRequest, ReceivedRequest
+from bkclient.wire.envelope import EncodedAdd, EncodedRequest, ReceivedRequest
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.framing import PREFIX_SIZE, frame
 from bkclient.wire.messages import (
     AddRequest,
     AddResponse,
+    AddTemplate,
     AuthMessage,
     BatchReadRequest,
     BatchReadResponse,
@@ -35,16 +36,21 @@ from bkclient.wire.messages import (
     Request,
     Response,
     Status,
+    template_of,
 )
 
 __all__ = [
+    "AddPacketEncoder",
+    "acknowledgement",
+    "acknowledgement_of",
+    "acknowledgement_with",
     "decode_request",
     "decode_response",
     "encode_refusal",
     "encode_request",
     "encode_response",
     "match_of",
-    "split_answer",
+    "match_of_acknowledgement",
 ]
 
 _VERSION: Final = 2
@@ -89,8 +95,8 @@ _RESPONSE: Final = struct.Struct(">BBHiqq")
 _BATCH_RESPONSE: Final = struct.Struct(">BBHiqqq")
 _LENGTH: Final = struct.Struct(">i")
 
-#: What precedes the ids in the answer to a successful add.
-_ADDED: Final = struct.pack(">BBHi", _VERSION, _ADD, 0, 0)
+#: The whole frame of an answer to an add.
+_ADDED: Final = struct.Struct(">IBBHiqq")
 
 
 # Requests, on the client's side.
@@ -135,21 +141,42 @@ def encode_request(request: Request, txn_id: int) -> EncodedRequest:
     return EncodedRequest(txn_id, match_bytes, (data,), len(data))
 
 
+class AddPacketEncoder:
+    """Encodes the adds that have ``template`` in common; :class:`~bkclient.errors.IllegalOperation` for what version 2 lacks."""
+
+    __slots__ = ("_body_size", "_flags", "_key", "_ledger_id", "_start")
+
+    def __init__(self, template: AddTemplate) -> None:
+        self._ledger_id: Final = template.ledger_id
+        self._key: Final = template.master_key
+        if template.write_flags:
+            raise IllegalOperation("protocol version 2 has no write flags", ledger_id=template.ledger_id)
+        _check_key(template.ledger_id, template.master_key)
+        self._flags = (_RECOVERY if template.recovery else 0) | (_HIGH_PRIORITY if template.high_priority else 0)
+        self._body_size = -1
+
+    def encode(self, txn_id: int, entry_id: int, header: bytes, payload: bytes) -> EncodedAdd:  # noqa: ARG002 - version 3 has ids
+        """The frame of an add in two buffers; the payload is one of them, not a copy."""
+        body_size = len(header) + len(payload)
+        if body_size != self._body_size:
+            self._body_size = body_size
+            self._start = _ADD_START.pack(4 + KEY_SIZE + body_size, _VERSION, _ADD, self._flags) + self._key
+        start = self._start + header
+        stored = _ADDED.pack(_RESPONSE.size, _VERSION, _ADD, 0, 0, self._ledger_id, entry_id)
+        return (start, payload), stored, len(start) + len(payload)
+
+
 def _encode_add(request: AddRequest, txn_id: int) -> EncodedRequest:
-    if request.write_flags:
-        raise _illegal(request, "protocol version 2 has no write flags")
-    _check_key(request, request.master_key)
-    flags = (_RECOVERY if request.recovery else 0) | (_HIGH_PRIORITY if request.high_priority else 0)
-    head, payload = request.header, request.payload
-    content_size = 4 + KEY_SIZE + len(head) + len(payload)
-    start = _ADD_START.pack(content_size, _VERSION, _ADD, flags) + request.master_key + head
-    ids = _IDS.pack(request.ledger_id, request.entry_id)
-    return EncodedRequest(txn_id, b"\x01" + ids, (start, payload), PREFIX_SIZE + content_size, _ADDED)
+    encoder = AddPacketEncoder(template_of(request))
+    buffers, stored, size = encoder.encode(txn_id, request.entry_id, request.header, request.payload)
+    match_bytes = b"\x01" + _IDS.pack(request.ledger_id, request.entry_id)
+    return EncodedRequest(txn_id, match_bytes, buffers, size, stored)
 
 
 def _read_content(request: ReadRequest) -> bytes:
     if request.long_poll is not None:
-        raise _illegal(request, "protocol version 2 has no long poll")
+        message = "protocol version 2 has no long poll"
+        raise IllegalOperation(message, ledger_id=request.ledger_id, entry_id=request.entry_id)
     key, flags = _key_and_flags(request)
     return _READ_REQUEST.pack(_VERSION, _READ, flags, request.ledger_id, request.entry_id) + key
 
@@ -173,17 +200,14 @@ def _key_and_flags(request: ReadRequest | BatchReadRequest) -> tuple[bytes, int]
     flags = _HIGH_PRIORITY if request.high_priority else 0
     if request.fence_key is None:
         return b"", flags
-    _check_key(request, request.fence_key)
+    _check_key(request.ledger_id, request.fence_key, request.entry_id)
     return request.fence_key, flags | _FENCE
 
 
-def _check_key(request: AddRequest | ReadRequest | BatchReadRequest, key: bytes) -> None:
+def _check_key(ledger_id: int, key: bytes, entry_id: int | None = None) -> None:
     if len(key) != KEY_SIZE:
-        raise _illegal(request, f"a master key of {len(key)} bytes; protocol version 2 has room for {KEY_SIZE}")
-
-
-def _illegal(request: AddRequest | ReadRequest | BatchReadRequest, message: str) -> IllegalOperation:
-    return IllegalOperation(message, ledger_id=request.ledger_id, entry_id=request.entry_id)
+        message = f"a master key of {len(key)} bytes; protocol version 2 has room for {KEY_SIZE}"
+        raise IllegalOperation(message, ledger_id=ledger_id, entry_id=entry_id)
 
 
 # Requests, on the bookie's side.
@@ -320,11 +344,25 @@ def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:
 # Responses, on the client's side.
 
 
-def split_answer(content: bytes) -> tuple[bytes, bytes]:
-    """What are the match bytes if this acknowledges an add, and the rest; nothing is checked but the size."""
-    if len(content) != _RESPONSE.size:
-        return b"", b""
-    return content[1:2] + content[8:], content[:8]
+def acknowledgement_of(match: bytes, response: Response) -> bytes | None:
+    """The frame that would have said that the entry was stored, from an answer that says something else of it."""
+    del match  # it says nothing that the answer does not
+    return acknowledgement(response.ledger_id, response.entry_id) if isinstance(response, AddResponse) else None
+
+
+def match_of_acknowledgement(frame: bytes) -> bytes:
+    """The match bytes in the frame of an answer to an add."""
+    return frame[PREFIX_SIZE + 1 : PREFIX_SIZE + 2] + frame[PREFIX_SIZE + 8 :]
+
+
+def acknowledgement_with(match: bytes) -> bytes | None:
+    """The frame that says that the add with these match bytes was carried out; None if they are not those of an add."""
+    return acknowledgement(*_IDS.unpack_from(match, 1)) if match[0] == _ADD and len(match) > _IDS.size else None
+
+
+def acknowledgement(ledger_id: int, entry_id: int) -> bytes:
+    """The frame of the answer that an entry was stored."""
+    return _ADDED.pack(_RESPONSE.size, _VERSION, _ADD, 0, 0, ledger_id, entry_id)
 
 
 def decode_response(content: bytes) -> tuple[bytes, Response]:

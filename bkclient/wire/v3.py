@@ -48,12 +48,28 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from bkclient.wire.v3_add import encode_add_request, encode_add_response, header_field, varint
+from bkclient.wire.v3_add import (
+    AddEncoder,
+    acknowledgement_of,
+    encode_add_request,
+    encode_add_response,
+    header_field,
+    match_of_acknowledgement,
+    varint,
+)
 
-__all__ = ["decode_request", "decode_response", "encode_refusal", "encode_request", "encode_response", "split_answer"]
+__all__ = [
+    "AddEncoder",
+    "acknowledgement_of",
+    "decode_request",
+    "decode_response",
+    "encode_refusal",
+    "encode_request",
+    "encode_response",
+    "match_of_acknowledgement",
+]
 
 _VERSION: Final = 3
-_LARGEST_ACKNOWLEDGEMENT: Final = 64  # with the longest ids it takes 46 bytes
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
 _STATUSES: Final = {int(status): status for status in Status}
 
@@ -285,17 +301,6 @@ def _response_message(response: Response) -> Message:
 
 
 # Responses, on the client's side.
-
-
-def split_answer(content: bytes) -> tuple[bytes, bytes]:
-    """What are the match bytes if this acknowledges an add, and the rest; nothing is checked but the size.
-
-    Match bytes are unique to one request, so comparing them with those of an outstanding one is check enough.
-    """
-    if not 2 <= len(content) <= _LARGEST_ACKNOWLEDGEMENT:
-        return b"", b""
-    end = 2 + content[1]
-    return content[:end], content[end:]
 
 
 def decode_response(content: bytes) -> tuple[bytes, Response]:

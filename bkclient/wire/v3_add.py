@@ -13,11 +13,19 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from bkclient.wire.envelope import HIGH_PRIORITY, EncodedRequest
+from bkclient.wire.envelope import HIGH_PRIORITY, EncodedAdd, EncodedRequest
 from bkclient.wire.framing import PREFIX_SIZE
-from bkclient.wire.messages import AddRequest, AddResponse, Operation
+from bkclient.wire.messages import AddRequest, AddResponse, AddTemplate, Operation, Response, template_of
 
-__all__ = ["encode_add_request", "encode_add_response", "header_field", "varint"]
+__all__ = [
+    "AddEncoder",
+    "acknowledgement_of",
+    "encode_add_request",
+    "encode_add_response",
+    "header_field",
+    "match_of_acknowledgement",
+    "varint",
+]
 
 _PACK_PREFIX: Final = struct.Struct(">I").pack
 _ADD: Final = int(Operation.ADD_ENTRY)
@@ -30,13 +38,14 @@ def _short_varint(value: int) -> bytes:
 
 # All varints of up to two bytes, and all pairs of bytes that another one follows: an add contains seven varints, and
 # looking them up halves the time of its encoding, for a megabyte of memory.
-_SHORT: Final = tuple(_short_varint(value) for value in range(0x4000))
-_CONTINUED: Final = tuple(bytes((value & 0x7F | 0x80, value >> 7 | 0x80)) for value in range(0x4000))
+_SHORT_MAX: Final = 0x4000
+_SHORT: Final = tuple(_short_varint(value) for value in range(_SHORT_MAX))
+_CONTINUED: Final = tuple(bytes((value & 0x7F | 0x80, value >> 7 | 0x80)) for value in range(_SHORT_MAX))
 
 
 def varint(value: int) -> bytes:
     """``value``, an integer of 64 bits, as protobuf writes int64, uint64 and enums: negative ones take ten bytes."""
-    if 0 <= value < 0x4000:
+    if 0 <= value < _SHORT_MAX:
         return _SHORT[value]
     if value < 0:
         value += 1 << 64
@@ -52,44 +61,120 @@ def header_field(operation: int, txn_id: int) -> bytes:
     return b"\x0a%c\x08\x03\x10%c\x18%b" % (5 + len(txn), operation, txn)
 
 
+class AddEncoder:
+    """Encodes the adds that have ``template`` in common.
+
+    All of a frame but ids, header and payload is the same from one entry to the next, as long as their sizes are; so it is
+    laid out once for each size, and an entry costs one look whether its sizes are those of the last one.
+    """
+
+    __slots__ = (
+        "_after_entry",
+        "_after_txn",
+        "_entry_end",
+        "_entry_high",
+        "_laid_out",
+        "_start",
+        "_status",
+        "_tail",
+        "_template",
+        "_txn_end",
+        "_txn_high",
+        "_until_ledger",
+    )
+
+    def __init__(self, template: AddTemplate) -> None:
+        self._template: Final = template
+        tail = b"\x28" + varint(template.write_flags) if template.write_flags else b""
+        self._tail: Final = tail + _RECOVERY_ADD if template.recovery else tail
+        self._laid_out = (-1, 0, 0)
+        # Ids count up, so all but their lowest 14 bits are the same from one entry to the next.
+        self._txn_high = self._entry_high = 0
+        self._txn_end = self._entry_end = b""
+
+    def encode(self, txn_id: int, entry_id: int, header: bytes, payload: bytes) -> EncodedAdd:
+        """The frame of an add in two buffers, or three with flags; the payload is one of them, not a copy."""
+        if txn_id < _SHORT_MAX:
+            txn = _SHORT[txn_id]
+        elif txn_id >> 14 == self._txn_high:
+            txn = _CONTINUED[txn_id & 0x3FFF] + self._txn_end
+        else:
+            txn = self._new_txn(txn_id)
+        if 0 <= entry_id < _SHORT_MAX:
+            entry = _SHORT[entry_id]
+        elif entry_id >> 14 == self._entry_high:
+            entry = _CONTINUED[entry_id & 0x3FFF] + self._entry_end
+        else:
+            entry = self._new_entry(entry_id)
+        sizes = (len(header) + len(payload), len(txn), len(entry))
+        if sizes != self._laid_out:
+            self._lay_out(*sizes)
+        start = b"".join((self._start, txn, self._after_txn, entry, self._after_entry, header))
+        acknowledgement = b"".join((self._until_ledger, txn, self._status, entry))
+        tail = self._tail
+        buffers = (start, payload, tail) if tail else (start, payload)
+        return buffers, acknowledgement, len(start) + len(payload) + len(tail)
+
+    def _new_txn(self, txn_id: int) -> bytes:
+        txn = varint(txn_id)
+        if txn_id >= _SHORT_MAX:
+            self._txn_high, self._txn_end = txn_id >> 14, txn[2:]
+        return txn
+
+    def _new_entry(self, entry_id: int) -> bytes:
+        entry = varint(entry_id)
+        if entry_id >= _SHORT_MAX:
+            self._entry_high, self._entry_end = entry_id >> 14, entry[2:]
+        return entry
+
+    def _lay_out(self, body_size: int, txn_size: int, entry_size: int) -> None:
+        """Note what stands before, between and after the ids in frames with these sizes, and in their acknowledgements."""
+        template, tail = self._template, self._tail
+        self._laid_out = (body_size, txn_size, entry_size)
+        ledger, key = varint(template.ledger_id), template.master_key
+        until_entry = b"\x08%b\x10" % ledger
+        self._after_entry = b"\x1a%b%b\x22%b" % (varint(len(key)), key, varint(body_size))
+        message_size = len(until_entry) + entry_size + len(self._after_entry) + body_size + len(tail)
+        priority = b"\x20%c" % HIGH_PRIORITY if template.high_priority else b""
+        self._after_txn = b"%b\xaa\x06%b%b" % (priority, varint(message_size), until_entry)
+        until_txn = b"\x0a%c\x08\x03\x10%c\x18" % (5 + txn_size + len(priority), _ADD)
+        size = len(until_txn) + txn_size + len(self._after_txn) - len(until_entry) + message_size
+        self._start = _PACK_PREFIX(size) + until_txn
+        # The answer: its header has no priority.
+        until_txn = b"\x0a%c\x08\x03\x10%c\x18" % (5 + txn_size, _ADD)
+        self._status = b"\x10\x00\xaa\x06%c\x08\x00\x10%b\x18" % (4 + len(ledger) + entry_size, ledger)
+        self._until_ledger = _PACK_PREFIX(len(until_txn) + txn_size + len(self._status) + entry_size) + until_txn
+
+
 def encode_add_request(request: AddRequest, txn_id: int) -> EncodedRequest:
     """The frame of an add in two buffers, or three with flags; the payload is one of them, not a copy."""
-    match = header_field(_ADD, txn_id)
-    ledger, entry = varint(request.ledger_id), varint(request.entry_id)
-    key, head, payload = request.master_key, request.header, request.payload
-    fields = b"\x08%b\x10%b\x1a%b%b\x22%b" % (
-        ledger,
-        entry,
-        varint(len(key)),
-        key,
-        varint(len(head) + len(payload)),
-    )
-    tail = b""
-    if request.write_flags:
-        tail = b"\x28" + varint(request.write_flags)
-    if request.recovery:
-        tail += _RECOVERY_ADD
-    header = match
-    if request.high_priority:
-        header = b"\x0a%c%b\x20%c" % (match[1] + 2, match[2:], HIGH_PRIORITY)
-    message_size = len(fields) + len(head) + len(payload) + len(tail)
-    start = b"%b\xaa\x06%b%b%b" % (header, varint(message_size), fields, head)
-    size = PREFIX_SIZE + len(start) + len(payload) + len(tail)
-    start = _PACK_PREFIX(size - PREFIX_SIZE) + start
-    return EncodedRequest(
-        txn_id,
-        match,
-        (start, payload, tail) if tail else (start, payload),
-        size,
-        b"\x10\x00\xaa\x06%c\x08\x00\x10%b\x18%b" % (4 + len(ledger) + len(entry), ledger, entry),
-    )
+    encoder = AddEncoder(template_of(request))
+    buffers, acknowledgement, size = encoder.encode(txn_id, request.entry_id, request.header, request.payload)
+    return EncodedRequest(txn_id, header_field(_ADD, txn_id), buffers, size, acknowledgement)
 
 
 def encode_add_response(txn_id: int, response: AddResponse) -> bytes:
     """The frame of an answer to an add."""
-    status, ledger, entry = varint(response.status), varint(response.ledger_id), varint(response.entry_id)
+    return _answer(header_field(_ADD, txn_id), varint(response.status), response)
+
+
+def acknowledgement_of(match: bytes, response: Response) -> bytes | None:
+    """The frame that would have said that the entry was stored, from an answer that says something else of it.
+
+    None if it does not say of which entry.
+    """
+    return _answer(match, b"\x00", response) if isinstance(response, AddResponse) else None
+
+
+def match_of_acknowledgement(acknowledgement: bytes) -> bytes:
+    """The match bytes in the frame of an answer."""
+    return acknowledgement[PREFIX_SIZE : PREFIX_SIZE + 2 + acknowledgement[PREFIX_SIZE + 1]]
+
+
+def _answer(match: bytes, status: bytes, response: AddResponse) -> bytes:
+    ledger, entry = varint(response.ledger_id), varint(response.entry_id)
     content = b"%b\x10%b\xaa\x06%c\x08%b\x10%b\x18%b" % (
-        header_field(_ADD, txn_id),
+        match,
         status,
         3 + len(status) + len(ledger) + len(entry),
         status,

@@ -20,6 +20,9 @@ from scenarios.mutants.base import Function, Mutant, Replacement
 __all__ = ["WRITING_MUTANTS"]
 
 
+#: Answers that come together are counted as the defect counts each of them.
+_ONE_BY_ONE: Final = Replacement(PendingAdds, "acknowledge_all", lambda _: PendingAdds.acknowledge_each)
+
 # Ensemble changes --------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +202,7 @@ WRITING_MUTANTS: Final = (
         past="M18",
         replaces=(
             Replacement(PendingAdds, "acknowledge", _as_if_of_a_member),
+            _ONE_BY_ONE,
             Replacement(PendingAdds, "fail", _as_if_of_a_member),
         ),
     ),
@@ -229,7 +233,7 @@ WRITING_MUTANTS: Final = (
         world="both-copies",
         in_runs=True,
         past="M22",
-        replaces=(Replacement(QuorumSizes, "is_ack_quorum", _off_by_one),),
+        replaces=(Replacement(QuorumSizes, "is_ack_quorum", _off_by_one), _ONE_BY_ONE),
     ),
     Mutant(
         name="answers-count-instead-of-bookies",
@@ -237,7 +241,7 @@ WRITING_MUTANTS: Final = (
         clauses=("A2",),
         world="both-copies",
         past="M23",
-        replaces=(Replacement(PendingAdds, "acknowledge", _counting_answers),),
+        replaces=(Replacement(PendingAdds, "acknowledge", _counting_answers), _ONE_BY_ONE),
     ),
     Mutant(
         name="acks-out-of-order",

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from bkclient.errors import Code, IllegalOperation
-from bkclient.transport.base import ReplyHandler
-from bkclient.transport.request_stream import RequestStream
+from bkclient.transport.request_stream import Handler, RequestStream
 from bkclient.transport.stream_state import StreamState
 from bkclient.wire import v2
 from bkclient.wire.answers import check_answer
@@ -28,7 +27,7 @@ from simbookie.world.network import ConnectionEnd
 __all__ = ["ObjectConnection", "ObjectStream"]
 
 
-class ObjectConnection(ClientConnection[ReplyHandler]):
+class ObjectConnection(ClientConnection[Handler]):
     """A :class:`~bkclient.wire.connection.ClientConnection` whose buffers are messages."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -48,7 +47,7 @@ class ObjectConnection(ClientConnection[ReplyHandler]):
         message: object = RequestMessage(txn_id, request)
         return EncodedRequest(txn_id, match, (message,), size)  # type: ignore[arg-type]  # what is sent instead of bytes
 
-    def received(self, message: ResponseMessage) -> Iterator[Answer[ReplyHandler]]:
+    def received(self, message: ResponseMessage) -> Iterator[Answer[Handler]]:
         """The answer in a message, if it belongs to an outstanding request."""
         response = message.response
         if self.protocol_version == 3:
@@ -109,7 +108,7 @@ class ObjectStream(RequestStream):
             self._owner.settled(self)
 
     def _flush(self) -> None:
-        messages, self._buffers = self._buffers, []
+        messages, self.buffers = self.buffers, []
         if self._stands:
             send = self._end.send
             for message in messages:

@@ -37,6 +37,11 @@ _TAKERS = frozenset(
 )
 
 
+#: Who calls both methods of who is given to them.
+_ADD_TAKERS = frozenset({"adds_over"})
+_ADD_REPLIES = ("on_adds_stored", "on_add_failed")
+
+
 def handlers() -> set[str]:
     """Their names: the module within the package, or within its private part, and the name of the function."""
     found = set[str]()
@@ -55,6 +60,8 @@ def _named(tree: ast.AST) -> Iterator[str]:
             continue
         function = node.func
         called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if called in _ADD_TAKERS:
+            yield from _ADD_REPLIES
         if called in _TAKERS:
             for argument in node.args:
                 if isinstance(argument, ast.Name):

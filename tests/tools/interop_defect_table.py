@@ -162,8 +162,8 @@ _QUORUMS: Final = (
     Defect(
         "recovery adds without their flag",
         "bkclient/wire/v2.py",
-        "flags = (_RECOVERY if request.recovery else 0)",
-        "flags = (0 if request.recovery else 0)",
+        "self._flags = (_RECOVERY if template.recovery else 0)",
+        "self._flags = (0 if template.recovery else 0)",
         _one("test_python_client", "test_opening_recovers_and_fences_a_living_writer", "v2", version=OLDEST),
         r"LedgerRecoveryFailed",
     ),
@@ -213,7 +213,7 @@ _FEATURES: Final = (
     Defect(
         "adds without the flag of deferred sync",
         "bkclient/wire/v3_add.py",
-        'tail = b"\\x28" + varint(request.write_flags)',
+        'tail = b"\\x28" + varint(template.write_flags) if template.write_flags else b""',
         'tail = b""',
         _one("test_python_features", "test_deferred_sync_and_force", "v3"),
         r"assert",

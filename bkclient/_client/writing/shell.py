@@ -11,8 +11,7 @@ Two timers belong to a writer, each set only while there is something to wait fo
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from bkclient._client.core import ClientCore, entry_codec_for
@@ -22,6 +21,7 @@ from bkclient._client.window import WriterWindow
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
 from bkclient._client.writing.failures import fail_quietly, log_failure
+from bkclient._client.writing.flushes import Flushes
 from bkclient._client.writing.gaps import Gaps
 from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.ownership import Ownership
@@ -38,12 +38,16 @@ from bkclient.observability import log
 from bkclient.observability import stats as names
 from bkclient.placement import LedgerShape
 from bkclient.protocol.adds import NewEntry
-from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.update import UpdateHandle
-from bkclient.wire.messages import AddRequest, Request, Response, WriteFlags
+from bkclient.transport.adds import adds_over
+from bkclient.wire.messages import AddTemplate, WriteFlags
 
 __all__ = ["Payload", "WriterShell"]
+
+#: Looked at for every append: the members of an enumeration are found the slow way.
+_OPEN: Final = WriterState.OPEN
 
 Payload = bytes | bytearray | memoryview
 
@@ -89,15 +93,18 @@ class WriterShell:
         self.ownership: Final = Ownership(core, self, created.connection)
         self._check: Final = self.ownership.check
         self.admission: Final = WriterAdmission(core, self.machine) if WriterAdmission.is_wanted(core) else None
-        self._submit = core.transport.submit if self.admission is None else self.admission.submit
-        self._master_key = self.codec.master_key
         self._stats: Final = None if core.stats is None else WriterStats(core.stats)
         self._tracer: Final = core.tracer if core.tracer is not None and core.tracer.wants_appends else None
-        self._write_flags = WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE
+        template = AddTemplate(
+            ledger_id=metadata.ledger_id,
+            master_key=self.codec.master_key,
+            write_flags=WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE,
+        )
+        self._adds: Final = adds_over(self.admission or core.transport, template, self)
         self._shape = LedgerShape.of(metadata)
         #: Of the entries that are pending.
         self.futures: Final[dict[int, asyncio.Future[int]]] = {}
-        self._flush_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.flushes: Final = Flushes(self.loop)
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
         self.gaps: Final = Gaps()
         self.turns: dict[int, asyncio.Future[None]] = {}
@@ -121,17 +128,25 @@ class WriterShell:
     # Appending ---------------------------------------------------------------------------------------------------
 
     def append(self, payload: Payload) -> asyncio.Future[int]:
-        """Send one entry under the next id."""
+        """Send one entry under the next id; :class:`~bkclient.errors.TooManyRequests` if a window is full."""
+        future = self.try_append(payload)
+        if future is None:
+            raise self._full()
+        return future
+
+    def try_append(self, payload: Payload) -> asyncio.Future[int] | None:
+        """Send one entry under the next id; None if a window is full."""
         data = payload if type(payload) is bytes else self._checked(payload)
         size = len(data)
         machine = self.machine
-        if size > self.max_payload or self.core.is_closed or not machine.is_writable:
+        if size > self.max_payload or self.core.is_closed or not (machine.state is _OPEN or machine.is_writable):
             raise self._refusal(size)
         if self.admission is not None:
-            self.check_room()
+            if not self.window.has_room_for(is_above_gap=False):
+                return None
             self.admission.admit(machine.last_add_pushed + 1)
         if not self.window.try_take(size):
-            raise self._full()
+            return None
         future: asyncio.Future[int] = self.loop.create_future()
         if not self._is_watched:
             self._watch()
@@ -222,15 +237,7 @@ class WriterShell:
             raise fresh(failed, ledger_id=self.ledger_id)
         if self.machine.last_add_acknowledged >= target:
             return
-        waiter: asyncio.Future[None] = self.loop.create_future()
-        place = (target, waiter)
-        self._flush_waiters.append(place)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if place in self._flush_waiters:
-                self._flush_waiters.remove(place)
-            raise
+        await self.flushes.wait(target)
 
     # The end -----------------------------------------------------------------------------------------------------
 
@@ -261,7 +268,7 @@ class WriterShell:
             self._closed.set()
         for entry in pending:
             self.fail_add(entry, failure)
-        self._fail_flushes(failure)
+        self.flushes.fail(failure)
         self._let_go()
 
     def _on_append_defect(self, error: Exception, size: int, entry_id: int) -> None:
@@ -365,32 +372,29 @@ class WriterShell:
             self._stats.on_sent(entry)
         entry_id, payload, last_add_confirmed, length = entry
         header = self.codec.encode_header(entry_id, last_add_confirmed, length, payload)
-        request = AddRequest(self.ledger_id, entry_id, self._master_key, header, payload)
-        if self._write_flags:
-            request.write_flags = self._write_flags
-        for bookie_id in bookies:
-            self._submit(bookie_id, request, self._on_add_reply)
+        self._adds.send(bookies, entry_id, header, payload)
 
-    def _on_add_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
+    def on_adds_stored(self, bookie_id: BookieId, entry_ids: Sequence[int]) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
         try:
-            assert isinstance(request, AddRequest), "only adds are answered here"
-            if code:
-                self._on_add_failed(bookie_id, request.entry_id, code)
+            check = self._check
+            if check.connections[bookie_id] > check.verified:
+                for entry_id in entry_ids:
+                    check.on_stored(bookie_id, entry_id)
             else:
-                check = self._check
-                if check.connections[bookie_id] > check.verified:
-                    check.on_stored(bookie_id, request.entry_id)
-                    return
-            self.machine.on_add_reply(bookie_id, request.entry_id, code)
+                self.machine.acknowledged(bookie_id, entry_ids)
         except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every answer
             self.on_defect(error)
 
-    def _on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
+    @ends_operation
+    def on_add_failed(self, bookie_id: BookieId, entry_id: int, code: int) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
         self.core.watcher.on_request_failed(bookie_id, code)
         if "late" not in self._timers and self.machine.is_writable and not self.core.is_closed:
             self._timers["late"] = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
         if self._stats is not None and entry_id <= self.machine.last_add_acknowledged:
             self._stats.event(names.ADD_UNDER_REPLICATED)
+        self.machine.on_add_reply(bookie_id, entry_id, code)
 
     def on_ownership_read(self) -> None:
         """The metadata was read, or could not be, and the writer may have ended by it."""
@@ -402,18 +406,19 @@ class WriterShell:
         if self._stats is not None:
             for entry in entries:
                 self._stats.on_ended(entry)
+        futures, size, last = self.futures, 0, -1
         for entry in entries:
-            entry_id = entry.entry_id
-            self.window.give_back(len(entry.payload))
-            future = self.futures.pop(entry_id)
+            entry_id = last = entry.entry_id
+            size += len(entry.payload)
+            future = futures.pop(entry_id)
             if not future.done():
                 future.set_result(entry_id)
-            if self.turns:
-                self._wake_turn(entry_id + 1)
-            while self._flush_waiters and self._flush_waiters[0][0] <= entry_id:
-                waiter = self._flush_waiters.popleft()[1]
-                if not waiter.done():
-                    waiter.set_result(None)
+        self.window.give_back(size, len(entries))
+        if self.turns:
+            for entry in entries:
+                self._wake_turn(entry.entry_id + 1)
+        if self.flushes.waiters:
+            self.flushes.reached(last)
 
     def _wake_turn(self, entry_id: int) -> None:
         turn = self.turns.get(entry_id)
@@ -433,12 +438,7 @@ class WriterShell:
             log_failure(error, self.ledger_id, entry.entry_id)
         fail_quietly(self.futures.pop(entry.entry_id), failure)
         self._let_go_if_ended()
-        self._fail_flushes(failure)
-
-    def _fail_flushes(self, failure: BookKeeperError) -> None:
-        while self._flush_waiters:
-            waiter = self._flush_waiters.popleft()[1]
-            fail_quietly(waiter, fresh(failure))
+        self.flushes.fail(failure)
 
     def run_update(self, number: int) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""

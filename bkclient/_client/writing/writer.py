@@ -10,7 +10,6 @@ from bkclient._client.create import CreatedLedger
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.base import BaseWriter
 from bkclient._client.writing.shell import Payload
-from bkclient.errors import TooManyRequests
 
 __all__ = ["LedgerWriter"]
 
@@ -40,6 +39,7 @@ class LedgerWriter(BaseWriter):
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
         super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=False)
         self._window = self._shell.window
+        self._adds = self._machine.adds
         self._yield_at = _YIELD_EVERY_ENTRIES
 
     async def append(self, payload: Payload) -> int:
@@ -61,18 +61,12 @@ class LedgerWriter(BaseWriter):
         Waits while the in-flight window of the writer or of the client is full. Futures complete in the order of entry ids,
         and raise as :meth:`append`. They need not be awaited: :meth:`flush` raises a failure too.
         """
-        while True:
-            # A look that spares most entries a coroutine: whether there is anything to wait for, or it is time to yield.
-            if (
-                self._machine.last_add_pushed >= self._yield_at
-                or self._shell.admission is not None
-                or not self._window.is_open
-            ):
-                await self.wait_for_room()
-            try:
-                return self._shell.append(payload)
-            except TooManyRequests:
-                continue  # others went first
+        # Most entries are spared a coroutine: there is nothing to wait for.
+        if self._adds.last_add_pushed >= self._yield_at or self._shell.admission is not None:
+            await self.wait_for_room()
+        while (future := self._shell.try_append(payload)) is None:
+            await self.wait_for_room()
+        return future
 
     def append_nowait(self, payload: Payload) -> asyncio.Future[int]:
         """As :meth:`submit`, for callers that cannot wait: raises :class:`~bkclient.errors.TooManyRequests` without room."""
@@ -84,8 +78,8 @@ class LedgerWriter(BaseWriter):
         Returns at once on a writer that accepts no more. Now and then it passes control to the loop even with room, so
         that a producer which never waits for anything else does not keep what it appended from leaving.
         """
-        if self._machine.adds.last_add_pushed >= self._yield_at:
-            self._yield_at = self._machine.adds.last_add_pushed + _YIELD_EVERY_ENTRIES
+        if self._adds.last_add_pushed >= self._yield_at:
+            self._yield_at = self._adds.last_add_pushed + _YIELD_EVERY_ENTRIES
             await asyncio.sleep(0)
         window, admission = self._window, self._shell.admission
         if not window.is_open:

@@ -30,12 +30,14 @@ from bkclient.protocol.reconnect import ReconnectCheck
 from bkclient.protocol.recovery import RecoveryMachine
 from bkclient.repair.admin import core_of
 from bkclient.repair.reads import CopyReads, ReadBatch
+from bkclient.transport.adds import EachReplica
 from bkclient.wire.entry import EntryCodec
+from bkclient.wire.messages import AddRequest, Request
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import FakeTransport, Town, advanced_writer_of, town, writer_of
+from tests.bkclient.fakes import Answer, FakeBookie, FakeTransport, Town, advanced_writer_of, town, writer_of
 from tests.bkclient.handlers import handlers
-from tests.bkclient.inside import followed_of, shell_of
+from tests.bkclient.inside import followed_of
 from tests.settling import settled
 
 SOON_S = 130.0
@@ -87,10 +89,19 @@ async def ends(operation: Awaitable[object]) -> BookKeeperError:
 # Recovery ----------------------------------------------------------------------------------------------------------
 
 
-def recovery_fails(target: type, name: str, *, marked: LedgerState = LedgerState.IN_RECOVERY) -> Story:
+def recovery_fails(
+    target: type, name: str, *, marked: LedgerState = LedgerState.IN_RECOVERY, adds_fail: bool = False
+) -> Story:
     async def story(where: Town, plant: Planting) -> None:
         writer = await written(where, 2)
         plant(target, name)
+        if adds_fail:
+            answer = FakeBookie.answer
+
+            def refuse(bookie: FakeBookie, request: Request) -> Answer:
+                return (Code.TIMEOUT, None) if isinstance(request, AddRequest) else answer(bookie, request)
+
+            where.transport.bookies["a"].answer = refuse.__get__(where.transport.bookies["a"])  # type: ignore[method-assign]
         error = await ends(where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True))
         assert (error.ledger_id, error.message) == (writer.ledger_id, "a handler of the recovery raised PlantedError()")
         await settled()
@@ -104,7 +115,7 @@ def recovery_fails(target: type, name: str, *, marked: LedgerState = LedgerState
 
 async def an_answer_to_an_add(where: Town, plant: Planting) -> None:
     writer = await written(where, 1)
-    plant(AppendMachine, "on_add_reply")
+    plant(AppendMachine, "acknowledged")
     first, second = writer.append_nowait(b"1"), writer.append_nowait(b"2")
     flushing = asyncio.ensure_future(writer.flush())
     assert (await ends(first)).entry_id == 1
@@ -112,6 +123,15 @@ async def an_answer_to_an_add(where: Town, plant: Planting) -> None:
     await ends(flushing)
     await it_is_over(where, writer.ledger_id, writer.append(b"3"), writer.flush(), writer.force(), writer.close())
     assert (writer.in_flight_entries, where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0, 0)
+
+
+async def a_failure_of_an_add(where: Town, plant: Planting) -> None:
+    writer = await written(where, 1)
+    plant(AppendMachine, "on_add_reply")
+    for bookie in where.transport.bookies.values():
+        bookie.code = Code.TIMEOUT
+    assert (await ends(writer.append_nowait(b"1"))).entry_id == 1
+    await it_is_over(where, writer.ledger_id, writer.append(b"3"), writer.flush(), writer.close())
 
 
 async def it_is_over(where: Town, ledger_id: int, *calls: Awaitable[object]) -> None:
@@ -124,7 +144,7 @@ async def it_is_over(where: Town, ledger_id: int, *calls: Awaitable[object]) -> 
 
 async def an_entry_that_cannot_be_sent(where: Town, plant: Planting) -> None:
     writer = await written(where, 1)
-    shell_of(writer)._submit = fails
+    plant(EachReplica, "send")
     await ends(writer.append(b"1"))
     await it_is_over(where, writer.ledger_id, writer.append(b"3"), writer.flush(), writer.close())
     assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
@@ -149,7 +169,7 @@ async def an_entry_above_a_gap(where: Town, plant: Planting) -> None:
     writer = await advanced_writer_of(where)
     above_a_gap = writer.append_nowait(7, b"7")
     await settled()
-    plant(AppendMachine, "on_add_reply")
+    plant(AppendMachine, "acknowledged")
     next_one = writer.append_nowait(0, b"0")
     await ends(next_one)
     await ends(above_a_gap)
@@ -401,13 +421,17 @@ ROWS = {
     "recovery, fencing": Row("recover._on_fence_reply", recovery_fails(RecoveryMachine, "on_fence_reply")),
     "recovery, reading": Row("recover._on_read_reply", recovery_fails(RecoveryMachine, "on_read_reply")),
     "recovery, decoding": Row("recover._on_fence_reply", recovery_fails(EntryCodec, "decode")),
-    "recovery, writing back": Row("recover._on_add_reply", recovery_fails(RecoveryMachine, "on_add_reply")),
-    "an add": Row("writing.shell._on_add_reply", an_answer_to_an_add),
-    "an add, measured": Row("writing.shell._on_add_reply", an_answer_to_an_add, is_measured=True),
-    "sending": Row("writing.shell._on_add_reply", an_entry_that_cannot_be_sent),
-    "encoding": Row("writing.shell._on_add_reply", an_entry_with_an_id_that_cannot_be_sent),
-    "accepting": Row("writing.shell._on_add_reply", an_entry_that_never_became_one),
-    "an add below a gap": Row("writing.shell._on_add_reply", an_entry_above_a_gap),
+    "recovery, writing back": Row("recover.on_adds_stored", recovery_fails(RecoveryMachine, "acknowledged")),
+    "recovery, not writing back": Row(
+        "recover.on_add_failed", recovery_fails(RecoveryMachine, "on_add_reply", adds_fail=True)
+    ),
+    "a failed add": Row("writing.shell.on_add_failed", a_failure_of_an_add),
+    "an add": Row("writing.shell.on_adds_stored", an_answer_to_an_add),
+    "an add, measured": Row("writing.shell.on_adds_stored", an_answer_to_an_add, is_measured=True),
+    "sending": Row("writing.shell.on_adds_stored", an_entry_that_cannot_be_sent),
+    "encoding": Row("writing.shell.on_adds_stored", an_entry_with_an_id_that_cannot_be_sent),
+    "accepting": Row("writing.shell.on_adds_stored", an_entry_that_never_became_one),
+    "an add below a gap": Row("writing.shell.on_adds_stored", an_entry_above_a_gap),
     "the quorum timeout": Row("writing.shell._look", the_look_at_what_is_pending),
     "a late failure": Row("writing.shell._on_late_timer", a_late_failure, bookies="abcd"),
     "an ensemble change": Row("writing.shell._on_update_done", a_change_of_the_ensemble, bookies="abcd"),

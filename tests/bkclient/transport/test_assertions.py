@@ -119,7 +119,7 @@ async def test_bytes_that_overtake_others(monkeypatch: pytest.MonkeyPatch) -> No
     errors = reported()
 
     def sends_nothing(self: Stream) -> None:
-        self._is_paused = False
+        self.is_paused = False
 
     monkeypatch.setattr(Stream, "resume_writing", sends_nothing)
     for number in range(20):

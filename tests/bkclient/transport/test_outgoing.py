@@ -18,6 +18,7 @@ from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, Request, Response
+from bkclient.wire.outstanding import Load
 from tests.bkclient.inside import stream_to, waiting_bytes
 from tests.bkclient.transport.scripted_bookie import running, until
 from tests.bkclient.transport.test_tcp import add, transport_to
@@ -129,7 +130,8 @@ def slow_stream(monkeypatch: pytest.MonkeyPatch, *, pauses: bool, **config: Any)
     monkeypatch.setattr("bkclient.transport.tcp_stream.chunk_bytes_for", lambda _: CHUNK_BYTES)
     owner, transport = Owner(), Slow(pauses=pauses)
     settings = TcpTransportConfig(write_buffer_high_water_bytes=HIGH, write_buffer_low_water_bytes=LOW, **config)
-    stream = Stream(cast("StreamOwner", owner), "b", ClientConnection(3), settings, is_tls=False)
+    load = Load(settings.max_outstanding_requests, settings.max_outstanding_bytes)
+    stream = Stream(cast("StreamOwner", owner), "b", ClientConnection(3, load=load), settings, is_tls=False)
     transport.protocol = stream
     stream.connection_made(cast("asyncio.Transport", transport))
     return stream, transport, owner

@@ -264,16 +264,6 @@ async def test_a_request_over_the_frame_limit_is_refused_before_it_costs_the_con
         assert bookie.open == 1
 
 
-async def test_one_add_goes_to_several_bookies_in_one_encoding() -> None:
-    async with running() as one, running() as two, transport_to(one, two) as outcomes:
-        request = add(0)
-        outcomes.submit(request, "b")
-        outcomes.submit(request, "b1")
-        await outcomes.wait(2)
-        assert sorted(bookie_id for bookie_id, *_ in outcomes.all) == ["b", "b1"]
-        assert one.received[0].txn_id == two.received[0].txn_id
-
-
 class WriteCounter:
     """Counts the calls by which frames leave, at the seam between our code and the event loop."""
 

@@ -26,7 +26,7 @@ from bkclient.wire.messages import (
 )
 from bkclient.wire.outstanding import Load, Outstanding
 from bkclient.wire.v3_add import header_field
-from tests.bkclient.wire.test_connection import add, added, reply, send
+from tests.bkclient.wire.test_connection import add, reply, send
 
 # What a bookie says is no matter of assertions: it may be anything, and ends the connection.
 
@@ -107,11 +107,11 @@ def test_an_answer_that_settles_another_request(monkeypatch: pytest.MonkeyPatch)
         return self.entries.pop(next(iter(self.entries)))
 
     connection: ClientConnection[str] = ClientConnection()
-    send(connection, add(0), "first")
-    second = send(connection, add(1), "second")
+    send(connection, ReadRequest(1, 0), "first")
+    second = send(connection, ReadRequest(1, 1), "second")
     monkeypatch.setattr(Outstanding, "answered", oldest)
     with pytest.raises(AssertionError, match="settles the request"):
-        list(connection.receive(added(second)))
+        list(connection.receive(reply(second, ReadResponse(Status.NO_ENTRY, 1, 1))))
 
 
 @pytest.mark.parametrize("size", [0, 10], ids=["not its bytes", "its bytes too"])
@@ -165,6 +165,13 @@ def test_a_request_that_is_given_up_and_not_counted() -> None:
         outstanding.answered(b"key")
 
 
+def test_an_add_that_is_given_up_twice() -> None:
+    outstanding: Outstanding[str] = Outstanding(keys_recur=True)
+    outstanding.never_mind(b"key")
+    with pytest.raises(AssertionError, match="given up once"):
+        outstanding.never_mind(b"key")
+
+
 def test_the_check_sees_what_is_given_up_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     connection: ClientConnection[str] = ClientConnection(2)
     send(connection, ReadRequest(1, 0), "token", deadline=1.0)
@@ -177,7 +184,7 @@ def test_the_check_sees_what_is_given_up_and_not_counted(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_connection_that_is_abandoned_and_still_owes_an_answer(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     connection: ClientConnection[str] = ClientConnection(version)
-    send(connection, add(0), "token")
+    send(connection, ReadRequest(1, 0), "token")
     monkeypatch.setattr(Outstanding, "give_up", lambda *_: None)
     with pytest.raises(AssertionError, match="nothing is outstanding"):
         connection.abandon()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bkclient.errors import IllegalOperation
 from bkclient.ledger import DigestType
 from bkclient.wire import v2
-from bkclient.wire.connection import ClientConnection
+from bkclient.wire.connection import Answer, ClientConnection
 from bkclient.wire.entry import EntryCodec
-from bkclient.wire.envelope import EncodedRequest, ReceivedRequest
+from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.errors import FrameTooLarge, MalformedMessage, WireError
 from bkclient.wire.framing import frame
 from bkclient.wire.messages import (
@@ -75,7 +75,7 @@ def added(to: ReceivedRequest, status: Status = Status.OK) -> bytes:
     return reply(to, AddResponse(status, to.request.ledger_id, to.request.entry_id))
 
 
-def tokens(answers: Iterable[tuple[Request, str, Status, Response | None]]) -> list[tuple[str, Status]]:
+def tokens(answers: Iterable[Answer[str]]) -> list[tuple[str, Status]]:
     return [(token, status) for _, token, status, _ in answers]
 
 
@@ -175,35 +175,7 @@ def test_an_acknowledgement_with_fields_in_another_order_is_recognised_too() -> 
     assert tokens(connection.receive(frame(content))) == [("token", Status.OK)]
 
 
-# Sharing the encoding of an add.
-
-
-def encoding_of(request: AddRequest) -> EncodedRequest:
-    assert isinstance(request.frame, EncodedRequest)
-    return request.frame
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_an_add_is_encoded_once_for_all_connections_with_the_same_transaction_ids(version: int) -> None:
-    txn_ids = itertools.count(1)
-    connections: list[ClientConnection[str]] = [ClientConnection(version, txn_ids=txn_ids) for _ in range(3)]
-    request = add(0)
-    sent = [connection.send(request, "token") for connection in connections]
-    assert sent[0] is sent[1] is sent[2] is encoding_of(request).buffers
-    for connection in connections:
-        (at_bookie,) = received(b"".join(sent[0]))
-        assert tokens(connection.receive(added(at_bookie))) == [("token", Status.OK)]
-
-
-def test_another_source_of_transaction_ids_or_another_version_encodes_anew() -> None:
-    request = add(0)
-    one: ClientConnection[str] = ClientConnection(3)
-    other: ClientConnection[str] = ClientConnection(3)
-    assert one.send(request, "token") is not other.send(request, "token")
-    txn_ids = itertools.count(1)
-    old: ClientConnection[str] = ClientConnection(2, txn_ids=txn_ids)
-    new: ClientConnection[str] = ClientConnection(3, txn_ids=txn_ids)
-    assert b"".join(old.send(request, "token")) != b"".join(new.send(request, "token"))
+# Sending an add again.
 
 
 def test_transaction_ids_ascend_on_a_connection_even_for_a_request_sent_twice() -> None:
@@ -213,17 +185,6 @@ def test_transaction_ids_ascend_on_a_connection_even_for_a_request_sent_twice() 
     assert first.txn_id < second.txn_id
     data = added(second, Status.FENCED) + added(first)
     assert tokens(connection.receive(data)) == [("second", Status.FENCED), ("first", Status.OK)]
-
-
-def test_an_add_encoded_for_others_before_is_encoded_anew_once_later_ids_were_sent_here() -> None:
-    txn_ids = itertools.count(1)
-    busy: ClientConnection[str] = ClientConnection(txn_ids=txn_ids)
-    idle: ClientConnection[str] = ClientConnection(txn_ids=txn_ids)
-    request = add(0)
-    idle.send(request, "idle")
-    send(busy, add(1), "later")
-    before = encoding_of(request).txn_id
-    assert send(busy, request, "busy").txn_id > before
 
 
 def test_a_late_answer_to_an_expired_add_is_not_taken_for_the_answer_to_its_repetition() -> None:
@@ -387,7 +348,7 @@ def test_answers_before_a_malformed_frame_count_and_the_error_stays(version: int
     connection: ClientConnection[str] = ClientConnection(version)
     good = added(send(connection, add(0), "good"))
     send(connection, add(1), "outstanding")
-    got: list[tuple[Request, str, Status, Response | None]] = []
+    got: list[Answer[str]] = []
     with pytest.raises(MalformedMessage):
         got.extend(connection.receive(good + frame(b"\xff") + good))
     assert tokens(got) == [("good", Status.OK)]
@@ -443,7 +404,8 @@ def test_answers_may_be_written_in_place(version: int) -> None:
     for start in range(0, len(data), 7):
         chunk = data[start : start + 7]
         connection.get_buffer()[: len(chunk)] = chunk
-        got += tokens(connection.buffer_updated(len(chunk)))
+        got += [(token, Status.OK) for _, token, _, _ in connection.buffer_updated(len(chunk))]
+        got += tokens(connection.answers())
     assert got == expected
 
 

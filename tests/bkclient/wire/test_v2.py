@@ -174,9 +174,14 @@ def test_an_answer_has_the_match_bytes_of_its_request(request_: Request, respons
     content = v2.encode_response(received_for(request_), response)[4:]
     assert v2.decode_response(content)[0] == encoded.match
     if isinstance(request_, AddRequest):
-        assert (v2.split_answer(content) == (encoded.match, encoded.acknowledgement)) == (response.status is Status.OK)
+        frame = len(content).to_bytes(4, "big") + content
+        assert (frame == encoded.acknowledgement) == (response.status is Status.OK)
+        assert v2.match_of_acknowledgement(frame) == encoded.match
+        assert v2.acknowledgement_of(encoded.match, response) == encoded.acknowledgement
     else:
         assert encoded.acknowledgement is None
+        assert v2.acknowledgement_of(encoded.match, response) is None
+    assert v2.acknowledgement_with(encoded.match) == encoded.acknowledgement
 
 
 @pytest.mark.parametrize(
@@ -189,11 +194,6 @@ def test_an_answer_has_the_match_bytes_of_its_request(request_: Request, respons
 )
 def test_different_requests_have_different_match_bytes(one: Request, other: Request) -> None:
     assert v2.encode_request(one, 1).match != v2.encode_request(other, 1).match
-
-
-def test_answers_larger_than_an_acknowledgement_are_not_copied_to_look_for_one() -> None:
-    content = v2.encode_response(received_for(None), ReadResponse(Status.OK, 1, 0, E0))[4:]
-    assert v2.split_answer(content) == (b"", b"")
 
 
 def test_batch_reads_are_matched_by_their_request_id_alone() -> None:
@@ -416,4 +416,3 @@ def attempt(content: bytes) -> None:
         assert v2.decode_request(content).request is not None
     with suppress(MalformedMessage):
         v2.decode_response(content)
-    v2.split_answer(content)

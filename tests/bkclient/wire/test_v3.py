@@ -286,16 +286,15 @@ def test_the_hand_made_add_response_is_byte_for_byte_what_protobuf_writes(
     received = received_for(Operation.ADD_ENTRY, txn_id)
     assert v3.encode_response(received, AddResponse(status, *ids)) == len(content).to_bytes(4, "big") + content
     encoded = v3.encode_request(AddRequest(*ids, b"", b"", b""), txn_id)
-    assert (v3.split_answer(content) == (encoded.match, encoded.acknowledgement)) == (status is Status.OK)
+    frame = len(content).to_bytes(4, "big") + content
+    assert (frame == encoded.acknowledgement) == (status is Status.OK)
+    match, response = v3.decode_response(content)
+    assert match == encoded.match == v3.match_of_acknowledgement(frame)
+    assert v3.acknowledgement_of(match, response) == encoded.acknowledgement
 
 
-def test_the_longest_acknowledgement_is_still_recognised_and_larger_answers_are_not_copied() -> None:
-    request, txn_id = AddRequest(-1, -1, b"", b"", b""), 2**64 - 1
-    encoded = v3.encode_request(request, txn_id)
-    frame = v3.encode_response(received_for(Operation.ADD_ENTRY, txn_id), AddResponse(Status.OK, -1, -1))
-    assert len(frame) - 4 == 46
-    assert v3.split_answer(frame[4:]) == (encoded.match, encoded.acknowledgement)
-    assert v3.split_answer(E0 * 2) == (b"", b"")
+def test_a_refusal_that_names_no_entry_has_no_acknowledgement() -> None:
+    assert v3.acknowledgement_of(b"", ErrorResponse(Operation.ADD_ENTRY, Status.UNAUTHORIZED)) is None
 
 
 @settings(deadline=None)
@@ -535,4 +534,3 @@ def attempt(content: bytes) -> None:
         except MalformedMessage:
             continue
         assert result is not None
-    v3.split_answer(content)

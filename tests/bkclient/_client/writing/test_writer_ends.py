@@ -200,7 +200,7 @@ async def test_flushes_that_were_given_up_leave_nothing_behind() -> None:
             await asyncio.sleep(0)
             flushing.cancel()
             await asyncio.wait((flushing,))
-        assert not shell_of(writer)._flush_waiters
+        assert not shell_of(writer).flushes.waiters
         where.transport.let_go("abc")
         assert await future == 0
 

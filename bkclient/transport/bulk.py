@@ -1,0 +1,113 @@
+"""Adds over links: one encoding for a whole write set, handed to each bookie's connection.
+
+A writer sends one entry after the other to the same few write sets. :class:`LedgerAdds` remembers the connections to each, as
+long as all of them stand, and then an entry costs one encoding, one object and one call for each connection. Everything else
+is rare and goes the way of any other request, one for each bookie: connections that are being made or are full, keys in use in
+protocol version 2, and frames that are too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from bkclient.errors import IllegalOperation
+from bkclient.transport.adds import AddReplies, EachReplica
+from bkclient.transport.base import Submit
+from bkclient.transport.link import Routes
+from bkclient.transport.request_stream import RequestStream
+from bkclient.wire import v2, v3
+from bkclient.wire.envelope import EncodedAdd
+from bkclient.wire.messages import AddTemplate
+
+__all__ = ["LedgerAdds", "Links"]
+
+
+class Links(Protocol):
+    """What sends adds needs of the transport with the links."""
+
+    @property
+    def routes(self) -> Routes:
+        """Tells when connections have changed."""
+        ...
+
+    @property
+    def txn_ids(self) -> Iterator[int]:
+        """The transaction ids that all its connections take theirs from."""
+        ...
+
+    @property
+    def submit(self) -> Submit:
+        """Sends a request in any circumstances."""
+        ...
+
+    def streams_to(self, bookies: tuple[str, ...], template: AddTemplate) -> tuple[RequestStream, ...]:
+        """The connections that take adds to these bookies now; none if any of them has none that stands."""
+        ...
+
+
+class _Encoder(Protocol):
+    def encode(self, txn_id: int, entry_id: int, header: bytes, payload: bytes) -> EncodedAdd: ...
+
+
+class LedgerAdds(EachReplica):
+    """Sends the adds of one writer over links that speak ``protocol_version``."""
+
+    def __init__(
+        self,
+        links: Links,
+        template: AddTemplate,
+        replies: AddReplies,
+        *,
+        protocol_version: int,
+        timeout_s: float,
+        max_frame_size: int,
+    ) -> None:
+        super().__init__(links.submit, template, replies)
+        self._links: Final = links
+        self._routes: Final = links.routes
+        self._txn_ids: Final = links.txn_ids
+        self._timeout_s: Final = timeout_s
+        self._max_frame_size: Final = max_frame_size
+        self._encoder: Final = _encoder_of(template, protocol_version)
+        #: The connections to write sets, as of this version of the routes.
+        self._streams: dict[tuple[str, ...], tuple[RequestStream, ...]] = {}
+        self._version = -1
+
+    def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
+        """See :class:`~bkclient.transport.adds.AddSender`."""
+        streams = self._streams.get(bookies) if self._version == self._routes.version else self._find(bookies)
+        encoder = self._encoder
+        if not streams or encoder is None:
+            self._find(bookies)
+            super().send(bookies, entry_id, header, payload)
+            return
+        buffers, acknowledgement, size = encoder.encode(next(self._txn_ids), entry_id, header, payload)
+        if size > self._max_frame_size:
+            super().send(bookies, entry_id, header, payload)
+            return
+        first = streams[0]
+        now = first.turn_began if first.buffers else first.now
+        add = (entry_id, self._replies, now + self._timeout_s, size)
+        for position, stream in enumerate(streams):
+            if (stream.is_paused and stream.is_overfull) or not stream.connection.send_add(acknowledgement, add):
+                super().send(bookies[position : position + 1], entry_id, header, payload)
+                continue
+            if not stream.buffers:
+                stream.begin_turn()
+            stream.buffers += buffers
+
+    def _find(self, bookies: tuple[str, ...]) -> tuple[RequestStream, ...]:
+        if self._version != self._routes.version:
+            self._streams.clear()
+            self._version = self._routes.version
+        streams = self._streams[bookies] = self._links.streams_to(bookies, self._template)
+        return streams
+
+
+def _encoder_of(template: AddTemplate, protocol_version: int) -> _Encoder | None:
+    """None for what the version cannot express."""
+    try:
+        return v2.AddPacketEncoder(template) if protocol_version == 2 else v3.AddEncoder(template)
+    except IllegalOperation:
+        return None

@@ -1,0 +1,118 @@
+"""How many Python calls of ours an append and a read make: exact, because time on a busy machine tells nothing.
+
+The shipped client works over the shipped wire protocol in virtual time, so every run makes the same calls. ``call_budget.toml``
+says how many each operation may make; a change that needs more, or fewer, edits it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+import pytest
+
+import bkclient
+import simbookie
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter
+from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
+from simbookie.server import ServerConfig
+from simbookie.world.bookie_host import BookieHost
+from simbookie.world.hosts import Host, World
+from simbookie.world.metadata import SimulatedMetadataStore
+
+BUDGETS: dict[str, float] = tomllib.loads(Path(__file__).with_name("call_budget.toml").read_text())["calls"]
+ENTRIES = 2_000
+#: A change that saves more than this has to say so; comprehensions are calls up to CPython 3.11.
+SLACK = 0.5
+
+OURS = str(Path(bkclient.__file__).parent)
+BOOKIES = str(Path(simbookie.__file__).parent)
+WORLD = str(Path(simbookie.__file__).parent / "world")
+
+
+class CallCounter:
+    """Counts calls of functions of ours while a block runs, without those that a bookie makes."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._on_event)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _on_event(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(OURS) and not is_bookies(frame.f_back):
+            self.calls += 1
+
+
+def is_bookies(frame: FrameType | None) -> bool:
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(BOOKIES) and not path.startswith(WORLD):
+            return True
+        frame = frame.f_back
+    return False
+
+
+async def appends(writer: LedgerWriter, payload: bytes) -> None:
+    for _ in range(ENTRIES):
+        await writer.submit(payload)
+    await writer.flush()
+
+
+async def single_reads(writer: LedgerWriter, _: bytes) -> None:
+    for entry_id in range(ENTRIES):
+        await writer.reader.read(entry_id)
+
+
+async def a_range_read(writer: LedgerWriter, _: bytes) -> None:
+    assert [entry.entry_id async for entry in writer.reader.read_range(0, ENTRIES - 1)] == list(range(ENTRIES))
+
+
+Operation = Callable[[LedgerWriter, bytes], Awaitable[None]]
+OPERATIONS: dict[str, Operation] = {"append": appends, "read": single_reads, "range_read": a_range_read}
+
+
+def calls_of(operation: Operation, version: int, payload: bytes) -> float:
+    """Python calls of the client for each entry, over ``ENTRIES`` entries."""
+    world = World(1)
+    for name in ("b0", "b1", "b2"):
+        BookieHost(world, name, server=ServerConfig())
+    counter = CallCounter()
+
+    async def program() -> None:
+        store = SimulatedMetadataStore(world, world.hosts["client"])
+        config = ClientConfig(connections=ConnectionSettings(protocol_version=version))
+        transport = TcpTransport(store.bookie_address, TcpTransportConfig.of_client(config), rng=world.rng("transport"))
+        async with BookKeeper(store, transport, config=config, rng=world.rng("client")) as bk:
+            writer = await bk.create_ledger()
+            await appends(writer, payload)  # so that connections stand
+            with counter:
+                await operation(writer, payload)
+
+    async def main() -> None:
+        for host in world.hosts.values():
+            if isinstance(host, BookieHost):
+                await host.registered()
+        await world.join(client.spawn(program))
+
+    client = Host(world, "client")
+    with world:
+        world.run(main)
+    return counter.calls / ENTRIES
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_an_operation_makes_the_calls_it_may(name: str) -> None:
+    operation, version, size = name.split(" ")
+    calls = calls_of(OPERATIONS[operation], int(version[1:]), bytes(int(size)))
+    assert calls <= BUDGETS[name], "more calls than before; if they are worth it, raise the budget"
+    if sys.version_info < (3, 12):
+        assert calls > BUDGETS[name] - SLACK, "fewer calls than before; lower the budget, so that it stays so"
