@@ -58,6 +58,18 @@ def test_the_list_of_pages_has_them_all() -> None:
     assert {page for page in PAGES if page.is_relative_to(start.parent) and page != start} <= listed
 
 
+def test_every_page_that_code_mentions_exists() -> None:
+    mention = re.compile(r"\bdocs/[\w/-]+\.md\b")
+    absent = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tracked_files()
+        if path.suffix in {".py", ".toml"} or path.name == "Makefile"
+        for name in mention.findall(path.read_text(encoding="utf-8"))
+        if not (ROOT / name).is_file()
+    }
+    assert absent == set()
+
+
 @pytest.mark.parametrize(
     "link", ["[x](absent.md)", "[x](decisions.md#absent)", "[x](#absent)", "[`x`](../absent.md)", "[x [y]](absent)"]
 )

@@ -96,3 +96,17 @@ def test_the_protocol_is_sans_io() -> None:
         if "bkclient/protocol/" in str(path) and path.name != "__init__.py" and forbidden.search(path.read_text())
     ]
     assert offenders == []
+
+
+#: Subjects that hide who acts, and phrases that only a dictionary knows: the client's own words are those of its field.
+MANNERED = re.compile(r"\b(whoever|whom|for want of|as it seems|(?:is|are) the business of)\b", re.IGNORECASE)
+
+
+def test_the_client_and_its_pages_say_who_acts() -> None:
+    offenders = {
+        f"{path.relative_to(ROOT)}: {match}"
+        for path in tracked_files()
+        if path.suffix in (".py", ".md") and path.relative_to(ROOT).parts[0] in ("bkclient", "docs", "README.md")
+        for match in MANNERED.findall(path.read_text(encoding="utf-8"))
+    }
+    assert offenders == set()
