@@ -39,7 +39,7 @@ class WaitEnd(Enum):
 class _Held(Generic[K]):
     """Somebody who waits."""
 
-    key: K
+    subject: K
     deadline: float
     future: asyncio.Future[None]
 
@@ -116,9 +116,9 @@ class ConnectionWait(Generic[K]):
         now, is_over = self._loop.time(), self._is_over()
         free: dict[K, bool] = {}
         for held in self._held:
-            if held.key not in free:
-                free[held.key] = self._is_free(held.key)
-            if free[held.key] or now >= held.deadline or is_over:
+            if held.subject not in free:
+                free[held.subject] = self._is_free(held.subject)
+            if free[held.subject] or now >= held.deadline or is_over:
                 _complete(held)
         if any(not held.future.done() for held in self._held):
             self._look_soon()

@@ -66,13 +66,13 @@ class MetadataContents:
     """What a :class:`MemoryMetadataService` holds at one moment, for tests of applications and of this package."""
 
     #: By id, the version and the encoded metadata.
-    ledgers: dict[int, tuple[int, bytes]]
+    ledgers: dict[int, tuple[int, bytes]] = field(repr=False)  # which hold passwords
     #: The next id that is generated.
     next_ledger_id: int
     #: The registered bookies.
     bookies: BookieSets
     #: By path, the data of the nodes of repairs.
-    nodes: dict[str, bytes]
+    nodes: dict[str, bytes] = field(repr=False)
     #: By ledger id, how many sessions watch it; ledgers that are not watched are left out.
     ledger_watches: dict[int, int]
     #: How many watch the bookies.
