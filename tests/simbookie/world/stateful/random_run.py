@@ -30,7 +30,7 @@ from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.transport import SimulatedTransport
 
-__all__ = ["Stuck", "Voyage"]
+__all__ = ["RandomRun", "Stuck"]
 
 _SIZES: Final = ((1, 1, 1), (2, 2, 2), (2, 2, 1), (3, 3, 2), (3, 3, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2))
 _NETWORK: Final = NetworkConfig(
@@ -73,7 +73,7 @@ class Stuck(AssertionError):
     """Everything was healed, and still the ledger cannot be recovered."""
 
 
-class Voyage:
+class RandomRun:
     """One run; ``deeds`` counts what was done, ``model`` knows what applications saw."""
 
     def __init__(self, seed: int, deeds: int) -> None:

@@ -9,17 +9,17 @@ import pytest
 from scenarios.machines.broken import BrokenClause
 from scenarios.mutants import MUTANTS
 from simbookie.world.errors import UnhandledErrors
-from tests.simbookie.world.stateful.voyage import Voyage
+from tests.simbookie.world.stateful.random_run import RandomRun
 
 #: How many steps the long run makes at least.
 STEPS = 50_000
 
 
-def sail(seeds: range, deeds: int) -> Counter[str]:
+def runs_of(seeds: range, deeds: int) -> Counter[str]:
     """Everything that was done in the runs with these seeds."""
     done: Counter[str] = Counter()
     for seed in seeds:
-        done.update(Voyage(seed, deeds).deeds)
+        done.update(RandomRun(seed, deeds).deeds)
     return done
 
 
@@ -27,7 +27,7 @@ def sail(seeds: range, deeds: int) -> Counter[str]:
 @pytest.mark.rule("REC-41")
 @pytest.mark.behaviour("T-111")
 def test_no_promise_is_broken_and_every_deed_is_done() -> None:
-    done = sail(range(25), 100)
+    done = runs_of(range(25), 100)
 
     rare = {deed: count for deed, count in done.items() if count < 3}
     assert rare.keys() <= {"length guessed"}
@@ -46,9 +46,9 @@ def test_no_promise_is_broken_and_every_deed_is_done() -> None:
     } <= done.keys()
 
 
-def test_a_voyage_is_the_same_every_time() -> None:
-    assert Voyage(5, 60).deeds == Voyage(5, 60).deeds
-    assert Voyage(5, 60).deeds != Voyage(6, 60).deeds
+def test_a_run_is_the_same_every_time() -> None:
+    assert RandomRun(5, 60).deeds == RandomRun(5, 60).deeds
+    assert RandomRun(5, 60).deeds != RandomRun(6, 60).deeds
 
 
 @pytest.mark.sweep
@@ -57,7 +57,7 @@ def test_fifty_thousand_steps_break_no_promise(capsys: pytest.CaptureFixture[str
     done: Counter[str] = Counter()
     seed = 0
     while done.total() < STEPS:
-        done.update(Voyage(1000 + seed, 150).deeds)
+        done.update(RandomRun(1000 + seed, 150).deeds)
         seed += 1
 
     # Without the entry at the LAC the length is a guess; that has to be as rare as the weather that keeps it from being read.
@@ -68,7 +68,7 @@ def test_fifty_thousand_steps_break_no_promise(capsys: pytest.CaptureFixture[str
 
 #: What a lost entry shows as: an end below it, an acknowledgement above the end, a reader that misses it.
 LOSS = "A1 A5 A9 B4"
-#: Defects that voyages of this length come upon, and the clauses that they break.
+#: Defects that runs of this length come upon, and the clauses that they break.
 FOUND = {
     "recovery-takes-silence-for-denial": LOSS,
     "one-denial-decides": LOSS,
@@ -82,7 +82,7 @@ FOUND = {
     "acks-after-close": "A1 A3 A6 B6",
     "writer-closes-at-last-pushed": "A5 A9 B4 B6 D6",
 }
-#: The same, for voyages that take longer than an ordinary run should.
+#: The same, for runs that take longer than an ordinary run should.
 FOUND_LATE = {
     "ensemble-used-before-stored": LOSS,
     "undecided-entry-ends-ledger": LOSS,
@@ -97,11 +97,11 @@ def planted() -> list[object]:
     return [*early, *late]
 
 
-def sail_defective(seeds: range, deeds: int) -> None:
-    """Runs with these seeds. Where a machine notices a defect itself, no application can: another voyage has to show it."""
+def run_defective(seeds: range, deeds: int) -> None:
+    """Runs with these seeds. Where a machine notices a defect itself, no application can: another run has to show it."""
     for seed in seeds:
         try:
-            Voyage(seed, deeds)
+            RandomRun(seed, deeds)
         except UnhandledErrors as failed:
             if not all(isinstance(error, AssertionError) for error in failed.errors):
                 raise
@@ -111,6 +111,6 @@ def sail_defective(seeds: range, deeds: int) -> None:
 @pytest.mark.parametrize(("mutant", "breaks"), planted())
 def test_a_planted_defect_breaks_a_promise_to_applications(mutant: str, breaks: list[str]) -> None:
     with MUTANTS[mutant].applied(), pytest.raises(BrokenClause) as caught:
-        sail_defective(range(2000), 80)
+        run_defective(range(2000), 80)
 
     assert caught.value.clause in breaks
