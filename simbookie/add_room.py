@@ -20,10 +20,8 @@ class AddRoom:
     def __init__(self, pending_max: int) -> None:
         #: What was taken and is not answered.
         self.pending = 0
-        self._pending_max = pending_max
-        #: With so many left pending, there is room again for those that wait.
-        self._roomy_at = pending_max // 2
         self._waiters: dict[Callable[[], None], None] = {}
+        self._limit(pending_max)
 
     @property
     def left(self) -> int:
@@ -58,10 +56,16 @@ class AddRoom:
         """Do not call back; nothing happens if it has been."""
         self._waiters.pop(callback, None)
 
-    def restart(self) -> None:
-        """Nothing is pending any more, and nothing waits: the bookie that all of it was for has died."""
+    def restart(self, pending_max: int) -> None:
+        """Nothing is pending any more, and nothing waits: the bookie that all of it was for has died. The next has this limit."""
         self.pending = 0
         self._waiters.clear()
+        self._limit(pending_max)
+
+    def _limit(self, pending_max: int) -> None:
+        self._pending_max = pending_max
+        #: With so many left pending, there is room again for those that wait.
+        self._roomy_at = pending_max // 2
 
     def _tell(self) -> None:
         waiters, self._waiters = self._waiters, {}

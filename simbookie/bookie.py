@@ -149,7 +149,7 @@ class Bookie:
 
         def serve() -> None:
             self._table, self._reads, self._polls, self._lists = table, reads, polls, lists
-            self.add_room.restart()
+            self.add_room.restart(self.config.pending_adds_max)
             self._update_read_only()
             self.state = BookieState.RUNNING
             self._accepts = True
@@ -201,7 +201,7 @@ class Bookie:
         if self._table is not None:
             self._table.is_alive = False
         self._table = self._reads = self._polls = self._lists = None
-        self.add_room.restart()
+        self.add_room.restart(self.config.pending_adds_max)
 
     # ----------------------------------------------------------------------------------------------------- operators
 

@@ -50,9 +50,14 @@ class _Line:
         """Whether one more entry, of any size, is taken: the last one may exceed the bytes."""
         return self.entries < self.max_entries and self.bytes < self.max_bytes
 
-    def on_less(self) -> None:
-        """Something was given back and somebody waits."""
+    def on_less(self, entries: int) -> None:
+        """So many places were given back, and somebody waits: one goes on for each."""
         if self.entries <= self._resume_entries and self.bytes <= self._resume_bytes:
+            self.wake(entries)
+
+    def wake(self, count: int) -> None:
+        """Let the first ``count`` in line go on, as far as there is room."""
+        for _ in range(min(count, len(self.waiters))):
             self.wake_next()
 
     def wake_next(self) -> None:
@@ -92,10 +97,10 @@ class ClientWindow(_Line):
         """All bytes, those that the window does not count included."""
         return self.bytes + max(0, self.bytes_above_gaps - self.max_bytes_above_gaps)
 
-    def wake_above_gaps(self) -> None:
-        """There may be room above gaps."""
+    def wake_above_gaps(self, entries: int = 1) -> None:
+        """There may be room above gaps, for so many entries."""
         for window in list(self.waiting_above_gaps):
-            window.above_gap.on_less()
+            window.above_gap.on_less(entries)
 
 
 class _AboveGap(_Line):
@@ -119,8 +124,8 @@ class _AboveGap(_Line):
             and self.bytes < shared.max_bytes_above_gaps - shared.bytes_above_gaps
         )
 
-    def on_less(self) -> None:
-        self.wake_next()
+    def on_less(self, entries: int) -> None:
+        self.wake(entries)
 
 
 class WriterWindow(_Line):
@@ -167,11 +172,11 @@ class WriterWindow(_Line):
         shared.entries -= entries
         shared.bytes -= size
         if self.waiters:
-            self.on_less()
+            self.on_less(entries)
         if shared.waiters:
-            shared.on_less()
+            shared.on_less(entries)
         if shared.waiting_above_gaps:
-            shared.wake_above_gaps()
+            shared.wake_above_gaps(entries)
 
     def enter_gap(self, size: int) -> None:
         """The entry of ``size`` bytes that was taken last is above a gap."""

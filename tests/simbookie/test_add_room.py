@@ -69,8 +69,8 @@ def test_only_what_would_be_refused_has_to_wait(request_: AddRequest | ReadReque
 def test_a_bookie_that_died_owes_nothing() -> None:
     room = full(2)
     room.when_room(pytest.fail)
-    room.restart()
-    assert (room.left, room.waiters) == (2, 0)
+    room.restart(4)
+    assert (room.left, room.waiters) == (4, 0)
 
 
 def test_what_is_answered_twice_is_noticed() -> None:

@@ -154,6 +154,31 @@ async def test_waiters_of_a_window_are_served_in_the_order_in_which_they_came() 
     assert [number for number in served if number % 2 == 1] == [1, 3]
 
 
+@pytest.mark.parametrize(("own", "shared"), [(4, 100), (100, 4)])
+async def test_places_that_are_given_back_together_let_as_many_go_on_in_order(own: int, shared: int) -> None:
+    (window,) = windows(1, own=own, shared=shared)
+    for _ in range(4):
+        window.take(1)
+    served: list[int] = []
+
+    async def wait(number: int) -> None:
+        await window.wait()
+        assert window.try_take(1)
+        served.append(number)
+
+    tasks = [asyncio.create_task(wait(number)) for number in range(6)]
+    await asyncio.sleep(0)
+    window.give_back(3, 3)
+    newcomer = asyncio.create_task(wait(6))
+    await settled()
+    assert served[:3] == [0, 1, 2], "who comes later does not overtake those for whom there is room"
+    for _ in range(4):
+        window.give_back(1)
+        await settled()
+    await asyncio.gather(*tasks, newcomer)
+    assert sorted(served) == list(range(7))
+
+
 async def test_a_place_may_be_taken_beyond_the_window_and_is_given_back_like_others() -> None:
     (window,) = windows(1, own=1, shared=1)
     window.take(5)
