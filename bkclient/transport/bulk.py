@@ -76,10 +76,11 @@ class LedgerAdds(EachReplica):
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
         """See :class:`~bkclient.transport.adds.AddSender`."""
-        streams = self._streams.get(bookies) if self._version == self._routes.version else self._find(bookies)
+        streams = self._streams.get(bookies) if self._version == self._routes.version else None
+        if streams is None:
+            streams = self._find(bookies)
         encoder = self._encoder
         if not streams or encoder is None:
-            self._find(bookies)
             super().send(bookies, entry_id, header, payload)
             return
         buffers, acknowledgement, size = encoder.encode(next(self._txn_ids), entry_id, header, payload)
@@ -101,7 +102,10 @@ class LedgerAdds(EachReplica):
         if self._version != self._routes.version:
             self._streams.clear()
             self._version = self._routes.version
-        streams = self._streams[bookies] = self._links.streams_to(bookies, self._template)
+        streams = self._links.streams_to(bookies, self._template)
+        if len(set(streams)) < len(streams):
+            streams = ()  # old metadata may name a bookie twice, which answers once for each place
+        self._streams[bookies] = streams
         return streams
 
 

@@ -337,6 +337,18 @@ async def test_a_bookie_that_owes_too_much_gets_no_more(limit: dict[str, int]) -
         assert sender.replies.failed == [("b0", each, Code.TOO_MANY_REQUESTS) for each in range(taken + 1, 11)]
 
 
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_bookie_that_is_named_twice_gets_an_entry_twice_and_answers_twice(version: int) -> None:
+    async with three(protocol_version=version) as (bookies, transport):
+        sender = await connected(transport)
+        for entry_id in range(1, 4):
+            sender.send([entry_id], bookies=("b0", "b1", "b0"))
+            await sender.replies.all()
+        assert sender.replies.stored_by("b0") == [0, 1, 1, 2, 2, 3, 3]
+        assert [add_in(each).entry_id for each in bookies[0].received].count(2) == 2
+        transport.check()
+
+
 async def test_a_key_that_is_in_use_goes_over_another_connection() -> None:
     async with three(protocol_version=2) as (bookies, transport):
         sender, other = await connected(transport), await connected(transport)
