@@ -149,9 +149,10 @@ async def test_a_long_poll_without_news_ends_in_time(python: BookKeeper) -> None
     reader = await python.open_ledger(writer.ledger_id, recover=False)
 
     async with asyncio.timeout(5):
-        found = await reader.read_last_add_confirmed_and_entry(0, 0.3)
+        found = await reader.read_last_add_confirmed_and_entry(1, 0.3)
 
-    assert (found.last_add_confirmed, found.entry) == (-1, None)
+    assert found.entry is None
+    assert found.last_add_confirmed in {-1, 0}, "the writer may have told its last add confirmed meanwhile"
 
 
 @pytest.mark.matrix("tail")
