@@ -12,10 +12,10 @@ import asyncio
 import logging
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import Final
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import BinaryIO, Final
 
 import anyio
 
@@ -80,22 +80,27 @@ class ScriptLocations(LocationListeners):
 
     async def _ask(self, hosts: Sequence[str]) -> list[str] | None:
         """The locations of ``hosts``; None if the program failed to tell."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                self._program, *hosts, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, start_new_session=True
-            )
-        except OSError as error:
-            _log.warning("the location script %s cannot be run: %s", self._program, error)
-            return None
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                output = await _read_all(process)
-                status = await process.wait()
-        except TimeoutError:
-            _log.warning("the location script %s took longer than %s s", self._program, self._timeout_s)
-            return None
-        finally:
-            await _end(process)
+        async with _pipe() as (printed, writing_end):
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    self._program, *hosts, stdin=DEVNULL, stdout=writing_end, stderr=DEVNULL, start_new_session=True
+                )
+            except OSError as error:
+                _log.warning("the location script %s cannot be run: %s", self._program, error)
+                return None
+            finally:
+                writing_end.close()
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    output = await _read_all(printed)
+                    if output is None:
+                        _kill(process)
+                    status = await process.wait()
+            except TimeoutError:
+                _log.warning("the location script %s took longer than %s s", self._program, self._timeout_s)
+                return None
+            finally:
+                await _end(process)
         if output is None or status != 0:
             reason = f"ended with status {status}" if output is not None else f"printed over {OUTPUT_MAX_BYTES} bytes"
             _log.warning("the location script %s %s", self._program, reason)
@@ -112,14 +117,30 @@ class ScriptLocations(LocationListeners):
         return locations
 
 
-async def _read_all(process: Process) -> bytes | None:
-    """Everything that the process prints; None, and its end, if that is too much."""
-    assert process.stdout is not None, "it is a pipe"
+@asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
+    """Both ends of a pipe, closed at the end.
+
+    That of asyncio's own subprocesses would not do: there a process counts as running until all that it printed is read.
+    """
+    reading_end, writing_end = os.pipe()
+    reader = asyncio.StreamReader()
+    with os.fdopen(writing_end, "wb") as written:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading_end, "rb", buffering=0)
+        )
+        try:
+            yield reader, written
+        finally:
+            transport.close()
+
+
+async def _read_all(reader: asyncio.StreamReader) -> bytes | None:
+    """Everything until the end; None if that is too much."""
     output = bytearray()
-    while part := await process.stdout.read(OUTPUT_MAX_BYTES):
+    while part := await reader.read(OUTPUT_MAX_BYTES):
         output += part
         if len(output) > OUTPUT_MAX_BYTES:
-            _kill(process)
             return None
     return bytes(output)
 
