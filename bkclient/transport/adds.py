@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
 from bkclient.errors import Code
-from bkclient.transport.base import ReplyHandler, Submit
+from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import AddRequest, AddTemplate, Request, Response
 
 __all__ = ["AddReplies", "AddSender", "EachReplica", "SendsAdds", "Submits", "adds_over"]
@@ -62,14 +62,14 @@ def adds_over(transport: Submits, template: AddTemplate, replies: AddReplies) ->
     """A sender over any transport."""
     if isinstance(transport, SendsAdds):
         return transport.add_sender(template, replies)
-    return EachReplica(transport.submit, template, replies)
+    return EachReplica(transport, template, replies)
 
 
 class EachReplica:
     """Sends an entry as one request to each bookie."""
 
-    def __init__(self, submit: Submit, template: AddTemplate, replies: AddReplies) -> None:
-        self._submit: Final = submit
+    def __init__(self, transport: Submits, template: AddTemplate, replies: AddReplies) -> None:
+        self._transport: Final = transport
         self._template: Final = template
         self._replies: Final = replies
         self._reply_to: Final[ReplyHandler] = self._on_reply
@@ -78,7 +78,7 @@ class EachReplica:
         """See :class:`AddSender`."""
         request = self._template.request(entry_id, header, payload)
         for bookie_id in bookies:
-            self._submit(bookie_id, request, self._reply_to)
+            self._transport.submit(bookie_id, request, self._reply_to)
 
     def _on_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
         assert isinstance(request, AddRequest), "nothing else is sent here"

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bkclient.wire.messages import Request, Response
 
-__all__ = ["BookieTransport", "ReplyHandler", "Submit"]
+__all__ = ["BookieTransport", "ReplyHandler"]
 
 ReplyHandler = Callable[[str, Request, int, Response | None], None]
 """``(bookie_id, request, code, response)``.
@@ -19,10 +19,6 @@ ReplyHandler = Callable[[str, Request, int, Response | None], None]
 ``code`` is a :class:`bkclient.errors.Code`; ``response`` is what the bookie sent, ``None`` where the outcome arose on this
 side (timeout, lost connection, closed client) and for adds, whose answer is the code alone.
 """
-
-
-Submit = Callable[[str, Request, ReplyHandler], None]
-"""``(bookie_id, request, reply_to)``; see :meth:`BookieTransport.submit`."""
 
 
 class BookieTransport(Protocol):

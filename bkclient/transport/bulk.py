@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from bkclient.errors import IllegalOperation
-from bkclient.transport.adds import AddReplies, EachReplica
-from bkclient.transport.base import Submit
+from bkclient.transport.adds import AddReplies, EachReplica, Submits
 from bkclient.transport.link import Routes
 from bkclient.transport.request_stream import RequestStream
 from bkclient.wire import v2, v3
@@ -23,7 +22,7 @@ from bkclient.wire.messages import AddTemplate
 __all__ = ["LedgerAdds", "Links"]
 
 
-class Links(Protocol):
+class Links(Submits, Protocol):
     """What sends adds needs of the transport with the links."""
 
     @property
@@ -34,11 +33,6 @@ class Links(Protocol):
     @property
     def txn_ids(self) -> Iterator[int]:
         """The transaction ids that all its connections take theirs from."""
-        ...
-
-    @property
-    def submit(self) -> Submit:
-        """Sends a request in any circumstances."""
         ...
 
     def streams_to(self, bookies: tuple[str, ...], template: AddTemplate) -> tuple[RequestStream, ...]:
@@ -63,7 +57,7 @@ class LedgerAdds(EachReplica):
         timeout_s: float,
         max_frame_size: int,
     ) -> None:
-        super().__init__(links.submit, template, replies)
+        super().__init__(links, template, replies)
         self._links: Final = links
         self._routes: Final = links.routes
         self._txn_ids: Final = links.txn_ids
