@@ -269,9 +269,10 @@ class ClientConnection(Generic[Token]):
         outstanding, adds, match_of = self.outstanding, self.adds, self._dialect.match_of_acknowledgement
         try:
             for content in frames:
-                add = adds.pop(frame(content), None) if len(content) <= _LARGEST_ACKNOWLEDGEMENT else None
+                whole = frame(content) if len(content) <= _LARGEST_ACKNOWLEDGEMENT else b""
+                add = adds.pop(whole, None)
                 if add is not None:
-                    self._settle(match_of(frame(content)) if self._wanted else b"", add[3])
+                    self._settle(match_of(whole), add[3])
                     yield add[0], add[1], Status.OK, None
                     continue
                 match, response = self._dialect.decode_response(content)
@@ -305,6 +306,9 @@ class ClientConnection(Generic[Token]):
             return self.adds.pop(acknowledgement)
         if self.outstanding.keys_recur:
             return None  # the ids are all that an answer is known by
+        oldest = v3.match_of_acknowledgement(next(iter(self.adds)))
+        if v3.txn_id_of(match) < v3.txn_id_of(oldest):
+            return None  # transaction ids ascend, so it is late
         found = next((key for key in self.adds if key.startswith(match, PREFIX_SIZE)), None)
         if found is None:
             return None

@@ -55,6 +55,7 @@ from bkclient.wire.v3_add import (
     encode_add_response,
     header_field,
     match_of_acknowledgement,
+    txn_id_of,
     varint,
 )
 
@@ -67,6 +68,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "match_of_acknowledgement",
+    "txn_id_of",
 ]
 
 _VERSION: Final = 3

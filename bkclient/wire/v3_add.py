@@ -11,6 +11,7 @@ built together with the request and compared, not decoded; every other answer ta
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from bkclient.wire.envelope import HIGH_PRIORITY, EncodedAdd, EncodedRequest
@@ -24,11 +25,14 @@ __all__ = [
     "encode_add_response",
     "header_field",
     "match_of_acknowledgement",
+    "txn_id_of",
     "varint",
 ]
 
 _PACK_PREFIX: Final = struct.Struct(">I").pack
 _ADD: Final = int(Operation.ADD_ENTRY)
+#: Where the transaction id stands in match bytes.
+_TXN_AT: Final = 7
 _RECOVERY_ADD: Final = b"\xa0\x06\x01"  # flag, field 100
 
 
@@ -52,6 +56,11 @@ def varint(value: int) -> bytes:
     return _CONTINUED[value & 0x3FFF] + varint(value >> 14)
 
 
+#: Of an id, what is above its lowest 14 bits; negative ones are taken as unsigned.
+_REST_MASK: Final = (1 << 50) - 1
+_rest = lru_cache(maxsize=1024)(varint)
+
+
 def header_field(operation: int, txn_id: int) -> bytes:
     """The packet header without a priority, as field of a request or response.
 
@@ -71,15 +80,11 @@ class AddEncoder:
     __slots__ = (
         "_after_entry",
         "_after_txn",
-        "_entry_end",
-        "_entry_high",
         "_laid_out",
         "_start",
         "_status",
         "_tail",
         "_template",
-        "_txn_end",
-        "_txn_high",
         "_until_ledger",
     )
 
@@ -88,24 +93,15 @@ class AddEncoder:
         tail = b"\x28" + varint(template.write_flags) if template.write_flags else b""
         self._tail: Final = tail + _RECOVERY_ADD if template.recovery else tail
         self._laid_out = (-1, 0, 0)
-        # Ids count up, so all but their lowest 14 bits are the same from one entry to the next.
-        self._txn_high = self._entry_high = 0
-        self._txn_end = self._entry_end = b""
 
     def encode(self, txn_id: int, entry_id: int, header: bytes, payload: bytes) -> EncodedAdd:
         """The frame of an add in two buffers, or three with flags; the payload is one of them, not a copy."""
-        if txn_id < _SHORT_MAX:
-            txn = _SHORT[txn_id]
-        elif txn_id >> 14 == self._txn_high:
-            txn = _CONTINUED[txn_id & 0x3FFF] + self._txn_end
-        else:
-            txn = self._new_txn(txn_id)
+        # As varint() does, without the calls: ids count up, so what is above their lowest 14 bits is remembered.
+        txn = _SHORT[txn_id] if txn_id < _SHORT_MAX else _CONTINUED[txn_id & 0x3FFF] + _rest(txn_id >> 14)
         if 0 <= entry_id < _SHORT_MAX:
             entry = _SHORT[entry_id]
-        elif entry_id >> 14 == self._entry_high:
-            entry = _CONTINUED[entry_id & 0x3FFF] + self._entry_end
         else:
-            entry = self._new_entry(entry_id)
+            entry = _CONTINUED[entry_id & 0x3FFF] + _rest(entry_id >> 14 & _REST_MASK)
         sizes = (len(header) + len(payload), len(txn), len(entry))
         if sizes != self._laid_out:
             self._lay_out(*sizes)
@@ -114,18 +110,6 @@ class AddEncoder:
         tail = self._tail
         buffers = (start, payload, tail) if tail else (start, payload)
         return buffers, acknowledgement, len(start) + len(payload) + len(tail)
-
-    def _new_txn(self, txn_id: int) -> bytes:
-        txn = varint(txn_id)
-        if txn_id >= _SHORT_MAX:
-            self._txn_high, self._txn_end = txn_id >> 14, txn[2:]
-        return txn
-
-    def _new_entry(self, entry_id: int) -> bytes:
-        entry = varint(entry_id)
-        if entry_id >= _SHORT_MAX:
-            self._entry_high, self._entry_end = entry_id >> 14, entry[2:]
-        return entry
 
     def _lay_out(self, body_size: int, txn_size: int, entry_size: int) -> None:
         """Note what stands before, between and after the ids in frames with these sizes, and in their acknowledgements."""
@@ -169,6 +153,11 @@ def acknowledgement_of(match: bytes, response: Response) -> bytes | None:
 def match_of_acknowledgement(acknowledgement: bytes) -> bytes:
     """The match bytes in the frame of an answer."""
     return acknowledgement[PREFIX_SIZE : PREFIX_SIZE + 2 + acknowledgement[PREFIX_SIZE + 1]]
+
+
+def txn_id_of(match: bytes) -> int:
+    """The transaction id in match bytes."""
+    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(match[_TXN_AT:]))
 
 
 def _answer(match: bytes, status: bytes, response: AddResponse) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -195,6 +196,44 @@ def test_a_late_answer_to_an_expired_add_is_not_taken_for_the_answer_to_its_repe
     second = send(connection, request, "second")
     assert list(connection.receive(added(first, Status.FENCED))) == []
     assert tokens(connection.receive(added(second))) == [("second", Status.OK)]
+
+
+def test_late_answers_take_no_longer_with_many_adds_outstanding() -> None:
+    def calls_with(outstanding: int) -> int:
+        connection: ClientConnection[str] = ClientConnection()
+        late = [send(connection, add(entry_id), "late", deadline=1.0) for entry_id in range(10)]
+        assert len(connection.expire(1.0)) == 10
+        for entry_id in range(outstanding):
+            send(connection, add(entry_id), "later")
+        chunk = b"".join(added(at_bookie, status) for at_bookie in late for status in (Status.OK, Status.FENCED))
+        events: list[str] = []
+        sys.setprofile(lambda _frame, event, _argument: events.append(event))
+        try:
+            answers = list(connection.receive(chunk))
+        finally:
+            sys.setprofile(None)
+        assert answers == []
+        assert connection.unmatched_answers == 20
+        assert connection.outstanding_requests == outstanding
+        return len(events)
+
+    assert calls_with(1000) == calls_with(1) > 20
+
+
+@pytest.mark.parametrize(("nth", "is_outstanding"), [(0, True), (499, True), (999, True), (1000, False)])
+def test_an_answer_about_another_entry_ends_the_connection_unless_it_is_late(nth: int, is_outstanding: bool) -> None:
+    # Their transaction ids have two bytes, then three.
+    connection: ClientConnection[str] = ClientConnection(txn_ids=itertools.count(16_000))
+    late = send(connection, add(0), "late", deadline=1.0)
+    assert len(connection.expire(1.0)) == 1
+    sent = [*(send(connection, add(entry_id), str(entry_id)) for entry_id in range(1000)), late]
+    about_another = reply(sent[nth], AddResponse(Status.OK, 1, 5000))
+    if is_outstanding:
+        with pytest.raises(MalformedMessage, match="about entry 5000 of ledger 1 to the add of another"):
+            list(connection.receive(about_another))
+    else:
+        assert list(connection.receive(about_another)) == []
+        assert connection.unmatched_answers == 1
 
 
 # Keys of version 2.
