@@ -13,16 +13,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.ledger import DigestType, LedgerMetadata, Versioned
 from bkclient.protocol.recovery import EntryVerdict
-from bkclient.transport.adds import AddReplies, AddSender, adds_over
+from bkclient.transport.adds import AddReplies, AddSender
 from bkclient.transport.base import BookieTransport, ReplyHandler
-from bkclient.transport.wrapping import WrappingTransport
+from bkclient.transport.wrapping import WatchedAdds, WrappingTransport
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, AddTemplate, ReadRequest, ReadResponse, Request, Response
@@ -176,34 +176,23 @@ class RecordingTransport(WrappingTransport):
         return on_reply
 
 
-class _RecordedAdds:
+class _RecordedAdds(WatchedAdds):
     """The adds of one writer, recorded on their way in and their outcomes on their way back."""
 
     def __init__(self, transport: RecordingTransport, template: AddTemplate, replies: AddReplies) -> None:
+        super().__init__(transport.inner, template, replies)
         self._transport = transport
-        self._ledger_id, self._is_recovery = template.ledger_id, template.recovery
-        self._replies = replies
-        self._inner = adds_over(transport.inner, template, self)
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
-        """See :class:`~bkclient.transport.adds.AddSender`."""
+        """Record that it leaves, for each bookie, and hand it on."""
         for bookie_id in bookies:
-            self._transport.on_add_sent(bookie_id, header, payload, is_recovery=self._is_recovery)
-        self._inner.send(bookies, entry_id, header, payload)
+            self._transport.on_add_sent(bookie_id, header, payload, is_recovery=self.template.recovery)
+        super().send(bookies, entry_id, header, payload)
 
-    def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
-        """See :class:`~bkclient.transport.adds.AddReplies`."""
-        for entry_id in entry_ids:
-            self._answered(bookie_id, entry_id, Code.OK)
-        self._replies.on_adds_stored(bookie_id, entry_ids)
-
-    def on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
-        """See :class:`~bkclient.transport.adds.AddReplies`."""
-        self._answered(bookie_id, entry_id, code)
-        self._replies.on_add_failed(bookie_id, entry_id, code)
-
-    def _answered(self, bookie_id: str, entry_id: int, code: int) -> None:
-        self._transport.on_add_answered(bookie_id, self._ledger_id, entry_id, code, is_recovery=self._is_recovery)
+    def on_outcome(self, bookie_id: str, entry_id: int, code: int) -> None:
+        """Record it."""
+        template = self.template
+        self._transport.on_add_answered(bookie_id, template.ledger_id, entry_id, code, is_recovery=template.recovery)
 
 
 class RecoveryRecorder:

@@ -10,9 +10,10 @@ from typing import Final
 
 from bkclient.errors import Code
 from bkclient.observability.stats import OUTSTANDING_ADDS, OUTSTANDING_READS, REQUESTS, BookieStats
+from bkclient.transport.adds import AddReplies, AddSender
 from bkclient.transport.base import BookieTransport, ReplyHandler
-from bkclient.transport.wrapping import WrappingTransport
-from bkclient.wire.messages import Operation, Request, Response
+from bkclient.transport.wrapping import WatchedAdds, WrappingTransport
+from bkclient.wire.messages import AddTemplate, Operation, Request, Response
 
 __all__ = ["MeasuredTransport"]
 
@@ -52,6 +53,10 @@ class MeasuredTransport(WrappingTransport):
             self._stats.bookie_level(bookie_id, level, 1)
         self.inner.submit(bookie_id, request, _Measured(self._stats, reply_to, names, level))
 
+    def add_sender(self, template: AddTemplate, replies: AddReplies) -> AddSender:
+        """See :class:`~bkclient.transport.adds.SendsAdds`."""
+        return _MeasuredAdds(self.inner, template, replies, self._stats)
+
 
 class _Measured:
     """The handler of one request: reports, then hands on."""
@@ -66,12 +71,43 @@ class _Measured:
         self._began = stats.now()
 
     def __call__(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
-        stats = self._stats
-        seconds = stats.now() - self._began
-        name, timeout_name = self._names
-        stats.request(bookie_id, name, seconds, code)
-        if code == Code.TIMEOUT:
-            stats.request(bookie_id, timeout_name, seconds, Code.OK)
-        if self._level is not None:
-            stats.bookie_level(bookie_id, self._level, -1)
+        _report(self._stats, bookie_id, self._names, self._level, self._began, code)
         self._reply_to(bookie_id, request, code, response)
+
+
+class _MeasuredAdds(WatchedAdds):
+    """The adds of one writer: reports, then hands on."""
+
+    def __init__(self, inner: BookieTransport, template: AddTemplate, replies: AddReplies, stats: BookieStats) -> None:
+        super().__init__(inner, template, replies)
+        self._stats = stats
+        # When those to each bookie began that have no outcome, oldest first: an entry may be sent to a bookie again.
+        self._began: dict[tuple[str, int], list[float]] = {}
+
+    def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
+        """Note when it begins, for each bookie, and hand it on."""
+        began = self._stats.now()
+        for bookie_id in bookies:
+            self._stats.bookie_level(bookie_id, OUTSTANDING_ADDS, 1)
+            self._began.setdefault((bookie_id, entry_id), []).append(began)
+        super().send(bookies, entry_id, header, payload)
+
+    def on_outcome(self, bookie_id: str, entry_id: int, code: int) -> None:
+        """Report it."""
+        key = (bookie_id, entry_id)
+        times = self._began[key]
+        _report(self._stats, bookie_id, _NAMES[Operation.ADD_ENTRY], OUTSTANDING_ADDS, times.pop(0), code)
+        if not times:
+            del self._began[key]
+
+
+def _report(
+    stats: BookieStats, bookie_id: str, names: tuple[str, str], level: str | None, began: float, code: int
+) -> None:
+    name, timeout_name = names
+    seconds = stats.now() - began
+    stats.request(bookie_id, name, seconds, code)
+    if code == Code.TIMEOUT:
+        stats.request(bookie_id, timeout_name, seconds, Code.OK)
+    if level is not None:
+        stats.bookie_level(bookie_id, level, -1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
+from bkclient.errors import Code
+from bkclient.transport.adds import AddReplies, Submits, adds_over
 from bkclient.transport.base import BookieTransport, ReplyHandler
-from bkclient.wire.messages import Request
+from bkclient.wire.messages import AddTemplate, Request
 
-__all__ = ["WrappingTransport"]
+__all__ = ["WatchedAdds", "WrappingTransport"]
 
 
 class WrappingTransport:
@@ -36,3 +39,35 @@ class WrappingTransport:
     async def aclose(self) -> None:
         """Close the inner one."""
         await self.inner.aclose()
+
+
+class WatchedAdds:
+    """An :class:`~bkclient.transport.adds.AddSender` for a transport around ``inner``, which is told what passes.
+
+    Entries and acknowledgements go on as they come, many at a time. A subclass extends :meth:`send`
+    and says what is done about outcomes.
+    """
+
+    def __init__(self, inner: Submits, template: AddTemplate, replies: AddReplies) -> None:
+        self.template: Final = template
+        self._replies: Final = replies
+        self._inner: Final = adds_over(inner, template, self)
+
+    def on_outcome(self, bookie_id: str, entry_id: int, code: int) -> None:
+        """The bookie stored the entry, or did not, as ``code`` says; the writer hears of it next."""
+        raise NotImplementedError
+
+    def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
+        """See :class:`~bkclient.transport.adds.AddSender`."""
+        self._inner.send(bookies, entry_id, header, payload)
+
+    def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
+        for entry_id in entry_ids:
+            self.on_outcome(bookie_id, entry_id, Code.OK)
+        self._replies.on_adds_stored(bookie_id, entry_ids)
+
+    def on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
+        """See :class:`~bkclient.transport.adds.AddReplies`."""
+        self.on_outcome(bookie_id, entry_id, code)
+        self._replies.on_add_failed(bookie_id, entry_id, code)

@@ -18,6 +18,9 @@ import pytest
 import bkclient
 import simbookie
 from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter
+from bkclient.observability.memory_stats import MemoryStats
+from bkclient.transport.base import BookieTransport
+from bkclient.transport.measured import MeasuredTransport
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from simbookie.server import ServerConfig
 from simbookie.world.bookie_host import BookieHost
@@ -80,7 +83,7 @@ Operation = Callable[[LedgerWriter, bytes], Awaitable[None]]
 OPERATIONS: dict[str, Operation] = {"append": appends, "read": single_reads, "range_read": a_range_read}
 
 
-def calls_of(operation: Operation, version: int, payload: bytes) -> float:
+def calls_of(operation: Operation, version: int, payload: bytes, stats: MemoryStats | None = None) -> float:
     """Python calls of the client for each entry, over ``ENTRIES`` entries."""
     world = World(1)
     for name in ("b0", "b1", "b2"):
@@ -90,8 +93,12 @@ def calls_of(operation: Operation, version: int, payload: bytes) -> float:
     async def program() -> None:
         store = SimulatedMetadataStore(world, world.hosts["client"])
         config = ClientConfig(connections=ConnectionSettings(protocol_version=version))
-        transport = TcpTransport(store.bookie_address, TcpTransportConfig.of_client(config), rng=world.rng("transport"))
-        async with BookKeeper(store, transport, config=config, rng=world.rng("client")) as bk:
+        transport: BookieTransport = TcpTransport(
+            store.bookie_address, TcpTransportConfig.of_client(config), rng=world.rng("transport"), stats=stats
+        )
+        if stats is not None:
+            transport = MeasuredTransport(transport, stats)
+        async with BookKeeper(store, transport, config=config, stats=stats, rng=world.rng("client")) as bk:
             writer = await bk.create_ledger()
             await appends(writer, payload)  # so that connections stand
             with counter:
@@ -111,8 +118,9 @@ def calls_of(operation: Operation, version: int, payload: bytes) -> float:
 
 @pytest.mark.parametrize("name", BUDGETS)
 def test_an_operation_makes_the_calls_it_may(name: str) -> None:
-    operation, version, size = name.split(" ")
-    calls = calls_of(OPERATIONS[operation], int(version[1:]), bytes(int(size)))
+    operation, version, size, *measured = name.split(" ")
+    stats = MemoryStats() if measured else None
+    calls = calls_of(OPERATIONS[operation], int(version[1:]), bytes(int(size)), stats)
     assert calls <= BUDGETS[name], "more calls than before; if they are worth it, raise the budget"
     if sys.version_info < (3, 12):
         assert calls > BUDGETS[name] - SLACK, "fewer calls than before; lower the budget, so that it stays so"

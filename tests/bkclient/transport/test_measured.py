@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from bkclient.errors import Code
 from bkclient.observability import stats
 from bkclient.observability.memory_stats import MemoryStats
+from bkclient.transport.adds import AddSender, EachReplica, adds_over
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.measured import MeasuredTransport
 from bkclient.wire.messages import (
     AddRequest,
+    AddTemplate,
     AuthMessage,
     BatchReadRequest,
     BookieInfoRequest,
@@ -105,6 +109,47 @@ def test_a_request_is_measured_from_its_submission_to_its_outcome(request_: Requ
     timed_out = world.stats.operations_of(stats.REQUESTS[name][1], "b")
     assert (timed_out.succeeded.count, timed_out.failed.count) == (1, 0)
     assert world.codes == [Code.OK, Code.TIMEOUT]
+
+
+class Replies:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int, int]] = []
+
+    def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
+        self.heard += [(bookie_id, entry_id, Code.OK) for entry_id in entry_ids]
+
+    def on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
+        self.heard.append((bookie_id, entry_id, code))
+
+
+TEMPLATE = AddTemplate(ledger_id=1, master_key=b"m" * 20)
+
+
+@pytest.mark.parametrize("sender", [EachReplica, adds_over], ids=["for each replica", "at once"])
+def test_adds_are_measured_however_they_are_sent(sender: Callable[..., AddSender]) -> None:
+    world, replies = World(), Replies()
+    adds = sender(world.transport, TEMPLATE, replies)
+    adds.send(("b", "c", "b"), 0, b"h", b"p")  # a bookie that is named twice gets it twice
+    world.clock.time += 0.25
+    adds.send(("b", "c"), 1, b"h", b"p")
+    outstanding = {b: world.stats.level_of(stats.OUTSTANDING_ADDS, b) for b in "bc"}
+    assert outstanding == {"b": 3, "c": 2}
+    for code in (Code.OK, Code.TIMEOUT, Code.OK, Code.BOOKIE_NOT_AVAILABLE, Code.OK):
+        world.clock.time += 1.0
+        world.inner.answer(code)
+    name, timeout_name = stats.REQUESTS["ADD_ENTRY"]
+    of_b, of_c = world.stats.operations_of(name, "b"), world.stats.operations_of(name, "c")
+    assert (of_b.succeeded.sum_ms, of_b.failed.sum_ms) == (1250.0 + 3250.0, 4000.0)
+    assert (of_c.succeeded.sum_ms, of_c.failed.sum_ms) == (5000.0, 2250.0)
+    assert world.stats.operations_of(timeout_name, "c").succeeded.count == 1
+    assert [world.stats.level_of(stats.OUTSTANDING_ADDS, b) for b in "bc"] == [0, 0]
+    assert replies.heard == [
+        ("b", 0, Code.OK),
+        ("c", 0, Code.TIMEOUT),
+        ("b", 0, Code.OK),
+        ("b", 1, Code.BOOKIE_NOT_AVAILABLE),
+        ("c", 1, Code.OK),
+    ]
 
 
 def test_connections_are_those_of_the_inner_transport() -> None:
