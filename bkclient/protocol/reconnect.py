@@ -184,7 +184,9 @@ class ReconnectCheck(Value):
 
     def _read(self) -> None:
         self._enter(CheckState.READING)
-        self._reading_at = max(self.connections.values())
+        # Those of held answers, too: their bookies may have answered over older connections since.
+        numbers = [*self.connections.values(), *(connection for connection, _, _ in self._held)]
+        self._reading_at = max(numbers)
         self._reading_from_version = self.writer.local.value.version
         self.ports.read_metadata()
 

@@ -31,19 +31,19 @@ class BookieTransport(Protocol):
       :class:`~bkclient.errors.Refusal` when it could be but must not be used, ``CLIENT_CLOSED`` after :meth:`aclose`;
     * the handler is **never called from within** :meth:`submit`, so a machine is never re-entered;
     * a request that timed out may still reach the bookie later; its late answer is dropped here;
-    * an answer comes over a connection that is counted in :attr:`connections`, and when a process at the other end has
-      ended, no answer of the next one comes over a connection that was established before.
+    * while the answer of a bookie is handed over, :attr:`connections` has the number of the connection that it came over; and
+      when a process at the other end has ended, no answer of the next one comes over a connection that was established before.
 
     There is no order between answers, nor between requests to different bookies.
     """
 
     @property
     def connections(self) -> Mapping[str, int]:
-        """By bookie, the number of the connection to it that was established last; the same live mapping at every call.
+        """By bookie, the number of the connection to it that last was established or brought an answer.
 
-        Connections to all bookies are numbered together, from 1 up, when they are established: a connection has its number before
-        any answer over it is delivered, and a number once seen here belongs to a connection that the bookie's process had
-        accepted by then. There may be several connections to a bookie at a time; the newest stands for all of them.
+        The same live mapping at every call. Connections to all bookies are numbered together, from 1 up, when they are
+        established; a number once seen here belongs to a connection that the bookie's process had accepted by then. There may be
+        several connections to a bookie at a time.
         """
         ...
 

@@ -94,7 +94,7 @@ class LinkContext:
     fail: FailLater
     unavailable: log.LogThrottle
     stats: BookieStats | None
-    #: By bookie, the number of the newest connection; see :attr:`bkclient.transport.base.BookieTransport.connections`.
+    #: By bookie, the number of a connection; see :attr:`bkclient.transport.base.BookieTransport.connections`.
     connections: dict[str, int] = field(default_factory=dict)
     connection_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     routes: Routes = field(default_factory=Routes)
@@ -219,7 +219,7 @@ class BookieLink:
     def connected(self, stream: RequestStream, address: object) -> None:
         """A connection stands."""
         self._ends[stream] = asyncio.get_running_loop().create_future()
-        self.context.connections[self.bookie_id] = next(self.context.connection_numbers)
+        stream.begin(next(self.context.connection_numbers), self.context.connections)
         log.CONNECTION_MADE(bookie_id=self.bookie_id, address=address)
         if self.context.stats is not None:
             self.context.stats.bookie_level(self.bookie_id, self._level, 1)

@@ -131,6 +131,14 @@ class RequestStream(ABC):
         self._scan: asyncio.TimerHandle | None = None
         #: Whether the socket takes no more at present.
         self.is_paused = False
+        self._number = 0
+        self._numbers: dict[str, int] = {}
+
+    def begin(self, number: int, numbers: dict[str, int]) -> None:
+        """The connection was established as the one with this number; ``numbers`` are those of :class:`BookieTransport`."""
+        self._number = number
+        self._numbers = numbers
+        numbers[self._bookie_id] = number
 
     @property
     @abstractmethod
@@ -213,6 +221,7 @@ class RequestStream(ABC):
     def _answered(self, answers: Iterable[Answer[Handler]]) -> None:
         """Hand out answers as they are taken from ``answers``."""
         bookie_id = self._bookie_id
+        self._numbers[bookie_id] = self._number
         for request, handler, status, response in answers:
             if self.state is not _WORKING:
                 self._works()
@@ -234,6 +243,7 @@ class RequestStream(ABC):
         """Tell of adds that were acknowledged, those of one writer that come one after the other together."""
         if self.state is not _WORKING:
             self._works()
+        self._numbers[self._bookie_id] = self._number
         entry_ids: list[int] = []
         current: Handler | None = None
         for request, handler, _, _ in adds:

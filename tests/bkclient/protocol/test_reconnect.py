@@ -107,6 +107,34 @@ def test_an_answer_over_a_connection_older_than_the_ledger_counts_at_once() -> N
 
 
 @pytest.mark.rule("W-60")
+def test_an_answer_over_an_older_connection_counts_beside_a_newer_one() -> None:
+    made = desk(2, verified=3)
+    made.connect("a")
+
+    made.stored("0a")
+    assert (made.reads, made.check.held_count) == (1, 1)
+    made.connections["a"] = 1
+    made.stored("0b 0a")
+
+    assert (made.writer.acked, made.reads, made.check.held_count) == ([0], 1, 1)
+
+
+@pytest.mark.rule("W-60")
+def test_a_read_serves_the_answers_held_although_their_bookies_have_answered_over_older_connections_since() -> None:
+    made = desk(verified=3)
+    made.connect("abc")
+    made.stored("0a 0b")
+    made.fails()
+    made.connections.update(a=1, b=2, c=3)
+
+    made.check.on_retry()
+    made.arrives()
+
+    assert (made.writer.acked, made.reads, made.check.held_count) == ([0], 2, 0)
+    assert made.check.verified == 5
+
+
+@pytest.mark.rule("W-60")
 def test_answers_over_new_connections_are_held_until_one_read_finds_the_ledger_open() -> None:
     made = desk(entries=2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from bkclient.errors import ArgumentError, Code
 from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
+from bkclient.transport.adds import adds_over
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.link import _Lane
 from bkclient.transport.tcp import TcpConnector, TcpTransport, TcpTransportConfig
@@ -23,6 +24,7 @@ from bkclient.wire.entry import EntryCodec
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import (
     AddRequest,
+    AddTemplate,
     AuthMessage,
     BatchReadRequest,
     BatchReadResponse,
@@ -195,6 +197,41 @@ async def test_each_connection_to_a_bookie_has_a_number_of_its_own() -> None:
         await outcomes.wait(3)
 
         assert first < second < outcomes.transport.connections["b"]
+
+
+@pytest.mark.rule("W-60")
+@pytest.mark.parametrize("operation", ["read", "add", "add in bulk"])
+async def test_an_answer_is_handed_over_under_the_number_of_its_own_connection(operation: str) -> None:
+    """An older connection goes on to the process that it was established to, however many are newer."""
+    seen: list[tuple[str, int]] = []
+
+    class Replies:
+        def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
+            seen.append((bookie_id, outcomes.transport.connections[bookie_id]))
+            assert list(entry_ids) == [0]
+
+        def on_add_failed(self, *_: object) -> None:
+            raise AssertionError("the bookie stores everything")
+
+    async with running() as bookie, transport_to(bookie, protocol_version=2) as outcomes:
+        outcomes.submit(ReadRequest(1, 0))
+        await outcomes.wait(1)
+        outcomes.submit(ReadLacRequest(1))  # which version 2 does not have
+        await outcomes.wait(2)
+        assert dict(outcomes.transport.connections) == {"b": 2}
+
+        def on_reply(bookie_id: str, *_: object) -> None:
+            seen.append((bookie_id, outcomes.transport.connections[bookie_id]))
+
+        if operation == "add in bulk":
+            template = AddTemplate(ledger_id=1, master_key=KEY)
+            header = CODEC.encode_header(0, -1, 0, b"payload")
+            adds_over(outcomes.transport, template, Replies()).send(("b",), 0, header, b"payload")
+        else:
+            outcomes.transport.submit("b", add(0) if operation == "add" else ReadRequest(1, 1), on_reply)
+        await until(lambda: bool(seen))
+        assert seen == [("b", 1)]
+        assert len(bookie.connections) == 2
 
 
 @pytest.mark.rule("R-17")
