@@ -36,15 +36,15 @@ _TXN_AT: Final = 7
 _RECOVERY_ADD: Final = b"\xa0\x06\x01"  # flag, field 100
 
 
-def _short_varint(value: int) -> bytes:
-    return bytes((value,)) if value < 0x80 else bytes((value & 0x7F | 0x80, value >> 7))
-
+# Bytes that end a varint, and bytes that another one follows.
+_LAST: Final = tuple(bytes((value,)) for value in range(0x80))
+_FOLLOWED: Final = tuple(bytes((value | 0x80,)) for value in range(0x80))
 
 # All varints of up to two bytes, and all pairs of bytes that another one follows: an add contains seven varints, and
 # looking them up halves the time of its encoding, for a megabyte of memory.
 _SHORT_MAX: Final = 0x4000
-_SHORT: Final = tuple(_short_varint(value) for value in range(_SHORT_MAX))
-_CONTINUED: Final = tuple(bytes((value & 0x7F | 0x80, value >> 7 | 0x80)) for value in range(_SHORT_MAX))
+_SHORT: Final = (*_LAST, *[low + high for high in _LAST[1:] for low in _FOLLOWED])
+_CONTINUED: Final = tuple([low + high for high in _FOLLOWED for low in _FOLLOWED])
 
 
 def varint(value: int) -> bytes:
