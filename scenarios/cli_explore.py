@@ -6,12 +6,19 @@ from typing import Annotated
 
 import typer
 
+from scenarios.cli_help import EXPLORE_HELP
 from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_json, print_lines, print_table, watched
 from scenarios.exploration import Bounds, Exploration, explore_world
 from scenarios.machines.worlds import PREPARED, WORLDS, NamedWorld
 from scenarios.mutants import MACHINE_MUTANTS, MUTANTS, Mutant
 
-__all__ = ["explore"]
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("explore", help=EXPLORE_HELP)(explore)
+
 
 _ALL = {**PREPARED, **WORLDS}
 _BOUNDS = Bounds()

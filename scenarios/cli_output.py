@@ -1,4 +1,7 @@
-"""How ``bk-chaos`` speaks: one JSON object, or text and tables for people; progress for whoever watches."""
+"""How ``bk-chaos`` speaks: one JSON object, or text and tables for people; progress for whoever watches.
+
+What draws tables and progress is loaded where there is something to draw.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
-from rich.table import Table
 
-from scenarios.determinism import Difference
 from scenarios.history import Event
 from scenarios.model import RunResult, TransportKind, Violation
-from scenarios.sweep import Progress
+
+if TYPE_CHECKING:
+    from scenarios.determinism import Difference
+    from scenarios.sweep import Progress
 
 __all__ = [
     "EXIT_FOUND",
@@ -73,6 +75,9 @@ def print_lines(*lines: str) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for people; everything in it is shown, wrapped if need be."""
+    from rich.console import Console  # noqa: PLC0415  see the docstring of the module
+    from rich.table import Table  # noqa: PLC0415
+
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
@@ -123,7 +128,7 @@ def on_terminal() -> bool:
 
 def terminal_width() -> int:
     """Columns to write to."""
-    return max(_WIDTH_MIN, Console().width) if sys.stdout.isatty() else _WIDTH_DEFAULT
+    return max(_WIDTH_MIN, get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH_DEFAULT
 
 
 @contextmanager
@@ -132,6 +137,15 @@ def watched(what: str, found: str) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -6,21 +6,24 @@ import time
 import traceback
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bkclient import __version__
 from scenarios.checker import OnlineChecker
 from scenarios.conditions import Conditions, draw_conditions, draw_tcp
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
 from scenarios.liveness import StuckError
 from scenarios.model import RunResult, TransportKind, Violation
-from scenarios.mutants import MUTANTS
 from scenarios.recording import Recorder
 from scenarios.situations import Situations
 from scenarios.stage import Stage
 from simbookie.world.errors import WorldError
 from simbookie.world.hosts import World
+
+if TYPE_CHECKING:
+    from scenarios.mutants import Mutant
 
 __all__ = ["history_name", "run_scenario"]
 
@@ -48,7 +51,7 @@ def run_scenario(
     instead of those that are drawn. ``KeyError`` for an unknown scenario or mutant; nothing that happens in the run is raised.
     """
     scenario = SCENARIOS[name]
-    planted = MUTANTS[mutant] if mutant else None
+    planted = _mutant(mutant) if mutant else None
     if conditions is None:
         conditions = (scenario.draw or draw_conditions)(seed)
         if transport is TransportKind.BYTES:
@@ -59,7 +62,7 @@ def run_scenario(
         "seed": seed,
         "mutant": mutant or "",
         "transport": transport.value,
-        "package_version": version("bkclient"),
+        "package_version": __version__,
         **conditions.as_header(),
     }
     started = time.perf_counter()
@@ -118,6 +121,12 @@ def run_scenario(
         transport=transport,
         met=met,
     )
+
+
+def _mutant(name: str) -> Mutant:
+    from scenarios.mutants import MUTANTS  # noqa: PLC0415  most runs have none planted
+
+    return MUTANTS[name]
 
 
 def _described(error: Exception) -> str:

@@ -22,10 +22,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from simbookie.java import JavaRuntime, find_java
+from spark_analysis.defaults import LOCAL_MASTER
 
-__all__ = ["LOCAL_MASTER", "QUICK_BYTES", "open_session"]
-
-LOCAL_MASTER: Final = "local[*]"
+__all__ = ["QUICK_BYTES", "open_session"]
 
 #: Up to about 5 million events.
 QUICK_BYTES: Final = 150 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""The ``bk`` application: its root options, and the groups of commands. A new group is a module with ``add_to``, named here."""
+"""The ``bk`` application: its root options, and a line about each command. The modules of commands are loaded when these run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from bkclient.cli import autorecovery, bookies, ledger, repair
+from bkclient.cli.late import Late, late_group
 from bkclient.cli.text import SafeFormatter
 
 __all__ = ["app", "run"]
@@ -30,16 +30,56 @@ Exit codes of every command: 0 done; 1 the answer is no; 2 wrong usage or input;
 available, a retry may help; 4 the ledger does not allow it; 130 Ctrl-C; 141 the output was closed; 143 SIGTERM.
 """
 
+_COMMANDS: Final = {"bookies": Late("bkclient.cli.bookies", "List the bookies.")}
+
+_GROUPS: Final = {
+    "ledger": (
+        "Create, write, read, follow, list, recover and delete ledgers.",
+        {
+            "create": Late("bkclient.cli.ledger", "Create an empty ledger."),
+            "append": Late("bkclient.cli.ledger_data", "Create a ledger from standard input."),
+            "read": Late("bkclient.cli.ledger_data", "Print entries of a ledger."),
+            "tail": Late("bkclient.cli.ledger_data", "Print entries as they are confirmed."),
+            "info": Late("bkclient.cli.ledger", "Show a ledger's metadata."),
+            "list": Late("bkclient.cli.ledger", "List ledgers."),
+            "check": Late("bkclient.cli.repair", "Check the copies of ledgers."),
+            "recover": Late("bkclient.cli.ledger", "Take a ledger over and close it."),
+            "delete": Late("bkclient.cli.ledger", "Delete ledgers."),
+        },
+    ),
+    "repair": (
+        "Restore missing copies of ledgers, once.",
+        {
+            "ledger": Late("bkclient.cli.repair", "Repair ledgers."),
+            "bookie": Late("bkclient.cli.repair", "Copy what bookies store to others."),
+            "decommission": Late("bkclient.cli.repair", "Wait until a bookie is not needed."),
+        },
+    ),
+    "autorecovery": (
+        "Find and repair under-replicated ledgers, continuously.",
+        {
+            "run": Late("bkclient.cli.autorecovery", "Run an auditor and a worker."),
+            "status": Late("bkclient.cli.autorecovery", "Show under-replicated ledgers."),
+            "enable": Late("bkclient.cli.autorecovery", "Enable auto-recovery."),
+            "disable": Late("bkclient.cli.autorecovery", "Disable auto-recovery."),
+            "audit": Late("bkclient.cli.autorecovery", "Trigger an audit."),
+        },
+    ),
+}
+
 app = typer.Typer(
     name="bk",
+    cls=late_group(_COMMANDS),
     help=_ROOT_HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-for group in (ledger, bookies, repair, autorecovery):
-    group.add_to(app)
+for _name, (_help, _commands) in _GROUPS.items():
+    app.add_typer(
+        typer.Typer(cls=late_group(_commands), help=_help, no_args_is_help=True, rich_markup_mode=None), name=_name
+    )
 
 
 class LogLevel(StrEnum):

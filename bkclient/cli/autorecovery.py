@@ -19,18 +19,14 @@ from bkclient.repair.service import AutoRecovery, RepairEvent
 
 __all__ = ["add_to"]
 
-_AUTORECOVERY_HELP: Final = "Find and repair under-replicated ledgers, continuously."
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add the group to ``app``."""
-    group = typer.Typer(help=_AUTORECOVERY_HELP, no_args_is_help=True, rich_markup_mode=None)
-    group.command("run", help=_AUTORECOVERY_RUN_HELP, short_help="Run an auditor and a worker.")(run)
-    group.command("status", help=_AUTORECOVERY_STATUS_HELP, short_help="Show under-replicated ledgers.")(status)
-    group.command("enable", help=_AUTORECOVERY_ENABLE_HELP, short_help="Enable auto-recovery.")(enable)
-    group.command("disable", help=_AUTORECOVERY_DISABLE_HELP, short_help="Disable auto-recovery.")(disable)
-    group.command("audit", help=_AUTORECOVERY_AUDIT_HELP, short_help="Trigger an audit.")(audit)
-    app.add_typer(group, name="autorecovery")
+def add_to(group: typer.Typer) -> None:
+    """Add the commands to the group ``autorecovery``."""
+    group.command("run", help=_AUTORECOVERY_RUN_HELP)(run)
+    group.command("status", help=_AUTORECOVERY_STATUS_HELP)(status)
+    group.command("enable", help=_AUTORECOVERY_ENABLE_HELP)(enable)
+    group.command("disable", help=_AUTORECOVERY_DISABLE_HELP)(disable)
+    group.command("audit", help=_AUTORECOVERY_AUDIT_HELP)(audit)
 
 
 _AUTORECOVERY_RUN_HELP: Final = f"""Run an auditor and a worker until Ctrl-C or SIGTERM.

@@ -18,7 +18,7 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("bookies", help=_BOOKIES_HELP, short_help="List the bookies.")(bookies)
+    app.command("bookies", help=_BOOKIES_HELP)(bookies)
 
 
 _BOOKIES_HELP: Final = f"""List the registered bookies.

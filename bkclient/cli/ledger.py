@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bkclient import BookKeeper
-from bkclient.cli import ledger_data, repair
+from bkclient.cli import ledger_data
 from bkclient.cli.access import connection_for, password_from
 from bkclient.cli.help import NO_LEDGER, WRONG_PASSWORD, exit_codes
 from bkclient.cli.options import (
@@ -38,8 +38,6 @@ from bkclient.ledger import LedgerMetadata, LedgerState
 
 __all__ = ["add_to", "metadata_as_json"]
 
-_LEDGER_HELP: Final = "Create, write, read, follow, list, recover and delete ledgers."
-
 _LOOKUPS_AT_A_TIME: Final = 32
 
 
@@ -51,17 +49,13 @@ class State(StrEnum):
     CLOSED = "closed"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the group to ``app``."""
-    group = typer.Typer(help=_LEDGER_HELP, no_args_is_help=True, rich_markup_mode=None)
-    group.command("create", help=_CREATE_HELP, short_help="Create an empty ledger.")(create)
-    ledger_data.add_to(group)
-    group.command("info", help=_INFO_HELP, short_help="Show a ledger's metadata.")(info)
-    group.command("list", help=_LIST_HELP, short_help="List ledgers.")(list_)
-    repair.add_check_to(group)
-    group.command("recover", help=_RECOVER_HELP, short_help="Take a ledger over and close it.")(recover)
-    group.command("delete", help=_DELETE_HELP, short_help="Delete ledgers.")(delete)
-    app.add_typer(group, name="ledger")
+def add_to(group: typer.Typer) -> None:
+    """Add the commands to the group ``ledger``."""
+    group.command("create", help=_CREATE_HELP)(create)
+    group.command("info", help=_INFO_HELP)(info)
+    group.command("list", help=_LIST_HELP)(list_)
+    group.command("recover", help=_RECOVER_HELP)(recover)
+    group.command("delete", help=_DELETE_HELP)(delete)
 
 
 _CREATE_HELP: Final = f"""Create a ledger and print its id.

@@ -41,9 +41,9 @@ __all__ = ["add_to", "append_from", "copy_entries", "follow", "new_ledger"]
 
 def add_to(group: typer.Typer) -> None:
     """Add the commands to the group ``ledger``."""
-    group.command("append", help=_APPEND_HELP, short_help="Create a ledger from standard input.")(append)
-    group.command("read", help=_READ_HELP, short_help="Print entries of a ledger.")(read)
-    group.command("tail", help=_TAIL_HELP, short_help="Print entries as they are confirmed.")(tail)
+    group.command("append", help=_APPEND_HELP)(append)
+    group.command("read", help=_READ_HELP)(read)
+    group.command("tail", help=_TAIL_HELP)(tail)
 
 
 def new_ledger(

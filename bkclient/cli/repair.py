@@ -20,25 +20,15 @@ from bkclient.repair.bookie_recovery import BookieRecoveryFailed, BookieRecovery
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.findings import FragmentReport, LedgerReport
 
-__all__ = ["add_check_to", "add_to"]
-
-_REPAIR_HELP: Final = "Restore missing copies of ledgers, once."
+__all__ = ["add_to"]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the group to ``app``."""
-    group = typer.Typer(help=_REPAIR_HELP, no_args_is_help=True, rich_markup_mode=None)
-    group.command("ledger", help=_REPAIR_LEDGER_HELP, short_help="Repair ledgers.")(repair_ledgers)
-    group.command("bookie", help=_REPAIR_BOOKIE_HELP, short_help="Copy what bookies store to others.")(repair_bookies)
-    group.command("decommission", help=_REPAIR_DECOMMISSION_HELP, short_help="Wait until a bookie is not needed.")(
-        decommission
-    )
-    app.add_typer(group, name="repair")
-
-
-def add_check_to(group: typer.Typer) -> None:
-    """Add ``check`` to the group ``ledger``."""
-    group.command("check", help=_CHECK_HELP, short_help="Check the copies of ledgers.")(check)
+def add_to(group: typer.Typer) -> None:
+    """Add the commands of the group ``repair``, and ``check``, which is in the group ``ledger``, to ``group``."""
+    group.command("check", help=_CHECK_HELP)(check)
+    group.command("ledger", help=_REPAIR_LEDGER_HELP)(repair_ledgers)
+    group.command("bookie", help=_REPAIR_BOOKIE_HELP)(repair_bookies)
+    group.command("decommission", help=_REPAIR_DECOMMISSION_HELP)(decommission)
 
 
 _CHECK_HELP: Final = f"""Check that every entry of a ledger has all its copies.

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import KINDS
+from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant, judge
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
@@ -31,7 +32,6 @@ from spark_analysis.schema import HISTORY_COLUMNS, columns_of
 from spark_analysis.source import HistoryFile, event_rows, file_rows, find_histories, read_histories
 
 __all__ = [
-    "MAX_WITNESSES_DEFAULT",
     "InvariantVerdict",
     "NoHistoriesError",
     "Rejected",
@@ -39,8 +39,6 @@ __all__ = [
     "WitnessedViolation",
     "verify",
 ]
-
-MAX_WITNESSES_DEFAULT: Final = 100
 
 #: Rejected files that are named; more are only counted.
 REJECTED_MAX: Final = 1000

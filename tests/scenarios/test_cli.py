@@ -13,7 +13,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner, Result
 
-import scenarios.cli
+import scenarios.cli_runs
+import scenarios.cli_sweeps
 import scenarios.sweep
 from scenarios.cli import app
 from scenarios.determinism import DeterminismResult, Difference, Divergence
@@ -181,7 +182,7 @@ def test_a_run_is_shown_as_a_timeline_without_leaving_a_history() -> None:
 
 def test_a_run_without_verdict_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     undecided = result_of("calm-writes", 0, verdict="unknown", problem="LimitError: too many steps")
-    monkeypatch.setattr(scenarios.cli, "run_scenario", lambda *_args, **_options: undecided)
+    monkeypatch.setattr(scenarios.cli_runs, "run_scenario", lambda *_args, **_options: undecided)
     result = bk_chaos("run", "calm-writes")
     assert result.exit_code == 3
     assert "no verdict: LimitError: too many steps" in result.stdout
@@ -373,7 +374,7 @@ def test_runs_that_differ_are_a_finding_with_their_first_event(monkeypatch: pyte
     event = Event(4, 9, "b0", Kind.BK_LAC, 1, {"lac": 2})
     found = Divergence("calm-writes", 0, "another process", Difference(4, event, None))
     result = DeterminismResult(1, 3, (found,))
-    monkeypatch.setattr(scenarios.cli, "check_determinism", lambda *_args, **_options: result)
+    monkeypatch.setattr(scenarios.cli_sweeps, "check_determinism", lambda *_args, **_options: result)
     shown = as_json("determinism", code=1)
     assert shown["diverged"][0]["difference"]["one"]["kind"] == "BK_LAC"
     text = bk_chaos("determinism").stdout
@@ -384,7 +385,7 @@ def test_runs_that_differ_are_a_finding_with_their_first_event(monkeypatch: pyte
 
 def test_violations_are_printed_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     violated = result_of("calm-writes", 0, verdict="violated", violations=(Violation("A3", 4, "seen"),))
-    monkeypatch.setattr(scenarios.cli, "run_scenario", lambda *_args, **_options: violated)
+    monkeypatch.setattr(scenarios.cli_runs, "run_scenario", lambda *_args, **_options: violated)
     result = bk_chaos("run", "calm-writes")
     assert result.exit_code == 1
     assert "AcksInOrder (A3), ledger 4: seen" in result.stdout

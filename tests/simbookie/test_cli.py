@@ -36,7 +36,7 @@ OF_ONE_BOOKIE = {"metadata", "host", "port", "bookie_id", "advertised_host", "ex
 
 def options(command: str) -> dict[str, Any]:
     group: Any = typer.main.get_command(app)  # typed by a copy of click inside Typer
-    return {str(option.name): option for option in group.commands[command].params}
+    return {str(option.name): option for option in group.commands[command].loaded().params}
 
 
 NUMBERS = [
@@ -133,7 +133,7 @@ def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.Monke
     async def run_cluster(*arguments: Any, as_json: bool) -> None:
         given.extend(arguments)
 
-    monkeypatch.setattr("simbookie.cli._run_cluster", run_cluster)
+    monkeypatch.setattr("simbookie.cli_cluster._run_cluster", run_cluster)
     flag = options("cluster")[name].opts[0]
     default = options("cluster")[name].default
     value = 7 if default is None else default + 1
@@ -147,7 +147,7 @@ def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.Monke
 
 
 def test_uvloop_must_be_installed_to_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simbookie.cli.uvloop_is_installed", lambda: False)
+    monkeypatch.setattr("simbookie.cli_options.uvloop_is_installed", lambda: False)
     result = invoke("bookie", "--metadata", "mem://", "--uvloop")
     assert result.exit_code == 2
     assert "bkclient[fast]" in result.stderr

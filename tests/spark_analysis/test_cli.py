@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from simbookie.java import JavaNotFoundError
-from spark_analysis import cli
+from spark_analysis import cli_verify
 from spark_analysis.cli import app
 from spark_analysis.invariants import INVARIANTS
 from tests.spark_analysis.recorded import bystander, record, truncated, truncating
@@ -69,7 +69,7 @@ def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise JavaNotFoundError("no Java anywhere")
 
     record(tmp_path / "good.bkh", bystander())
-    monkeypatch.setattr(cli, "open_session", no_java)
+    monkeypatch.setattr(cli_verify, "open_session", no_java)
     code, _, err = run(tmp_path)
     assert code == 2
     assert err == "bk-verify: no Java anywhere\n"

@@ -26,7 +26,7 @@ def commands() -> dict[str, Any]:
     def walk(command: Any, path: str) -> dict[str, Any]:
         children: dict[str, Any] = getattr(command, "commands", {})
         if not children:
-            return {path: command}
+            return {path: command.loaded()}
         found: dict[str, Any] = {}
         for name, child in children.items():
             found |= walk(child, f"{path} {name}")

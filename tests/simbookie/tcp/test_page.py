@@ -25,7 +25,7 @@ FIELDS = [*dataclasses.fields(ServerConfig), *dataclasses.fields(BookieConfig)]
 
 def options(command: str) -> set[str]:
     group: Any = typer.main.get_command(app)
-    return {flag for option in group.commands[command].params for flag in option.opts}
+    return {flag for option in group.commands[command].loaded().params for flag in option.opts}
 
 
 def test_the_page_lists_every_setting_and_no_other() -> None:

@@ -1,0 +1,80 @@
+"""Options that several commands of ``bk-chaos`` share, and what is refused of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.cli_output import fail, known
+from scenarios.library import SCENARIOS
+from scenarios.model import TransportKind
+
+__all__ = [
+    "FirstSeed",
+    "HistoryFile",
+    "Json",
+    "MutantName",
+    "Processes",
+    "Scenarios",
+    "Seeds",
+    "Transport",
+    "check_names",
+    "check_writable",
+    "chosen_scenarios",
+    "known_in_runs",
+]
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many seeds.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Option("--scenario", help="A scenario; may be repeated.  [default: all]", show_default=False),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker processes.  [default: one for each processor]", show_default=False),
+]
+MutantName = Annotated[str | None, typer.Option("--mutant", help="Plant this known defect.", show_default=False)]
+Transport = Annotated[
+    TransportKind,
+    typer.Option("--transport", help="What clients and bookies exchange: objects, or bytes over simulated TCP."),
+]
+HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
+
+
+def check_names(scenarios: Sequence[str], mutant: str | None) -> None:
+    """Refuse a scenario or a defect that is unknown."""
+    for name in scenarios:
+        known(name, list(SCENARIOS), "scenario")
+    if mutant is not None:
+        known_in_runs(mutant)
+
+
+def known_in_runs(mutant: str) -> None:
+    """Refuse a defect that is unknown, or that no scenario shows."""
+    from scenarios.mutants import MUTANTS, RUN_MUTANTS  # noqa: PLC0415  most runs have none planted
+
+    known(mutant, list(MUTANTS), "mutant")
+    if mutant not in RUN_MUTANTS:
+        fail(f"no scenario shows {mutant}; bk-chaos explore --mutant {mutant} does")
+
+
+def chosen_scenarios(scenarios: Sequence[str] | None, mutant: str | None) -> list[str]:
+    """The scenarios that were named, each once, or all."""
+    chosen = list(dict.fromkeys(scenarios or SCENARIOS))
+    check_names(chosen, mutant)
+    return chosen
+
+
+def check_writable(folder: Path | None) -> None:
+    """Make ``folder``, and refuse one that cannot be made."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"histories cannot be kept in {folder}: {error.strerror}")

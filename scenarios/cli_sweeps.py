@@ -1,0 +1,199 @@
+"""``bk-chaos sweep``, ``mutants`` and ``determinism``: many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.cli_help import DETERMINISM_HELP, MUTANTS_HELP, SWEEP_HELP
+from scenarios.cli_options import (
+    FirstSeed,
+    Json,
+    MutantName,
+    Processes,
+    Scenarios,
+    Seeds,
+    Transport,
+    check_writable,
+    chosen_scenarios,
+    known_in_runs,
+)
+from scenarios.cli_output import (
+    EXIT_FOUND,
+    EXIT_UNDECIDED,
+    fail,
+    print_difference,
+    print_json,
+    print_lines,
+    print_table,
+    watched,
+)
+from scenarios.determinism import check_determinism
+from scenarios.model import TransportKind
+from scenarios.mutants import RUN_MUTANTS
+from scenarios.sweep import SweepResult, hunt_mutants, sweep
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("sweep", help=SWEEP_HELP)(sweep_)
+    app.command("mutants", help=MUTANTS_HELP)(mutants_)
+    app.command("determinism", help=DETERMINISM_HELP)(determinism)
+
+
+def sweep_(
+    *,
+    seeds: Seeds = 100,
+    first_seed: FirstSeed = 0,
+    scenario: Scenarios = None,
+    mutant: MutantName = None,
+    transport: Transport = TransportKind.OBJECTS,
+    record: Annotated[
+        Path | None, typer.Option(help="Keep histories in this folder.", show_default=False, metavar="DIR")
+    ] = None,
+    failing_only: Annotated[
+        bool, typer.Option("--failing-only", help="Keep only histories of runs that break an invariant.")
+    ] = False,
+    stop_at_first: Annotated[
+        bool, typer.Option("--stop-at-first", help="Stop at the first run that breaks an invariant.")
+    ] = False,
+    processes: Processes = None,
+    as_json: Json = False,
+) -> None:
+    """Sweep seeds."""
+    chosen = chosen_scenarios(scenario, mutant)
+    if failing_only and record is None:
+        fail("--failing-only says which histories to keep; --record says where")
+    check_writable(record)
+    with watched("sweeping", "broken") as progress, _pool_errors():
+        result = sweep(
+            range(first_seed, first_seed + seeds),
+            chosen,
+            mutant=mutant,
+            record=record,
+            failing_only=failing_only,
+            processes=processes,
+            stop_at_first=stop_at_first,
+            transport=transport,
+            progress=progress,
+        )
+    if as_json:
+        print_json(result.as_json())
+    else:
+        _print_sweep(result)
+    if result.failing:
+        raise typer.Exit(EXIT_FOUND)
+    if result.undecided:
+        raise typer.Exit(EXIT_UNDECIDED)
+
+
+def mutants_(
+    *,
+    seeds: Seeds = 200,
+    first_seed: FirstSeed = 0,
+    mutant: Annotated[
+        list[str] | None, typer.Option(help="A defect; may be repeated.  [default: all]", show_default=False)
+    ] = None,
+    scenario: Scenarios = None,
+    transport: Transport = TransportKind.OBJECTS,
+    processes: Processes = None,
+    as_json: Json = False,
+) -> None:
+    """Hunt planted defects."""
+    chosen = chosen_scenarios(scenario, None)
+    planted = mutant or list(RUN_MUTANTS)
+    for name in planted:
+        known_in_runs(name)
+    with watched("hunting", "caught") as progress, _pool_errors():
+        hunts = hunt_mutants(
+            planted,
+            range(first_seed, first_seed + seeds),
+            chosen,
+            processes=processes,
+            transport=transport,
+            progress=progress,
+        )
+    if as_json:
+        print_json({"mutants": [hunt.as_json() for hunt in hunts]})
+    else:
+        print_table(
+            ("defect", "caught", "by", "in", "seeds", "CPU s"),
+            [
+                (
+                    hunt.name,
+                    "yes" if hunt.caught else "NO",
+                    f"{hunt.invariant} ({hunt.clause})" if hunt.caught else "",
+                    f"{hunt.scenario} {hunt.seed}" if hunt.caught else "",
+                    hunt.seeds_to_find if hunt.caught else f"> {seeds}",
+                    f"{hunt.cpu_seconds:.1f}",
+                )
+                for hunt in hunts
+            ],
+        )
+    if not all(hunt.caught for hunt in hunts):
+        raise typer.Exit(EXIT_FOUND)
+
+
+def determinism(
+    *,
+    seeds: Seeds = 10,
+    first_seed: FirstSeed = 0,
+    scenario: Scenarios = None,
+    mutant: MutantName = None,
+    transport: Transport = TransportKind.OBJECTS,
+    as_json: Json = False,
+) -> None:
+    """Check that runs depend on their seed alone."""
+    chosen = chosen_scenarios(scenario, mutant)
+    with watched("repeating", "different") as progress:
+        result = check_determinism(
+            range(first_seed, first_seed + seeds), chosen, mutant=mutant, transport=transport, progress=progress
+        )
+    if as_json:
+        print_json(result.as_json())
+    else:
+        print_lines(f"{result.runs} runs of {seeds} seeds, {len(result.diverged)} different")
+        for divergence in result.diverged:
+            print_lines(f"{divergence.scenario}, seed {divergence.seed}: different in {divergence.where}")
+            if divergence.difference is not None:
+                print_difference(divergence.difference, "first", "then")
+    if result.diverged:
+        raise typer.Exit(EXIT_FOUND)
+
+
+# Helpers -----------------------------------------------------------------------------------------------------------
+
+
+def _print_sweep(result: SweepResult) -> None:
+    figures = result.as_json()
+    print_lines(
+        f"{result.runs} runs of {result.seeds} seeds in {len(result.scenarios)} scenarios: "
+        f"{figures['violations']} violations, {figures['unknown']} without verdict",
+        f"  {result.events} events, {figures['events_per_second']:.0f} a second; "
+        f"{figures['simulated_seconds_per_second']:.0f} simulated seconds a second; "
+        f"{figures['seeds_per_cpu_hour']:.0f} seeds an hour of CPU",
+    )
+    met = ", ".join(f"{name} {count}" for name, count in sorted(result.met.items()))
+    print_lines(f"  runs that met: {met}" if met else "  no run met anything of note")
+    for failing in result.failing:
+        planted = f" --mutant {result.mutant}" if result.mutant else ""
+        planted += f" --transport {result.transport}" if result.transport is not TransportKind.OBJECTS else ""
+        print_lines(f"  {failing.invariant}: bk-chaos run {failing.scenario} --seed {failing.seed}{planted} --timeline")
+    for scenario, seed, problem in result.undecided:
+        print_lines(f"  no verdict: {scenario} --seed {seed}: {problem}")
+
+
+@contextmanager
+def _pool_errors() -> Iterator[None]:
+    """Turn the death of a worker process into a plain message."""
+    try:
+        yield
+    except BrokenProcessPool:
+        fail("a worker process died, perhaps for lack of memory; try again with fewer --processes")

@@ -1,0 +1,154 @@
+"""``bk-sim bookie``: one bookie, registered, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from bkclient.metadata.uri import parse_metadata_uri
+from simbookie.cli_options import (
+    Capacity,
+    ConnectionsMax,
+    ConnectionsPerSource,
+    GarbageInterval,
+    JournalSync,
+    JournalWait,
+    Json,
+    LogLevel,
+    MaxFrameSize,
+    PendingAddsMax,
+    SessionTimeout,
+    Uvloop,
+    announce,
+    choose_loop,
+    errors_end_the_program,
+    start_logging,
+)
+from simbookie.config import BookieConfig
+from simbookie.security_options import (
+    AuthSecret,
+    RequireCertificate,
+    RequireTls,
+    SecurityOptions,
+    TlsCertificate,
+    TlsKey,
+    TlsKeyPassword,
+    TlsTrust,
+)
+from simbookie.server import BookieServer, ServerConfig
+from simbookie.serving import BookieOptions, run, serve_bookie
+from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.memory import MemoryStorageConfig
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("bookie", help=_BOOKIE_HELP)(bookie)
+
+
+_BOOKIE_HELP: Final = """Run one bookie and register it.
+
+Everything is kept IN MEMORY: nothing is on disk, and when the process ends all its entries are gone, whatever it
+acknowledged. The journal options give acknowledgements the timing of a real journal, not its durability.
+
+\b
+Examples:
+  bk-sim bookie --metadata zk+hierarchical://127.0.0.1:2181/ledgers
+  bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --id bookie-1 --journal-sync-ms 5
+  bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --tls-certificate bookie.pem --tls-key bookie-key.pem --require-tls
+  bk-sim bookie --metadata "zk://zk1:2181;zk2:2181/ledgers" --host 0.0.0.0 --advertised-host 10.0.0.7 --json
+
+\b
+Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken or the metadata service fails; 2 wrong usage.
+With --json: {"bookie_id", "host", "port", "metadata", "pid", "durable"}, once the bookie is registered.
+"""
+
+
+def bookie(
+    *,
+    metadata: Annotated[str, typer.Option(help="URI of the metadata service, zk://host:port/root for example.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 lets the system choose.")] = 0,
+    bookie_id: Annotated[
+        str | None, typer.Option("--id", help="Bookie id.  [default: host:port]", show_default=False)
+    ] = None,
+    advertised_host: Annotated[
+        str | None, typer.Option(help="Host that clients are told.  [default: --host]", show_default=False)
+    ] = None,
+    journal_sync_ms: JournalSync = 0.0,
+    journal_wait_ms: JournalWait = 0.0,
+    capacity_mib: Capacity = 1024,
+    max_frame_size: MaxFrameSize = 5_242_880,
+    connections_max: ConnectionsMax = 10_000,
+    connections_per_source_max: ConnectionsPerSource = None,
+    pending_adds_max: PendingAddsMax = 10_000,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_key_password: TlsKeyPassword = None,
+    tls_trust: TlsTrust = None,
+    require_tls: RequireTls = False,
+    require_client_certificate: RequireCertificate = False,
+    auth_secret: AuthSecret = None,
+    session_timeout_s: SessionTimeout = 10.0,
+    garbage_interval_s: GarbageInterval = 60.0,
+    exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
+    uvloop: Uvloop = None,
+    log_level: LogLevel = "warning",
+    as_json: Json = False,
+) -> None:
+    """Run one bookie."""
+    with errors_end_the_program(as_json=as_json):
+        start_logging(log_level)
+        use_uvloop = choose_loop(uvloop)
+        parse_metadata_uri(metadata)
+        security = SecurityOptions(
+            tls_certificate,
+            tls_key,
+            tls_key_password,
+            tls_trust,
+            auth_secret,
+            require_tls,
+            require_client_certificate,
+        )
+        options = BookieOptions(
+            metadata_uri=metadata,
+            host=host,
+            port=port,
+            bookie_id=bookie_id,
+            advertised_host=advertised_host,
+            session_timeout_s=session_timeout_s,
+            garbage_interval_s=garbage_interval_s,
+            exit_with_stdin=exit_with_stdin,
+            storage=MemoryStorageConfig(
+                journal=JournalConfig(group_wait_max_s=journal_wait_ms / 1000, sync_latency_s=journal_sync_ms / 1000),
+                capacity_bytes=capacity_mib << 20,
+            ),
+            bookie=BookieConfig(pending_adds_max=pending_adds_max),
+            server=ServerConfig(
+                max_frame_size=max_frame_size,
+                connections_max=connections_max,
+                connections_per_source_max=connections_per_source_max,
+                security=security.security(),
+            ),
+        )
+
+        run(serve_bookie(options, partial(_announce_bookie, metadata, as_json=as_json)), uvloop=use_uvloop)
+
+
+def _announce_bookie(metadata: str, server: BookieServer, *, as_json: bool) -> None:
+    address = server.address
+    facts = {
+        "bookie_id": server.bookie.bookie_id,
+        "host": address.host,
+        "port": address.port,
+        "metadata": metadata,
+        "pid": os.getpid(),
+        "durable": False,
+    }
+    text = f"bookie {server.bookie.bookie_id} serves on {address.host}:{address.port}, in memory only"
+    announce(facts, text, as_json=as_json)
