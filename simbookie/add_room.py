@@ -26,7 +26,7 @@ class AddRoom:
     @property
     def left(self) -> int:
         """How many more are taken before the next is refused as one too many."""
-        return self._pending_max - self.pending
+        return self.pending_max - self.pending
 
     @property
     def waiters(self) -> int:
@@ -63,7 +63,8 @@ class AddRoom:
         self._limit(pending_max)
 
     def _limit(self, pending_max: int) -> None:
-        self._pending_max = pending_max
+        #: How many may be.
+        self.pending_max = pending_max
         #: With so many left pending, there is room again for those that wait.
         self._roomy_at = pending_max // 2
 

@@ -45,6 +45,7 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
+from simbookie.add_refusals import add_refusal, status_of_short_add
 from simbookie.add_room import AddRoom
 from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
@@ -58,7 +59,6 @@ __all__ = ["Bookie", "BookieState", "Respond"]
 
 _ENTRY_IDS: Final = Struct(">qqq")
 _LAC_IDS: Final = Struct(">qq")
-_LEDGER_ID: Final = Struct(">q")
 
 #: The plugin name BookKeeper answers with where authentication is disabled, whatever the client asked for.
 _AUTH_DISABLED: Final = "AuthDisabledPlugin"
@@ -70,6 +70,7 @@ _INFO_FREE: Final = 2
 
 ReadOnlyListener = Callable[[bool], None]
 Handler = Callable[[Any, Respond, str], None]
+_OrdinaryToken = tuple[Callable[[Any, StorageError | None], None], Any, int, int]
 
 
 class BookieState(Enum):
@@ -283,6 +284,49 @@ class Bookie:
         else:
             handler(request, respond, source)
 
+    def add(
+        self, request: AddRequest, added: Callable[[Any, StorageError | None], None], token: Any, source: str
+    ) -> bool:
+        """Store an ordinary entry (of no recovery, without priority and flags) if nothing speaks against it.
+
+        As :meth:`submit` does, without what only other requests need: ``added(token, error)`` is called once the entry is safe
+        or could not be stored, unless the bookie stops in between. After false nothing has happened; submit the request.
+        """
+        table, room, body = self._table, self.add_room, request.header
+        if table is None or not self._accepts or self._read_only or room.pending >= room.pending_max:
+            return False
+        if len(body) < _ENTRY_IDS.size:
+            return False
+        ledger_id, entry_id, lac = _ENTRY_IDS.unpack_from(body)
+        handle = table.handles.get(ledger_id)
+        if handle is None or handle.master_key != request.master_key:
+            return False
+        if handle.fenced or handle.in_limbo or entry_id < 0:
+            return False
+        observer, stored = self._observer, self._ordinary_stored
+        if observer is not None and self.storage.acks_are_durable:
+            stored = self._ordinary_stored_and_synced
+        try:
+            self.storage.add_entry(ledger_id, entry_id, body, stored, (added, token, ledger_id, entry_id))
+        except StorageError as error:
+            added(token, error)
+            return True
+        room.pending += 1
+        if observer is not None:
+            observer.entry_stored(ledger_id, entry_id, body, False, source)  # noqa: FBT003
+        if lac > handle.lac:
+            table.advance_lac(handle, lac)
+        return True
+
+    def _ordinary_stored(self, token: _OrdinaryToken, error: StorageError | None) -> None:
+        self.add_room.answered()
+        token[0](token[1], error)
+
+    def _ordinary_stored_and_synced(self, token: _OrdinaryToken, error: StorageError | None) -> None:
+        if error is None and self._observer is not None:
+            self._observer.entry_synced(token[2], token[3])
+        self._ordinary_stored(token, error)
+
     def forget(self, source: str) -> None:
         """The client named ``source`` has gone: what waits for it need wait no longer. Adds are carried out nevertheless."""
         if self._polls is not None:
@@ -302,13 +346,13 @@ class Bookie:
         try:
             ledger_id, entry_id, lac = _ENTRY_IDS.unpack_from(body)
         except struct_error:
-            respond(AddResponse(self._status_of_short_add(request, body), request.ledger_id, request.entry_id))
+            respond(AddResponse(status_of_short_add(table, request, body), request.ledger_id, request.entry_id))
             return
         handle = table.open(ledger_id, request.master_key)
         if not isinstance(handle, LedgerHandle):
             status: Status = Status.FENCED if handle is Status.NO_LEDGER else handle
         else:
-            status = self._refusal(request, handle, entry_id)
+            status = add_refusal(request, handle, entry_id)
             if status is Status.OK:
                 status = self._store(request, respond, ledger_id, entry_id, body)
             if status is Status.OK:
@@ -318,23 +362,6 @@ class Bookie:
                     table.advance_lac(handle, lac)
                 return
         respond(AddResponse(status, request.ledger_id, request.entry_id))
-
-    def _refusal(self, request: AddRequest, handle: LedgerHandle, entry_id: int) -> Status:
-        if handle.fenced and not request.recovery:
-            return Status.FENCED
-        if handle.in_limbo:
-            return Status.UNAUTHORIZED
-        return Status.BAD_REQUEST if entry_id < 0 else Status.OK
-
-    def _status_of_short_add(self, request: AddRequest, body: bytes) -> Status:
-        # an intruder or a fenced writer is told so first, but a ledger is not created for garbage
-        if len(body) >= _LEDGER_ID.size:
-            handle = self._running().find(_LEDGER_ID.unpack_from(body)[0])
-            if handle is not None:
-                if handle.master_key not in (None, request.master_key):
-                    return Status.UNAUTHORIZED
-                return self._refusal(request, handle, LAST_ENTRY)
-        return Status.BAD_REQUEST
 
     def _store(self, request: AddRequest, respond: Respond, ledger_id: int, entry_id: int, body: bytes) -> Status:
         """Hand the entry to the storage; the answer follows when it is safe, unless the status is an error."""

@@ -381,7 +381,13 @@ class MemoryStorage:
         size = len(body)
         if self._used + size > self._capacity:
             raise NoSpace(f"{size} bytes do not fit: {self._used} of {self._capacity} are in use")
-        self._put(self._ledgers[ledger_id], entry_id, body)
+        ledger = self._ledgers[ledger_id]
+        if entry_id == ledger.last_entry_id + 1:  # as _put does it, without the call
+            ledger.last_entry_id = entry_id
+            ledger.entries[entry_id] = body
+            self._used += size
+        else:
+            self._put(ledger, entry_id, body)
         record = (_ENTRY, ledger_id, entry_id, body)
         if self._journals_entries:
             journal.append(record, size + _RECORD_OVERHEAD, on_durable, token, on_written)

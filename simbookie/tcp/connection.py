@@ -21,23 +21,22 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.errors import FrameTooLarge, WireError
 from bkclient.wire.messages import AddRequest, AddResponse, AuthMessage, Response, StartTlsResponse, Status
 from bkclient.wire.server_connection import ServerConnection
-from simbookie.bookie import Bookie
+from bkclient.wire.v3_received_add import ReceivedAdd
+from simbookie.ledgers import status_of
 from simbookie.security import AuthVerdict, Guard
-from simbookie.tcp.config import ServerConfig
-from simbookie.tcp.notices import Notices
+from simbookie.storage.base import StorageError
+from simbookie.tcp.owner import ConnectionOwner
 from simbookie.tcp.progress import PeerProgress
-from simbookie.tcp.turns import Turns
-from simbookie.tcp.unsent import Unsent
 from simbookie.tcp.upgrade import Upgraded, upgrade
 
-__all__ = ["ConnectionOwner", "ServedConnection"]
+__all__ = ["ServedConnection"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -55,24 +54,6 @@ _ADDS_PER_LOOK: Final = 16
 _WRITE_SIZE: Final = 65_536
 #: How often the transport is asked again whether answers have gone, where it does not tell.
 _DRAIN_POLL_S: Final = 0.01
-
-
-class ConnectionOwner(Protocol):
-    """What connections need of their server."""
-
-    bookie: Bookie
-    config: ServerConfig
-    notices: Notices
-    turns: Turns
-    unsent: Unsent
-
-    def admit(self, connection: ServedConnection) -> bool:
-        """Whether a new connection may stay."""
-        ...
-
-    def dismiss(self, connection: ServedConnection) -> None:
-        """Forget a connection, which has ended."""
-        ...
 
 
 class ServedConnection(asyncio.BufferedProtocol):
@@ -196,14 +177,16 @@ class ServedConnection(asyncio.BufferedProtocol):
 
     def _serve_slice(self, requests: Iterator[ReceivedRequest]) -> None:
         bookie, respond, source = self._bookie, self._respond, self._source
-        submit, add_room, begun_with = bookie.submit, bookie.add_room, self._slice_left
+        add, added, submit = bookie.add, self._added, bookie.submit
+        add_room, begun_with = bookie.add_room, self._slice_left
         room = add_room.left
         left, looks_at = begun_with, max(begun_with - _ADDS_PER_LOOK, 0)
         held, self._held = self._held, None
         for received in requests if held is None else itertools.chain((held,), requests):
             left -= 1
             request = received.request
-            if request is None or not received.is_version_supported:
+            ordinary = received if isinstance(received, ReceivedAdd) else None
+            if request is None or (ordinary is None and not received.is_version_supported):
                 self._refuse(received)
             else:
                 if room <= 0:
@@ -214,7 +197,8 @@ class ServedConnection(asyncio.BufferedProtocol):
                         add_room.when_room(self._room_came)
                         break
                 room -= 1
-                submit(request, partial(respond, received), source=source)
+                if ordinary is None or not add(ordinary.request, added, ordinary, source):
+                    submit(request, partial(respond, received), source=source)
             if self._halts:
                 self._unserved = requests
                 break
@@ -397,6 +381,16 @@ class ServedConnection(asyncio.BufferedProtocol):
                 self._turns.wait(self, is_unfinished=False)
             return
         self._answer(received, response)
+
+    def _added(self, received: ReceivedAdd, error: StorageError | None) -> None:
+        if error is not None or self._kept_answers or self._halts & _ANSWERS:
+            request = received.request
+            status = Status.OK if error is None else status_of(error)
+            self._respond(received, AddResponse(status, request.ledger_id, request.entry_id))
+            return
+        self._send(received.acknowledgement)
+        if self._answers_size >= _WRITE_SIZE:
+            self._flush()
 
     def _answer(self, received: ReceivedRequest, response: Response) -> None:
         if received.protocol_version == 2 and response.status is Status.UNKNOWN_LEDGER_STATE:

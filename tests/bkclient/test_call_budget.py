@@ -83,12 +83,18 @@ Operation = Callable[[LedgerWriter, bytes], Awaitable[None]]
 OPERATIONS: dict[str, Operation] = {"append": appends, "read": single_reads, "range_read": a_range_read}
 
 
-def calls_of(operation: Operation, version: int, payload: bytes, stats: MemoryStats | None = None) -> float:
-    """Python calls of the client for each entry, over ``ENTRIES`` entries."""
+def calls_of(
+    operation: Operation,
+    version: int,
+    payload: bytes,
+    stats: MemoryStats | None = None,
+    counter: CallCounter | None = None,
+) -> float:
+    """Python calls of the client, or those that ``counter`` counts, for each entry, over ``ENTRIES`` entries."""
     world = World(1)
     for name in ("b0", "b1", "b2"):
         BookieHost(world, name, server=ServerConfig())
-    counter = CallCounter()
+    counter = counter if counter is not None else CallCounter()
 
     async def program() -> None:
         store = SimulatedMetadataStore(world, world.hosts["client"])

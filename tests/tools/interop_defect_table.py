@@ -388,7 +388,7 @@ _SECURITY: Final = (
 _BOOKIES: Final = (
     Defect(
         "a fenced ledger takes adds",
-        "simbookie/bookie.py",
+        "simbookie/add_refusals.py",
         "if handle.fenced and not request.recovery:",
         "if handle.fenced and request.recovery is None:",
         _one("test_java_client", "test_a_ledger_nobody_wrote_to", "v3"),

@@ -19,6 +19,7 @@ from bkclient.security.auth import SharedSecret
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, frame
 from bkclient.wire.messages import (
+    AddRequest,
     AuthMessage,
     ForceLedgerRequest,
     LongPoll,
@@ -88,13 +89,23 @@ def test_the_slice_of_a_turn_is_one_however_often_the_loop_reads(kit: Any, loop:
     async def story() -> None:
         async with served(ServerConfig(slice_requests=100)) as server, connected(server) as client:
             turns: dict[int, int] = {}
-            submit = server.bookie.submit
+            add, submit = server.bookie.add, server.bookie.submit
 
-            def counting(*arguments: Any, **names: Any) -> None:
+            def count() -> None:
                 turns[server.turns.current] = turns.get(server.turns.current, 0) + 1
+
+            def counting_add(request: AddRequest, *arguments: Any) -> bool:
+                is_taken = add(request, *arguments)
+                if is_taken:
+                    count()
+                return is_taken
+
+            def counting_submit(*arguments: Any, **names: Any) -> None:
+                count()
                 submit(*arguments, **names)
 
-            server.bookie.submit = counting  # type: ignore[method-assign]
+            server.bookie.add = counting_add  # type: ignore[method-assign, assignment]
+            server.bookie.submit = counting_submit  # type: ignore[method-assign]
             await client.ask(*(kit.add(1, entry_id) for entry_id in range(5000)))
             assert sum(turns.values()) == 5000
             assert max(turns.values()) <= 100

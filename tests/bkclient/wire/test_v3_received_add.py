@@ -1,0 +1,146 @@
+"""The add that a bookie reads by hand: what protobuf reads, or nothing at all."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bkclient.wire import bookkeeper_pb2 as pb
+from bkclient.wire import v3
+from bkclient.wire.messages import AddRequest, AddResponse, Status
+from bkclient.wire.v3_received_add import ReceivedAdd, received_add
+from tests.bkclient.wire.golden_files import golden_files
+
+KEY = bytes(range(20))
+IDS = (
+    st.integers(0, 2**63 - 1)
+    | st.integers(0, 300)
+    | st.sampled_from([2**7, 2**14, 2**21, 2**28, 2**35, 2**56, 2**63 - 1])
+)
+BODIES = st.binary(max_size=300) | st.sampled_from([bytes(size) for size in (0, 127, 128, 16_383, 16_384, 70_000)])
+
+
+def content_of(request: AddRequest, txn_id: int = 5) -> bytes:
+    return b"".join(v3.encode_request(request, txn_id).buffers)[4:]
+
+
+def add(ledger_id: int = 7, entry_id: int = 300, body: bytes = b"body", key: bytes = KEY) -> AddRequest:
+    return AddRequest(ledger_id, entry_id, key, body, b"")
+
+
+def fields(found: object) -> dict[str, object]:
+    """All that a request says, and what surrounds it."""
+    assert dataclasses.is_dataclass(found)
+    told = {
+        field.name: getattr(found, field.name) for field in dataclasses.fields(found) if field.name != "acknowledgement"
+    }
+    return told | ({"request": fields(told["request"])} if told.get("request") is not None else {})
+
+
+def check(content: bytes) -> ReceivedAdd | None:
+    """What is read by hand, which is nothing or what protobuf reads and answers."""
+    found = received_add(content)
+    if found is not None:
+        oracle = v3.decode_request(content)
+        assert fields(found) == fields(oracle)
+        request = oracle.request
+        assert isinstance(request, AddRequest)
+        answer = AddResponse(Status.OK, request.ledger_id, request.entry_id)
+        assert found.acknowledgement == v3.encode_response(oracle, answer)
+    return found
+
+
+@given(ledger_id=IDS, entry_id=IDS, txn_id=IDS, body=BODIES)
+@example(ledger_id=0, entry_id=0, txn_id=0, body=b"")
+def test_an_ordinary_add_is_read_as_protobuf_reads_it(ledger_id: int, entry_id: int, txn_id: int, body: bytes) -> None:
+    assert check(content_of(add(ledger_id, entry_id, body), txn_id)) is not None
+
+
+@given(data=st.data())
+def test_whatever_is_changed_is_read_as_protobuf_reads_it_or_not_at_all(data: st.DataObject) -> None:
+    content = bytearray(
+        content_of(add(data.draw(IDS), data.draw(IDS), data.draw(st.binary(max_size=40))), data.draw(IDS))
+    )
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        match data.draw(st.sampled_from(["set", "insert", "cut"])):
+            case "set":
+                content[at] = data.draw(st.integers(0, 255))
+            case "insert":
+                content[at:at] = data.draw(st.binary(min_size=1, max_size=3))
+            case _:
+                del content[at : at + data.draw(st.integers(1, 3))]
+        if not content:
+            break
+    check(bytes(content))
+
+
+def written(**more: object) -> pb.Request:
+    request = pb.Request()
+    request.header.version, request.header.operation, request.header.txnId = 3, 2, 5  # type: ignore[assignment]
+    message = request.addRequest
+    message.ledgerId, message.entryId, message.masterKey, message.body = 7, 300, KEY, b"body"
+    for name, value in more.items():
+        if name == "priority":
+            request.header.priority = value  # type: ignore[assignment]
+        else:
+            setattr(message, name, value)
+    return request
+
+
+UNUSUAL = {
+    "priority": written(priority=1).SerializeToString(),
+    "recovery": written(flag=1).SerializeToString(),
+    "write flags": written(writeFlags=1).SerializeToString(),
+    "write flags that say nothing": written(writeFlags=0).SerializeToString(),
+    "a key of another size": written(masterKey=b"short").SerializeToString(),
+    "a negative entry id": written(entryId=-1).SerializeToString(),
+    "a negative ledger id": written(ledgerId=-1).SerializeToString(),
+    "something unknown behind the message": written().SerializeToString() + b"\x98\x7d\x01",
+    "the same message twice": written().SerializeToString() + written().SerializeToString(),
+    "another order": b"\xaa\x06" + content_of(add())[content_of(add()).index(b"\xaa\x06") + 2 :] + content_of(add())[:8],
+    "an id in more bytes than it needs": b"\x0a\x07" + content_of(add())[2:].replace(b"\x18\x05", b"\x18\x85\x00", 1),
+    "a length in more bytes than it needs": content_of(add()).replace(b"\x22\x04body", b"\x22\x84\x00body").replace(
+        b"\xaa\x06\x21", b"\xaa\x06\x22"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_what_is_not_ordinary_is_left_to_protobuf(name: str) -> None:
+    content = UNUSUAL[name]
+    assert isinstance(v3.decode_request(content).request, AddRequest)  # it is an add
+
+    assert received_add(content) is None
+
+
+def test_the_clients_of_bookkeeper_write_ordinary_adds() -> None:
+    seen = 0
+    for golden in golden_files():
+        for content in map(bytes.fromhex, golden.requests if golden.wire == 3 else ()):
+            request = v3.decode_request(content).request
+            if isinstance(request, AddRequest) and not (
+                request.recovery or request.high_priority or request.write_flags
+            ):
+                assert check(content) is not None
+                seen += 1
+
+    assert seen > 0
+
+
+def test_the_ordinary_one_among_them_is_ordinary() -> None:
+    assert written().SerializeToString() == content_of(add())
+    assert check(content_of(add())) is not None
+
+
+@pytest.mark.parametrize("end", range(len(content_of(add()))))
+def test_a_part_of_an_add_is_none(end: int) -> None:
+    assert received_add(content_of(add())[:end]) is None
+
+
+def test_others_are_none() -> None:
+    for content in (b"", b"\x00", bytes(100), b"\xff" * 100):
+        assert received_add(content) is None
