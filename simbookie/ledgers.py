@@ -213,12 +213,12 @@ class LedgerTable:
                 self._wake(handle, False)  # noqa: FBT003
 
     def set_limbo(self, ledger_id: int, *, in_limbo: bool) -> LedgerHandle:
-        """Note whether this bookie can vouch for the ledger's content, creating an unknown ledger without a key."""
+        """Note whether this bookie can vouch for the ledger's content; in limbo, an unknown ledger is created without a key."""
         handle = self.find(ledger_id)
         if handle is None:
             handle = LedgerHandle(ledger_id, None, -1, fenced=False, in_limbo=False)
-            self.handles[ledger_id] = handle
         if handle.in_limbo != in_limbo:
+            self.handles[ledger_id] = handle
             handle.in_limbo = in_limbo
             self._storage.set_limbo(ledger_id, in_limbo=in_limbo)
             if self._observer is not None:

@@ -87,8 +87,6 @@ class Story:
                 case ("fence", ledger_id):
                     bookie.submit(self.kit.fencing_read(ledger_id), self.answers)
                 case ("limbo", ledger_id, in_limbo):
-                    if not in_limbo and ledger_id not in bookie.ledger_ids():
-                        continue
                     bookie.set_limbo(ledger_id, in_limbo=in_limbo, fence=False)
                 case ("read-only", is_on):
                     bookie.set_read_only(is_on)

@@ -234,6 +234,15 @@ async def test_a_ledger_never_heard_of_can_be_in_limbo_and_learns_its_key_later(
     assert await bench.status(kit.add(1, 0)) is Status.FENCED, "limbo fenced it, and fences stay"
 
 
+async def test_a_ledger_that_nobody_spoke_of_is_not_made_by_leaving_limbo(kit: Any) -> None:
+    bench = kit.Bench()
+    bench.bookie.set_limbo(1, in_limbo=False)
+
+    assert bench.bookie.ledger_ids() == []
+    assert await bench.status(ReadRequest(1, 0)) is Status.NO_LEDGER
+    assert not bench.bookie.delete_ledger(1)
+
+
 # ---------------------------------------------------------------------------------------------------------- small things
 
 
