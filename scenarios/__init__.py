@@ -1,1 +1,1 @@
-"""Fault scenarios: the shipped client in the simulated world, recorded, judged, and replayable from a seed."""
+"""Fault scenarios: the shipped client in the simulated world, recorded, checked, and replayable from a seed."""

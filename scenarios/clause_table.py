@@ -1,4 +1,4 @@
-"""The table behind :mod:`scenarios.clauses`: the names, and what they stand for in words."""
+"""The table behind :mod:`scenarios.clauses`: names and statements of invariants and clauses."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ),
     (
         "RecoveriesAgree",
-        "A ledger is closed exactly once, and all who look see the same last entry and length.",
+        "A ledger is closed exactly once, and all clients see the same last entry and length.",
         {
             "B1": "exactly one successful write closes the ledger",
             "B2": "a closed ledger keeps its state, last entry, length and fragment boundaries",
-            "B3": "everybody sees the closed ledger with the same last entry and length",
+            "B3": "all clients see the closed ledger with the same last entry and length",
         },
     ),
     (
@@ -43,7 +43,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ),
     (
         "FencedStaysFenced",
-        "A fence holds for ever, and is what the bookie says it is.",
+        "A fence is permanent, and a bookie that confirms a fence has it.",
         {
             "D1": "a fenced bookie stores nothing but recovery adds",
             "D2": "a bookie answers a fencing read with OK only when its fence is durable",
@@ -62,7 +62,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "CloseKeepsAcks",
         "A close that succeeds leaves the ledger closed, with all that was acknowledged to its writer.",
         {
-            "A11": "who is told that its close succeeded has a closed ledger, not below what was acknowledged to it",
+            "A11": "when a close succeeds, the ledger is closed, and not below an entry that was acknowledged to that writer",
         },
     ),
     (
@@ -221,7 +221,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ),
     (
         "NegativeStays",
-        "What recovery ruled out stays absent from the bookies whose word it took.",
+        "An entry that recovery ruled out stays absent from the bookies that denied it.",
         {
             "E5": "a bookie that denied an entry to a recovery never stores it for the old writer",
         },
@@ -251,7 +251,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "ClosedFromInRecovery",
         "Only the writer closes a ledger that is not IN_RECOVERY.",
         {
-            "E8": "who is not the writer closes the ledger only from IN_RECOVERY",
+            "E8": "a client other than the writer closes the ledger only from IN_RECOVERY",
         },
     ),
     (
@@ -265,7 +265,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "VisibleLacBounded",
         "No last add confirmed above the end of the closed ledger was ever visible.",
         {
-            "F5": "no LAC that anybody could see is above the last entry of the closed ledger",
+            "F5": "no LAC that was visible to a client is above the last entry of the closed ledger",
         },
     ),
     (
@@ -334,7 +334,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ),
     (
         "GcOnlyDead",
-        "A bookie drops only ledgers that nobody needs there.",
+        "A bookie drops only ledgers that are deleted or have no fragment on it.",
         {
             "D12": "a bookie collects a ledger only if it is deleted or has no fragment there",
         },

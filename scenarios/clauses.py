@@ -1,15 +1,14 @@
-"""One vocabulary for everything that judges: the invariants by name, and the clauses they consist of by number.
+"""The vocabulary that all checkers share: the invariants by name, and their clauses by number.
 
-Witnesses are independent statements of the same guarantees: the online checker (:mod:`scenarios.checker`), the Spark invariants
-(``spark_analysis.invariants``), the guarantees of the machines' worlds (:mod:`scenarios.machines`), and the stage, which notices
-what never ends. They share no code; what they share is this table, so that a name means the same wherever it is reported. Each
-witness declares at itself which clauses it judges, and each planted defect (:mod:`scenarios.mutants`) which ones it breaks;
-docs/reference/invariants.md is made of all three.
+Four checkers test the same guarantees independently: the online checker (:mod:`scenarios.checker`), the Spark invariants
+(``spark_analysis.invariants``), the guarantees of the machines' worlds (:mod:`scenarios.machines`), and the stage, which detects
+operations that never end. They share this table and no code, so a name has the same meaning in every report. Each checker
+declares which clauses it checks, and each planted defect (:mod:`scenarios.mutants`) declares which ones it breaks;
+docs/reference/invariants.md is generated from all three.
 
 A clause has a number, a statement and a formula, and belongs to one invariant. Formulas are in the notation of
-docs/reference/invariants.md,
-over the events of a history (docs/reference/history-format.md); to a world of machines, a call of a port is the event of
-that name.
+docs/reference/invariants.md, over the events of a history (docs/reference/history-format.md). In a world of machines, a call of
+a port is the event of that name.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["CLAUSES", "INVARIANTS", "STATEMENTS", "Clause", "invariants_of"]
 
 
 class Clause(NamedTuple):
-    """The invariant under whose name a violation is reported, what the clause says, and the same as a formula."""
+    """The invariant that the clause belongs to, the statement in words, and the same statement as a formula."""
 
     invariant: str
     statement: str
@@ -40,16 +39,16 @@ CLAUSES: Final[Mapping[str, Clause]] = MappingProxyType(
 INVARIANTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {name: tuple(clauses) for name, _, clauses in TABLE}
 )
-"""The names under which violations are reported, each with the clauses it stands for; the most important first."""
+"""Every invariant with the numbers of its clauses, the most important invariant first. Violations are reported by these names."""
 
 STATEMENTS: Final[Mapping[str, str]] = MappingProxyType({name: statement for name, statement, _ in TABLE})
 """Each invariant in a sentence."""
 
 
 def invariants_of(clauses: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-    """The invariants that consist of these clauses, in part at least, each with those of them that belong to it.
+    """The invariants with at least one of these clauses, each with the given clauses that belong to it.
 
-    ``KeyError`` for a number that no clause has.
+    Raises ``KeyError`` for a number that no clause has.
     """
     for number in clauses:
         CLAUSES[number]
@@ -59,4 +58,4 @@ def invariants_of(clauses: Collection[str]) -> Mapping[str, tuple[str, ...]]:
 
 assert len(INVARIANTS) == len(TABLE), "names are unique"
 assert len(CLAUSES) == sum(len(clauses) for _, _, clauses in TABLE), "a clause belongs to one invariant"
-assert CLAUSES.keys() == FORMULAS.keys(), "no formula is left over"
+assert CLAUSES.keys() == FORMULAS.keys(), "every clause has a formula, and every formula a clause"

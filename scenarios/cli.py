@@ -1,9 +1,9 @@
-"""``bk-chaos``: run fault scenarios, look at them, sweep seeds, hunt planted defects.
+"""``bk-chaos``: run fault scenarios, show their histories, sweep seeds, hunt planted defects.
 
-Exit codes of every command: 0 all is well; 1 something was found (a broken invariant, a defect that was not caught, runs that
-differ); 2 the input cannot be used (an unknown name, an unreadable history, a wrong option); 3 nothing was found, but a run
-came to no verdict, so that it proves nothing. Standard output holds the result, one JSON object with ``--json``; progress, on a
-terminal only, and errors go to standard error.
+Exit codes of every command: 0 no problem; 1 a problem was found (a broken invariant, a defect that was not caught, runs that
+differ); 2 the input cannot be used (an unknown name, an unreadable history, a wrong option); 3 no problem was found, but a run
+has no verdict and proves nothing. The result goes to standard output, as one JSON object with ``--json``; errors, and progress
+on a terminal, go to standard error.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ app = typer.Typer(
 
 @app.callback()
 def root() -> None:
-    """Has commands, and nothing of its own."""
+    """Make a group of commands."""
 
 
 def main() -> None:

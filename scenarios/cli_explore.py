@@ -1,4 +1,4 @@
-"""``bk-chaos explore``: every order of a few events, or many random ones, in worlds of protocol machines."""
+"""``bk-chaos explore``: searches and random walks in worlds of protocol machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bk-chaos list``: what there is."""
+"""``bk-chaos list``: scenarios, worlds of machines, and defects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_(*, as_json: Json = False) -> None:
-    """Print what there is."""
+    """List scenarios, worlds and defects."""
     if as_json:
         print_json(
             {

@@ -1,4 +1,4 @@
-"""Options that several commands of ``bk-chaos`` share, and what is refused of them."""
+"""Options that several commands of ``bk-chaos`` share, and checks of their values."""
 
 from __future__ import annotations
 

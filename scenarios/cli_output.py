@@ -1,6 +1,6 @@
-"""How ``bk-chaos`` speaks: one JSON object, or text and tables for people; progress for whoever watches.
+"""The output of ``bk-chaos``: one JSON object, or text and tables; a progress bar on a terminal.
 
-What draws tables and progress is loaded where there is something to draw.
+The libraries for tables and progress bars are imported when they are used.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WIDTH_MIN = 80
 
 
 def fail(message: str) -> NoReturn:
-    """End with the exit code for input that cannot be used, telling why on standard error."""
+    """Print the error to standard error, and end with the exit code for input that cannot be used."""
     typer.echo(f"bk-chaos: {message}", err=True)
     raise typer.Exit(EXIT_USAGE)
 
@@ -63,18 +63,18 @@ def known(name: str, names: Sequence[str], what: str) -> None:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """The one JSON object of a command."""
+    """Print the JSON object of a command."""
     typer.echo(json.dumps(value, indent=2))
 
 
 def print_lines(*lines: str) -> None:
-    """Lines for people."""
+    """Print lines of text."""
     for line in lines:
         typer.echo(line)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table for people; everything in it is shown, wrapped if need be."""
+    """Print a table; long cells are wrapped."""
     from rich.console import Console  # noqa: PLC0415  see the docstring of the module
     from rich.table import Table  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def print_result(result: RunResult) -> None:
-    """One run for people."""
+    """Print the result of one run as text."""
     planted = f" with the defect {result.mutant}" if result.mutant else ""
     planted += " over bytes" if result.transport is TransportKind.BYTES else ""
     print_lines(
@@ -106,7 +106,7 @@ def _violation_line(violation: Violation) -> str:
 
 
 def print_difference(difference: Difference, one: str, other: str) -> None:
-    """The first event in which two histories differ, for people."""
+    """Print the first event in which two histories differ as text."""
     print_lines(
         f"  first difference at event {difference.seq}:",
         f"    {one}: {_event_line(difference.one)}",
@@ -116,24 +116,24 @@ def print_difference(difference: Difference, one: str, other: str) -> None:
 
 def _event_line(event: Event | None) -> str:
     if event is None:
-        return "no such event, the history had ended"
+        return "no such event, the history has ended"
     fields = " ".join(f"{name}={value}" for name, value in event.fields.items())
     return f"{event.time_us} us {event.actor} {event.kind} ledger={event.ledger} {fields}"
 
 
 def on_terminal() -> bool:
-    """Whether a person looks at standard output, in colours."""
+    """Whether standard output is a terminal with colours."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def terminal_width() -> int:
-    """Columns to write to."""
+    """The columns of the terminal, or the default width."""
     return max(_WIDTH_MIN, get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH_DEFAULT
 
 
 @contextmanager
 def watched(what: str, found: str) -> Iterator[Progress | None]:
-    """A progress bar on standard error if that is a terminal, and what moves it; None where nobody watches."""
+    """Show a progress bar on standard error, and yield the function that advances it; None if there is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""``bk-chaos run``, ``replay`` and ``show``: one run, judged."""
+"""``bk-chaos run``, ``replay`` and ``show``: one run, with its verdict."""
 
 from __future__ import annotations
 

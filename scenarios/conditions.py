@@ -1,4 +1,4 @@
-"""The conditions of a run: cluster, quorums, weather, limits. All drawn here, from the seed, and written into the history."""
+"""The conditions of a run: cluster, quorums, network faults, limits. They are drawn from the seed and written into the header."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from simbookie.world.rng import split
 
 __all__ = ["Conditions", "draw_conditions", "draw_tcp", "draw_varied_conditions"]
 
-#: (ensemble, write quorum, ack quorum); the small ones decide most, so they come up more often.
+#: (ensemble, write quorum, ack quorum). Small ensembles are drawn more often, because few answers decide there.
 _SIZES: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2), (4, 2, 2), (5, 3, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Everything a run varies apart from the story itself."""
+    """Everything that varies between runs, except the scenario itself."""
 
     bookies: int
     ensemble_size: int
@@ -62,7 +62,7 @@ class Conditions:
 
 
 def draw_conditions(seed: int) -> Conditions:
-    """The conditions of the run with this seed: mostly fair weather with some rough links."""
+    """The conditions of the run with this seed: a mostly reliable network, with a few slow or lossy links."""
     rng = split(seed, "conditions")
     ensemble_size, write_quorum_size, ack_quorum_size = rng.choice(_SIZES)
     timeout_s = rng.choice((0.5, 1.0, 5.0))
@@ -96,19 +96,19 @@ def draw_conditions(seed: int) -> Conditions:
     )
 
 
-#: Shapes that the usual conditions leave out: a single bookie, an ack quorum of one, wide and evenly striped ensembles.
+#: Sizes that :func:`draw_conditions` does not draw: a single bookie, an ack quorum of one, wide and evenly striped ensembles.
 _MORE_SIZES: Final = (*_SIZES, (1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 4, 2), (5, 3, 3), (5, 5, 3))
 
 
 def draw_varied_conditions(seed: int) -> Conditions:
-    """Conditions with everything drawn that a client can be told: more shapes, no spare bookie, protocol, timeouts, windows."""
+    """Conditions with more sizes, with and without spare bookies, and with drawn protocol version, timeouts and windows."""
     rng = split(seed, "varied conditions")
     usual = draw_conditions(seed)
     ensemble_size, write_quorum_size, ack_quorum_size = rng.choice(_MORE_SIZES)
     add_timeout_s, read_timeout_s = rng.choice((0.2, 0.5, 1.0, 5.0)), rng.choice((0.2, 0.5, 1.0, 5.0))
     version = rng.choice((2, 3, 3))
     spare = rng.choice((0, 0, 1, 2))
-    # Where nobody can replace a bookie, no weather must make one fail: the faults of the story are to.
+    # Without a spare bookie the network causes no failures: only the faults of the scenario do.
     network = usual.network if spare else replace(usual.network, slow_probability=0.0, loss_probability=0.0)
     return replace(
         usual,
@@ -134,7 +134,7 @@ def draw_varied_conditions(seed: int) -> Conditions:
 
 
 def draw_tcp(seed: int) -> TcpConfig:
-    """The shape of the streams of the run with this seed; the other conditions are those of a run without streams."""
+    """Segments, buffers and bandwidth of the run with this seed; other conditions are the same as in a run over objects."""
     rng = split(seed, "tcp")
     buffer_bytes = rng.choice((131_072, 131_072, 16_384, 2_048))
     return TcpConfig(

@@ -1,8 +1,8 @@
-"""Proof that a run depends on its seed alone, and where it went astray if it does not.
+"""Checks that a run depends on its seed alone, and finds the first event that differs otherwise.
 
-Each run is made three times: twice in this process, where leftovers of earlier runs would show, and once in a fresh one under
-another ``PYTHONHASHSEED``, where anything that hangs on the order of a set of strings or on addresses would. Equal digests
-over all events mean that the same things happened at the same times.
+Each run is made three times: twice in this process, to detect state left by earlier runs, and once in a new process with
+another ``PYTHONHASHSEED``, to detect a dependency on the order of sets or on addresses. Equal digests over all events mean that
+the same events happened at the same times.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _RUNS_PER_CHILD: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where two histories differ; an event is None where its history had ended."""
+    """The first position where two histories differ; an event is None if its history has ended before."""
 
     seq: int
     one: Event | None
     other: Event | None
 
     def as_json(self) -> dict[str, Any]:
-        """Both events, as far as there are two."""
+        """Position and both events, None for one that does not exist."""
         return {"seq": self.seq, "one": _shown(self.one), "other": _shown(self.other)}
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A run that did not come out the same. ``where`` names the run that differed from the first."""
+    """A run with another digest than the first. ``where`` names the process it was made in."""
 
     scenario: str
     seed: int
@@ -97,8 +97,8 @@ def check_determinism(
 ) -> DeterminismResult:
     """Make every run three times and compare. ``progress`` is told ``(done, in_all, diverged)``.
 
-    A run that diverged is repeated with its history recorded, to find the first event that differs; a divergence that does not
-    show itself again is reported without. ``KeyError`` for an unknown scenario or mutant.
+    A run that diverged is repeated with its history recorded, to find the first event that differs; if the repetition does not
+    diverge, the divergence is reported without that event. Raises ``KeyError`` for an unknown scenario or mutant.
     """
     runs = [(scenario, seed) for seed in seeds for scenario in scenarios]
     diverged: list[Divergence] = []

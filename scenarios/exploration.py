@@ -1,7 +1,7 @@
-"""Exploring worlds of machines by name, with a defect planted or without, measured.
+"""Explores a named world of machines, with or without a planted defect, and measures the exploration.
 
-A world that is prepared is searched whole, breadth first; any other is walked at random. What breaks a clause is told with its
-schedule, shrunk until no move of it can be left out.
+A prepared world is searched exhaustively, breadth first; any other world gets random walks. A broken clause is reported with the
+schedule that breaks it, shrunk until no move can be left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Bounds", "Exploration", "explore_world"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far to go: ``walks`` of ``moves`` each, from ``seed`` on, or a search of so many ``states``, so many moves deep.
+    """Limits of an exploration: ``walks`` of ``moves`` each from ``seed`` on, or a search of ``states`` down to ``depth`` moves.
 
     With ``answers_wait`` a search also tries every order in which answers arrive.
     """
@@ -37,12 +37,12 @@ class Bounds:
 
 @dataclass(slots=True)
 class Exploration:
-    """What came of exploring one world.
+    """The result of exploring one world.
 
-    ``states`` counts different worlds in a search, moves in walks; ``depth`` is the longest schedule. ``ends`` counts how the
-    ledger ended, by its last entry, None for one that was not closed when nothing was left to do, or when the walk was over.
-    ``is_whole`` says of a search that every order was seen. ``broken`` is what was found, in the walk with ``seed``, by
-    ``schedule``; no move of it can be left out, and ``story`` tells it.
+    ``states`` counts distinct states of a search, or moves of walks; ``depth`` is the longest schedule in moves. ``ends`` counts
+    final states by the last entry of the ledger, None for a ledger that was not closed. ``is_whole`` is true if a search visited
+    every order. ``broken`` is the broken clause, ``seed`` that of the walk, ``schedule`` the shrunk schedule, and ``story`` the
+    schedule in words.
     """
 
     world: str
@@ -59,7 +59,7 @@ class Exploration:
 
     @property
     def states_per_second(self) -> float:
-        """States or moves in a second of exploring; shrinking what was found takes no part."""
+        """States or moves per second of exploration, without the time for shrinking."""
         return self.states / self.seconds if self.seconds else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Exploration:
 
 
 def explore_world(named: NamedWorld, bounds: Bounds, mutant: Mutant | None = None) -> Exploration:
-    """Search or walk one world, with the defect planted into its machines."""
+    """Search or walk one world, with the defect planted into its machines if one is given."""
     with nullcontext() if mutant is None else mutant.applied():
         found = _search(named, bounds) if named.prepare is not None else _walks(named, bounds)
         if found.broken is not None:

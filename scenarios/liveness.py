@@ -1,6 +1,6 @@
-"""What runs are held to beside the clauses over their histories: that things end.
+"""Liveness: the clauses that the stage checks, because a history cannot show whether an operation would have ended later.
 
-A history cannot tell what would have come of a run that was stopped; the stage can, because it heals everything and waits.
+At the end of a run the stage heals every fault and waits; an operation that does not end then breaks its clause.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from typing import Final
 
 __all__ = ["ADD_RESOLVES", "CLAUSES", "EVENTUALLY_CLOSED", "StuckError"]
 
-#: With everything healed, a ledger can be recovered and read.
+#: After all faults have ended, a ledger can be recovered and read.
 EVENTUALLY_CLOSED: Final = "L1"
-#: With nothing in its way, an append ends.
+#: After all faults have ended, every append ends.
 ADD_RESOLVES: Final = "L2"
 CLAUSES: Final = (EVENTUALLY_CLOSED, ADD_RESOLVES)
-"""The numbers of the clauses that the stage judges."""
+"""The numbers of the clauses that the stage checks."""
 
 
 class StuckError(Exception):
-    """Everything was healed, and still something does not end: liveness is broken; ``clause`` is its number."""
+    """An operation did not end after all faults had ended; ``clause`` is the number of the broken clause."""
 
     def __init__(self, ledger_id: int, problem: str, clause: str = EVENTUALLY_CLOSED) -> None:
         super().__init__(f"ledger {ledger_id}: {problem}")

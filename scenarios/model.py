@@ -1,4 +1,4 @@
-"""What a scenario is, and what a run of one results in."""
+"""The values that describe a scenario and the result of a run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["RunResult", "Scenario", "TransportKind", "Violation"]
 
 
 class TransportKind(StrEnum):
-    """How clients and bookies of a run talk to each other."""
+    """What the clients and bookies of a run exchange."""
 
-    #: Requests and responses travel as objects: fast, and nothing of sockets, frames and codecs takes part.
+    #: Requests and responses are passed as objects: fast, without sockets, frames and codecs.
     OBJECTS = "objects"
-    #: The shipped TCP transport and the shipped server, over streams of bytes.
+    #: The shipped TCP transport and the shipped server exchange bytes over simulated streams.
     BYTES = "bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken clause: its number, in which ledger, and how to see it. ``seqs`` are the events that show it."""
+    """One broken clause: its number, the ledger, and a sentence that shows it. ``seqs`` are the numbers of the events."""
 
     clause: str
     ledger: int
@@ -51,11 +51,11 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A named story of clients, bookies and faults. ``play`` draws everything it varies from the stage's seed.
+    """A named sequence of calls and faults. ``play`` runs it and draws everything that varies from the stage's seed.
 
-    ``expected`` says what a correct implementation makes of it, for people. ``meets`` names the situations it is about (see
-    :mod:`scenarios.situations`): a run that met none of one of them comes to no verdict. ``draw`` draws the conditions from
-    the seed; None stands for the usual ones.
+    ``expected`` describes the result with a correct implementation. ``meets`` names the situations that every run must meet (see
+    :mod:`scenarios.situations`): a run that misses one has no verdict. ``draw`` draws the conditions from the seed; None means
+    :func:`~scenarios.conditions.draw_conditions`.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What one run of one scenario came to.
+    """The result of one run of one scenario.
 
-    ``verdict`` is ``ok`` (every invariant holds), ``violated``, or ``unknown`` (the run ended by a limit or an unexpected error,
-    or without having met what the scenario is about, named in ``problem``, so that the absence of a violation proves nothing).
-    ``met`` counts the situations that the run came across.
+    ``verdict`` is ``ok`` (every invariant holds), ``violated``, or ``unknown``: the run ended at a limit, with an unexpected
+    error, or without meeting a situation of the scenario, so that it proves nothing; ``problem`` has the reason.
+    ``met`` counts the situations of the run.
     """
 
     scenario: str

@@ -1,11 +1,11 @@
-"""Recorders: wrappers around the seams that write down what passes through them.
+"""Recorders: wrappers around the client's interfaces that record every call.
 
-The code under test is not instrumented. What a client says to bookies is seen at its transport, what it does to metadata at
-its store, what a bookie does by its observer, what an application experiences by the wrapped writer and reader below.
+The code under test is not instrumented. Requests to bookies are recorded at the transport, metadata operations at the store,
+events in a bookie by its observer, and results that an application gets by the wrapped writer and reader below.
 
-Each event is recorded when it happens, seen from its actor: a request when it is handed to the transport, an answer when it
-reaches the client, a metadata write when the store applies it, an acknowledgement when the application learns of it. An
-application on a crashed or paused host learns nothing, so nothing is recorded for it.
+Each event is recorded when it happens at its actor: a request when it is handed to the transport, an answer when it
+reaches the client, a metadata write when the store applies it, an acknowledgement when the application gets it. An
+application on a crashed or paused host gets nothing, so nothing is recorded for it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def metadata_fields(metadata: LedgerMetadata, version: int) -> dict[str, Any]:
 
 
 class Recorder:
-    """The history of a run, and what is needed to read entries on their way."""
+    """The history of a run, and the sizes that are needed to parse the bodies of entries."""
 
     def __init__(self, history: HistoryWriter) -> None:
         self.history = history
@@ -77,13 +77,13 @@ class Recorder:
         self._overhead[metadata.ledger_id] = ENTRY_HEADER_SIZE + DIGEST_SIZES[digest_type]
 
     def parse(self, ledger_id: int, body: bytes) -> tuple[int, int, int, bytes]:
-        """``(entry_id, lac, length, payload)`` of a body, unverified: this is a witness, not a client."""
+        """``(entry_id, lac, length, payload)`` of a body. The digest is not verified."""
         _, entry_id, lac, length = _HEADER.unpack_from(body)
         return entry_id, lac, length, body[self._overhead.get(ledger_id, ENTRY_HEADER_SIZE) :]
 
 
 class RecordingTransport(WrappingTransport):
-    """Records what one client and its bookies tell each other."""
+    """Records requests of one client and the answers of bookies."""
 
     def __init__(self, inner: BookieTransport, recorder: Recorder, actor: str, incarnation: int) -> None:
         super().__init__(inner)
@@ -92,7 +92,7 @@ class RecordingTransport(WrappingTransport):
         self._incarnation = incarnation
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
-        """Record the request, and its answer on the way to ``reply_to``."""
+        """Record the request, and its answer before ``reply_to`` gets it."""
         if isinstance(request, AddRequest):
             self.inner.submit(bookie_id, request, self._record_add(bookie_id, request, reply_to))
         elif isinstance(request, ReadRequest):
@@ -101,7 +101,7 @@ class RecordingTransport(WrappingTransport):
             self.inner.submit(bookie_id, request, reply_to)
 
     def add_sender(self, template: AddTemplate, replies: AddReplies) -> AddSender:
-        """Record what is sent, and every answer on its way to ``replies``."""
+        """Record every add, and every answer before ``replies`` gets it."""
         return _RecordedAdds(self, template, replies)
 
     def _record_add(self, bookie_id: str, request: AddRequest, reply_to: ReplyHandler) -> ReplyHandler:
@@ -115,7 +115,7 @@ class RecordingTransport(WrappingTransport):
         return on_reply
 
     def on_add_sent(self, bookie_id: str, header: bytes, payload: bytes, *, is_recovery: bool) -> None:
-        """Record that an add leaves."""
+        """Record an add that is sent."""
         ledger_id, entry_id, lac, length = _HEADER.unpack_from(header)
         self._recorder.record(
             Kind.ADD_SEND,
@@ -177,26 +177,26 @@ class RecordingTransport(WrappingTransport):
 
 
 class _RecordedAdds(WatchedAdds):
-    """The adds of one writer, recorded on their way in and their outcomes on their way back."""
+    """Records the adds of one writer and their outcomes."""
 
     def __init__(self, transport: RecordingTransport, template: AddTemplate, replies: AddReplies) -> None:
         super().__init__(transport.inner, template, replies)
         self._transport = transport
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
-        """Record that it leaves, for each bookie, and hand it on."""
+        """Record the add for each bookie, and forward it."""
         for bookie_id in bookies:
             self._transport.on_add_sent(bookie_id, header, payload, is_recovery=self.template.recovery)
         super().send(bookies, entry_id, header, payload)
 
     def on_outcome(self, bookie_id: str, entry_id: int, code: int) -> None:
-        """Record it."""
+        """Record the outcome."""
         template = self.template
         self._transport.on_add_answered(bookie_id, template.ledger_id, entry_id, code, is_recovery=template.recovery)
 
 
 class RecoveryRecorder:
-    """Records what the recoveries of one client concluded; implements its ``RecoveryObserver``."""
+    """Records the decisions of one client's recoveries; implements ``RecoveryObserver``."""
 
     def __init__(self, recorder: Recorder, actor: str) -> None:
         self._recorder = recorder
@@ -227,7 +227,7 @@ class RecoveryRecorder:
 
 
 def _host(source: str) -> str:
-    """Who a bookie was talking to: over streams it knows a port as well, which means nothing to others."""
+    """The host of a bookie's peer, without the port that a stream adds."""
     return source.partition(":")[0]
 
 
@@ -291,7 +291,7 @@ class BookieRecorder:
 
 
 class RecordedAppends:
-    """What writers of either kind share: an application that writes down what it asked for and what it was told."""
+    """The common part of both recorded writers: records the application's calls and their outcomes."""
 
     inner: LedgerWriter | AdvancedLedgerWriter
 
@@ -308,9 +308,9 @@ class RecordedAppends:
     def _record_add(
         self, entry_id: int, payload: bytes, future: asyncio.Future[int], *, given: bool
     ) -> asyncio.Future[int]:
-        """Record APP_ADD now, and APP_ACK, APP_FAIL or APP_CANCEL when the application learns the outcome.
+        """Record APP_ADD now, and APP_ACK, APP_FAIL or APP_CANCEL when the application gets the outcome.
 
-        APP_ADD comes after the ADD_SENDs of the same entry: what the writer refuses by raising was no append.
+        APP_ADD comes after the ADD_SENDs of the same entry, because an append that raises is not recorded.
         """
         content = fingerprint(payload)
         common = {"incarnation": self._incarnation, "entry": entry_id}
@@ -365,7 +365,7 @@ class RecordedWriter(RecordedAppends):
 
 
 class RecordedAdvancedWriter(RecordedAppends):
-    """A writer whose application gives the ids."""
+    """A writer with entry ids from the application."""
 
     def __init__(self, writer: AdvancedLedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
         super().__init__(recorder, actor, incarnation)
@@ -377,7 +377,7 @@ class RecordedAdvancedWriter(RecordedAppends):
 
 
 class RecordedReader:
-    """A reader whose application writes down what it read."""
+    """A reader that records the results of its reads."""
 
     def __init__(self, reader: LedgerReader, recorder: Recorder, actor: str, handle: int) -> None:
         self.inner = reader
@@ -397,12 +397,12 @@ class RecordedReader:
         return entry
 
     async def read_all(self) -> AsyncIterator[Entry]:
-        """Everything up to the last add confirmed, one entry after the other."""
+        """Yield every entry up to the last add confirmed, in order."""
         for entry_id in range(self.inner.last_add_confirmed + 1):
             yield await self.read(entry_id)
 
     async def advance(self) -> int:
-        """Ask the bookies how far the ledger is confirmed; records LAC_ADV."""
+        """Read the last add confirmed from the bookies; records LAC_ADV."""
         lac = await self.inner.read_last_add_confirmed()
         self._recorder.record(
             Kind.LAC_ADV, self._actor, self.inner.ledger_id, lac=lac, source="read-lac", handle=self._handle
@@ -425,7 +425,7 @@ class RecordedReader:
 
 
 class RecordedClient:
-    """A client whose application writes down its calls; made by the stage, one per client process."""
+    """A client that records the calls of its application. The stage makes one for each client process."""
 
     def __init__(self, client: BookKeeper, recorder: Recorder, actor: str, incarnation: int) -> None:
         self.inner = client
@@ -445,7 +445,7 @@ class RecordedClient:
         return RecordedAdvancedWriter(writer, self._recorder, self._actor, self._incarnation)
 
     async def open_ledger(self, ledger_id: int, *, recover: bool = False) -> RecordedReader:
-        """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and what the reader starts with."""
+        """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and the first LAC_ADV."""
         record, actor = self._recorder.record, self._actor
         record(Kind.OPEN_START, actor, ledger_id, recovery=recover)
         try:

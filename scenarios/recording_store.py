@@ -1,4 +1,4 @@
-"""Recording what is done to metadata, at the moment it takes effect."""
+"""Records metadata operations when they take effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CAUSE_BY_STATE: Final = {
 
 
 class _Forwarding:
-    """A store that hands every call on."""
+    """A store that forwards every call."""
 
     def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str) -> None:
         self._inner = inner
@@ -95,11 +95,10 @@ class _Forwarding:
 
 
 class AppliedStore(_Forwarding):
-    """Sits at the service, below all delays and faults: records what was applied or refused, when it was.
+    """Records at the service, below all delays and faults, when an operation is applied or refused.
 
-    So the order of successful META_CAS events is the order in which the metadata changed, whatever order the clients
-    learned of it in. ``cause`` overrides what is concluded from the state that is written, for writers that are no
-    clients.
+    The order of successful META_CAS events is therefore the order in which the metadata changed, regardless of when clients get
+    the answers. ``cause`` replaces the cause that follows from the written state, for writers that are not clients.
     """
 
     def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str, cause: str | None = None) -> None:
@@ -142,10 +141,10 @@ class AppliedStore(_Forwarding):
 
 
 class LearnedStore(_Forwarding):
-    """Sits at the client, above all delays and faults: records that it does not know what came of a write."""
+    """Records at the client, above all delays and faults, that the outcome of a write is unknown to it."""
 
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
-        """Record META_CAS with outcome unknown when the client learns just that."""
+        """Record META_CAS with outcome unknown if the client gets that error."""
         try:
             return await self._inner.write_ledger(metadata, expected_version)
         except MetadataOutcomeUnknown:

@@ -1,4 +1,4 @@
-"""Running one scenario with one seed, recorded and judged."""
+"""Runs one scenario with one seed, records its history and checks it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Situations: what a run came across, counted while its history is made.
+"""Situations: conditions that a run met, counted while its history is recorded.
 
-A run that never meets the fault it is named after holds for want of an occasion and proves nothing. So a scenario
-names the situations it is about (:attr:`~scenarios.model.Scenario.meets`), a run that met none of one of them has no
-verdict, and sweeps say how often each was met. Situations are told from the events of the history alone, as
-invariants are, but accuse nobody.
+A run that never meets the fault its scenario is named after has no violation and proves nothing. Therefore a scenario names its
+situations (:attr:`~scenarios.model.Scenario.meets`), a run that misses one of them has no verdict, and sweeps report how many
+runs met each. Situations are derived from the events of the history alone, as invariants are; a situation is no violation.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ _FENCED: Final = -101
 SITUATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "recovery": "a client began to recover a ledger",
-        "unknown-answer": "a recovery that waited for what a bookie knows of an entry was told neither yes nor no",
+        "unknown-answer": "a bookie neither confirmed nor denied an entry that a recovery asked it for",
         "undecided-entry": "a recovery could neither find an entry nor rule it out",
         "failed-recovery": "opening a ledger with recovery failed",
         "unanswered-write-back": "a bookie did not confirm what a recovery wrote back to it",
-        "recovery-replaces": "a recovery closed a ledger on other bookies than it had found it on",
+        "recovery-replaces": "a recovery closed a ledger with other bookies than those it began with",
         "bookie-lost-in-recovery": "a bookie crashed while a client recovered a ledger",
         "rival-recoveries": "two clients recovered one ledger at the same time",
-        "change-meets-recovery": "an ensemble change and the start of a recovery came in each other's way",
+        "change-meets-recovery": "an ensemble change and the start of a recovery conflicted",
         "ensemble-change": "a writer stored another ensemble",
-        "reader-crosses-change": "a reader of an open ledger read what was written after a change that came after its opening",
+        "reader-crosses-change": "a reader of an open ledger read from an ensemble stored after it had opened the ledger",
         "altered-copy": "a bookie answered a read with a copy that was altered on its disk",
         "close-cuts-off": "a writer closed its ledger with appends in flight",
         "cancelled-append": "an application cancelled an append",
@@ -42,11 +41,11 @@ SITUATIONS: Final[Mapping[str, str]] = MappingProxyType(
         "late-store": "a bookie stored an entry of the writer above the end of the closed ledger",
     }
 )
-"""Every situation with what it means, for people."""
+"""Every situation with its meaning."""
 
 
 class _Ledger:
-    """What is remembered of one ledger."""
+    """The state that situations of one ledger depend on."""
 
     __slots__ = ("adds", "changes", "decided", "end", "found", "fragments", "is_marked", "lost", "opened", "recovering")
 
@@ -64,13 +63,13 @@ class _Ledger:
         self.lost: set[tuple[str, int]] = set()
         #: When readers without recovery opened the ledger.
         self.opened: dict[str, int] = {}
-        #: Whether a recovery has begun, ever; and who is at one.
+        #: Whether any recovery ever began, and the clients that are recovering now.
         self.is_marked = False
         self.recovering: dict[str, None] = {}
 
 
 class Situations:
-    """Counts the situations of one history; a listener of its writer. ``met`` has those that occurred."""
+    """Counts the situations of one history, as a listener of its writer. ``met`` has a count for each situation."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()

@@ -1,8 +1,8 @@
-"""The stage: what a scenario has at hand.
+"""The stage: the cluster, clients and faults that a scenario controls.
 
-A scenario starts *client processes* on hosts of their own, breaks hosts, bookies and links, and finally lets fresh clients
-settle the matter. What the scenario draws comes from ``stage.rng``; the network, the metadata service, each workload and
-each client have streams of their own from the same seed, so one more draw here does not change the weather there.
+A scenario starts *client processes*, each on its own host, injects faults into hosts, bookies and links, and in the end has new
+clients recover and read the ledger. A scenario draws from ``stage.rng``. The network, the metadata service, each workload and
+each client have their own random streams from the same seed, so an additional draw in one does not change the others.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from simbookie.world.transport import SimulatedTransport
 __all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage"]
 
 Program = Callable[[RecordedClient], Awaitable[None]]
-"""What a client process does; it ends when the program returns."""
+"""The program of a client process; the process ends when it returns."""
 
-#: How often a final client tries before the run counts as stuck, and how long it waits in between.
+#: Attempts of a final client before the run counts as stuck, and the pause between two attempts.
 _SETTLE_ATTEMPTS: Final = 8
 _SETTLE_PAUSE_S: Final = 5.0
-#: How long a scenario waits for something that may never happen.
+#: The longest wait of a scenario for an event that may not occur.
 _PATIENCE_S: Final = 20.0
 
 
@@ -98,45 +98,45 @@ class ClientProcess:
         await store.aclose()
 
     def crash(self) -> None:
-        """Kill it: nothing of it runs any more, not even a ``finally`` block. No effect on one that has ended."""
+        """Kill the process: none of its code runs any more, not even a ``finally`` block. No effect after its end."""
         if self._host.is_alive and not self._task.done():
             self._stage.recorder.record(Kind.CLIENT_CRASH, self.name, incarnation=self._host.incarnation)
             self._host.crash()
 
     def pause(self) -> None:
-        """Stop it, as a long garbage collection would: neither its timers nor its replies run until it resumes."""
+        """Pause the process, as a long garbage collection does: neither timers nor replies run until it resumes."""
         if self._host.process.is_running and not self._task.done():
             self._stage.recorder.record(Kind.CLIENT_PAUSE, self.name)
             self._host.pause()
 
     def resume(self) -> None:
-        """Let a paused one go on."""
+        """Resume the process after a pause."""
         if self._host.is_paused:
             self._stage.recorder.record(Kind.CLIENT_RESUME, self.name)
             self._host.resume()
 
     async def ended(self) -> None:
-        """Wait until its program has returned or it has crashed; raises what the program raised."""
+        """Wait until the program has returned or the process has crashed; raises the program's exception."""
         await self._stage.world.join(self._task)
 
 
 class LedgerSlot:
-    """The ledger a scenario is about, before and after it exists."""
+    """The ledger of a scenario, before and after its creation."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._created = asyncio.Event()
-        #: Its id, -1 before it is created.
+        #: The ledger id, -1 before the creation.
         self.created_id = -1
 
     async def create(self, client: RecordedClient) -> RecordedWriter:
-        """Create it, with the sizes that the run's conditions name."""
+        """Create the ledger, with the sizes from the run's conditions."""
         writer = await client.create_ledger(**self._options())
         self._note(writer.ledger_id)
         return writer
 
     async def create_advanced(self, client: RecordedClient) -> RecordedAdvancedWriter:
-        """Create it as a ledger whose entry ids the application gives."""
+        """Create the ledger with entry ids from the application."""
         writer = await client.create_advanced_ledger(**self._options())
         self._note(writer.ledger_id)
         return writer
@@ -155,32 +155,32 @@ class LedgerSlot:
         self._created.set()
 
     async def id(self) -> int:
-        """Its id, once it is created."""
+        """Wait until the ledger is created, and return its id."""
         await self._created.wait()
         return self.created_id
 
     @property
     def is_created(self) -> bool:
-        """Whether some client created it and knows."""
+        """Whether a client has created the ledger and got the answer."""
         return self._created.is_set()
 
 
 class HeldCall:
-    """A call to the metadata service that is to be held back, or is."""
+    """A call to the metadata service that is held back when it is made."""
 
     def __init__(self, interception: Interception[MetadataAction], is_there: asyncio.Event) -> None:
         self._is_there = is_there
-        #: Let it go on.
+        #: Release the call.
         self.release = interception.release
 
     async def made(self) -> None:
-        """Wait until it is made and held back, for a while if it never is."""
+        """Wait until the call is made and held back, at most 20 simulated seconds."""
         with anyio.move_on_after(_PATIENCE_S):
             await self._is_there.wait()
 
 
 class Stage:
-    """One run of one scenario; made by the runner."""
+    """One run of one scenario. The runner makes it."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class Stage:
         world.tcp.on_connection = partial(filter_frames, network=world.network)
 
     def new_transport(self, host: Host, store: MetadataStore) -> BookieTransport:
-        """The way to bookies of the process that lives on ``host``."""
+        """The transport of the process on ``host``."""
         config = self.conditions.transport
         transport: LinkTransport
         if self.conditions.tcp is None:
@@ -217,7 +217,7 @@ class Stage:
         return transport
 
     def _check_transport_of(self, process: Process | None) -> None:
-        """After every callback of a client: what its transport counts is what is there."""
+        """Check the transport's counters after every callback of a client."""
         transport = self._transports.get(process)
         if transport is not None:
             transport.check()
@@ -249,7 +249,7 @@ class Stage:
     # Clients -----------------------------------------------------------------------------------------------------
 
     def ledger(self) -> LedgerSlot:
-        """A ledger to be created by a client."""
+        """A ledger that a client will create."""
         return LedgerSlot(self)
 
     def client(self, name: str, program: Program) -> ClientProcess:
@@ -277,13 +277,13 @@ class Stage:
             await writer.inner.flush()
 
     async def flush_for(self, writer: RecordedAppends, limit_s: float) -> bool:
-        """Give up waiting for that after some time; tells whether it came to an end."""
+        """Like :meth:`flush`, for at most ``limit_s`` seconds; returns whether every append ended."""
         with anyio.move_on_after(limit_s) as scope:
             await self.flush(writer)
         return not scope.cancelled_caught
 
     async def finish(self, writer: RecordedWriter) -> None:
-        """Flush and close; close also what was fenced or has failed, as an application does that cleans up."""
+        """Flush and close; a fenced or failed writer is closed too."""
         for step in (writer.inner.flush, writer.close):
             with suppress(BookKeeperError):
                 await step()
@@ -301,19 +301,19 @@ class Stage:
                 self.later(0.0, action)
 
     def on_event(self, predicate: Callable[[Event], bool], action: Callable[[], object]) -> None:
-        """Do ``action``, once, right after the first event that fulfils ``predicate``."""
+        """Call ``action`` once, right after the first event for which ``predicate`` is true."""
         self._watchers[predicate] = action
 
     def disarm(self) -> None:
-        """Let nothing happen any more that waits for an event: at the end, what is broken would not be healed."""
+        """Remove all actions of :meth:`on_event`, so that no fault is injected after the scenario has healed all faults."""
         self._watchers.clear()
 
     def later(self, delay_s: float, action: Callable[[], object]) -> None:
-        """Do ``action`` in ``delay_s`` seconds."""
+        """Call ``action`` in ``delay_s`` seconds."""
         self.world.loop.call_later(delay_s, action, context=Context())
 
     async def until(self, predicate: Callable[[Event], bool], ended: ClientProcess | None = None) -> None:
-        """Wait until an event fulfils ``predicate`` or the client process has ended; for a while, if neither happens."""
+        """Wait until ``predicate`` is true for an event or the client process has ended, at most 20 simulated seconds."""
         with anyio.move_on_after(_PATIENCE_S):
             seen = anyio.Event()
             self.on_event(predicate, seen.set)
@@ -329,7 +329,7 @@ class Stage:
                 waiting.cancel()
 
     async def until_acknowledged(self, ledger: LedgerSlot, entry_id: int) -> None:
-        """Wait until ``entry_id`` is acknowledged, or for a while if it never is."""
+        """Wait until ``entry_id`` is acknowledged, at most 20 simulated seconds."""
         with anyio.move_on_after(_PATIENCE_S):
             ledger_id = await ledger.id()
             if self._acknowledged.get(ledger_id, -1) < entry_id:
@@ -343,18 +343,18 @@ class Stage:
                 await acknowledged.wait()
 
     def ensemble(self, ledger: LedgerSlot) -> Sequence[str]:
-        """The last ensemble that was stored; the first bookies as long as no client knows of any."""
+        """The last ensemble that was stored; before the creation of the ledger, the first bookies."""
         unknown = tuple(self.bookies)[: self.conditions.ensemble_size]
         return self._ensembles[ledger.created_id] if ledger.is_created else unknown
 
     async def sleep(self, shortest_s: float, longest_s: float) -> None:
-        """Let a random time pass."""
+        """Sleep for a random time between the two."""
         await anyio.sleep(self.rng.uniform(shortest_s, longest_s))
 
     # Faults ------------------------------------------------------------------------------------------------------
 
     def crash_bookie(self, name: str, mode: CrashMode | None = None) -> None:
-        """Kill a bookie, or its machine, which is drawn unless told; what it had not synced is lost."""
+        """Crash a bookie's process or its machine (drawn if ``mode`` is None); data that was not synced may be lost."""
         if self.bookies[name].is_alive:
             mode = mode or self.rng.choice((CrashMode.PROCESS, CrashMode.POWER_LOSS))
             self._record_fault("crash", f"{name} {mode.name}")
@@ -367,7 +367,7 @@ class Stage:
             self.bookies[name].restart()
 
     def cut(self, client: str, bookie: str) -> None:
-        """Lose what travels between a client and a bookie: one way, the other, or both."""
+        """Drop messages between a client and a bookie, in one direction, the other, or both."""
         ways = self.rng.choice(((True, False), (False, True), (True, True)))
         self._record_fault("cut", f"{client} {'>' if ways[0] else ''}{'<' if ways[1] else ''} {bookie}")
         if ways[0]:
@@ -376,9 +376,9 @@ class Stage:
             self.world.network.block(bookie, client)
 
     def alter_copies(self, ledger: LedgerSlot, name: str, byte: int) -> None:
-        """Flip a bit in what a bookie has of every entry of the ledger: in byte ``byte`` of it, counted round and round.
+        """Flip a bit in a bookie's copy of every entry of the ledger, in byte ``byte`` modulo the size of the copy.
 
-        For checkers the copy is lost: what the bookie has is not what it stored.
+        Checkers count the copy as lost.
         """
         self._record_fault("alter", name)
         storage = self.bookies[name].storage
@@ -399,7 +399,7 @@ class Stage:
     def drop(
         self, client: str, bookies: Sequence[str], predicate: Callable[[Request], bool], *, answers: bool = False
     ) -> Interception[Action]:
-        """Lose requests of ``client`` to ``bookies``, or the answers to them."""
+        """Drop requests of ``client`` to ``bookies``, or the answers to them."""
         return self._intercept("drop", client, bookies, predicate, Fate.DROP, answers=answers)
 
     def _intercept(
@@ -425,7 +425,7 @@ class Stage:
         return interception
 
     def hold_metadata(self, predicate: Callable[[MetadataCall], bool]) -> HeldCall:
-        """Hold back the first call to the metadata service that ``predicate`` means, until it is released."""
+        """Hold back the first call to the metadata service for which ``predicate`` is true, until it is released."""
         self._record_fault("hold", "metadata")
         is_there = asyncio.Event()
 
@@ -440,7 +440,7 @@ class Stage:
         return HeldCall(interception, is_there)
 
     def heal(self) -> None:
-        """End every fault of the network and the metadata service; what was held arrives."""
+        """End every fault of the network and the metadata service; messages that were held back arrive."""
         self._record_fault("heal", "")
         self.world.network.heal()
         for interception in self._interceptions:
@@ -453,7 +453,7 @@ class Stage:
     # The end -----------------------------------------------------------------------------------------------------
 
     async def settle(self, ledger: LedgerSlot) -> None:
-        """Heal everything; then two fresh clients, one after the other, recover the ledger and read all of it."""
+        """Heal all faults; then two new clients, one after the other, recover the ledger and read all of it."""
         self.heal()
         for name in self.bookies:
             self.restart_bookie(name)

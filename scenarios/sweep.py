@@ -1,11 +1,9 @@
 """Many runs at once: sweeps over seeds, and hunts for planted defects.
 
-Runs are independent and deterministic, so a sweep is a matter of handing them out and adding up. They go to worker processes in
-units of a few, few enough that stopping waits for no more than a second or so. What comes out does not depend on how many
-workers there are or which finishes first; only the times do.
+Runs are independent and deterministic. A sweep sends them to worker processes in small units, so that stopping takes about a
+second, and adds up the results. Results do not depend on the number of workers or on their order; only the times do.
 
-A run that raises, which a scenario never should, ends as ``unknown`` with its error named: a sweep of a million runs must not
-die of one, and must not hide it.
+A run that raises an unexpected error has the verdict ``unknown`` with the error as its problem, and the sweep continues.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ Progress = Callable[[int, int, int], None]
 """``(done, in_all, found)``: told after every unit of work."""
 
 _RUNS_PER_UNIT: Final = 8
-#: Units handed out beyond those at work, per worker: enough to keep it busy, few enough to stop soon.
+#: Units that wait for a worker, per worker: enough to keep it busy, few enough to stop soon.
 _UNITS_AHEAD: Final = 2
 _SECONDS_PER_HOUR: Final = 3600
 
@@ -44,7 +42,7 @@ Run = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Failing:
-    """One invariant broken in one run; ``path`` is its history's, if that was kept."""
+    """One invariant broken in one run; ``path`` is that of the history if it was kept."""
 
     scenario: str
     seed: int
@@ -59,7 +57,7 @@ class Failing:
 
 @dataclass(slots=True)
 class SweepResult:
-    """What a sweep came to. ``unknown`` runs ended by a limit or an error: they prove nothing and are not violations.
+    """The result of a sweep. ``unknown`` runs ended at a limit or with an error: they prove nothing and are not violations.
 
     ``cpu_seconds`` are those of the runs, summed over workers; ``wall_seconds`` those of the whole sweep. ``met`` counts, for
     each situation, the runs that came across it.
@@ -124,9 +122,9 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class MutantHunt:
-    """How one planted defect fared.
+    """The result of the hunt for one planted defect.
 
-    ``seeds_to_find`` counts the seeds that were tried, each in every scenario, up to the one that gave it away;
+    ``seeds_to_find`` counts the seeds that were tried, each in every scenario, up to the one that broke a clause;
     ``clause`` is the first of those expected to break that did. ``shrunk_steps`` is for a shrinker to fill in.
     """
 
@@ -162,7 +160,7 @@ class MutantHunt:
 
 
 def default_processes() -> int:
-    """How many workers this machine has processors for."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -181,7 +179,7 @@ def sweep(
     transport: TransportKind = TransportKind.OBJECTS,
     progress: Progress | None = None,
 ) -> SweepResult:
-    """Run every scenario with every seed, and add up.
+    """Run every scenario with every seed, and add up the results.
 
     ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant. With
     ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that does. ``processes`` is by default
@@ -256,7 +254,7 @@ def hunt_mutants(
     with _workers(processes, in_all) as hand_out:
         waiting = [hunt for hunt in hunts if not hunt.is_over]
         while waiting:
-            # One unit of each mutant that still goes free: the workers are kept busy, and none runs far past its catch.
+            # One unit of each mutant that is not caught: workers stay busy, and few runs follow the one that catches it.
             for index, unit_done in hand_out([hunt.next_unit() for hunt in waiting]):
                 waiting[index].take(unit_done)
             waiting = [hunt for hunt in waiting if not hunt.is_over]
@@ -325,7 +323,7 @@ def _broken(result: RunResult, clauses: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A few runs for one worker. It may end at the first run that breaks one of the clauses in ``until``, or any."""
+    """A few runs for one worker. It ends early at a run that breaks a clause of ``until``, or any with ``stop_at_first``."""
 
     runs: tuple[Run, ...]
     mutant: str | None
@@ -338,7 +336,7 @@ class _Unit:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What came of a unit."""
+    """The results of a unit."""
 
     results: tuple[RunResult, ...]
     cpu_seconds: float
@@ -376,11 +374,11 @@ def _run(scenario: str, seed: int, unit: _Unit, record: Path | None) -> RunResul
 
 
 HandOut = Callable[[Iterable[_Unit]], Iterator[tuple[int, _Done]]]
-"""Units, with their number in order, as they are done; never more of them are under way than keep the workers busy."""
+"""Runs units and yields each with its index as it ends; only as many run or wait as keep the workers busy."""
 
 
 def _in_order(done: Iterable[tuple[int, _Done]]) -> Iterator[_Done]:
-    """What was done, in the order in which it was handed out."""
+    """The results in the order of their units."""
     early: dict[int, _Done] = {}
     due = 0
     for index, unit_done in done:
@@ -392,7 +390,7 @@ def _in_order(done: Iterable[tuple[int, _Done]]) -> Iterator[_Done]:
 
 @contextmanager
 def _workers(processes: int | None, units: int) -> Iterator[HandOut]:
-    """Hands out units to worker processes, or to this one if one is enough."""
+    """Run units in worker processes, or in this process if one is enough."""
     count = min(default_processes() if processes is None else processes, units)
     if count <= 1:
         yield lambda handed: ((index, _work(unit)) for index, unit in enumerate(handed))
@@ -418,5 +416,5 @@ def _workers(processes: int | None, units: int) -> Iterator[HandOut]:
 
 
 def _begin_worker() -> None:
-    """An interrupt is for the parent: it lets the workers finish the unit they are at."""
+    """Ignore SIGINT: the parent handles it and lets the workers finish their current unit."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

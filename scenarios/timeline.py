@@ -1,12 +1,11 @@
-"""The timeline of a run: what happened to one ledger, on a page.
+"""The timeline of a run: the events of one ledger, on one page.
 
-A counterexample is worth as much as it can be read. A run has thousands of events; what explains a violation is a few dozen of
-them. So the timeline tells the fate of a few entries in full, and of the ledger's metadata, fences and recoveries; everything
-else is summed up where it happened. Which entries: those in the violation's witness, or else those around the end of the
-ledger, where things go wrong.
+A run has thousands of events; a few dozen of them explain a violation. The timeline shows all events of a few entries, and of
+the ledger's metadata, fences and recoveries; other events are summarized where they happened. The entries shown are those of
+the violation, or else those around the end of the ledger.
 
 Each line is one event, or several of a kind that belong together (the same add to three bookies), at its time in
-milliseconds of simulated time. To the left every actor has a lane; an arrow in it is a message. Lines of the witness are
+milliseconds of simulated time. Every actor has a lane on the left; an arrow is a message. Events of the violation are
 marked with ``!``.
 """
 
@@ -29,7 +28,7 @@ __all__ = ["render"]
 _ROWS_MAX: Final = 60
 _ENTRIES_MAX: Final = 3
 _LANES_MAX: Final = 16
-#: Left-out events get a line of their own when there are so many of them, or when one of them is of consequence.
+#: Omitted events get a summary line when there are so many of them, or when one of them is an outcome.
 _SUM_UP_AFTER: Final = 24
 _CONSEQUENTIAL: Final = frozenset({Kind.APP_ACK, Kind.APP_FAIL, Kind.REC_DECIDE})
 _SUMMED_UP: Final[Mapping[str, str]] = {
@@ -52,7 +51,7 @@ _BOOKIE_KINDS: Final = frozenset(
     }
 )
 
-#: How much an event matters if its entry is told: 1 explains, 2 helps, 3 is told only as part of the witness.
+#: The rank of an event if its entry is shown: 1 is shown first, 2 is dropped first if there are too many rows.
 _RANK_OF_ENTRY_KINDS: Final[Mapping[str, int]] = {
     Kind.APP_ACK: 1,
     Kind.APP_FAIL: 1,
@@ -92,7 +91,7 @@ _LEFT_OUT: Final = 9
 
 @dataclass
 class _Row:
-    """One line: an event, the like ones it stands for, and what was left out before it."""
+    """One line: an event, the equal messages it is shown with, and the events omitted before it."""
 
     event: Event
     others: list[str]
@@ -102,7 +101,7 @@ class _Row:
     left_out: list[Event] = field(default_factory=list)
 
     def add(self, event: Event, rank: int, *, is_witness: bool) -> None:
-        """Stand for ``event`` too."""
+        """Show ``event`` in this line too."""
         other, _ = others_of(event)
         if other:
             self.others.append(other)
@@ -125,7 +124,7 @@ def render(
     """The timeline as text, in at most about ``rows_max`` lines of ``width`` columns; ``color`` adds terminal colours.
 
     ``header`` is the history's. ``ledger`` is by default that of ``focus``, else the one with the most events. With ``focus`` the
-    violation's events are marked, and the story is told up to the last of them.
+    violation's events are marked, and the timeline ends at the last of them.
     """
     told = list(events)
     if ledger is None:
@@ -157,7 +156,7 @@ def _busiest_ledger(events: Sequence[Event]) -> int:
 
 
 def _entries_to_tell(events: Sequence[Event], focus: Violation | None) -> frozenset[int]:
-    """The entries whose fate is told in full: few, and those that matter."""
+    """The few entries of which all events are shown."""
     if focus is not None:
         seqs = set(focus.seqs)
         named = {
@@ -226,7 +225,7 @@ def _belongs_to(row: _Row, event: Event) -> bool:
 
 
 def _fit(rows: list[_Row], rows_max: int) -> list[_Row]:
-    """Drop what matters least, from the front, until the rest fits; witnesses stay."""
+    """Drop rows of the lowest rank, from the front, until the rest fits; events of the violation stay."""
     excess = len(rows) - rows_max
     for rank in (2, 1):
         if excess <= 0:
@@ -274,7 +273,7 @@ class _Lanes:
         return 13 + self._column * len(self._actors)
 
     def heading(self) -> list[Text]:
-        """Who is who, and the labels over the lanes."""
+        """The legend of short names, and the labels over the lanes."""
         legend = Text("  ".join(f"{self.short(name)} = {name}" for name in self._actors if self.short(name) != name))
         legend.stylize("dim")
         labels = "".join(self.short(name).ljust(self._column) for name in self._actors)
@@ -361,7 +360,7 @@ def _title(header: Mapping[str, Any], ledger: int, focus: Violation | None) -> l
 
 
 def _summary(events: Sequence[Event]) -> Text:
-    """What was left out, in one line."""
+    """Omitted events, in one line."""
     entries: dict[str, list[int]] = {}
     for event in events:
         word = _SUMMED_UP.get(event.kind)

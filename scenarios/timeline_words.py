@@ -1,4 +1,4 @@
-"""Events in the words of the protocol, for people who know BookKeeper."""
+"""Events as phrases in BookKeeper's terms."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Words:
             Kind.CLOSE_START: lambda _e, _f, _t: "closes the ledger",
             Kind.CLOSE_RESULT: self._close_result,
             Kind.READ_RESULT: lambda _e, f, _t: f"read e{f['entry']}: {code_name(f['code'])}",
-            Kind.LAC_ADV: lambda _e, f, _t: f"takes e{f['lac']} for confirmed ({f['source']})",
+            Kind.LAC_ADV: lambda _e, f, _t: f"learns LAC {f['lac']} ({f['source']})",
             Kind.ADD_SEND: self._add_send,
             Kind.ADD_RESP: self._add_resp,
             Kind.FENCE_SEND: lambda _e, _f, to: f"fences {to}",
@@ -85,11 +85,11 @@ class Words:
             Kind.REC_DECIDE: self._rec_decide,
             Kind.BK_STORE: self._store,
             Kind.BK_SYNC: lambda _e, f, _t: f"e{f['entry']} is on disk",
-            Kind.BK_LAC: lambda _e, f, _t: f"knows LAC {f['lac']}",
+            Kind.BK_LAC: lambda _e, f, _t: f"has LAC {f['lac']}",
             Kind.FENCE_SET: self._fence_set,
-            Kind.FENCE_LOST: lambda _e, _f, _t: "forgets its fence",
+            Kind.FENCE_LOST: lambda _e, _f, _t: "loses its fence",
             Kind.BK_CRASH: lambda _e, f, _t: "shuts down" if f["clean"] else f"crashes ({f['detail']})",
-            Kind.BK_RESTART: lambda _e, f, _t: f"is back ({f['detail']})",
+            Kind.BK_RESTART: lambda _e, f, _t: f"restarts ({f['detail']})",
             Kind.BK_LOSS: lambda _e, f, _t: f"loses e{f['entry']} ({f['detail']})",
             Kind.BK_LIMBO: lambda _e, f, _t: "is in limbo" if f["verdict"] == "on" else "is out of limbo",
             Kind.BK_GC: lambda _e, _f, _t: "collects the ledger",

@@ -1,18 +1,18 @@
-"""The online checker: an independent witness that judges a run by its events alone.
+"""The online checker: checks a run by its events alone.
 
-It imports nothing of the code it judges, neither the client nor the bookies; it restates the few rules it needs. What it
-looks for are the clauses of the protocol's list of invariants (:data:`CLAUSES`), reported under the names of the invariants
-they make up (:data:`INVARIANTS`). The families that judge them say in their docstrings why they never accuse a correct run.
+It imports neither the client nor the bookies, and restates the few rules it needs. It checks clauses of the protocol's
+invariants (:data:`CLAUSES`) and reports violations under the names of the invariants (:data:`INVARIANTS`). The docstring of each
+family explains why it reports no violation for a correct run.
 
-What it takes for granted of a history, beyond that nothing is missing and ``seq`` is the order in which things happened:
+Assumptions about a history, besides that it is complete and ``seq`` is the order of events:
 
-* a META_CAS that succeeded stands where the store applied it; one of unknown outcome or a META_READ may stand later;
-* a client's ADD_SEND and reads stand before the bookie can get them, its answers before the client acts on them;
-* a bookie's BK_STORE, BK_SYNC, FENCE_SET and BK_LOSS stand before any answer, and any crash, that they explain;
-* APP_ACK and APP_FAIL may come late, but in the order in which the client completed its adds;
-* READ_RESULT has the last add confirmed and the metadata version of its reader as they were when the read began;
-* a client has an OPEN_RESULT for every OPEN_START that it lives to see the end of. Two recoveries of one ledger by one client
-  at the same time cannot be told apart, and are not judged as recoveries.
+* a META_CAS that succeeded is recorded when the store applied it; one of unknown outcome or a META_READ may be recorded later;
+* a client's ADD_SEND and reads are recorded before the bookie can get them, answers before the client acts on them;
+* a bookie's BK_STORE, BK_SYNC, FENCE_SET and BK_LOSS are recorded before any answer or crash that depends on them;
+* APP_ACK and APP_FAIL may be late, but are in the order in which the client completed its adds;
+* READ_RESULT has the last add confirmed and the metadata version that its reader had when the read began;
+* a client has an OPEN_RESULT for every OPEN_START that ended before it crashed. Two recoveries of one ledger by one client
+  at the same time cannot be distinguished, and are not checked as recoveries.
 """
 
 from scenarios.checker.online import CLAUSES, FAMILIES, INVARIANTS, OnlineChecker

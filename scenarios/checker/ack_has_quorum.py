@@ -1,4 +1,4 @@
-"""An acknowledgement rests on an ack quorum of the bookies that the store names."""
+"""An acknowledgement needs an ack quorum of the stored write set."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ __all__ = ["AckHasQuorum"]
 
 
 class AckHasQuorum(Family):
-    """An acknowledgement rests on an ack quorum (A2) that had the entry on disk (D7).
+    """An acknowledgement needs an ack quorum (A2) that had the entry on disk (D7).
 
-    A2: at every APP_ACK of ``e``, Qa distinct bookies of ``ws(e, M)`` had answered OK to that writer, ``M`` being the
-    metadata *stored* at that moment. One latitude makes this sound: other clients may change what is stored between the
-    answer and the moment the application hears of it (a recovery that closes, with bookies it replaced; a
-    re-replicator), so anything stored since this writer's own last change is as good. The writer's own changes are
-    never excused.
+    A2: at every APP_ACK of ``e``, Qa distinct bookies of ``ws(e, M)`` had answered OK to that writer, where ``M`` is the
+    metadata *stored* at that moment. Other clients may change the stored metadata between the answer and the APP_ACK (a
+    recovery that closes with replaced bookies, a re-replicator), so any version stored since this writer's own last change
+    is accepted too. A version older than the writer's own last change is not.
 
-    D7: Qa of these bookies had the entry durable, if the acknowledgement says durable. Only bookies that were seen to
-    make entries durable at all are held to it, since a bookie without a journal never says so.
+    D7: if the acknowledgement is durable, Qa of these bookies had the entry on disk. Only bookies with any BK_SYNC are
+    checked, because a bookie without a journal records none.
     """
 
     clauses = ("A2", "D7")
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Acknowledgements; the answers are kept by the facts."""
+        """Acknowledgements; the facts have the answers."""
         return {Kind.APP_ACK: self.on_ack}
 
     def on_ack(self, event: Event) -> None:
-        """Count the answers the acknowledgement rests on."""
+        """Count the good answers before the acknowledgement."""
         stored = self.facts.stored
         if stored is None:
             return
@@ -51,7 +50,7 @@ class AckHasQuorum(Family):
                 self.broken(
                     "A2",
                     f"entry {entry} was acknowledged to the application of {event.actor} with good answers from "
-                    f"{', '.join(sorted(answers)) or 'nobody'}; its write set is {', '.join(write_set)}, of which "
+                    f"{', '.join(sorted(answers)) or 'no bookie'}; its write set is {', '.join(write_set)}, of which "
                     f"{stored.ack_quorum_size} must have stored it",
                     stored.seq,
                     event.seq,

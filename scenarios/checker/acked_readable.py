@@ -1,4 +1,4 @@
-"""What was acknowledged stays where readers look for it."""
+"""An acknowledged entry stays on the bookies that readers ask for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AckedReadable"]
 
 
 class AckedReadable(Family):
-    """What was acknowledged can be read (A4, A5, A8, A9), what is closed is complete (B4), and nobody drops it (D12).
+    """Acknowledged entries can be read (A4, A5, A9), closed ledgers are complete (B4), and bookies do not drop them (D12).
 
     A4, A5: at every moment, of the write set of an acknowledged entry ``e`` under the stored metadata, at least ``Qa -
     lost(e)`` bookies hold ``e``, and so at least one while ``lost(e) < Qa``. That may change with an acknowledgement, a
@@ -28,8 +28,8 @@ class AckedReadable(Family):
     closed with it, ends in "no such entry". A reader with old metadata may ask bookies that never had ``e``, so its
     answer counts only if the ensemble it asked is the one stored now.
 
-    Sound, because ``lost(e)`` counts every bookie that ever lost ``e``, for whatever reason: what the quorum arithmetic
-    does not promise is not asked for.
+    Sound, because ``lost(e)`` counts every bookie that ever lost ``e``, for any reason, and only guarantees that follow
+    from the quorum arithmetic are checked.
     """
 
     clauses = ("A4", "A5", "B4", "D12", "A9")
@@ -39,7 +39,7 @@ class AckedReadable(Family):
         self._reads: dict[tuple[str, int], int] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Acknowledgements, metadata, collections, reads; copies are kept by the facts."""
+        """Acknowledgements, metadata, garbage collection, reads; the facts have the copies."""
         return {
             Kind.APP_ACK: self.on_ack,
             Kind.META_CAS: self.on_metadata,
@@ -52,13 +52,13 @@ class AckedReadable(Family):
     # Copies ------------------------------------------------------------------------------------------------------
 
     def on_ack(self, event: Event) -> None:
-        """The entry just promised is there."""
+        """Check the copies of the entry."""
         stored = self.facts.stored
         if stored is not None:
             self._check_acked(event.fields["entry"], stored, event.seq)
 
     def on_metadata(self, event: Event) -> None:
-        """What was promised is where the new metadata says it is."""
+        """Check the copies of acknowledged entries under the new metadata."""
         stored, previous = self.facts.stored, self.facts.metadata.previous
         if stored is None or stored.seq != event.seq:
             return
@@ -72,7 +72,7 @@ class AckedReadable(Family):
             self._check_closed(stored)
 
     def on_gc(self, event: Event) -> None:
-        """Nobody needs what was dropped."""
+        """Check that the ledger has no fragment on the bookie."""
         self.checked["D12"] += 1
         stored = self.facts.stored
         if stored is None or not stored.has_member(event.actor):
@@ -122,11 +122,11 @@ class AckedReadable(Family):
     # Reads -------------------------------------------------------------------------------------------------------
 
     def on_read_send(self, event: Event) -> None:
-        """When the read began, at the latest."""
+        """Note the latest time at which the read began."""
         self._reads.setdefault((event.actor, event.fields["entry"]), event.seq)
 
     def on_read_result(self, event: Event) -> None:
-        """A denial is checked against what was promised before the read began."""
+        """Check that a denied entry was not committed before the read began."""
         fields = event.fields
         entry = fields["entry"]
         began = self._reads.pop((event.actor, entry), None)

@@ -1,4 +1,4 @@
-"""When a writer's acknowledgements end."""
+"""A writer that has ended acknowledges nothing more."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class NoAckAfterEnd(Family):
     leaves a hole that only recovery may settle.
 
     A7: after a client tried to close the ledger at ``l``, whatever came of it, it acknowledges nothing above ``l``; and
-    after its application was told that the ledger is fenced or closed, it acknowledges nothing at all, since it tells
-    what it decided in the order in which it did.
+    after its application got the error that the ledger is fenced, or the result of a successful close, it acknowledges
+    nothing at all, because results are delivered in the order of the client's decisions.
 
-    All hold however late an application hears of what its client confirmed before (it may have been paused in
-    between): the entries in question are above the point where the client itself gave up confirming.
+    Both hold even if an application gets acknowledgements late, for example after a pause: the entries in question are
+    above the last entry that the client itself confirmed.
     """
 
     clauses = ("A6", "A7")
@@ -45,7 +45,7 @@ class NoAckAfterEnd(Family):
         }
 
     def on_closed(self, event: Event) -> None:
-        """The application knows that nothing more comes."""
+        """Note that the application got the result of a successful close."""
         if event.fields["code"] == codes.OK:
             self._told.setdefault(event.actor, event.seq)
 
@@ -71,7 +71,7 @@ class NoAckAfterEnd(Family):
             self._ends[event.actor] = (fields["last_entry"], event.seq)
 
     def on_ack(self, event: Event) -> None:
-        """Neither from the lowest failed entry on, nor above the end."""
+        """Check that the entry is below the lowest failed entry and not above the end."""
         entry = event.fields["entry"]
         if self._failed:
             failed = self._failed.get((event.actor, event.fields["incarnation"]))

@@ -1,4 +1,4 @@
-"""One writer, one order: entries are numbered, sent and acknowledged without a gap."""
+"""One writer sends and acknowledges entries in order, without a gap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AcksInOrder(Family):
 
     A3: the APP_ACKs of a writer incarnation ascend, without repeat, and one that passes over entries finds them
     confirmed too: Qa good answers each. Recovery takes the first missing entry for the end, so an acknowledged entry
-    behind a gap is lost. An entry that has its quorum and no APP_ACK is one whose append was cancelled: nobody is told.
+    behind a gap is lost. An entry with its quorum and without an APP_ACK belongs to a cancelled append.
     Sound as long as the recorder keeps the order in which the client completed its adds.
 
     G1: where the writer numbers entries itself, the first-time ADD_SENDs of an incarnation are for 0, 1, 2, ...; an
@@ -42,7 +42,7 @@ class AcksInOrder(Family):
         return {Kind.APP_ACK: self.on_ack, Kind.ADD_SEND: self.on_send, Kind.APP_ADD: self.on_add}
 
     def on_ack(self, event: Event) -> None:
-        """The next acknowledgement is for the next entry, or for one above entries that are confirmed as well."""
+        """Check that the acknowledgement is for the next entry, or that all entries below it are confirmed too."""
         entry = event.fields["entry"]
         writer = (event.actor, event.fields["incarnation"])
         expected = self._next_ack.get(writer, 0)
@@ -60,12 +60,12 @@ class AcksInOrder(Family):
     def _are_confirmed(self, writer: Writer, first: int, end: int) -> bool:
         stored, stream = self.facts.metadata.current, self.facts.writers.get(writer)
         if stored is None:
-            return True  # without metadata nobody knows how many it takes
+            return True  # without metadata the ack quorum is unknown
         answers = stream.answers if stream is not None else {}
         return all(len(answers.get(entry, ())) >= stored.ack_quorum_size for entry in range(first, end))
 
     def on_add(self, event: Event) -> None:
-        """Who numbers entries itself numbers them in order. The event comes after the adds that it is about."""
+        """Check the order of ids that the writer assigned. APP_ADD comes after the ADD_SENDs of its entry."""
         if event.fields.get("given") is not False:
             return
         early = self._early.pop((event.actor, event.fields["incarnation"]), None)
@@ -74,7 +74,7 @@ class AcksInOrder(Family):
             self.broken("G1", f"{event.actor} sent entry {early[0]} before it ever sent entry {early[1]}", early[2])
 
     def on_send(self, event: Event) -> None:
-        """A first-time add is for the next entry, and from the one writer."""
+        """Check that a first-time add is for the next entry and from the only writer."""
         if event.fields["recovery"]:
             return
         entry = event.fields["entry"]

@@ -14,12 +14,11 @@ Append = tuple[str, int, int]
 
 
 class AddResolves(Family):
-    """Every append ends with an acknowledgement or a failure, unless the application gave it up (L2).
+    """Every append ends with an acknowledgement or a failure, unless the application cancelled it (L2).
 
-    Judged when the history says that the run is over (RUN_END). By then an application has been told of all its appends
-    if the run came to its end and the client was neither killed nor left asleep; and in any case of those that were
-    open when its close returned. A history without RUN_END may be one whose recorder does not know of cancelled appends
-    either, and is not judged.
+    Checked at RUN_END. By then every append has an outcome if the run completed and the client neither crashed nor is still
+    paused; appends that were open when the writer's close returned have one in any case. A history without RUN_END is not
+    checked: its recorder may not record cancelled appends either.
     """
 
     clauses = ("L2",)
@@ -28,11 +27,11 @@ class AddResolves(Family):
         super().__init__(facts, report)
         self._open: dict[Append, int] = {}
         self._left: dict[Append, tuple[int, int]] = {}
-        self._asleep: set[str] = set()
+        self._paused: set[str] = set()
         self._appends = 0
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Appends and how they end, closes, the fate of clients, and the end of the run."""
+        """Appends and their outcomes, closes, crashes and pauses of clients, and the end of the run."""
         return {
             Kind.APP_ADD: self.on_add,
             Kind.APP_ACK: self.on_outcome,
@@ -57,36 +56,36 @@ class AddResolves(Family):
         self._left.pop(append, None)
 
     def on_close(self, event: Event) -> None:
-        """What is open now should have failed."""
+        """Note the appends without an outcome: the close should have failed them."""
         for append, seq in self._open.items():
             if append[0] == event.actor:
                 self._left[append] = (seq, event.seq)
 
     def on_crash(self, event: Event) -> None:
-        """Nobody is there to be told."""
+        """Forget the appends of a crashed client."""
         for append in [append for append in self._open if append[0] == event.actor]:
             del self._open[append]
             self._left.pop(append, None)
 
     def on_pause(self, event: Event) -> None:
-        """Nothing is told while it lasts."""
-        self._asleep.add(event.actor)
+        """A paused client gets no outcomes."""
+        self._paused.add(event.actor)
 
     def on_resume(self, event: Event) -> None:
-        """It can be told again."""
-        self._asleep.discard(event.actor)
+        """The client gets outcomes again."""
+        self._paused.discard(event.actor)
 
     def on_end(self, event: Event) -> None:
-        """Judge what is still open."""
+        """Report every append without an outcome."""
         self.checked["L2"] += self._appends
         for append, (seq, closed) in self._left.items():
-            self._accuse(append, "when its close had returned", seq, closed, event.seq)
+            self._report_open(append, "when its close had returned", seq, closed, event.seq)
         if event.fields["completed"]:
             for append, seq in self._open.items():
-                if append[0] not in self._asleep:
-                    self._accuse(append, "when the run was over", seq, event.seq)
+                if append[0] not in self._paused:
+                    self._report_open(append, "when the run was over", seq, event.seq)
 
-    def _accuse(self, append: Append, when: str, *seqs: int) -> None:
+    def _report_open(self, append: Append, when: str, *seqs: int) -> None:
         self.broken(
             "L2",
             f"the application of {append[0]} was never told what became of entry {append[2]}, not even {when}",

@@ -1,12 +1,12 @@
-"""What an invariant family is.
+"""The base class of invariant families.
 
-A family judges one ledger by a few related clauses of the protocol that look at the same events. It may read the shared
-:class:`~scenarios.checker.facts.LedgerFacts`, which have taken in the event already when the family sees it, and keeps whatever
-else it needs itself. It never changes the facts and never looks at another family.
+A family checks a few related clauses on one ledger. It may read the shared :class:`~scenarios.checker.facts.LedgerFacts`, which
+get each event before the family does, and keeps any other state itself. It never changes the facts and never reads another
+family.
 
-Three rules for writing one. It must be *sound*: a correct run must never be accused, whatever the timing, so wherever a
-history cannot tell, the family lets go. It must be *quick*: its handlers run for every event of their kinds. And it must be
-*awake*: it counts each judgement in ``checked``, so that a clause that never had anything to judge is seen to be vacuous.
+Three rules apply to a family. It is *sound*: it reports no violation in a correct run, whatever the timing, so it checks nothing
+that the history does not determine. It is *fast*: its handlers run for every event of their kinds. It *counts* every check in
+``checked``, so a clause that was never checked is visible.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["Family", "Handler", "Report"]
 Handler = Callable[[Event], None]
 
 Report = Callable[[str, str, tuple[int, ...]], None]
-"""``(clause, witness, seqs)``: the clause is broken, as ``witness`` tells and the events ``seqs`` show."""
+"""``(clause, witness, seqs)``: the clause is broken; ``witness`` is the explanation, ``seqs`` are the events that show it."""
 
 
 class Family:
     """Base of all families; one instance judges one ledger."""
 
-    #: The numbers of the clauses it judges; :mod:`scenarios.clauses` says what they state.
+    #: The numbers of the clauses that the family checks; :mod:`scenarios.clauses` has their statements.
     clauses: ClassVar[tuple[str, ...]]
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
@@ -37,7 +37,7 @@ class Family:
         self._report = report
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Which events the family wants, and who takes them."""
+        """The handler of each kind of event that the family needs."""
         raise NotImplementedError
 
     def broken(self, clause: str, witness: str, *seqs: int) -> None:

@@ -1,7 +1,7 @@
-"""The few outcome codes of BookKeeper that the invariants speak of.
+"""The outcome codes of BookKeeper that the invariants use.
 
-They are restated here instead of imported: the checker shares no code with what it judges, so that a mistake in a table
-there cannot hide itself here.
+They are restated here and not imported: the checker shares no code with the client, so a mistake in the client's table is not
+repeated in the checker.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ NO_SUCH_LEDGER_ON_BOOKIE: Final = -7
 NO_SUCH_ENTRY: Final = -13
 FENCED: Final = -101
 
-#: What a bookie answers to deny an entry outright. Every other code proves nothing about it.
+#: The codes by which a bookie denies an entry. Every other code proves nothing about it.
 NEGATIVES: Final = frozenset({NO_SUCH_ENTRY, NO_SUCH_LEDGER_ON_BOOKIE})

@@ -17,19 +17,18 @@ class CoverageBeforeReads(Family):
     When a recovery sends its first read, every window of Qw neighbouring positions of the ensemble it fences has fewer
     than Qa bookies that did not answer the fencing read with OK, "no such entry" or "no such ledger".
 
-    Reads that fence keep acknowledged data safe by themselves. What coverage adds is that the writer can acknowledge
-    nothing more, so that the recovery comes to an end. Too few fences therefore lose no data in any run; only this look
-    at the structure finds them.
+    Fencing reads alone keep acknowledged entries safe. Coverage ensures that the writer can acknowledge nothing more, so
+    that the recovery ends. Too few fences therefore lose no data in any run, and only this clause detects them.
     """
 
     clauses = ("D4",)
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """The first recovery read; fences are kept by the facts."""
+        """The first recovery read; the facts have the fences."""
         return {Kind.REC_READ_SEND: self.on_read}
 
     def on_read(self, event: Event) -> None:
-        """Judge the first read of a run."""
+        """Check the first read of a recovery."""
         run, stored = self.facts.run_of(event.actor), self.facts.stored
         if run is None or run.first_read_seq != event.seq or stored is None:
             return

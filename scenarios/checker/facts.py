@@ -1,8 +1,8 @@
-"""What several invariant families need to know about one ledger, kept once.
+"""The state of one ledger that several invariant families share.
 
-Everything here follows from the events alone. Where it is used to accuse, it errs towards the accused: a bookie that ever
-lost an entry counts as lost for good, an answer counts for its bookie whatever became of the ensemble since, and a recovery
-that cannot be told from another one of the same client is not judged.
+All of it follows from the events alone. Where a violation depends on it, it is conservative: an entry that a bookie ever lost
+counts as lost there for good, an answer counts for its bookie even after an ensemble change, and a recovery that cannot be
+distinguished from another one of the same client is not checked.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from scenarios.history.schema import Event
 
 __all__ = ["LOST", "STORED", "SYNCED", "Ack", "AddStream", "LedgerFacts", "RecoveryRun"]
 
-#: What is known of the copy of one entry on one bookie: there now; made durable at some time; lost at some time.
+#: The state of the copy of one entry on one bookie: stored now; durable at some time; lost at some time.
 STORED: Final = 1
 SYNCED: Final = 2
 LOST: Final = 4
 
 
 class Ack:
-    """An acknowledgement that an application got."""
+    """An acknowledgement to an application."""
 
     __slots__ = ("actor", "content", "is_durable", "seq")
 
@@ -36,8 +36,8 @@ class Ack:
 class AddStream:
     """The good answers to the adds of one writer incarnation, or of one recovery.
 
-    ``confirmed`` is the highest entry such that it and everything above ``base`` have Qa answers from distinct bookies: no
-    client may take more than that for confirmed.
+    ``confirmed`` is the highest entry such that it and all entries between ``base`` and it have Qa answers from distinct
+    bookies: no client may use a higher LAC.
     """
 
     __slots__ = ("answers", "base", "confirmed")
@@ -60,12 +60,12 @@ class AddStream:
                 following = self.answers.get(self.confirmed + 1)
 
     def rebase(self, base: int) -> None:
-        """The stream turns out to start after ``base``."""
+        """Let the stream start after ``base``."""
         self.base = self.confirmed = base
 
 
 class RecoveryRun:
-    """One recovery by one client, from the beginning of its fencing on."""
+    """One recovery by one client, from REC_START on."""
 
     __slots__ = (
         "adds",
@@ -88,9 +88,9 @@ class RecoveryRun:
         self.seq = event.seq
         self.version: int = fields["version"]
         self.first_entry: int = fields["first_entry"]
-        #: The last fragment's ensemble: whom to fence, and whom to ask.
+        #: The ensemble of the last fragment: the bookies to fence and to read from.
         self.ensemble = tuple(fields["bookies"].split(","))
-        #: Bookies whose answer to a fencing read proves them fenced, with the event.
+        #: Bookies that are fenced according to their answer to a fencing read, with the event.
         self.fenced: dict[str, int] = {}
         self.fence_lac = -1
         self.first_read: int | None = None
@@ -105,9 +105,9 @@ class RecoveryRun:
 class LedgerFacts:
     """The shared state of one ledger.
 
-    ``metadata`` is what the store holds. ``copies[entry][bookie]`` combines :data:`STORED`, :data:`SYNCED` and :data:`LOST`.
-    ``confirmed`` is the highest entry that anybody may take for confirmed. ``syncing`` names bookies that were seen to make
-    entries durable, in whatever ledger.
+    ``metadata`` is the stored metadata. ``copies[entry][bookie]`` combines :data:`STORED`, :data:`SYNCED` and :data:`LOST`.
+    ``confirmed`` is the highest confirmed entry: no LAC may be above it. ``syncing`` has the bookies with a BK_SYNC of any
+    ledger.
     """
 
     def __init__(self, ledger: int, syncing: set[str]) -> None:
@@ -125,12 +125,12 @@ class LedgerFacts:
 
     @property
     def stored(self) -> Metadata | None:
-        """The metadata stored now, if it is known and quorums can be reckoned from it."""
+        """The stored metadata; None if it is unknown or not well formed."""
         current = self.metadata.current
         return current if current is not None and current.is_sound else None
 
     def run_of(self, actor: str) -> RecoveryRun | None:
-        """The recovery ``actor`` is at; None if there is none, or if several cannot be told apart."""
+        """The current recovery of ``actor``; None if there is none, or if several cannot be distinguished."""
         return None if actor in self._ambiguous else self._runs.get(actor)
 
     def copies_in(self, entry: int, write_set: tuple[str, ...]) -> int:
@@ -143,9 +143,9 @@ class LedgerFacts:
         return sum(1 for state in self.copies.get(entry, {}).values() if state & LOST)
 
     def is_conclusive_denial(self, entry: int, version: int) -> bool:
-        """Whether it breaks a promise that the whole write set of ``entry``, under metadata ``version``, denied it.
+        """Whether a denial of ``entry`` by its whole write set, under metadata ``version``, proves that the entry is lost.
 
-        It does if that metadata names the same ensemble as what is stored now, and fewer than Qa bookies ever lost the entry.
+        It does if the ensemble is the same in the stored metadata, and fewer than Qa bookies ever lost the entry.
         """
         stored, used = self.stored, self.metadata.versions.get(version)
         return (
@@ -173,7 +173,7 @@ class LedgerFacts:
             self.confirmed = max(self.confirmed, current.last_entry)
 
     def on_ack(self, event: Event) -> None:
-        """APP_ACK: an application was promised an entry."""
+        """APP_ACK: an entry was acknowledged."""
         fields = event.fields
         entry: int = fields["entry"]
         if entry not in self.acked:
@@ -218,12 +218,12 @@ class LedgerFacts:
             copies[bookie] = copies.get(bookie, 0) | state
 
     def on_loss(self, event: Event) -> None:
-        """BK_LOSS: the bookie has the entry no more, for whatever reason."""
+        """BK_LOSS: the bookie does not have the entry any more."""
         copies = self.copies.setdefault(event.fields["entry"], {})
         copies[event.actor] = copies.get(event.actor, 0) & ~STORED | LOST
 
     def on_gc(self, event: Event) -> None:
-        """BK_GC: the bookie dropped the ledger; no loss that would excuse anything."""
+        """BK_GC: the bookie dropped the ledger; this does not count as a loss."""
         for copies in self.copies.values():
             if event.actor in copies:
                 copies[event.actor] &= ~STORED
@@ -248,7 +248,7 @@ class LedgerFacts:
                 self._runs.pop(event.actor, None)
 
     def on_client_crash(self, event: Event) -> None:
-        """CLIENT_CRASH: whatever the client was at, it is not any more."""
+        """CLIENT_CRASH: the client's recoveries are over."""
         self._open_recoveries.pop(event.actor, None)
         self._ambiguous.discard(event.actor)
         self._runs.pop(event.actor, None)
@@ -270,14 +270,14 @@ class LedgerFacts:
             run.fenced.setdefault(fields["bookie"], event.seq)
 
     def on_recovery_read(self, event: Event) -> None:
-        """REC_READ_SEND: the first one tells what the recovery takes for granted."""
+        """REC_READ_SEND: the recovery counts all entries below the first read as confirmed."""
         run = self._runs.get(event.actor)
         if run is not None and run.first_read is None:
             run.first_read, run.first_read_seq = event.fields["entry"], event.seq
             run.adds.rebase(event.fields["entry"] - 1)
 
     def on_decision(self, event: Event) -> None:
-        """REC_DECIDE: the fate of an entry, as the recovery sees it."""
+        """REC_DECIDE: the recovery decided whether an entry exists."""
         run = self._runs.get(event.actor)
         if run is None:
             return

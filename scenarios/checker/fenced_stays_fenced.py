@@ -1,4 +1,4 @@
-"""A fence holds: the bookie refuses the old writer for ever, and says "fenced" only when it is."""
+"""A fence is permanent: a fenced bookie refuses the writer's adds, and confirms only a durable fence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FencedStaysFenced"]
 
 
 class _Fence:
-    """What is known of the fence on one bookie; ``memory_seq`` is that of a fence that a crash may have wiped out."""
+    """The fence on one bookie; ``memory_seq`` is the event of a fence that is not durable yet."""
 
     __slots__ = ("crashed", "durable_seq", "memory_seq")
 
@@ -24,7 +24,7 @@ class _Fence:
 
 
 class FencedStaysFenced(Family):
-    """Fences hold, and are what bookies say they are (D1, D2, D3, E5).
+    """Fences are permanent, and bookies that confirm a fence have it (D1, D2, D3, E5).
 
     D1: after FENCE_SET a bookie stores no entry that is not part of a recovery. A durable fence holds for ever,
     restarts included; one that is not durable yet may go with a crash.
@@ -49,7 +49,7 @@ class FencedStaysFenced(Family):
         self._absent: dict[int, dict[str, int]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Fences, what is stored in spite of them, and what is claimed about them."""
+        """Fences, stored entries, and answers that confirm a fence."""
         return {
             Kind.FENCE_SET: self.on_fence,
             Kind.BK_STORE: self.on_store,
@@ -71,14 +71,14 @@ class FencedStaysFenced(Family):
             fence.durable_seq = event.seq
 
     def on_crash(self, event: Event) -> None:
-        """Only what is durable outlives the process for certain."""
+        """A fence that is not durable may be lost."""
         fence = self._fences.get(event.actor)
         if fence is not None:
             fence.memory_seq = -1
             fence.crashed = True
 
     def on_forgotten(self, event: Event) -> None:
-        """The bookie has broken its word, and is not held to it any more; to a fence that is set later it is."""
+        """The bookie lost its fence: only a later fence is checked."""
         fence = self._fences.get(event.actor)
         if fence is not None:
             fence.memory_seq = fence.durable_seq = -1
@@ -86,11 +86,11 @@ class FencedStaysFenced(Family):
             deniers.pop(event.actor, None)
 
     def on_gc(self, event: Event) -> None:
-        """The bookie may now say that it knows no such ledger."""
+        """The bookie may deny the ledger from now on."""
         self._collected.add(event.actor)
 
     def on_store(self, event: Event) -> None:
-        """May the bookie take this add."""
+        """Check that the bookie may store the entry."""
         if event.fields["recovery"]:
             return
         if self._fences:
@@ -113,7 +113,7 @@ class FencedStaysFenced(Family):
                     self.broken(
                         "E5",
                         f"{event.actor} stored entry {event.fields['entry']} of {event.fields['source']} after a recovery had "
-                        "ruled the entry out on its word",
+                        "ruled the entry out by its denial",
                         deniers[event.actor],
                         event.seq,
                     )
@@ -127,7 +127,7 @@ class FencedStaysFenced(Family):
         """An answer to a recovery read of one entry."""
         fields = event.fields
         run = self.facts.run_of(event.actor)
-        # The read that measures the last entry of a ledger without a tail is an ordinary one, below where recovery began.
+        # The read that measures the last entry of a ledger without a tail is not a fencing read; it is below the first read.
         is_deciding = run is not None and run.first_read is not None and fields["entry"] >= run.first_read
         if fields["fence"] or is_deciding:
             self._check_answer(event, fields["bookie"], fields["code"], is_fencing=fields["fence"])
@@ -154,7 +154,7 @@ class FencedStaysFenced(Family):
                 )
 
     def on_decision(self, event: Event) -> None:
-        """Hold the bookies that decided an absence to it."""
+        """Note the bookies that denied an entry that was ruled out."""
         fields = event.fields
         if fields["verdict"] == "negative":
             deniers = self._absent.setdefault(fields["entry"], {})

@@ -1,4 +1,4 @@
-"""Fragments have the shape every reader relies on."""
+"""Fragments are well formed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ class FragmentsWellFormed(Family):
     C4: the first fragment starts at entry 0, and each next one above the one before.
 
     C5: every ensemble has E distinct bookies; when a writer replaces bookies, those that stay keep their positions, since
-    the position decides who stores which entry; and a write that closes the ledger or begins a recovery leaves all
+    the position decides which bookies store an entry; and a write that closes the ledger or begins a recovery leaves all
     fragments but the last as they were, and that one where it starts.
 
     C10: E >= Qw >= Qa >= 1, for ever the same.
 
     B9: the last fragment of a closed ledger starts at most one above the last entry; an empty one is legal.
 
-    All of it holds for every attempt, whether the store took it or not: a write that only a conflict stopped was wrong
-    all the same. Positions are compared with the version that the attempt expects, if that is known, and only in
-    ensemble changes: the close of a recovery may sum up several.
+    All of it holds for every attempt, including those that the store refused. Positions are compared with the version that
+    the attempt expects, if that is known, and only in ensemble changes: the close of a recovery may combine several.
     """
 
     clauses = ("C4", "C5", "C10", "B9")

@@ -1,4 +1,4 @@
-"""Nobody is told that an entry is confirmed before it is."""
+"""A LAC is sent, stored or read only after its entry is confirmed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ __all__ = ["LacHonest"]
 
 
 class LacHonest(Family):
-    """No LAC is ahead of what is confirmed (D6), and none goes astray (F5, D5, E9).
+    """No LAC is above the confirmed entries (D6) or the end (F5); none falls (D5); one recovery sends one LAC (E9).
 
     D6: every last-add-confirmed that is sent with an entry, known to a bookie, or reached by a reader, is at most the
     highest entry that was acknowledged, or that a writer or a recovery has on Qa bookies together with everything below
     it, or that a closed ledger ends with.
 
-    Which bookies make up the quorum is not asked: a recovery's replaced ensembles are its own secret until it closes,
-    and an application may hear of an acknowledgement after the LAC has left with the next entry. So answers of distinct
-    bookies are counted, of whatever ensemble; that the ensembles were right, A2 and B4 see to. LACs in answers to reads
-    are not judged: they may stand in a body whose digest will not verify.
+    Answers of distinct bookies of any ensemble are counted, because a recovery stores its replaced ensembles only when it
+    closes, and an APP_ACK may come after the LAC was sent with the next entry. A2 and B4 check the ensembles. LACs in
+    answers to reads are not checked: the digest of the body may turn out not to match.
 
-    F5: what bookies and readers ever knew as LAC is not above the end of the closed ledger.
+    F5: no LAC of a bookie or reader is above the last entry of the closed ledger.
 
     D5: the LAC of a bookie does not fall while it runs.
 
-    E9: all adds of one recovery carry the same LAC, the one it started from. Otherwise a reader could see, on the word
-    of this recovery, an entry that a concurrent one closes the ledger without.
+    E9: all adds of one recovery carry the same LAC, the one it started from. Otherwise a reader could read an entry that a
+    concurrent recovery leaves out when it closes the ledger.
     """
 
     clauses = ("D6", "F5", "D5", "E9")
@@ -56,7 +55,7 @@ class LacHonest(Family):
         lac = fields["lac"]
         self.checked["D6"] += 1
         if lac > self.facts.confirmed:
-            self._accuse(event, f"{event.actor} sent entry {fields['entry']} with LAC {lac}")
+            self._report_unconfirmed(event, f"{event.actor} sent entry {fields['entry']} with LAC {lac}")
         if fields["recovery"]:
             run = self.facts.run_of(event.actor)
             if run is None:
@@ -74,11 +73,11 @@ class LacHonest(Family):
                 )
 
     def on_bookie_lac(self, event: Event) -> None:
-        """The LAC a bookie knows."""
+        """The LAC of a bookie."""
         lac = event.fields["lac"]
         self.checked["D6"] += 1
         if lac > self.facts.confirmed:
-            self._accuse(event, f"{event.actor} knows LAC {lac}")
+            self._report_unconfirmed(event, f"{event.actor} has LAC {lac}")
         self.checked["D5"] += 1
         known = self._bookie_lacs.get(event.actor)
         if known is not None and lac < known[0]:
@@ -87,7 +86,7 @@ class LacHonest(Family):
         self._see(lac, event)
 
     def on_bookie_crash(self, event: Event) -> None:
-        """What a bookie knew in memory ends with the process."""
+        """A bookie's LAC in memory is lost with the process."""
         self._bookie_lacs.pop(event.actor, None)
 
     def on_reader_lac(self, event: Event) -> None:
@@ -95,10 +94,10 @@ class LacHonest(Family):
         lac = event.fields["lac"]
         self.checked["D6"] += 1
         if lac > self.facts.confirmed:
-            self._accuse(event, f"{event.actor} took entry {lac} for confirmed")
+            self._report_unconfirmed(event, f"{event.actor} reached LAC {lac}")
         self._see(lac, event)
 
-    def _accuse(self, event: Event, what: str) -> None:
+    def _report_unconfirmed(self, event: Event, what: str) -> None:
         if self.facts.stored is None:
             return  # without metadata nothing can be confirmed
         self.broken("D6", f"{what} when no entry above {self.facts.confirmed} was confirmed", event.seq)
@@ -109,7 +108,7 @@ class LacHonest(Family):
             self._check_visible(event.seq)
 
     def on_metadata(self, event: Event) -> None:
-        """The end must not be below what could be seen."""
+        """Check that the end is not below a visible LAC."""
         self._check_visible(event.seq)
 
     def _check_visible(self, seq: int) -> None:
@@ -121,7 +120,7 @@ class LacHonest(Family):
         if lac > stored.last_entry:
             self.broken(
                 "F5",
-                f"{actor} knew LAC {lac}, but the ledger was closed at entry {stored.last_entry}",
+                f"{actor} had LAC {lac}, but the ledger was closed at entry {stored.last_entry}",
                 lac_seq,
                 stored.seq,
                 seq,

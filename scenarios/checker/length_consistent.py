@@ -1,4 +1,4 @@
-"""Lengths add up."""
+"""Lengths are sums of payload sizes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class LengthConsistent(Family):
     """The length in an entry's header, and that of the closed ledger, is the sum of the payloads up to there (B6).
 
     Entries are judged when the writer's application has appended them and their ids are the writer's own. Where the
-    application gives the ids, an entry may be sent before those below it, whose sizes nobody knows then; its header is
-    not judged, nor is the length that a recovery takes from such a header.
+    application gives the ids, an entry may be sent before those below it, and its length is unknown then; its header is
+    not checked, nor is the length that a recovery takes from such a header.
 
     The closing length is judged if every entry up to the end was seen on its way.
     """
@@ -35,14 +35,14 @@ class LengthConsistent(Family):
         return {Kind.ADD_SEND: self.on_send, Kind.APP_ADD: self.on_add, Kind.META_CAS: self.on_cas}
 
     def on_send(self, event: Event) -> None:
-        """Note what the entry says of itself."""
+        """Note size and length of the entry."""
         fields = event.fields
         size, length = fields["size"], fields["length"]
         if not fields["recovery"] and size is not None and length is not None:
             self._sent.setdefault(fields["entry"], (size, length, event.seq))
 
     def on_add(self, event: Event) -> None:
-        """The entry is the application's next one; what was sent of it stands before."""
+        """Check the length of the entry; its ADD_SENDs come before."""
         if event.fields.get("given") is not False:
             self._ids_given = True
             return

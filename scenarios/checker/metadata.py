@@ -1,6 +1,6 @@
-"""A ledger's metadata as the store held it, version after version, told from the history alone.
+"""A ledger's metadata as the store held it, version after version, derived from the history alone.
 
-A META_CAS with outcome ok stands where the store applied it, so the last one is what is stored. A write whose client never
+A META_CAS with outcome ok is recorded when the store applied it, so the last one is what is stored. A write whose client never
 learned the outcome may have been applied without such an event (in histories of real processes); it counts as applied from
 the first later event that shows it: a META_READ of its version, or a META_CAS that builds on it.
 """
@@ -58,7 +58,7 @@ class Metadata:
         self.ack_quorum_size: int = fields["ack_quorum_size"]
         self.fragments: tuple[Fragment, ...] = tuple((first, tuple(members)) for first, members in fields["fragments"])
         self._firsts = [first for first, _ in self.fragments]
-        #: Whether quorums can be reckoned from it. What is wrong otherwise, FragmentsWellFormed tells.
+        #: Whether write sets can be computed. FragmentsWellFormed reports metadata that is not well formed.
         self.is_sound = (
             self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1
             and self._firsts[:1] == [0]
@@ -90,7 +90,7 @@ class Metadata:
         return any(bookie in members for _, members in self.fragments)
 
     def same_content(self, other: Metadata) -> bool:
-        """Whether both say the same, whoever wrote them."""
+        """Whether both have the same content; author and version may differ."""
         return (self.state, self.fragments, self.last_entry, self.length) == (
             other.state,
             other.fragments,
@@ -100,7 +100,7 @@ class Metadata:
 
 
 def changed_ranges(old: Metadata, new: Metadata) -> Iterator[tuple[int, int | None]]:
-    """The ranges ``[first, end)`` of entries whose ensemble differs; an end of None is the end of time."""
+    """The ranges ``[first, end)`` of entries whose ensemble differs; an end of None means all following entries."""
     bounds = sorted({first for first, _ in old.fragments} | {first for first, _ in new.fragments})
     for i, first in enumerate(bounds):
         if old.ensemble_at(first) != new.ensemble_at(first):
@@ -162,7 +162,7 @@ class MetadataTimeline:
     def writer_versions(self, actor: str) -> Iterator[Metadata]:
         """What was stored since ``actor`` last created the ledger or changed its ensemble, newest first.
 
-        Whatever happened since was done by others; until it learns of it, the writer may rightly go by the older state.
+        Later versions are by other clients; until the writer learns of them, it may use the older state.
         """
         oldest = self._writer_version.get(actor, 0)
         return (stored for version, stored in sorted(self.versions.items(), reverse=True) if version >= oldest)

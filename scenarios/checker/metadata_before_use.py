@@ -1,4 +1,4 @@
-"""A bookie gets entries only after the store says that it is to have them."""
+"""A bookie gets an entry only after its ensemble was stored."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ class MetadataBeforeUse(Family):
     An ADD_SEND of ``e`` to ``b`` that is not part of a recovery needs ``b in ws(e, M)`` for some ``M`` that was stored
     by then.
 
-    Any version stored so far will do, not just the newest: a writer that has not yet learned of another client's change
-    rightly goes on with what it knows. An ensemble whose write is still under way, or of unknown outcome, was not
-    stored.
+    Any version stored so far is accepted, not only the newest: a writer that has not yet learned of another client's
+    change continues with an older one. An ensemble whose write is in progress, or of unknown outcome, is not stored.
     """
 
     clauses = ("C8",)
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Adds on their way."""
+        """Adds that are sent."""
         return {Kind.ADD_SEND: self.on_send}
 
     def on_send(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Metadata changes by compare-and-set, one version at a time, and only as the protocol has it."""
+"""Metadata changes by compare-and-set, one version at a time, and only in transitions that the protocol allows."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ _NEXT: Final = {
 
 
 class MetadataLawful(Family):
-    """Metadata changes one version at a time, in lawful steps (C1, C2, C3, C6, C7, E8).
+    """Metadata changes one version at a time, in legal transitions (C1, C2, C3, C6, C7, E8).
 
     C1, C2: a successful write makes the version one above the one it expects, and the expected one was the stored one;
-    so no two writes succeed on the same version. Versions that were skipped, by a write of unknown outcome, accuse
-    nobody.
+    so no two writes succeed on the same version. A version that a write of unknown outcome skipped is no violation.
 
     C3: the state goes from none to OPEN, perhaps to IN_RECOVERY, and to CLOSED.
 
-    C6: an ensemble change starts right after the last confirmed entry: not at or below an acknowledged one, not above
-    one that nobody can take for confirmed; and it leaves earlier fragments alone.
+    C6: an ensemble change starts right after the last confirmed entry: above every acknowledged entry, and with no
+    unconfirmed entry below it; and it leaves earlier fragments unchanged.
 
     C7: with the write that begins a recovery, and while the ledger is in recovery, ensembles change only in the closing
-    write, or in place by re-replication: what a recovery replaced on the way holds nothing yet.
+    write, or in place by re-replication: a bookie that a recovery put in has no entries before.
 
-    E8: who closes a ledger without having created it closes a version that was IN_RECOVERY.
+    E8: a client that did not create the ledger closes it only from a version that was IN_RECOVERY.
     """
 
     clauses = ("C1", "C2", "C3", "C6", "C7", "E8")
@@ -46,11 +45,11 @@ class MetadataLawful(Family):
         self._deleted_seq = -1
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Successful writes; reads only show how far versions have come."""
+        """Successful writes; reads only show the current version."""
         return {Kind.META_CAS: self.on_cas, Kind.META_READ: self.on_read}
 
     def on_read(self, event: Event) -> None:
-        """Versions have come at least this far."""
+        """Note the highest version."""
         if event.fields["outcome"] == "ok" and event.fields["version"] > self._newest:
             self._newest, self._newest_seq = event.fields["version"], event.seq
 
@@ -85,7 +84,7 @@ class MetadataLawful(Family):
             if previous.state == OPEN:
                 self.broken(
                     "E8",
-                    f"{stored.author} closed the ledger while it was OPEN, though {self.facts.metadata.creator} writes it",
+                    f"{stored.author} closed the ledger while it was OPEN, but {self.facts.metadata.creator} writes it",
                     previous.seq,
                     stored.seq,
                 )

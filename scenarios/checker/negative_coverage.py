@@ -1,4 +1,4 @@
-"""Recovery rules an entry out only when no ack quorum can have it, and in only when somebody has it."""
+"""Recovery rules an entry out only if no ack quorum can have it, and takes it for found only if a bookie returned it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["NegativeCoverage"]
 
 
 class _Answers:
-    """What one run was told about one entry: who denied it, who had it."""
+    """The answers to one recovery about one entry: the bookies that denied it, and those that returned it."""
 
     __slots__ = ("found", "negatives", "run_seq")
 
@@ -24,7 +24,7 @@ class _Answers:
 
 
 class NegativeCoverage(Family):
-    """The answers bear out what recovery decides (E3, E4).
+    """Decisions of a recovery follow from the answers (E3, E4).
 
     E3: REC_DECIDE of ``e`` as negative needs "no such entry" or "no such ledger" from Qw - Qa + 1 distinct bookies of
     ``ws(e)`` in the ensemble the recovery found. Timeouts and other errors count for nothing: their bookies may have
@@ -44,7 +44,7 @@ class NegativeCoverage(Family):
         return {Kind.REC_READ_RESP: self.on_answer, Kind.REC_DECIDE: self.on_decision}
 
     def on_answer(self, event: Event) -> None:
-        """Note who said what."""
+        """Note the answer of the bookie."""
         run = self.facts.run_of(event.actor)
         if run is None:
             return
@@ -59,7 +59,7 @@ class NegativeCoverage(Family):
             answers.negatives[fields["bookie"]] = event.seq
 
     def on_decision(self, event: Event) -> None:
-        """Hold the decision against the answers."""
+        """Check the decision against the answers."""
         run, stored = self.facts.run_of(event.actor), self.facts.stored
         if run is None or stored is None or len(run.ensemble) != stored.ensemble_size:
             return
@@ -73,7 +73,7 @@ class NegativeCoverage(Family):
             if not answers.found:
                 self.broken(
                     "E4",
-                    f"{event.actor} took entry {entry} for recovered without having read it",
+                    f"{event.actor} decided that entry {entry} exists without having read it",
                     event.seq,
                 )
         elif fields["verdict"] == "negative":
@@ -85,7 +85,7 @@ class NegativeCoverage(Family):
             if len(deniers) < needed:
                 self.broken(
                     "E3",
-                    f"{event.actor} ruled entry {entry} out on the word of {', '.join(deniers) or 'nobody'}; it takes {needed} "
+                    f"{event.actor} ruled entry {entry} out by denials of {', '.join(deniers) or 'no bookie'}; it takes {needed} "
                     f"of {', '.join(write_set)} to exclude that {stored.ack_quorum_size} of them have it",
                     *answers.negatives.values(),
                     event.seq,

@@ -1,4 +1,4 @@
-"""A bookie does not deny what it has, nor what it may have lost."""
+"""A bookie does not deny an entry that it has or may have lost."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class NoFalseNegative(Family):
 
     D11: a bookie in limbo, that is one that may have lost data, denies nothing.
 
-    Both look at the whole time from sending to answer, since a history does not tell when in between the bookie
-    answered.
+    Both need the whole time from request to answer, because a history does not show when the bookie answered.
     """
 
     clauses = ("D10", "D11")
@@ -68,12 +67,12 @@ class NoFalseNegative(Family):
             self._limbo.pop(event.actor, None)
 
     def on_send(self, event: Event) -> None:
-        """A read is on its way; of several for the same entry, the first answer is taken to be for the oldest."""
+        """A read was sent; of several for the same entry, the first answer counts for the oldest."""
         fields = event.fields
         self._sent.setdefault((event.actor, fields["entry"], fields["bookie"]), event.seq)
 
     def on_answer(self, event: Event) -> None:
-        """Judge a denial."""
+        """Check a denial."""
         fields = event.fields
         entry, bookie = fields["entry"], fields["bookie"]
         sent = self._sent.pop((event.actor, entry, bookie), None)
@@ -84,7 +83,7 @@ class NoFalseNegative(Family):
         if since is not None and since < sent:
             self.broken(
                 "D10",
-                f"{bookie} held entry {entry} when it told {event.actor} that there is none",
+                f"{bookie} held entry {entry} when it denied it to {event.actor}",
                 since,
                 sent,
                 event.seq,

@@ -1,4 +1,4 @@
-"""No LAC truncation: the one promise everything else serves."""
+"""No LAC truncation: a closed ledger has every acknowledged entry."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["NoLacTruncation"]
 class NoLacTruncation(Family):
     """A closed ledger holds every entry ever acknowledged as durable: ``max(acked) <= LE`` (A1).
 
-    It does not matter which comes first: a close may cut off what was acknowledged, and a writer that does not know of
-    the close may acknowledge beyond it. Sound without any assumption: an acknowledgement is a promise for ever. A
-    ledger that is closed again (which other invariants forbid) is judged again.
+    The order does not matter: a close may truncate acknowledged entries, and a writer that does not know of the close may
+    acknowledge entries above it. Sound without assumptions. A ledger that is closed again (which other invariants forbid)
+    is checked again.
     """
 
     clauses = ("A1",)
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Acknowledgements and whatever shows what is stored."""
+        """Acknowledgements, and events that show the stored metadata."""
         return {Kind.APP_ACK: self.on_ack, Kind.META_CAS: self.on_metadata, Kind.META_READ: self.on_metadata}
 
     def on_ack(self, event: Event) -> None:
-        """Nothing may be acknowledged above the end of a closed ledger."""
+        """Check that the entry is not above the end of a closed ledger."""
         stored = self.facts.metadata.current
         if not event.fields["durable"]:
             return
@@ -42,7 +42,7 @@ class NoLacTruncation(Family):
             )
 
     def on_metadata(self, event: Event) -> None:
-        """Nothing acknowledged may be above the end of the ledger when it is closed."""
+        """Check that no acknowledged entry is above the end when the ledger is closed."""
         stored = self.facts.metadata.current
         if stored is None or stored.seq != event.seq or stored.state != CLOSED:
             return

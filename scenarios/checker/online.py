@@ -1,11 +1,9 @@
-"""The checker that looks on while a history is made, or read back.
+"""The checker of a history that is being recorded or read.
 
-It hands every event first to the facts of its ledger and then to the families that asked for its kind, so what an event costs
-is what the interested families do with it. Ledgers are judged apart from each other; events without a ledger (a bookie's
-crash, a client's) go to all of them.
+It passes every event first to the facts of its ledger and then to the families that handle its kind. Ledgers are checked
+independently; events without a ledger (the crash of a bookie or client) go to all of them.
 
-An event whose essential fields are unknown is passed over and counted in ``skipped``: it cannot be judged, and must not stop the
-judging of others.
+An event with an unknown essential field is skipped and counted in ``skipped``.
 """
 
 from __future__ import annotations
@@ -79,10 +77,10 @@ assert len(_JUDGED) == sum(len(family.clauses) for family in FAMILIES), "each cl
 CLAUSES: Final[Mapping[str, Clause]] = MappingProxyType(
     {number: clause for number, clause in VOCABULARY.items() if number in _JUDGED}
 )
-"""The clauses that are judged here; a world of machines and the stage judge others."""
+"""The clauses of the online checker; worlds of machines and the stage check others."""
 
 INVARIANTS: Final[Mapping[str, tuple[str, ...]]] = invariants_of(_JUDGED)
-"""The invariants that are judged here, each with its clauses, the most important first."""
+"""The invariants of the online checker, each with its clauses, the most important first."""
 
 _METADATA: Final = (
     "state",
@@ -94,7 +92,7 @@ _METADATA: Final = (
     "ack_quorum_size",
 )
 
-#: The kinds that are looked at, and the fields without which an event of the kind says nothing.
+#: The kinds of events that are checked, with their essential fields.
 _ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
     Kind.META_CAS: ("cause", "outcome", "expected_version", "version", *_METADATA),
     Kind.META_READ: ("outcome", "version", *_METADATA),
@@ -141,7 +139,7 @@ def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, 
 
 
 class _Ledger:
-    """The facts and families of one ledger, and who gets which event."""
+    """The facts and families of one ledger, and the handlers of each kind of event."""
 
     __slots__ = ("families", "table")
 
@@ -181,8 +179,8 @@ class OnlineChecker:
     """All invariants over one history, event by event.
 
     Feed it every event in order, as a listener of a :class:`~scenarios.history.HistoryWriter` or from a file. ``violations``
-    may be looked at any time; of each clause and ledger the first violation is kept. ``events`` counts what was fed,
-    ``skipped`` what could not be judged because something essential in it was unknown.
+    may be read at any time; it has the first violation of each clause and ledger. ``events`` counts all events,
+    ``skipped`` those with an unknown essential field.
     """
 
     def __init__(self) -> None:
@@ -222,18 +220,18 @@ class OnlineChecker:
             handle(event)
 
     def finish(self) -> tuple[Violation, ...]:
-        """Everything found, in the order in which it was found."""
+        """All violations, in the order in which they were found."""
         return tuple(self.violations)
 
     @property
     def checked(self) -> dict[str, int]:
-        """How often each invariant had something to judge; 0 means that the history says nothing about it."""
+        """How often each invariant was checked; 0 means that the history does not exercise it."""
         judged = self.judged
         return {invariant: sum(judged[number] for number in clauses) for invariant, clauses in INVARIANTS.items()}
 
     @property
     def judged(self) -> dict[str, int]:
-        """How often each clause had something to judge."""
+        """How often each clause was checked."""
         counts = dict.fromkeys(CLAUSES, 0)
         for ledger in self._ledgers.values():
             for family in ledger.families:

@@ -1,4 +1,4 @@
-"""Read once, always readable."""
+"""An entry that was read stays readable."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["ReadStability"]
 
 
 class ReadStability(Family):
-    """What was read once stays readable (F3), and is what was acknowledged (A8).
+    """An entry that was read stays readable (F3), with the content that was acknowledged (A8).
 
-    F3: once anybody read entry ``e``, every later read that gets a definite answer gets the same content, and the
-    ledger, if it is ever closed, is closed with ``e``. Timeouts and the like are no definite answers; nor is a denial
-    that came by old metadata, or after so many bookies lost the entry that nothing is promised any more.
+    F3: once a client read entry ``e``, every later read with a definite answer returns the same content, and the
+    ledger, if it is ever closed, is closed with ``e``. Timeouts and other errors are not definite answers; nor is a denial
+    under old metadata, or after Qa bookies lost the entry.
 
     A8: every read of an acknowledged entry, before or after, returns what was acknowledged.
 
@@ -44,7 +44,7 @@ class ReadStability(Family):
         }
 
     def on_send(self, event: Event) -> None:
-        """When the read began, at the latest."""
+        """Note the latest time at which the read began."""
         self._began.setdefault((event.actor, event.fields["entry"]), event.seq)
 
     def on_result(self, event: Event) -> None:
@@ -62,7 +62,7 @@ class ReadStability(Family):
             self.checked["F3"] += 1
             self.broken(
                 "F3",
-                f"{found[2]} had read entry {entry} when {event.actor} was told that it does not exist",
+                f"{found[2]} had read entry {entry} before {event.actor} got the answer that it does not exist",
                 found[1],
                 event.seq,
             )
@@ -86,7 +86,7 @@ class ReadStability(Family):
             self._check_content(entry, content, event.seq)
 
     def on_ack(self, event: Event) -> None:
-        """Whoever read the entry before it was acknowledged read the same."""
+        """Compare with the content of an earlier read."""
         found = self._found.get(event.fields["entry"])
         if found is not None:
             self._check_content(event.fields["entry"], found[0], found[1])
@@ -105,7 +105,7 @@ class ReadStability(Family):
             )
 
     def on_metadata(self, event: Event) -> None:
-        """The end must not be below what was read."""
+        """Check that the end is not below an entry that was read."""
         self._check_end(event.seq)
 
     def _check_end(self, seq: int) -> None:

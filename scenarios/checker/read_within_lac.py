@@ -1,4 +1,4 @@
-"""Readers stay below what is confirmed to them."""
+"""Readers return no entry above their last add confirmed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["ReadWithinLac"]
 class ReadWithinLac(Family):
     """No entry is returned above the reader's last add confirmed (F1).
 
-    A read that returns entry ``e`` was made by a handle whose last add confirmed was at least ``e`` when it began. That
-    this was right in turn is D6's matter.
+    A read that returns entry ``e`` was made by a handle whose last add confirmed was at least ``e`` when it began. D6
+    checks that last add confirmed.
     """
 
     clauses = ("F1",)

@@ -1,4 +1,4 @@
-"""What a reader knows to be confirmed stays so."""
+"""The last add confirmed of a reader never falls."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ __all__ = ["ReaderLac"]
 class ReaderLac(Family):
     """The last add confirmed of one reader never falls (F2).
 
-    Judged by LAC_ADV, for each handle of each client; histories that do not tell handles apart are passed over. What a
-    reader took for confirmed when a read began raises what it has to keep to, but is not judged itself: its event stands
-    where the read ended.
+    Checked at LAC_ADV, for each handle of each client; histories without handles are skipped. The LAC in a READ_RESULT
+    raises the minimum but is not checked itself: it is that of the beginning of the read, and the event that of the end.
     """
 
     clauses = ("F2",)
@@ -26,16 +25,16 @@ class ReaderLac(Family):
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """What readers learn, and what they read by it; clients that start anew have new handles."""
+        """LACs of readers; a client that starts again has new handles."""
         return {Kind.LAC_ADV: self.on_lac, Kind.READ_RESULT: self.on_read, Kind.CLIENT_START: self.on_start}
 
     def on_start(self, event: Event) -> None:
-        """Its handles are counted from 1 again."""
+        """Forget the handles of the client: their numbers start at 1 again."""
         for key in [key for key in self._known if key[0] == event.actor]:
             del self._known[key]
 
     def on_read(self, event: Event) -> None:
-        """The reader knew this much before."""
+        """Note the LAC that the reader had when the read began."""
         handle, lac = event.fields.get("handle"), event.fields["lac"]
         if handle is not None and lac is not None:
             key = (event.actor, handle)
@@ -44,7 +43,7 @@ class ReaderLac(Family):
                 self._known[key] = (lac, event.seq)
 
     def on_lac(self, event: Event) -> None:
-        """Judge what the reader learned."""
+        """Check the new LAC."""
         handle, lac = event.fields.get("handle"), event.fields["lac"]
         if handle is None:
             return

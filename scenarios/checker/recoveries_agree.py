@@ -1,4 +1,4 @@
-"""A ledger ends once, and everybody sees the same end."""
+"""A ledger is closed once, and all clients see the same end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["RecoveriesAgree"]
 
 
 class RecoveriesAgree(Family):
-    """A ledger is closed once, for good, and everybody sees the same end (B1, B2, B3).
+    """A ledger is closed once, and all clients see the same end (B1, B2, B3).
 
-    B1: just one write takes the ledger to CLOSED; whoever else wanted to close it finds that superfluous.
+    B1: exactly one write changes the state to CLOSED.
 
     B2: from then on state, last entry and length stay, and ensembles change only in place, with the same first entries.
 
-    B3: every (last entry, length) of the closed ledger that anybody gets to see is the same: in the store, by reading
-    the metadata, and as the outcome of opening or closing it.
+    B3: every (last entry, length) of the closed ledger is the same: in the store, in reads of the metadata, and in the
+    results of opening and closing it.
 
-    Sound for partial histories too. Forced recovery of a closed ledger, which BookKeeper's tools can do, is not
-    provided for in the vocabulary of histories and would be reported.
+    Sound for partial histories too. Histories have no event for the forced recovery of a closed ledger, which BookKeeper's
+    tools can do; it is reported as a violation.
     """
 
     clauses = ("B1", "B2", "B3")
@@ -37,7 +37,7 @@ class RecoveriesAgree(Family):
         self._end_seen_by = ""
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Metadata, and what opening and closing tell the application."""
+        """Metadata, and the results of opening and closing."""
         return {
             Kind.META_CAS: self.on_metadata,
             Kind.META_READ: self.on_metadata,
@@ -46,7 +46,7 @@ class RecoveriesAgree(Family):
         }
 
     def on_metadata(self, event: Event) -> None:
-        """The stored end is the end."""
+        """Check the stored end, and writes after the closing one."""
         fields = event.fields
         if fields["outcome"] == "ok" and fields["state"] == CLOSED:
             self._see_end((fields["last_entry"], fields["length"]), event)
@@ -81,13 +81,13 @@ class RecoveriesAgree(Family):
             )
 
     def on_open_result(self, event: Event) -> None:
-        """Whoever opens the closed ledger sees its end."""
+        """Check the end that a client got by opening."""
         fields = event.fields
         if fields["code"] == codes.OK and fields["state"] == CLOSED:
             self._see_end((fields["last_entry"], fields["length"]), event)
 
     def on_close_result(self, event: Event) -> None:
-        """Whoever closed it sees its end."""
+        """Check the end that a client got by closing."""
         fields = event.fields
         if fields["code"] == codes.OK:
             self._see_end((fields["last_entry"], fields["length"]), event)

@@ -1,4 +1,4 @@
-"""A recovery closes the ledger at the end it proved, with everything before it safely rewritten, or not at all."""
+"""A recovery closes the ledger only right below an entry that it ruled out, with all entries that it read written back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RecoveryClose"]
 
 
 class RecoveryClose(Family):
-    """A recovery closes at the end it proved, or not at all (E11, E7, E6).
+    """A recovery closes only right below an entry that it ruled out, after its write-backs (E11, E7, E6).
 
     E11: after an undecided entry (REC_DECIDE unknown) the run does not even try to close.
 
@@ -23,8 +23,8 @@ class RecoveryClose(Family):
     recovery adds, by Qa bookies of its write set in the ensembles that the closing write stores.
 
     The client that created the ledger may recover it, too, beside a writer that it has not closed. Then a closing write may
-    be that of the writer, which ends at its own last confirmed entry; only one that cannot be, by where it ends, is
-    judged. After the writer's close has returned there is no such doubt.
+    be that of the writer, which ends at its own last confirmed entry; such a write is checked only if its last entry
+    excludes that, or after the writer's close has returned.
     """
 
     clauses = ("E11", "E7", "E6")
@@ -34,7 +34,7 @@ class RecoveryClose(Family):
         self._closed: set[str] = set()
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Closing writes; the rest is kept by the facts."""
+        """Closing writes, and closes of writers."""
         return {
             Kind.META_CAS: self.on_cas,
             Kind.CLOSE_START: self.on_close_start,
@@ -110,7 +110,7 @@ class RecoveryClose(Family):
                 self.broken(
                     "E6",
                     f"{stored.author} closed the ledger at entry {stored.last_entry} when it had rewritten entry {entry} on "
-                    f"{', '.join(safe) or 'nobody'} of {', '.join(write_set)}",
+                    f"{', '.join(safe) or 'no bookie'} of {', '.join(write_set)}",
                     *answers.values(),
                     stored.seq,
                 )

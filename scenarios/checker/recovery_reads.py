@@ -1,4 +1,4 @@
-"""Where recovery begins to read, and whom it asks."""
+"""The first entry that recovery reads, and the bookies that it reads from."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["RecoveryReads"]
 
 
 class RecoveryReads(Family):
-    """Recovery begins to read where it may, and asks whom it may (E1, E2).
+    """Recovery reads from the right entry on and from the right bookies (E1, E2).
 
-    E1: the first recovery read is for ``max(LAC told by fenced bookies, first entry of the last fragment - 1) + 1``.
-    Below that fragment it would ask bookies that never had the entry, and take their denial for the end; starting above
-    would skip entries nobody vouched for. Starting below the LAC but within the fragment only costs time and is let
-    pass: the recovery may have had to discard an answer whose digest did not verify.
+    E1: the first recovery read is for ``max(LAC of fenced bookies, first entry of the last fragment - 1) + 1``. Below that
+    fragment, recovery would read from bookies that never had the entry, and take their denial for the end; above, it would
+    skip entries that may not be confirmed. A start below the LAC but within the fragment is accepted: the recovery may have
+    discarded an answer whose digest did not match.
 
-    E2: recovery reads go to the write set of the entry in the ensemble that the recovery found, never to a bookie that
-    it put in the place of another since.
+    E2: recovery reads go to the write set of the entry in the ensemble that was stored when the recovery began, never to a
+    bookie that the recovery put in.
     """
 
     clauses = ("E1", "E2")
@@ -29,7 +29,7 @@ class RecoveryReads(Family):
         return {Kind.REC_READ_SEND: self.on_read}
 
     def on_read(self, event: Event) -> None:
-        """Judge one read."""
+        """Check one read."""
         run, stored = self.facts.run_of(event.actor), self.facts.stored
         if run is None or stored is None or len(run.ensemble) != stored.ensemble_size:
             return
@@ -45,7 +45,7 @@ class RecoveryReads(Family):
         if fields["bookie"] not in write_set:
             self.broken(
                 "E2",
-                f"{event.actor} asked {fields['bookie']} for entry {entry}, which belongs on {', '.join(write_set)}",
+                f"{event.actor} read entry {entry} from {fields['bookie']}, its write set is {', '.join(write_set)}",
                 run.seq,
                 event.seq,
             )
@@ -65,7 +65,7 @@ class RecoveryReads(Family):
         elif entry > highest:
             self.broken(
                 "E1",
-                f"{event.actor} began to read at entry {entry}, but nothing vouches for entries from {highest} on",
+                f"{event.actor} began to read at entry {entry}, but entries from {highest} on may not be confirmed",
                 run.seq,
                 *run.fenced.values(),
                 event.seq,

@@ -1,4 +1,4 @@
-"""One entry, one content."""
+"""All copies of an entry have the same content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ReplicasAgree(Family):
         self._read: dict[tuple[str, int], dict[int, int]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Entries on their way, and where they arrive."""
+        """Entries that are sent, stored, and read by recovery."""
         return {Kind.ADD_SEND: self.on_send, Kind.BK_STORE: self.on_store, Kind.REC_READ_RESP: self.on_read}
 
     def on_read(self, event: Event) -> None:

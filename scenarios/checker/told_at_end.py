@@ -1,4 +1,4 @@
-"""What a writer's application is told when its ledger ends, by its own close or by somebody else's recovery."""
+"""The results that a writer's application gets when its ledger is closed, by its own close or by another client's recovery."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ __all__ = ["ToldAtEnd"]
 
 
 class ToldAtEnd(Family):
-    """A close that succeeds keeps what was acknowledged (A11), and a fenced writer learns that it is fenced (A12).
+    """A successful close keeps acknowledged entries (A11), and a fenced writer fails with that error (A12).
 
-    A11: when an application is told that its close succeeded, the ledger is closed, and not below an entry that was
-    acknowledged to this application. Whether it is closed is not judged where a write of unknown outcome may have done
-    it.
+    A11: when a close succeeds, the ledger is closed, and not below an entry that was acknowledged to this application. The
+    state is not checked if a write of unknown outcome may have closed the ledger.
 
     A12: once a bookie refused an ordinary add of a writer because the ledger is fenced, and the entry had no ack quorum
     then, the writer confirms nothing more, and the first append that fails after that fails with "fenced". Only a bookie of
-    the entry's write set under the stored metadata counts, since the answer of one that was replaced concerns nobody. A
-    writer that failed before, or is closing, has a reason of its own for what it says.
+    the entry's write set under the stored metadata counts, because answers of replaced bookies are ignored. A writer that
+    failed before, or is closing, may fail its appends with another error.
     """
 
     clauses = ("A11", "A12")
@@ -36,7 +35,7 @@ class ToldAtEnd(Family):
         self._unknown_close = False
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """What applications are told, refusals, and the closes that explain it."""
+        """Outcomes of appends and closes, refusals by bookies, and metadata writes."""
         return {
             Kind.APP_ACK: self.on_ack,
             Kind.APP_FAIL: self.on_fail,
@@ -47,7 +46,7 @@ class ToldAtEnd(Family):
         }
 
     def on_cas(self, event: Event) -> None:
-        """Who changes the metadata, or tries to, may learn in that way that its ledger is gone."""
+        """Note a failed write: it may end the writer with another error."""
         fields = event.fields
         if fields["state"] == CLOSED and fields["outcome"] in {"unknown", "error"}:
             self._unknown_close = True
@@ -55,7 +54,7 @@ class ToldAtEnd(Family):
             self._ended.add(event.actor)
 
     def on_close(self, event: Event) -> None:
-        """What fails from now on fails for this reason."""
+        """Note that the writer is closing: appends may fail with another error from now on."""
         self._ended.add(event.actor)
 
     def on_answer(self, event: Event) -> None:
@@ -73,7 +72,7 @@ class ToldAtEnd(Family):
             self._refused[writer] = (event.seq, confirmed, True)
 
     def on_ack(self, event: Event) -> None:
-        """Nothing is confirmed that was not before the refusal."""
+        """Check that the entry was confirmed before the refusal."""
         entry = event.fields["entry"]
         known = self._acked.get(event.actor)
         if known is None or entry > known[0]:
@@ -91,7 +90,7 @@ class ToldAtEnd(Family):
                 )
 
     def on_fail(self, event: Event) -> None:
-        """The first failure after the refusal says why."""
+        """Check the error of the first failure after the refusal."""
         writer = (event.actor, event.fields["incarnation"])
         refused = self._refused.get(writer)
         if refused is not None and refused[2] and event.actor not in self._ended:
@@ -109,7 +108,7 @@ class ToldAtEnd(Family):
             self._ended.add(event.actor)
 
     def on_closed(self, event: Event) -> None:
-        """Hold a successful close against what is stored and what was acknowledged."""
+        """Check a successful close against the stored metadata and acknowledged entries."""
         fields = event.fields
         if fields["code"] != codes.OK:
             return

@@ -1,8 +1,8 @@
-"""Some bookies have entries that are not what they stored, and do not know it.
+"""Some bookies have altered copies and do not detect it.
 
-Copies on fewer bookies than an ack quorum are altered by a bit: in the header, in the digest, or in the payload.
-Whoever reads one has to notice and ask another bookie. A recovery must not count the bookie as fenced by what its
-last entry says, nor write such an entry back, nor take it for absent.
+Copies on fewer bookies than an ack quorum have a flipped bit: in the header, in the digest, or in the payload. A reader
+has to detect an altered copy and ask another bookie. A recovery must not use the LAC of an altered last entry, nor write
+an altered entry back, nor take it for absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ALTERED_COPIES"]
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Up to ``bookies`` of them have every entry altered in byte ``byte``; the writer is dead by then, or has closed."""
+    """On up to ``bookies`` bookies every entry is altered in byte ``byte``, after the writer has crashed or closed."""
 
     entries: int
     window: int
@@ -63,7 +63,7 @@ async def play(stage: Stage) -> None:
         await writer.ended()
     writer.crash()
     members = stage.ensemble(ledger)
-    # With fewer than Qa of them, every ack quorum has a good copy of all it acknowledged.
+    # With fewer than Qa altered copies, every ack quorum has a good copy of every entry that it acknowledged.
     count = min(plan.bookies, stage.conditions.ack_quorum_size - 1)
     for name in stage.rng.sample(members, count):
         stage.alter_copies(ledger, name, plan.byte)
@@ -72,7 +72,7 @@ async def play(stage: Stage) -> None:
 
 
 def _with_copies(seed: int) -> Conditions:
-    """More than one copy of everything, and no weather that would move the ledger to bookies without."""
+    """More than one copy of every entry, and no network faults, which would cause ensemble changes."""
     drawn = draw_varied_conditions(seed)
     network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
     if drawn.ack_quorum_size > 1:
@@ -85,7 +85,7 @@ def _with_copies(seed: int) -> Conditions:
 ALTERED_COPIES = Scenario(
     name="altered-copies",
     summary="bookies answer with copies that were altered on their disks",
-    expected="readers and recoveries notice, and use the others",
+    expected="readers and recoveries detect altered copies and use the others",
     play=play,
     meets=("altered-copy",),
     draw=_with_copies,

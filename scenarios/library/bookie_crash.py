@@ -1,8 +1,8 @@
-"""Bookies crash while entries are on their way to them.
+"""Bookies crash while adds to them are in flight.
 
-Each crash loses what the bookie had not synced and makes the writer replace it: a new fragment from LAC + 1 on, pending
-entries sent again. Sometimes the writer dies right after storing the new fragment, which leaves that fragment empty or
-nearly so. Then recovery must not take the silence of the new bookie for the absence of what the earlier fragment holds.
+Each crash loses the entries that the bookie had not synced and makes the writer replace it: a new fragment from LAC + 1 on,
+pending entries sent again. Sometimes the writer crashes right after storing the new fragment, which is then empty or nearly
+empty. Recovery must not conclude from the new bookie's denials that entries of the earlier fragment are absent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["BOOKIE_CRASH"]
 
 
 async def play(stage: Stage) -> None:
-    """As many bookies crash in mid-write as there are spare ones; the writer may die with its ensemble change."""
+    """At most as many bookies crash during writes as there are spares; the writer may crash after its ensemble change."""
     rng = stage.rng
     entries = rng.randint(15, 60)
     crashes = rng.randint(1, stage.conditions.bookies - stage.conditions.ensemble_size)
@@ -49,7 +49,7 @@ def _is_ensemble_change(event: Event) -> bool:
 
 BOOKIE_CRASH = Scenario(
     name="bookie-crash",
-    summary="bookies crash in mid-write and are replaced; the writer may die right after its ensemble change",
+    summary="bookies crash during writes and are replaced; the writer may crash right after its ensemble change",
     expected="every acknowledged entry survives; fragments are well formed; all readers agree on the end",
     play=play,
 )

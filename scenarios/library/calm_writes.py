@@ -1,7 +1,7 @@
-"""Nobody fails: a writer, a reader that tails it, a close, and readers who agree.
+"""No process fails: a writer, a tailing reader, a close, and readers of the closed ledger.
 
-What this pins is everything that must hold without any excuse: order, piggybacked LAC, lengths, an exact end. The
-weather is mild but not perfect: latencies vary, answers overtake each other, a metadata write may meet a conflict.
+This checks the guarantees that hold without faults: order, piggybacked LAC, lengths, an exact end. Latencies vary, answers
+may come out of order, and a metadata write may meet a conflict.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Applications that stop waiting.
+"""Applications cancel their calls.
 
 Appends are cancelled while they are in flight, and so are a flush, a recovery and a close, which are then called
-again. A cancelled call ends the waiting and nothing else: the entry has its id, is sent and counted like any other,
-and may be in the ledger or not. Entries may have ids that the application gives, in any order.
+again. Cancellation ends only the wait: the entry keeps its id, is sent and counted like any other, and may be in the
+ledger or not. Entry ids may be those of the application, in any order.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["CANCELLED_CALLERS"]
 
 Writer = RecordedWriter | RecordedAdvancedWriter
 
-#: How long what was appended may take when nothing is in its way any more: a few timeouts.
+#: The longest time that appends may take after all faults have ended: a few timeouts.
 _LONG_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cancellations:
-    """Entries up to ``first`` are settled, then ``pending`` are held up on the way for ``hold_s``; ``more`` come after them.
+    """The first ``first`` entries are flushed, the next ``pending`` are held back for ``hold_s``, and ``more`` follow.
 
-    Of the pending ones, those in the places ``cancelled`` are cancelled, counted round and round; if ``alone``, no others
-    are held up.
+    The pending entries at the positions ``cancelled`` (modulo their number) are cancelled; with ``alone``, only these are
+    held back.
     """
 
     first: int
@@ -70,7 +70,7 @@ class Cancellations:
 
 
 async def play(stage: Stage) -> None:
-    """Appends are cancelled in flight; what comes after them has to be acknowledged or fail all the same."""
+    """Appends are cancelled in flight; later appends must still be acknowledged or fail."""
     plan = Cancellations.draw(stage.rng)
     ledger = stage.ledger()
     is_settled, is_held = anyio.Event(), anyio.Event()
@@ -116,7 +116,7 @@ async def play(stage: Stage) -> None:
 
 
 async def _append(writer: Writer, numbers: range) -> None:
-    """One after the other, each as soon as there is room, without waiting for what becomes of it."""
+    """Append in order, each entry as soon as the window has room, without waiting for outcomes."""
     for number in numbers:
         with suppress(BookKeeperError), anyio.move_on_after(_LONG_S):
             await _wait_for_room(writer, number)
@@ -138,7 +138,7 @@ async def _wait_for_room(writer: Writer, number: int) -> None:
 
 
 async def _append_and_cancel(writer: Writer, plan: Cancellations, numbers: range, cancelled: set[int]) -> None:
-    """All of them, given ids from the last to the first, of which some are cancelled soon."""
+    """Append all (ids of the application in descending order), then cancel some of the appends."""
     started: dict[int, asyncio.Future[int]] = {}
     with suppress(BookKeeperError):
         for number in reversed(numbers) if plan.ids_given else numbers:
@@ -149,7 +149,7 @@ async def _append_and_cancel(writer: Writer, plan: Cancellations, numbers: range
 
 
 async def _recover_impatiently(client: RecordedClient, ledger: LedgerSlot, patience_s: float) -> None:
-    """Open with recovery, give up soon, and open again."""
+    """Open with recovery, cancel that soon, and open again."""
     ledger_id = await ledger.id()
     with anyio.move_on_after(10 * patience_s), suppress(BookKeeperError):
         await client.open_ledger(ledger_id, recover=True)

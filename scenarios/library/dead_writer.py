@@ -1,8 +1,8 @@
-"""The writer dies with entries in flight, and somebody else has to find the end.
+"""The writer crashes with entries in flight, and other clients recover the ledger.
 
-Each of the last entries reached some of its bookies, perhaps none, perhaps an ack quorum whose answers nobody saw any
-more. One or two clients recover the ledger, at the same time where there are two. Unacknowledged entries may end up
-in the ledger or not; acknowledged ones must; and everybody must come to the same end.
+Each of the last entries reached some of its bookies, perhaps none, perhaps an ack quorum whose answers were lost. One or
+two clients recover the ledger, at the same time if there are two. Unacknowledged entries may be in the closed ledger or
+not, acknowledged entries must be, and all recoveries must find the same end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["DEAD_WRITER"]
 
 
 async def play(stage: Stage) -> None:
-    """Writer crashes with a partially stored tail; one or two clients recover, the first of them may crash too."""
+    """The writer crashes with a partially stored tail; one or two clients recover, the first of them may crash too."""
     rng = stage.rng
     entries = rng.randint(5, 40)
     ledger = stage.ledger()
@@ -26,7 +26,7 @@ async def play(stage: Stage) -> None:
     async def write(client: RecordedClient) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries, window=rng.randint(1, 12))
-        await anyio.sleep_forever()  # it ends by crashing alone
+        await anyio.sleep_forever()  # until it crashes
 
     async def recover(client: RecordedClient) -> None:
         try:
@@ -57,7 +57,7 @@ async def play(stage: Stage) -> None:
 
 DEAD_WRITER = Scenario(
     name="dead-writer",
-    summary="the writer dies with an unacknowledged tail; one or two clients recover the ledger",
-    expected="nothing acknowledged is lost and all recoveries come to the same end",
+    summary="the writer crashes with an unacknowledged tail; one or two clients recover the ledger",
+    expected="no acknowledged entry is lost, and all recoveries find the same end",
     play=play,
 )

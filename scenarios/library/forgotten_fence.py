@@ -1,9 +1,9 @@
-"""Bookies that are killed forget that the ledger of an idle writer was taken over.
+"""Bookies are killed and lose their fences, after the ledger of an idle writer was recovered.
 
-A writer has nothing to write while another client recovers and closes its ledger. Then bookies are killed and started again, and
-forget their fences, as those of Apache BookKeeper do in three cases: a fence that came before any entry; one that no checkpoint
-kept, because there was no entry to write; one that was replayed at a start at which nothing else was. The writer goes on,
-its bookies take what it sends, and no answer of theirs shows that the ledger has ended before.
+A writer is idle while another client recovers and closes its ledger. Then bookies are killed and restarted, and lose their
+fences, as those of Apache BookKeeper do in three cases: the fence was set before any entry was stored; no checkpoint kept it,
+because there was no entry to flush; it was replayed at a start that replayed nothing else. The writer continues, its bookies
+store its entries, and no answer shows that the ledger is closed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from simbookie.world.rng import split
 
 __all__ = ["FORGOTTEN_FENCE"]
 
-#: Longer than anything else takes, so that a run is within one interval or waits for the next one.
+#: Longer than any other operation, so that a run is within one interval or waits for the next one.
 _CHECKPOINT_INTERVAL_S: Final = 100.0
 _BEFORE_ANY_ENTRY, _NEVER_WRITTEN, _REPLAYED = "before any entry", "never written", "replayed"
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Which fences are forgotten, how long the bookies stay away, and what is written before and after."""
+    """Which fences are lost, how long the bookies are down, and how many entries are written before and after."""
 
     case: str
     like: ForgetsLike
@@ -89,7 +89,7 @@ async def play(stage: Stage) -> None:
     if plan.case == _REPLAYED:
         await anyio.sleep(_CHECKPOINT_INTERVAL_S)
         await _kill_and_restart(stage, forgetful, plan.away_s)
-        stage.hold("writer", members[1:], is_add)  # they remember, and would tell it
+        stage.hold("writer", members[1:], is_add)  # these still have their fences, and would refuse
     may_go_on.set()
     await stage.sleep(0.5, 3.0)
     stage.heal()
@@ -108,7 +108,7 @@ async def _kill_and_restart(stage: Stage, bookies: Sequence[str], away_s: float)
 
 
 def _with_forgetful_bookies(seed: int) -> Conditions:
-    """Fair weather: what is lost is lost by the bookies alone."""
+    """No network faults: only the bookies lose data."""
     plan, usual = _plan(seed), draw_conditions(seed)
     drawn = replace(
         usual,
@@ -123,8 +123,8 @@ def _with_forgetful_bookies(seed: int) -> Conditions:
 
 FORGOTTEN_FENCE = Scenario(
     name="forgotten-fence",
-    summary="the ledger of an idle writer is taken over, and bookies that are killed forget their fences",
-    expected="the writer reads the metadata after it has connected anew, and is told that it is fenced",
+    summary="the ledger of an idle writer is recovered, and killed bookies lose their fences",
+    expected="the writer reads the metadata after it has reconnected, and its appends fail because it is fenced",
     play=play,
     meets=("forgotten-fence",),
     draw=_with_forgetful_bookies,

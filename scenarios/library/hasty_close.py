@@ -1,8 +1,8 @@
 """A writer closes its ledger with appends in flight.
 
 Some bookies get, or confirm, the last entries too late, so that these have no ack quorum when the application closes.
-They fail, and the ledger ends below them, though bookies may go on storing them. Meanwhile one bookie may have died,
-so that the ensemble is being changed, and another client may want to recover the ledger at the same time.
+Their appends fail and the ledger ends below them, although bookies may still store them. One bookie may have crashed, so
+that an ensemble change is in progress, and another client may recover the ledger at the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["HASTY_CLOSE"]
 
 @dataclass(frozen=True, slots=True)
 class Haste:
-    """``settled`` entries are acknowledged, ``pending`` are not; these are let go ``late_s`` after the close began."""
+    """``settled`` entries are acknowledged, ``pending`` are held back until ``late_s`` after the close began."""
 
     settled: int
     pending: int
@@ -48,7 +48,7 @@ class Haste:
 
 
 async def play(stage: Stage) -> None:
-    """Adds are held up, the writer closes, the adds go on."""
+    """Adds are held back, the writer closes, the adds are released."""
     plan = Haste.draw(stage.rng)
     ledger = stage.ledger()
     is_settled, is_held = anyio.Event(), anyio.Event()
@@ -64,7 +64,7 @@ async def play(stage: Stage) -> None:
                 writer.append_nowait(b"late %d" % number)
             await writer.close()
         except BookKeeperError:
-            return  # somebody else was first
+            return  # another client has closed or fenced the ledger
 
     writer = stage.client("writer", write)
     await is_settled.wait()
@@ -86,7 +86,7 @@ async def play(stage: Stage) -> None:
 HASTY_CLOSE = Scenario(
     name="hasty-close",
     summary="a writer closes with appends in flight, perhaps during an ensemble change or a recovery",
-    expected="what was acknowledged is in the ledger, what was in flight fails, and late copies count for nothing",
+    expected="acknowledged entries are in the ledger, appends in flight fail, and entries that arrive late are ignored",
     play=play,
     meets=("close-cuts-off",),
     draw=draw_varied_conditions,

@@ -1,8 +1,7 @@
-"""A bookie dies whenever a recovery has come to know something.
+"""Bookies crash when a recovery decides about an entry.
 
-At its first decision about an entry, and perhaps at later ones, a member of the last ensemble crashes: one that has
-just told what the recovery knows, or one that is about to get what is written back. Some come back with what their
-disks kept.
+At the first decision, and perhaps at later ones, a member of the last ensemble crashes: one that has just answered a
+recovery read, or one that is about to get a write-back. Some restart with the data that their disks kept.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def _arm(stage: Stage, ledger: LedgerSlot, kill: Kill) -> None:
 
 KILLED_AT_DECISION = Scenario(
     name="killed-at-decision",
-    summary="bookies crash at the moment in which a recovery decides about an entry",
-    expected="what was decided stays true; the recovery goes on with the others, or fails without a trace",
+    summary="bookies crash when a recovery decides about an entry",
+    expected="decisions stay true; the recovery continues with the other bookies, or fails without effect",
     play=play,
     meets=("recovery", "bookie-lost-in-recovery"),
     draw=draw_varied_conditions,

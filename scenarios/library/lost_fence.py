@@ -1,9 +1,8 @@
-"""Recovery's fence does not reach every bookie, and the old writer's last adds are still on their way.
+"""Fencing reads of a recovery do not reach every bookie, and the old writer's last adds arrive late.
 
-The fencing reads of the recovery are lost on the way to some bookies; the rest is enough for it to go on. The last
-adds of the writer are held back on their way to those very bookies, and are let go when the recovery has decided. If
-a bookie denies an entry to a recovery without being fenced by that same question, the late add completes an ack
-quorum afterwards, and an entry is acknowledged that the closed ledger does not have.
+The fencing reads to some bookies are lost; the other bookies suffice for the recovery to continue. The last adds of the writer
+to those same bookies are held back until the recovery has decided. If a recovery read does not fence the bookie that denies the
+entry, the late add completes an ack quorum afterwards, and an entry is acknowledged that the closed ledger does not have.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scenarios.stage import LedgerSlot, Stage
 
 __all__ = ["LOST_FENCE"]
 
-#: How long the writer has nothing more to write and does not close: otherwise it is often done before the recovery begins.
+#: How long the writer is idle before it closes: otherwise it often closes before the recovery begins.
 _IDLE_S: Final = 0.1
 
 
@@ -59,7 +58,7 @@ async def play(stage: Stage) -> None:
 
 
 def _choose_deaf(stage: Stage, ledger: LedgerSlot) -> list[str]:
-    """One bookie or several, but of any write set fewer than Qa: else the recovery would wait for them in vain."""
+    """One or more bookies, but fewer than Qa of any write set: otherwise the recovery would fail for lack of coverage."""
     members = stage.ensemble(ledger)
     write_quorum_size, ack_quorum_size = stage.conditions.write_quorum_size, stage.conditions.ack_quorum_size
     deaf: dict[str, None] = {}
@@ -83,6 +82,6 @@ def _is_decided(event: Event) -> bool:
 LOST_FENCE = Scenario(
     name="lost-fence",
     summary="fencing reads of a recovery are lost, and the old writer's adds to the same bookies arrive late",
-    expected="late adds meet bookies that the recovery reads have fenced; nothing is acknowledged beyond the end",
+    expected="bookies refuse the late adds, because recovery reads have fenced them; nothing is acknowledged above the end",
     play=play,
 )

@@ -1,9 +1,8 @@
-"""A recovery asks, and too few bookies answer to know anything.
+"""Too few bookies answer a recovery to rule an entry out.
 
-The reads of a recovery to so many bookies that none of their entries can be ruled out without them are lost, or their
-answers are, or the answers come when the recovery has long given up waiting. It may have found everything and it may
-have found nothing: what it must not do is to take silence for a denial. It fails instead, and a later one finds the
-end.
+The recovery's reads to some bookies are lost, or their answers are lost or come after the timeout; without these bookies no
+entry can be ruled out. The recovery must not count a missing answer as a denial. It fails, or has found every acknowledged
+entry; a later recovery finds the end.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["LOST_READS"]
 
 @dataclass(frozen=True, slots=True)
 class LostReads:
-    """What is lost: ``way`` is "request", "answer" or "late"; late answers come ``late`` timeouts after the first question."""
+    """``way`` is "request" or "answer" (lost), or "late": answers come ``late`` timeouts after the first request."""
 
     tail: Tail
     way: str
@@ -44,7 +43,7 @@ class LostReads:
 
 
 async def play(stage: Stage) -> None:
-    """Reads of a recovery get no answer from bookies that it cannot do without."""
+    """Reads of a recovery get no answer from bookies without which it cannot rule out an entry."""
     plan = LostReads.draw(stage.rng)
     ledger = stage.ledger()
     await leave_tail(stage, ledger, plan.tail)
@@ -70,8 +69,8 @@ def _is_question(event: Event) -> bool:
 
 LOST_READS = Scenario(
     name="lost-reads",
-    summary="a recovery gets no answers, or late ones, from bookies without which it can know nothing",
-    expected="silence is no denial: the recovery fails without a trace, or finds everything acknowledged",
+    summary="a recovery gets no answers, or late ones, from bookies without which it cannot rule out an entry",
+    expected="a missing answer is no denial: the recovery fails without effect, or finds every acknowledged entry",
     play=play,
     meets=("unknown-answer",),
     draw=draw_varied_conditions,

@@ -1,8 +1,8 @@
-"""What a recovery writes back does not arrive, or nobody hears that it did.
+"""Write-backs of a recovery, or their answers, are lost.
 
-Entries that a recovery found have to be on an ack quorum before the ledger is closed after them. Some bookies of the
-last ensemble do not confirm what is written back to them: then others take their places, where there are others, or
-the rest is enough, or the recovery fails. A write-back that timed out was not stored as far as anybody knows.
+Entries that a recovery found have to be on an ack quorum before the ledger is closed. Some bookies of the last ensemble do
+not confirm their write-backs: the recovery replaces them if there are spares, continues if the others are an ack quorum, or
+fails. A write-back that timed out does not count as stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LOST_WRITE_BACKS"]
 
 @dataclass(frozen=True, slots=True)
 class LostWriteBacks:
-    """Who does not confirm: enough of the last ensemble to matter, and ``more`` of all there are."""
+    """The bookies that do not confirm: enough of the last ensemble to prevent an ack quorum, and ``more`` of all bookies."""
 
     tail: Tail
     answers: bool
@@ -52,8 +52,8 @@ async def play(stage: Stage) -> None:
 
 LOST_WRITE_BACKS = Scenario(
     name="lost-write-backs",
-    summary="some bookies do not confirm what a recovery writes back; there may be nobody to replace them",
-    expected="the ledger is closed only when all that was found is on an ack quorum of the stored ensembles",
+    summary="some bookies do not confirm write-backs of a recovery; there may be no spare bookies",
+    expected="the ledger is closed only when every found entry is on an ack quorum of the stored ensembles",
     play=play,
     meets=("unanswered-write-back",),
     draw=draw_varied_conditions,

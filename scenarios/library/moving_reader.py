@@ -1,9 +1,9 @@
-"""A reader that opened a ledger before its bookies were replaced, and goes on reading.
+"""A reader follows a ledger through ensemble changes.
 
-The writer's bookies die one after the other, each when some entries more are acknowledged, and are back before the
-spares are used up. The reader knows the ensembles of its opening and what it has learned since; bookies it knows may
-never have had the entry it wants. In the end the writer closes the ledger, or dies and another client does, and the
-reader has to come to the end.
+The writer's bookies crash one after the other, each after some more acknowledged entries, and restart before the spares are
+used up. The reader knows the ensembles from when it opened the ledger and later updates; bookies of an old ensemble may never
+have had the entry that it reads. In the end the writer closes the ledger, or crashes and another client recovers it, and the
+reader has to reach the last entry.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from simbookie.storage.base import CrashMode
 
 __all__ = ["MOVING_READER"]
 
-#: How long a bookie is away: longer than it takes to replace it, since the writer has more to write.
+#: How long a bookie is down: longer than the writer takes to replace it.
 _AWAY_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """After how many entries more each bookie dies, where in the ensemble it is, and how the ledger ends."""
+    """After how many more entries each bookie crashes, its position in the ensemble, and whether the writer crashes."""
 
     gaps: tuple[int, ...]
     positions: tuple[int, ...]
@@ -51,7 +51,7 @@ class Moves:
 
 
 async def play(stage: Stage) -> None:
-    """Bookies are replaced under a reader that follows the ledger."""
+    """Bookies are replaced while a reader follows the ledger."""
     plan = Moves.draw(stage.rng)
     ledger = stage.ledger()
     entries_after = 2 * stage.conditions.ensemble_size
@@ -96,7 +96,7 @@ def _reader_is_there(event: Event) -> bool:
 
 
 def _with_spares(seed: int) -> Conditions:
-    """Each bookie that dies has somebody to replace it, and the weather takes nobody else."""
+    """There is a spare for each bookie that crashes, and the network causes no other ensemble changes."""
     drawn = draw_varied_conditions(seed)
     network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
     client = drawn.client.with_changes(writing={"delay_ensemble_change": False})
@@ -105,8 +105,8 @@ def _with_spares(seed: int) -> Conditions:
 
 MOVING_READER = Scenario(
     name="moving-reader",
-    summary="a reader without recovery lives through ensemble changes, to the end of the ledger",
-    expected="its last add confirmed never falls, it reads everything up to the end, and each entry once and for all",
+    summary="a reader without recovery follows the ledger through ensemble changes to its end",
+    expected="its last add confirmed never falls, and it reads every entry up to the end, always with the same content",
     play=play,
     meets=("reader-crosses-change",),
     draw=_with_spares,

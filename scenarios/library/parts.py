@@ -1,4 +1,4 @@
-"""Parts that several stories are made of: which requests are meant, which bookies, how a writer leaves its ledger."""
+"""Parts that several scenarios share: predicates on requests, selections of bookies, programs of clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "write_sets",
 ]
 
-#: How often a client that recovers a ledger tries, and how long it waits in between.
+#: Attempts of a client that recovers a ledger, and the pause between two attempts.
 _ATTEMPTS: Final = 2
 _PAUSE_S: Final = 1.0
 
@@ -79,7 +79,7 @@ def pick_deniers(stage: Stage, rng: Random, members: Sequence[str]) -> list[str]
 
 
 def pick_confirmers(stage: Stage, rng: Random, members: Sequence[str]) -> list[str]:
-    """So many that no entry can have an ack quorum without one of them: Qw - Qa + 1 of each write set."""
+    """Qw - Qa + 1 bookies of each write set: no entry can have an ack quorum without one of them."""
     conditions = stage.conditions
     return _pick_of_each(stage, rng, members, conditions.write_quorum_size - conditions.ack_quorum_size + 1)
 
@@ -99,7 +99,7 @@ def _pick_of_each(stage: Stage, rng: Random, members: Sequence[str], count: int)
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """How a writer leaves its ledger: it dies when ``acknowledged`` is, with up to ``window`` of ``entries`` in flight."""
+    """A writer that crashes when entry ``acknowledged`` is acknowledged, with up to ``window`` of ``entries`` in flight."""
 
     entries: int
     window: int
@@ -113,12 +113,12 @@ class Tail:
 
 
 async def leave_tail(stage: Stage, ledger: LedgerSlot, tail: Tail) -> None:
-    """Let a writer write and die. What it sent last arrives at some bookies or at all, for nobody's benefit."""
+    """Let a writer write and crash. Its last adds may arrive at some bookies or at all; their answers are lost."""
 
     async def write(client: RecordedClient) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, tail.entries, window=tail.window)
-        await anyio.sleep_forever()  # it ends by crashing alone
+        await anyio.sleep_forever()  # until it crashes
 
     writer = stage.client("writer", write)
     await stage.until_acknowledged(ledger, tail.acknowledged)
@@ -126,7 +126,7 @@ async def leave_tail(stage: Stage, ledger: LedgerSlot, tail: Tail) -> None:
 
 
 def recovering(ledger: LedgerSlot, *, attempts: int = _ATTEMPTS) -> Program:
-    """A client that recovers the ledger and reads all of it; it gives up after some attempts."""
+    """A client that recovers the ledger and reads all of it, in at most ``attempts`` attempts."""
 
     async def recover(client: RecordedClient) -> None:
         ledger_id = await ledger.id()
@@ -138,7 +138,7 @@ def recovering(ledger: LedgerSlot, *, attempts: int = _ATTEMPTS) -> Program:
                 async for _ in reader.read_all():
                     pass
             except BookKeeperError:
-                continue  # later, or others will
+                continue  # the next attempt, or the final clients
             return
 
     return recover

@@ -1,9 +1,8 @@
-"""An ensemble change and the beginning of a recovery want the same metadata at the same time.
+"""An ensemble change and the start of a recovery write the metadata at the same time.
 
-A bookie dies, the writer stores another ensemble, and another client takes the writer for dead meanwhile. One of the
-two writes is held up at the metadata service until the other is through, so it fails. If the change came first, the
-recovery has to begin again with the new ensemble, which is the one to fence; if the recovery did, the writer has lost
-its ledger.
+A bookie crashes, the writer stores another ensemble, and another client begins a recovery. One of the two writes is held back at
+the metadata service until the other is applied, so it fails. If the ensemble change was first, the recovery has to begin again
+and fence the new ensemble; if the recovery was first, the writer is fenced.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _RECOVERER: Final = "recoverer"
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Who comes second, and how late: ``lag_s`` after the other write was applied."""
+    """Which write is second; it is released ``lag_s`` after the other one was applied."""
 
     entries: int
     window: int
@@ -54,7 +53,7 @@ class Race:
 
 
 async def play(stage: Stage) -> None:
-    """The slower of two metadata writes is let go when the other is through."""
+    """The second of two metadata writes is released when the first is applied."""
     plan = Race.draw(stage.rng)
     ledger = stage.ledger()
 
@@ -102,7 +101,7 @@ def _kill(stage: Stage, members: Sequence[str], position: int) -> None:
 
 
 def _with_a_spare(seed: int) -> Conditions:
-    """Somebody has to be there to change to, and no weather changes the ensemble before."""
+    """At least one spare bookie, and no network faults, which would change the ensemble earlier."""
     drawn = draw_varied_conditions(seed)
     network = replace(drawn.network, slow_probability=0.0, loss_probability=0.0)
     client = drawn.client.with_changes(writing={"delay_ensemble_change": False})
@@ -114,8 +113,8 @@ def _with_a_spare(seed: int) -> Conditions:
 
 RACING_CHANGE = Scenario(
     name="racing-change",
-    summary="an ensemble change of the writer and the first metadata write of a recovery meet",
-    expected="one of them is refused: the recovery starts again on the new ensemble, or the writer is fenced",
+    summary="an ensemble change of the writer and the first metadata write of a recovery conflict",
+    expected="one of them is refused: the recovery starts again with the new ensemble, or the writer is fenced",
     play=play,
     meets=("change-meets-recovery",),
     draw=_with_a_spare,

@@ -1,8 +1,8 @@
-"""Two clients recover one ledger, and a reader looks on.
+"""Two clients recover one ledger, and a reader follows it.
 
-The first is stopped in the middle, by a long pause or because its messages are held up, until the second is about as
-far; then they go on together. Both may come to ends that differ in what was never acknowledged, and only one of them
-may become the end. A reader that follows the ledger without recovery must not be shown what the end then leaves out.
+The first recovery is paused until the second has reached a certain event; then both continue. Their ends may differ in
+entries that were never acknowledged, and only one of them may close the ledger. A reader that follows the ledger without
+recovery must not read an entry above that end.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["RIVAL_RECOVERIES"]
 
 _FIRST: Final = "recoverer-0"
 _SECOND: Final = "recoverer-1"
-#: What the first is stopped at, and what the second gets to before the first goes on.
+#: The event at which the first is paused, and the event of the second at which the first continues.
 _STOPS: Final = (Kind.REC_START, Kind.REC_READ_SEND, Kind.ADD_SEND)
 _GOES: Final = (Kind.REC_START, Kind.REC_READ_SEND, Kind.REC_DECIDE, Kind.ADD_SEND, Kind.OPEN_RESULT)
 
 
 @dataclass(frozen=True, slots=True)
 class Rivals:
-    """Where the first is stopped, when it goes on, and which messages of whom are lost; ``dies`` instead of going on."""
+    """Where the first is paused, when it continues (or crashes, if ``dies``), and which messages of each are lost."""
 
     tail: Tail
     stop: Kind
@@ -50,7 +50,7 @@ class Rivals:
 
     @classmethod
     def draw(cls, rng: Random) -> Rivals:
-        """Any, but that the first gets to where it is to be stopped."""
+        """Any in which the first recovery reaches the event at which it is paused."""
         stop = rng.choice(_STOPS)
         return cls(
             tail=Tail.draw(rng),
@@ -63,7 +63,7 @@ class Rivals:
 
 
 async def play(stage: Stage) -> None:
-    """The first recovery is paused in the middle until the second has got somewhere."""
+    """The first recovery is paused until the second has reached an event."""
     rng = stage.rng
     plan = Rivals.draw(rng)
     ledger = stage.ledger()
@@ -75,7 +75,7 @@ async def play(stage: Stage) -> None:
             stage.drop(name, pick_bookies(rng, members), is_recovery_read)
         if plan.loses_write_backs[index]:
             stage.drop(name, pick_bookies(rng, members), is_write_back, answers=True)
-    # Until both are at it, neither closes, however little there is to recover.
+    # The first does not close before the second has begun, even if there is nothing to recover.
     held = stage.hold_metadata(_is_close_by_the_first)
     stage.on_event(_of(_SECOND, Kind.REC_START), held.release)
     first = stage.client(_FIRST, recovering(ledger, attempts=1))
@@ -97,7 +97,7 @@ def _is_close_by_the_first(call: MetadataCall) -> bool:
 
 
 def _is_stop(kind: Kind) -> Callable[[Event], bool]:
-    """The event to stop the first at, or the end of its reading if that comes first."""
+    """The event at which the first is paused, or the end of its reading if that comes first."""
     is_it, is_over = _of(_FIRST, kind), _of(_FIRST, Kind.REC_DECIDE)
     return lambda event: is_it(event) or (is_over(event) and event.fields["verdict"] == "negative")
 
@@ -114,7 +114,7 @@ def _of(name: str, kind: Kind) -> Callable[[Event], bool]:
 RIVAL_RECOVERIES = Scenario(
     name="rival-recoveries",
     summary="two clients recover one ledger at the same time, each losing messages, while a reader follows it",
-    expected="one end for everybody; nobody was shown an entry that it leaves out",
+    expected="all clients see the same end, and no reader read an entry above it",
     play=play,
     meets=("rival-recoveries",),
     draw=draw_varied_conditions,

@@ -1,8 +1,8 @@
-"""A writer that everybody takes for dead is only asleep.
+"""A writer is paused or disconnected while another client recovers its ledger, and then continues.
 
-It is paused, or cut off from some bookies, with entries in flight; another client recovers and closes the ledger;
-then the writer wakes up and goes on as if nothing had happened. Its messages from before, and from after, meet fenced
-bookies. It must not get another entry acknowledged that is not in the ledger, and must learn that it has been fenced.
+It has entries in flight when it is paused, or cut off from some bookies; another client recovers and closes the ledger; then the
+writer resumes. Fenced bookies refuse its earlier and later adds. No entry that is not in the ledger may be acknowledged to it,
+and its appends must fail because it is fenced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ZOMBIE_WRITER"]
 
 
 async def play(stage: Stage) -> None:
-    """Writer sleeps or is cut off, another client takes over, writer returns."""
+    """The writer is paused or cut off, another client recovers the ledger, the writer continues."""
     rng = stage.rng
     entries = rng.randint(20, 60)
     ledger = stage.ledger()
@@ -59,7 +59,7 @@ async def play(stage: Stage) -> None:
 
 ZOMBIE_WRITER = Scenario(
     name="zombie-writer",
-    summary="a paused or cut-off writer wakes up while, or after, another client recovers its ledger",
-    expected="the writer is told that it is fenced; nothing it had acknowledged is lost",
+    summary="a paused or cut-off writer continues while, or after, another client recovers its ledger",
+    expected="the writer fails because it is fenced; no acknowledged entry is lost",
     play=play,
 )

@@ -1,4 +1,4 @@
-"""What the bookies of a world are, and the requests that are made of them."""
+"""The bookies of a world, and the requests to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MachineBookie", "Message", "StoredEntry"]
 
 
 class StoredEntry(NamedTuple):
-    """What a bookie keeps of an entry."""
+    """An entry as a bookie stores it."""
 
     payload: bytes
     last_add_confirmed: int
@@ -25,7 +25,7 @@ class StoredEntry(NamedTuple):
 
 
 class MachineBookie(Value):
-    """Stores what it is sent unless it is fenced; remembers everything, crash or not."""
+    """Stores every entry unless it is fenced; a crash loses nothing."""
 
     __slots__ = ("entries", "is_fenced", "is_up")
 
@@ -37,7 +37,7 @@ class MachineBookie(Value):
 
 @dataclass(eq=False)
 class Message:
-    """One request and its fate. The client hears exactly one outcome; the bookie may hear it never, once or more.
+    """One request and its state. The client gets exactly one outcome; the bookie may get the request never, once or more.
 
     ``kind`` is ``add``, ``fence`` (the last entry, with fencing), ``read`` (an entry, by a recovery that decides about it),
     ``measure`` (an entry, by a recovery that lacks a length), or what a world adds.

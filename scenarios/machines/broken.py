@@ -1,4 +1,4 @@
-"""How a broken clause is told by a world of machines."""
+"""The errors by which a world of machines reports a broken clause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["BrokenAssertion", "BrokenClause"]
 
 
 class BrokenClause(AssertionError):
-    """A clause does not hold after the last move; ``clause`` is its number, ``witness`` says how."""
+    """A clause does not hold after the last move; ``clause`` is its number, ``witness`` the explanation."""
 
     def __init__(self, clause: str, witness: str) -> None:
         self.clause = clause
@@ -27,14 +27,14 @@ class BrokenClause(AssertionError):
 
 
 class BrokenAssertion(BrokenClause):
-    """An assertion of a machine failed: it noticed by itself that its state makes no sense. There is no clause for that."""
+    """An assertion of a machine failed: its state is inconsistent. No clause belongs to that."""
 
     def __init__(self, witness: str) -> None:
         super().__init__("", witness)
 
     @property
     def invariant(self) -> str:
-        """None of the vocabulary."""
+        """Always empty."""
         return ""
 
     @property

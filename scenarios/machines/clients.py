@@ -1,4 +1,4 @@
-"""The clients of a world: each a shipped machine, and the ports that lead from it into the world."""
+"""The clients of a world: each has a shipped machine and implements its ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MachineClient", "RecoveryClient", "WriterClient"]
 
 
 class MachineClient:
-    """What writers and recoveries have in common. A crashed client hears nothing; what it sent still arrives."""
+    """The common part of writers and recoveries. A crashed client gets no answers; requests that it sent still arrive."""
 
     machine: AppendMachine | RecoveryMachine
     name: str
@@ -30,11 +30,11 @@ class MachineClient:
     def __init__(self, world: MachineWorld) -> None:
         self.world = world
         self.is_alive = True
-        #: How often it was told that it is done: the writer with closing, a recovery with everything.
+        #: How many times the machine reported its end: of the close for the writer, of the recovery for a recovery.
         self.endings = 0
-        #: Whether copies of this client have the same machine, which nothing has happened to since.
+        #: Whether copies of this client share the machine, which is unchanged since the copy.
         self.is_shared = False
-        #: What a search calls this state of the client, if it has seen it.
+        #: The number of this state in a search, if the search has visited it.
         self.number: int | None = None
 
     def copy(self, world: MachineWorld) -> Self:
@@ -45,7 +45,7 @@ class MachineClient:
         return twin
 
     def wake(self) -> None:
-        """Something is about to happen to the machine: it may be that of several copies so far, and this one needs its own."""
+        """Prepare for a change of the machine: if copies of the client share it, copy it."""
         self.number = None
         if self.is_shared:
             self.is_shared = False
@@ -54,7 +54,7 @@ class MachineClient:
             self.heard = None if self.heard is None else self.heard.copy()
 
     def crash(self) -> None:
-        """It hears nothing any more."""
+        """Crash: the client gets no answers any more."""
         self.wake()
         self.is_alive = False
 
@@ -68,22 +68,22 @@ class MachineClient:
         self.machine.on_update_answer(number, answer)
 
     def on_answer(self, message: Message, code: int, entry: StoredEntry | None) -> None:
-        """A bookie answers, or it is known that it will not."""
+        """Handle the outcome of a request."""
         raise NotImplementedError
 
     # Ports of both machines
 
     def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
-        """The entry is on its way to these bookies."""
+        """Send the entry to these bookies."""
         for bookie_id in bookies:
             self.world.send(Message(self, bookie_id, "add", entry.entry_id, add=entry))
 
     def run_update(self, number: int) -> None:
-        """The update is under way."""
+        """Start the update."""
         self.world.updates.append((self, UpdateHandle(self, number)))
 
     def replace_bookie(self, ensemble: Ensemble, _position: int, excluded: frozenset[BookieId]) -> BookieId | None:
-        """A bookie for the place of another."""
+        """Return a bookie that replaces another one."""
         return self.world.replace_bookie(ensemble, excluded)
 
 
@@ -109,16 +109,16 @@ class WriterClient(MachineClient):
     # Ports
 
     def confirm_adds(self, entries: list[NewEntry]) -> None:
-        """The application is told of its success."""
+        """Note the acknowledgements."""
         for entry in entries:
             self.world.guarantees.on_acknowledged(entry.entry_id)
 
     def fail_add(self, entry: NewEntry, _error: BookKeeperError) -> None:
-        """The application is told of its failure."""
+        """Note the failure."""
         self.world.guarantees.on_failed(entry.entry_id)
 
     def is_ensemble_change_disabled(self) -> bool:
-        """Whether the operator wants no ensemble change now."""
+        """Whether ensemble changes are disabled now."""
         return self.world.is_change_disabled
 
     def retry_later(self, _delay_s: float) -> None:
@@ -131,7 +131,7 @@ class WriterClient(MachineClient):
         raise NotImplementedError
 
     def ledger_truncated(self, error: LedgerTruncated) -> None:
-        """The machine has seen for itself that what it acknowledged is lost."""
+        """The machine reports that the ledger was closed below an acknowledged entry."""
         raise BrokenClause("A1", str(error))
 
     def close_finished(self, _error: BookKeeperError | None) -> None:
@@ -140,7 +140,7 @@ class WriterClient(MachineClient):
 
 
 class RecoveryClient(MachineClient):
-    """One recovery; what it has heard is noted for the checks."""
+    """One recovery; the answers that it gets are noted for the guarantees."""
 
     def __init__(self, world: MachineWorld) -> None:
         super().__init__(world)
@@ -152,7 +152,7 @@ class RecoveryClient(MachineClient):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it came to its end, whatever that was."""
+        """Whether the recovery has succeeded or failed."""
         return self.machine.phase in (RecoveryPhase.DONE, RecoveryPhase.FAILED)
 
     @property
@@ -177,11 +177,11 @@ class RecoveryClient(MachineClient):
     # Ports
 
     def send_fence(self, bookie_id: BookieId) -> None:
-        """A fence is on its way."""
+        """Send a fencing read of the last entry."""
         self.world.send(Message(self, bookie_id, "fence", fence=True))
 
     def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
-        """A read is on its way."""
+        """Send a read."""
         kind = "read" if self.machine.phase is RecoveryPhase.READING else "measure"
         self.world.send(Message(self, bookie_id, kind, entry_id, fence=fence))
 

@@ -1,10 +1,9 @@
-"""Every order in which a few things can happen: an exhaustive search over a small world.
+"""Exhaustive search over the orders of moves in a small world.
 
-A world can be copied and compared, because all that is in it are values. So every state is made once from the one before, and
-two orders of moves that lead to equal worlds are followed once. The search is breadth first: what it finds is found by a schedule
-that no shorter one finds.
+The state of a world is a value, so it can be copied and compared: every state is visited once, even if several orders of moves
+lead to it. The search is breadth first, so a schedule that breaks a clause is as short as possible.
 
-A search that ends has seen every order of the moves it was allowed. One that meets a bound has not, and says so.
+A search that completes has visited every order of the given moves. A search that meets a limit is marked as incomplete.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ __all__ = [
 ROUND_TRIP: Final = "round trip"
 #: Every order in which requests arrive, answers arrive and the store acts.
 EVERY_ORDER: Final = ("request arrives", "answer arrives", "store acts")
-#: Every order in which requests are handled, with answers that take no time: what decides most, at a fraction of the states.
+#: Every order in which bookies handle requests, with immediate answers: most outcomes, at a fraction of the states.
 EVERY_ORDER_AT_BOOKIES: Final = (ROUND_TRIP, "store acts")
 
 
 class SearchTooLargeError(AssertionError):
-    """There are more states than the search was allowed to visit."""
+    """The search has more states than its limit."""
 
 
 @dataclass
 class Explored:
-    """What a search has seen.
+    """The result of a search.
 
-    ``states`` counts different worlds, ``depth`` the moves to the last of them. ``ends`` counts the worlds in which nothing was
-    left to happen, by the last entry of the ledger, None for one that is not closed. ``is_whole`` says whether every order was
-    seen. ``broken`` is what ended the search, with the ``schedule`` that leads to it.
+    ``states`` counts distinct states, ``depth`` the moves to the last of them. ``ends`` counts the states without a further move
+    by the last entry of the ledger, None for a ledger that is not closed. ``is_whole`` is true if every order was visited.
+    ``broken`` is the clause that ended the search, ``schedule`` the moves that break it.
     """
 
     states: int = 0
@@ -61,7 +60,7 @@ class Explored:
 
 @dataclass(slots=True)
 class _Path:
-    """How a state was reached first: from which one, by which moves."""
+    """The previous state and the moves by which a state was reached first."""
 
     before: _Path | None = None
     moves: tuple[Move, ...] = ()
@@ -82,8 +81,8 @@ def explore(
 ) -> Explored:
     """Make every sequence of ``moves`` from the world that ``make`` returns, checking its guarantees after each.
 
-    Where none is left, everything settles, so that nobody may be left waiting either. The search ends at the first broken clause,
-    after so many ``states``, and goes no deeper than ``depth``.
+    A state without a further move is settled, which checks that every operation has ended. The search ends at the first broken
+    clause or after ``states`` states, and goes no deeper than ``depth`` moves.
     """
     first = make()
     seen: set[Hashable] = {fingerprint(first)}
@@ -124,9 +123,9 @@ def explore(
 
 
 def explore_whole(make: Callable[[], MachineWorld], moves: Sequence[str] = EVERY_ORDER, *, limit: int) -> Explored:
-    """Like :func:`explore`, for those who rely on what it proves.
+    """Like :func:`explore`, but raises if the search finds a broken clause or is incomplete.
 
-    :class:`~scenarios.machines.broken.BrokenClause` for what it finds, :class:`SearchTooLargeError` if there are more states than
+    Raises :class:`~scenarios.machines.broken.BrokenClause`, or :class:`SearchTooLargeError` if there are more states than
     ``limit``.
     """
     explored = explore(make, moves, states=limit)
@@ -138,7 +137,7 @@ def explore_whole(make: Callable[[], MachineWorld], moves: Sequence[str] = EVERY
 
 
 def _following(world: MachineWorld, moves: Sequence[str]) -> Iterator[tuple[Move, ...]]:
-    """What may happen next, in moves of the world."""
+    """The moves that are possible now."""
     for name in moves:
         if name == ROUND_TRIP:
             for choice in range(len(world.requests)):
@@ -148,7 +147,7 @@ def _following(world: MachineWorld, moves: Sequence[str]) -> Iterator[tuple[Move
                 yield (Move(name, choice),)
 
 
-#: Numbers of all states of clients and messages that were ever seen. They are few, and come again and again.
+#: Numbers of the states of clients and messages: few distinct states, which occur in many worlds.
 _NUMBERS: Final[dict[Hashable, int]] = {}
 
 
@@ -157,7 +156,7 @@ def _number(state: Hashable) -> int:
 
 
 def fingerprint(world: MachineWorld) -> Hashable:
-    """Equal for worlds that cannot be told apart by anything that may still happen."""
+    """A value that is equal for two worlds if no sequence of moves can distinguish them."""
     clients = [world.writer, *world.recoveries]
     index = {id(client): index for index, client in enumerate(clients)}
 

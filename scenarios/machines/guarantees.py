@@ -1,7 +1,7 @@
-"""The guarantees of a :mod:`~scenarios.machines.world`, checked from outside.
+"""The guarantees of a :mod:`~scenarios.machines.world`, checked independently of the machines.
 
-They know what was sent, stored and told to applications, and have their own quorum arithmetic. What is broken is told by the
-number of its clause (:mod:`scenarios.clauses`), as by the witnesses of recorded histories.
+They use messages, stored entries and results of applications, and have their own quorum arithmetic. A violation has the number
+of its clause (:mod:`scenarios.clauses`), as in the checkers of recorded histories.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarantees", "Heard"]
 
-#: By which a bookie vouches that it does not have what it was asked for.
+#: The codes by which a bookie denies an entry.
 _DENIALS: Final = frozenset({Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER_ON_BOOKIE})
 
 
 class Heard(Value):
-    """What one recovery has heard, and what it did with it."""
+    """The answers that one recovery got, and its write-backs."""
 
     __slots__ = ("denials", "fenced", "has_read", "seen", "started_with", "write_backs")
 
@@ -38,12 +38,12 @@ class Heard(Value):
         #: Entries it has seen, and with them the ledger's length.
         self.seen: set[int] = set()
         self.has_read = False
-        #: What became of the last attempt to write an entry back to a bookie; None while its answer is to come.
+        #: The code of the last attempt to write an entry back to a bookie; None before its answer.
         self.write_backs: dict[tuple[int, BookieId], int | None] = {}
 
 
 class Guarantees(Value):
-    """What must hold, whatever moves were made; ``clauses`` are the numbers of all that is judged."""
+    """The clauses that must hold after every move; ``clauses`` has their numbers."""
 
     clauses: ClassVar[tuple[str, ...]] = (
         *("A1", "A2", "A3", "A5", "A6", "B2", "B4", "B6", "B8", "C3", "C6", "C7", "D4", "D6", "E2", "E3", "E5", "G2"),
@@ -66,7 +66,7 @@ class Guarantees(Value):
         self.acknowledged = -1
         self._confirmed_by_writer = -1
         self._failed: set[int] = set()
-        #: Who told the writer that it stored which entry.
+        #: The entries that bookies confirmed to the writer.
         self._stored_for_writer: set[tuple[int, BookieId]] = set()
         #: The metadata that the writer itself stored last.
         self._writers_metadata = world.store.metadata
@@ -74,15 +74,15 @@ class Guarantees(Value):
         self._closed: LedgerMetadata | None = None
 
     def bind(self, world: MachineWorld) -> None:
-        """Watch ``world`` from now on."""
+        """Use ``world`` from now on."""
         self._world = world
 
     @property
     def confirmed(self) -> int:
-        """The last entry that must not be lost any more: the last one acknowledged."""
+        """The last entry that must not be lost: the last one acknowledged."""
         return self.acknowledged
 
-    # What happened
+    # Events
 
     def on_sent(self, message: Message) -> None:
         """D4, E2: reads begin after coverage, at the ensemble recovery started with. D6: no header tells too high a LAC."""
@@ -90,7 +90,7 @@ class Guarantees(Value):
         if message.add is not None:
             lac = message.add.last_add_confirmed
             if lac > self.confirmed:
-                raise BrokenClause("D6", f"entry {message.entry_id} tells LAC {lac}, {self.confirmed} is confirmed")
+                raise BrokenClause("D6", f"entry {message.entry_id} has LAC {lac}, {self.confirmed} is confirmed")
         heard = client.heard
         if heard is None:
             return
@@ -111,7 +111,7 @@ class Guarantees(Value):
             message.client.heard.write_backs[message.entry_id, message.bookie_id] = None
 
     def on_answer(self, message: Message, code: int) -> None:
-        """Note what a client has heard."""
+        """Note the answer that a client gets."""
         heard = message.client.heard
         if heard is None:
             if code == Code.OK:
@@ -126,12 +126,12 @@ class Guarantees(Value):
             heard.write_backs[message.entry_id, message.bookie_id] = code
 
     def on_stored(self, message: Message) -> None:
-        """E5: a bookie that denied an entry to a recovery stores it for no writer. B8: nothing is invented."""
+        """E5: a bookie that denied an entry to a recovery does not store it for the writer. B8: the payload is the writer's."""
         assert message.add is not None, "only adds are stored"
         if message.client is self._world.writer and message.bookie_id in self._denied_by.get(message.entry_id, ()):
             raise BrokenClause("E5", f"{message.bookie_id} stored entry {message.entry_id} after denying it")
         if message.add.payload != self._world.payload_of(message.entry_id):
-            raise BrokenClause("B8", f"entry {message.entry_id} was not written like that")
+            raise BrokenClause("B8", f"entry {message.entry_id} has another payload than was appended")
 
     def on_ruled_out(self, heard: Heard, entry_id: int) -> None:
         """E3: only enough explicit negatives of the write set deny an entry."""
@@ -140,7 +140,7 @@ class Guarantees(Value):
         write_set = self._write_set(entry_id, heard.started_with.last_fragment.ensemble)
         deniers = {bookie_id for denied, bookie_id in heard.denials if denied == entry_id} & set(write_set)
         if write_quorum - len(deniers) >= ack_quorum:
-            raise BrokenClause("E3", f"entry {entry_id} was declared absent on the word of {sorted(deniers)}")
+            raise BrokenClause("E3", f"entry {entry_id} was ruled out by denials of {sorted(deniers)}")
         self._denied_by.setdefault(entry_id, set()).update(deniers)
 
     def on_gave_up(self, client: MachineClient, error: BookKeeperError) -> None:
@@ -201,7 +201,7 @@ class Guarantees(Value):
         if closed.length != expected:
             raise BrokenClause("B6", f"closed with {closed.length} bytes instead of {expected}")
 
-    # What is
+    # States
 
     def check(self) -> None:
         """A1, A5, B4: acknowledged entries are inside the ledger, and with it on enough of the right bookies."""

@@ -3,10 +3,10 @@
 Besides what happens in any world, entry ids come in any order and more than once, forces are sent, ensemble changes are
 disabled and enabled, idle times and timers pass.
 
-Bookies keep what a writer with deferred sync sent them in memory until a force or a recovery has them sync it, and a power
-failure takes it away. A bookie that lost entries in this way answers no force any more: the protocol has no means to tell a
-force that what it should make durable is gone, so a bookie must not come back under its name with less than it
-acknowledged. What was forced must survive.
+Bookies keep entries of a writer with deferred sync in memory until a force or a recovery makes them sync, and a power failure
+loses these entries. A bookie that lost entries in this way answers no force any more: the protocol cannot report to a force that
+entries are missing, so a bookie must not return under the same id without entries that it acknowledged. Forced entries must
+survive.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ class Force:
         self.machine = ForceMachine(world.writer.machine, self)
 
     def send_force(self, bookie_id: BookieId) -> None:
-        """The request is on its way."""
+        """Send the request."""
         self._world.send(ForceMessage(self._world.writer, bookie_id, "force", force=self))
 
     def force_finished(self, error: BookKeeperError | None) -> None:
-        """It ended."""
+        """The force has ended."""
         self.endings += 1
         self._world.options_guarantees.on_force_finished(self.covers, error)
 
 
 class OptionsWriter(WriterClient):
-    """The writer, whose forces are answered too."""
+    """The writer; handles the answers to its forces too."""
 
     world: OptionsWorld
 
@@ -145,7 +145,7 @@ class OptionsWorld(MachineWorld):
         self.options = configuration.options
         self.guarantees = self.options_guarantees = OptionsGuarantees(self)
         self.writer = OptionsWriter(self)
-        #: What each bookie would lose with its power, and which ones have lost something.
+        #: The entries that each bookie would lose at a power failure, and the bookies that have lost entries.
         self.unsynced: dict[BookieId, dict[int, None]] = {name: {} for name in self.bookies}
         self.forgetful: dict[BookieId, None] = {}
         self.forces: list[Force] = []
@@ -194,7 +194,7 @@ class OptionsWorld(MachineWorld):
             machine.append_at(choice, b"x" * (choice + 1))
         except DuplicateEntryId:
             if not was_taken:
-                raise BrokenClause("G4", f"entry {choice} was refused as a duplicate of nothing") from None
+                raise BrokenClause("G4", f"entry {choice} was refused as a duplicate, but is none") from None
         else:
             if was_taken:
                 raise BrokenClause("G4", f"entry {choice} was taken twice")
@@ -268,11 +268,11 @@ class OptionsWorld(MachineWorld):
             self._retry()
             super()._let_everything_arrive()
         if self._is_alive() and self.options.entry_ids_given and self.writer.machine.pending_count:
-            self.writer.machine.close()  # nobody will fill the gaps
+            self.writer.machine.close()  # no append will fill the gaps
             super()._let_everything_arrive()
 
     def settle(self) -> None:
-        """Besides, every force has ended."""
+        """Also check that every force has ended."""
         super().settle()
         if self._is_alive() and any(force.endings != 1 for force in self.forces):
             raise BrokenClause("L11", f"forces ended {[force.endings for force in self.forces]} times")

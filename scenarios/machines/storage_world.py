@@ -1,12 +1,13 @@
-"""The small world with more trouble in it, judged by the reference model alone.
+"""A world with more faults: disks that sync and are lost, readers, re-replication. The reference model alone checks it.
 
-On top of :class:`~scenarios.machines.world.MachineWorld`, whose writer, recoveries, network and store stay as they are:
+In addition to :class:`~scenarios.machines.world.MachineWorld`:
 
-* Bookies answer what changes them after a sync. A crash may forget everything since, and nobody was told of it.
-* A bookie may lose its disk, as long as fewer than Qa do: more would be a loss that the protocol allows. It comes back in
-  *limbo*: fenced, and instead of denying an entry it says that it does not know.
-* Bookies refuse requests for reasons of their own.
-* Older fragments, and all of a closed ledger's, are re-replicated: somebody copies them and replaces one member in place.
+* Bookies answer a request that changes their state after a sync. A crash may lose changes since the last sync; no client had an
+  answer to these.
+* A bookie may lose its disk, as long as fewer than Qa do: after more losses the protocol guarantees nothing. It returns in
+  *limbo*: fenced, and it answers that data is unknown instead of denying an entry.
+* Bookies refuse requests with various codes.
+* Fragments that get no more entries are re-replicated: a spare bookie gets copies and replaces one member in place.
 * Readers follow the ledger without recovering it: they read the LAC, then entries up to it.
 """
 
@@ -37,7 +38,7 @@ _READ_REFUSALS: Final = (Code.TOO_MANY_REQUESTS, Code.READ, Code.DIGEST_MATCH, C
 
 @dataclass(eq=False)
 class Disk:
-    """What a bookie has synced, and whom it will answer when it has synced the rest."""
+    """The synced state of a bookie, and the requests that are answered after the next sync."""
 
     entries: dict[int, StoredEntry] = field(default_factory=dict)
     is_fenced: bool = False
@@ -46,7 +47,7 @@ class Disk:
 
 
 class StorageGuarantees(Guarantees):
-    """What happens, told to the reference model; besides, everybody gets an answer in the end, and no recovery gives up early."""
+    """Passes results to the reference model; also checks that all operations end, and that no recovery gives up early."""
 
     clauses = (*LedgerModel.clauses, "G2", "L2", "L4", "L9", "L10", "L12")
 
@@ -87,7 +88,7 @@ class StorageGuarantees(Guarantees):
             self.model.ends(after.last_entry_id, after.length if seen else None)
 
     def check(self) -> None:
-        """Everybody who knows an end knows the same one, and everything confirmed is on enough disks."""
+        """Check that all clients know the same end, and that every confirmed entry is on enough disks."""
         world, model = self._storage, self.model
         self.check_confirmed()
         for recovery in world.recoveries:
@@ -156,13 +157,13 @@ class Reader(MachineClient):
             self._storage.send(Message(self, bookie_id, "entry", read.entry_id))
 
     def _ensemble_is_current(self, entry_id: int) -> bool:
-        """A reader with an old ensemble would look again before it believes that an entry is absent."""
+        """Whether the ensemble is current: a reader with an old one would read the metadata again."""
         current = self._storage.store.metadata.ensemble_at(entry_id)
         return self._metadata.ensemble_at(entry_id) == current
 
 
 class StorageWorld(MachineWorld):
-    """See the module. ``model`` is told everything that applications see."""
+    """See the module. ``model`` gets the calls and results of applications."""
 
     weights = MappingProxyType(
         {
@@ -195,7 +196,7 @@ class StorageWorld(MachineWorld):
         }
 
     def move(self, move: str, choice: int) -> None:
-        """Besides, it is counted."""
+        """Also count the move."""
         if self.choices(move):
             self.made[move] = self.made.get(move, 0) + 1
             super().move(move, choice)
@@ -206,7 +207,7 @@ class StorageWorld(MachineWorld):
         return sum(self.made.values())
 
     def settle(self) -> None:
-        """Besides, everything is synced first."""
+        """Sync all disks first."""
         for bookie_id in self.bookies:
             self._sync(bookie_id)
         super().settle()
@@ -311,7 +312,7 @@ class StorageWorld(MachineWorld):
         return list(metadata.fragments if metadata.is_closed else metadata.fragments[:-1])
 
     def _re_replicate(self, choice: int) -> None:
-        """Replace the first member that can be replaced, if every entry it should have is found on somebody who is up."""
+        """Replace a member of the fragment, if every entry that it should have is on a bookie that is up."""
         metadata, fragment = self.store.metadata, self._sealed()[choice]
         later = [f.first_entry_id for f in metadata.fragments if f.first_entry_id > fragment.first_entry_id]
         end = later[0] if later else metadata.last_entry_id + 1

@@ -76,11 +76,11 @@ class Store(Value):
         return self.value
 
     def edit(self, change: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
-        """Somebody else changes the metadata."""
+        """Change the metadata, as another client would."""
         self.value = Versioned(change(self.metadata), self.value.version + 1)
 
     def carry_out(self, update: UpdateHandle, *, lose_answer: bool = False) -> None:
-        """The next action of ``update``; a write whose answer is lost has taken effect all the same."""
+        """Execute the next action of ``update``; with ``lose_answer`` a write is applied and its answer is lost."""
         action = update.action
         assert action is not None, "the update has ended"
         if self.is_deleted:
@@ -95,6 +95,6 @@ class Store(Value):
                 update.on_written(written)
 
     def finish(self, update: UpdateHandle) -> None:
-        """All that is left of ``update``."""
+        """Execute all remaining actions of ``update``."""
         while update.action is not None:
             self.carry_out(update)

@@ -1,9 +1,9 @@
-"""Random schedules, and the least part of one that still breaks a clause.
+"""Random walks, and shrinking of schedules that break a clause.
 
-A walk draws one move after the other, each as often as weights say, and lets everything settle in the end. What it did is a
-schedule: a list of moves with choices, which any world of the same configuration can repeat. A part of a schedule is one too
-(see :class:`~scenarios.machines.world.MachineWorld`), so a schedule that breaks a clause is shrunk by leaving moves out for as
-long as what is left breaks the same one.
+A walk draws moves with the given weights, and settles the world at the end. The moves that it made are a schedule, which any
+world of the same configuration can repeat. A part of a schedule is a schedule too (see
+:class:`~scenarios.machines.world.MachineWorld`), so a schedule that breaks a clause is shrunk by leaving out moves as long as
+the rest breaks the same clause.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["TROUBLE", "Move", "narrated", "repeat", "shrunk", "walk"]
 
 AnyWorld = TypeVar("AnyWorld", bound=MachineWorld)
 
-#: How often a walk makes a move that its weights do not name: trouble, less likely than progress.
+#: The weight of a move without a weight of its own: a fault, less likely than progress.
 TROUBLE: Final = 0.3
 
 
 class Move(NamedTuple):
-    """One step of a schedule: what happened, and which of the ways in which it could."""
+    """One step of a schedule: the name of the move, and the number of its choice."""
 
     name: str
     choice: int
@@ -34,9 +34,9 @@ class Move(NamedTuple):
 
 
 def walk(world: AnyWorld, seed: int, moves: int, made: list[Move] | None = None) -> AnyWorld:
-    """``world`` after ``moves`` random moves, each drawn as often as its ``weights`` say; what cannot happen then does not.
+    """``world`` after ``moves`` random moves, drawn with its ``weights``; moves that are not possible are skipped.
 
-    Those that were made are added to ``made``. :class:`~scenarios.machines.broken.BrokenClause` at the first that breaks one.
+    The others are added to ``made``. Raises :class:`~scenarios.machines.broken.BrokenClause` at the first broken clause.
     """
     rng = Random(seed)  # noqa: S311 - a schedule is no secret
     names = tuple(world.moves)
@@ -53,7 +53,7 @@ def walk(world: AnyWorld, seed: int, moves: int, made: list[Move] | None = None)
 
 
 def repeat(world: MachineWorld, schedule: Sequence[Move]) -> None:
-    """Make the moves of a schedule, and let everything settle."""
+    """Make the moves of a schedule, and settle the world."""
     for step in schedule:
         world.move(*step)
     world.settle()
@@ -66,7 +66,7 @@ def narrated(make: Callable[[], MachineWorld], schedule: Sequence[Move]) -> list
         for step in schedule:
             lines.append(world.told(*step))
             world.move(*step)
-        lines.append("everything that is under way arrives")
+        lines.append("everything in flight arrives")
         world.settle()
     except BrokenClause:
         pass
@@ -74,10 +74,10 @@ def narrated(make: Callable[[], MachineWorld], schedule: Sequence[Move]) -> list
 
 
 def shrunk(make: Callable[[], MachineWorld], schedule: Sequence[Move]) -> tuple[list[Move], BrokenClause]:
-    """The least part of ``schedule`` that breaks the same clause, and what it breaks.
+    """A minimal part of ``schedule`` that breaks the same clause, and the broken clause.
 
-    Least in that no single move can be left out. While moves are left out, the others go on to happen to the same requests,
-    clients and bookies, although their choices have other numbers then. ``ValueError`` if the schedule breaks nothing.
+    No single move can be left out. The other moves still apply to the same requests, clients and bookies, although the numbers
+    of their choices change. Raises ``ValueError`` if the schedule breaks no clause.
     """
     least = _meant(make, schedule)
     made, broken = _attempt(make, least)
@@ -96,28 +96,28 @@ def shrunk(make: Callable[[], MachineWorld], schedule: Sequence[Move]) -> tuple[
         if size > 1:
             size //= 2
         elif len(least) == before:
-            break  # leaving out one move may have made another one superfluous, but did not
+            break  # a whole pass left out no move
     return made, broken
 
 
-#: A move, and in words what it is meant to happen to.
+#: A move, and the description of what it applies to.
 _Meant = tuple[Move, str]
 
 
 def _meant(make: Callable[[], MachineWorld], schedule: Sequence[Move]) -> list[_Meant]:
-    """The moves up to the one that breaks a clause, with what they happen to."""
+    """The moves up to the one that breaks a clause, with the descriptions of what they apply to."""
     return list(zip(schedule, narrated(make, schedule), strict=False))
 
 
 def _attempt(make: Callable[[], MachineWorld], steps: Sequence[_Meant]) -> tuple[list[Move], BrokenClause | None]:
-    """The moves that could be made, each of what it was meant for, and what they broke."""
+    """The moves that were possible, and the clause that they broke."""
     world, made = make(), list[Move]()
     try:
         for (name, choice), words in steps:
             choices = range(world.choices(name))
             meant = next((number for number in choices if world.told(name, number) == words), None)
             if meant is None and words != name:
-                continue  # what it was meant for is not there
+                continue  # its message, client or bookie does not exist now
             if choices:
                 made.append(Move(name, choice % len(choices) if words == name else meant or 0))
                 world.move(*made[-1])

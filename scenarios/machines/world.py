@@ -1,12 +1,11 @@
-"""The world of protocol machines: what may happen in it, and what does.
+"""The basic world of protocol machines, and its moves.
 
 It contains one ledger, its writer, and any number of recoveries, all shipped machines. The network delays, loses, repeats and
-reorders. A client that timed out does not know whether its request will still arrive, and it may. Bookies crash and return with
-all they acknowledged; nothing here loses what it stored, so nothing excuses a loss. The metadata store is honest, but answers to
-writes may be lost.
+reorders messages. A request that timed out may still arrive. Bookies crash and return with all entries that they acknowledged;
+no bookie loses data, so every loss is a violation. The metadata store is correct, but answers to writes may be lost.
 
-After every move the guarantees are checked from outside, with nothing but what was sent, stored and told to applications,
-and with quorum arithmetic written again from its definition.
+After every move the guarantees are checked independently of the machines, from messages, stored entries and results of
+applications, with their own quorum arithmetic.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["Configuration", "MachineWorld"]
 
 
 class Configuration(NamedTuple):
-    """How big a world is."""
+    """The sizes of a world, and the options of its writer."""
 
     ensemble_size: int
     write_quorum: int
@@ -51,13 +50,13 @@ class Configuration(NamedTuple):
 
 
 class MachineWorld:
-    """See the module. ``moves`` names everything that can happen; :meth:`move` makes one happen if it can.
+    """See the module. ``moves`` has every move by its name; :meth:`move` makes one if it is possible.
 
-    A schedule is a list of moves with choices. It can be made in any world: what cannot happen does not, and a choice that is too
-    high is counted round. So part of a schedule is a schedule.
+    A schedule is a list of moves with choices. It can be made in any world: impossible moves are skipped, and a choice is taken
+    modulo the number of choices. So a part of a schedule is a schedule.
     """
 
-    #: How often a walk makes which move. Progress is more likely than trouble, so that walks get somewhere.
+    #: The weights of moves in walks. Progress is more likely than faults.
     weights: ClassVar[Mapping[str, float]] = MappingProxyType(
         {
             "request arrives": 6.0,
@@ -92,7 +91,7 @@ class MachineWorld:
 
     def _moves(self) -> dict[str, tuple[Callable[[], int], Callable[[int], None]]]:
         return {
-            # how many choices there are, and what to do with the chosen one
+            # the number of choices, and the function that makes the move
             "request arrives": (lambda: len(self.requests), self._request_arrives),
             "request arrives and is repeated": (lambda: len(self.requests), self._request_is_repeated),
             "request is lost": (lambda: len(self._unanswered()), self._request_is_lost),
@@ -115,9 +114,9 @@ class MachineWorld:
         }
 
     def copy(self) -> Self:
-        """An equal world that goes its own way. ``TypeError`` for the kinds of worlds that have more in them."""
+        """An equal, independent world. Raises ``TypeError`` for subclasses with more state."""
         if type(self).copy is MachineWorld.copy and type(self) is not MachineWorld:
-            raise TypeError(f"a {type(self).__name__} has more in it than a world copies")
+            raise TypeError(f"a {type(self).__name__} has more state than is copied")
         twin = object.__new__(type(self))
         twin.configuration = self.configuration
         twin.bookies = {name: bookie.copy() for name, bookie in self.bookies.items()}
@@ -148,11 +147,11 @@ class MachineWorld:
         return self.appended[entry_id]
 
     def choices(self, move: str) -> int:
-        """In how many ways ``move`` can happen now."""
+        """The number of choices of ``move`` now; 0 if it is not possible."""
         return self.moves[move][0]()
 
     def move(self, move: str, choice: int) -> None:
-        """Make ``move`` happen, if it can, in the way that ``choice`` (any number) selects; then check everything."""
+        """Make ``move`` with ``choice`` (any number) if it is possible, and check the guarantees."""
         count, act = self.moves[move]
         choices = count()
         if choices:
@@ -165,12 +164,12 @@ class MachineWorld:
             self.guarantees.check()
 
     def told(self, move: str, choice: int) -> str:
-        """``move`` in words, with what it happens to, as things are before it."""
+        """A description of ``move``, with the message, client or bookie that it applies to."""
         subjects = self._subjects().get(move, ())
         return f"{move}: {subjects[choice % len(subjects)]}" if subjects else move
 
     def _subjects(self) -> dict[str, Sequence[object]]:
-        """What each move may happen to, in the order of its choices."""
+        """The messages, clients or bookies that each move may apply to, in the order of its choices."""
         up = [name for name, bookie in self.bookies.items() if bookie.is_up]
         down = [name for name, bookie in self.bookies.items() if not bookie.is_up]
         updates = [f"{update.cause} of {client.name}" for client, update in self.updates]
@@ -191,9 +190,9 @@ class MachineWorld:
         }
 
     def settle(self) -> None:
-        """No more trouble: every bookie is back and everything under way arrives. Nobody may be left waiting.
+        """End all faults: every bookie is up and everything in flight arrives. Then every operation must have ended.
 
-        A ledger that some recovery began to take over can then be closed by another one.
+        If a recovery has begun and the ledger is not closed, another recovery must be able to close it.
         """
         for bookie in self.bookies.values():
             bookie.is_up = True

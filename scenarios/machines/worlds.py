@@ -1,4 +1,4 @@
-"""Worlds with names: small ones for random walks, and prepared ones that can be searched whole."""
+"""Named worlds: small ones for random walks, and prepared ones that can be searched exhaustively."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PREPARED", "WORLDS", "NamedWorld"]
 
 @dataclass(frozen=True, slots=True)
 class NamedWorld:
-    """A world that anyone can make again: its kind, how big it is, and what has happened in it already."""
+    """A world that can be made again: its class, its sizes, and the moves that prepare it."""
 
     name: str
     summary: str
@@ -26,7 +26,7 @@ class NamedWorld:
     prepare: Callable[[MachineWorld], None] | None = field(default=None, repr=False)
 
     def make(self) -> MachineWorld:
-        """A world of its own."""
+        """Make a new world."""
         world = self.kind(self.configuration)
         if self.prepare is not None:
             self.prepare(world)
@@ -73,7 +73,7 @@ def _storage(*sizes: int, bookies: int, entries: int, recoveries: int = 3) -> Na
 
 
 def _with_a_tail(*, recoveries: int, stored: bool = True, writer_lives: bool = False) -> Callable[[MachineWorld], None]:
-    """The only entry is stored, if ``stored``; its writer has heard of nothing. So many recoveries have begun."""
+    """The only entry is stored, if ``stored``; its writer has no answer. ``recoveries`` recoveries have begun."""
 
     def prepare(world: MachineWorld) -> None:
         world.move("append", 0)
@@ -111,36 +111,36 @@ _WITH_A_SPARE: Final = Configuration(1, 1, 1, bookies=2, entries=2, recoveries=3
 PREPARED: Final = _by_name(
     NamedWorld(
         "two-recoveries",
-        "two recoveries of an entry that its dead writer never saw confirmed",
+        "two recoveries of an unacknowledged entry, after a crash of its writer",
         _ALONE,
         prepare=_with_a_tail(recoveries=2),
     ),
     NamedWorld(
         "three-recoveries",
-        "three recoveries of an entry that its dead writer never saw confirmed",
+        "three recoveries of an unacknowledged entry, after a crash of its writer",
         _ALONE,
         prepare=_with_a_tail(recoveries=3),
     ),
     NamedWorld(
         "add-under-way",
-        "a recovery, and an entry of a living writer that needs both copies",
+        "a recovery, and an add in flight that needs both copies",
         Configuration(2, 2, 2, bookies=2, entries=1, recoveries=1),
         prepare=_with_an_add_under_way,
     ),
     NamedWorld(
         "closing-writer",
-        "a recovery, and a writer that appends and closes meanwhile",
+        "a recovery, and a writer that appends and closes at the same time",
         _ALONE,
         prepare=_with_a_closing_writer,
     ),
     NamedWorld(
         "changing-writer",
-        "a recovery, and a writer that replaces a bookie meanwhile",
+        "a recovery, and a writer that replaces a bookie at the same time",
         _WITH_A_SPARE,
         prepare=_with_a_changing_writer,
     ),
 )
-"""Worlds in which a few things are about to happen, in whatever order."""
+"""Worlds for a search: a few operations are in progress."""
 
 # For walks ---------------------------------------------------------------------------------------------------------
 
@@ -213,4 +213,4 @@ WORLDS: Final = _by_name(
     _storage(3, 2, 2, bookies=4, entries=4),
     _storage(4, 3, 2, bookies=5, entries=5, recoveries=2),
 )
-"""Worlds in which nothing has happened yet."""
+"""Worlds for walks: no operation has begun."""

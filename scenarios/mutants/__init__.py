@@ -1,11 +1,11 @@
 """Mutants: known defects, switched on from outside the shipped code.
 
-A witness that never complains may be right or blind; mutants tell which. Each is a defect that BookKeeper clients really had, or
-nearly had, put in either by replacing named functions for a while, or by wrapping the transport (what the client sends or is told
-is falsified on its way). The shipped code has no switch for any of them.
+Mutants show that a checker can detect violations. Each is a defect that BookKeeper clients had, or nearly had, planted either by
+temporarily replacing named functions, or by wrapping the transport, which then alters requests or answers. The shipped code has
+no switch for any of them.
 
-Defects of the machines can be planted wherever these are driven: in whole clients, where runs of scenarios show some of them
-(:data:`RUN_MUTANTS`), and in worlds of machines (:data:`MACHINE_MUTANTS`), where the search is fast enough for the rare ones.
+Defects of the machines can be planted into whole clients, where runs of scenarios show some of them (:data:`RUN_MUTANTS`), and
+into worlds of machines (:data:`MACHINE_MUTANTS`), where a search is fast enough for rare ones.
 """
 
 from __future__ import annotations

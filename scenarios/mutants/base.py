@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One named attribute of a module or class, and what ``make`` makes of the original for the duration of a run."""
+    """A named attribute of a module or class; ``make`` returns its replacement for the original, for the duration of a run."""
 
     owner: Any
     name: str
@@ -39,7 +39,7 @@ class Replacement:
 
 
 def always(value: object) -> Callable[[object], object]:
-    """What puts ``value`` in the place of an original."""
+    """A ``make`` that returns ``value`` for any original."""
     return lambda _original: value
 
 
@@ -47,10 +47,9 @@ def always(value: object) -> Callable[[object], object]:
 class Mutant:
     """One planted defect.
 
-    ``clauses`` are the numbers of those of which at least one must be seen broken to call it caught. ``world`` is the name of a
-    world of machines (:data:`scenarios.machines.worlds.WORLDS`) that is big enough to show it, "" if none is; ``in_runs`` whether
-    runs of scenarios show it. ``past`` is its number among the defects of the past, or that of the rule that it breaks, in
-    docs/reference/conformance.md.
+    The defect is caught when at least one of ``clauses`` is broken. ``world`` is the name of a world of machines
+    (:data:`scenarios.machines.worlds.WORLDS`) that shows it, "" if none does; ``in_runs`` is true if runs of scenarios show it.
+    ``past`` is its number among the defects of the past, or that of the rule that it breaks, in docs/reference/conformance.md.
 
     It is planted into a run by ``wrap_transport`` if that is given, and otherwise, as into a world, by ``replaces``.
     """

@@ -1,4 +1,4 @@
-"""Defects of recovery: what is fenced, whom it believes, where it begins and where it closes."""
+"""Defects of recovery: fencing, decisions, the first entry that it reads, and the end at which it closes."""
 
 from __future__ import annotations
 

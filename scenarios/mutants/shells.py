@@ -1,7 +1,7 @@
-"""Defects of the shells: what happens between a machine, which is right, and the messages and callers around it.
+"""Defects of the shells, between a correct machine and its transport and callers.
 
-Most are put between the transport and the client: the shell then acts on an answer that never came, just as one does
-that translates an outcome wrongly. The recorder sits below, so histories show what really happened.
+Most are planted between transport and client: the shell gets an answer that no bookie sent, as if it had translated an outcome
+wrongly. The recorder is below, so histories have the real messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Append = Callable[..., "asyncio.Future[int]"]
 
 
 def _dropped_when_cancelled(append: Append) -> Append:
-    """The entry is forgotten: nobody waits for it, and nothing above it is ever done."""
+    """The entry is dropped from the pending ones, so no entry above it ever completes."""
 
     def mutated(self: WriterShell, *args: Any) -> asyncio.Future[int]:
         future = append(self, *args)

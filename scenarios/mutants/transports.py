@@ -1,4 +1,4 @@
-"""Transports that falsify what a client sends or is told: between the client, which is right, and the recorder below."""
+"""Transports that alter requests or answers, between a correct client and the recorder below."""
 
 from __future__ import annotations
 

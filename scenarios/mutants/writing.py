@@ -160,7 +160,7 @@ def _closing_at_what_was_pushed(close: Function) -> Function:
     return mutated
 
 
-def _vouching_for_every_connection(make: Function) -> Function:
+def _verifying_no_connection(make: Function) -> Function:
     def mutated(self: ReconnectCheck, *arguments: Any, **options: Any) -> None:
         make(self, *arguments, **options | {"verified": None})
 
@@ -294,6 +294,6 @@ WRITING_MUTANTS: Final = (
         summary="what a bookie stored counts although it may have been killed, and have forgotten its fence (issue 4843)",
         clauses=("A1", "F5"),
         in_runs=True,
-        replaces=(Replacement(ReconnectCheck, "__init__", _vouching_for_every_connection),),
+        replaces=(Replacement(ReconnectCheck, "__init__", _verifying_no_connection),),
     ),
 )

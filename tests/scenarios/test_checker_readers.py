@@ -42,7 +42,7 @@ class TestLacHonest:
     def test_a_bookie_that_knows_too_much_is_seen(self) -> None:
         story = written()
         known = knows(story, "b0", 3)
-        assert_broken(story, "D6", known, says="b0 knows LAC 3")
+        assert_broken(story, "D6", known, says="b0 has LAC 3")
 
     @pytest.mark.rule("D6")
     def test_a_reader_that_takes_too_much_for_confirmed_is_seen(self) -> None:
@@ -131,7 +131,7 @@ class TestVisibleLacBounded:
         story.rewrite(0, "b0", "b1", actor="r0")
         seen = reaches(story, 0)
         closed = story.close(-1, actor="r1")
-        assert_broken(story, "F5", seen, closed, says="reader knew LAC 0, but the ledger was closed at entry -1")
+        assert_broken(story, "F5", seen, closed, says="reader had LAC 0, but the ledger was closed at entry -1")
 
     @pytest.mark.rule("F5")
     def test_a_visible_lac_after_the_close_is_bounded_too(self) -> None:

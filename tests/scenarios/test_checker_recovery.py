@@ -164,7 +164,7 @@ class TestFences:
         decided = story.rule_out(2, "b1", "b2")
         stored = story.store(2, "b1", sync=False)
         violation = assert_broken(
-            story, "E5", decided, stored, says="after a recovery had ruled the entry out on its word"
+            story, "E5", decided, stored, says="after a recovery had ruled the entry out by its denial"
         )
         assert violation.invariant == "NegativeStays"
 
@@ -274,12 +274,12 @@ class TestRecoveryReads:
         assert violation.invariant == "RecoveryReads"
 
     @pytest.mark.rule("E1")
-    def test_skipping_an_entry_nobody_vouched_for_is_seen(self) -> None:
+    def test_skipping_an_entry_that_may_not_be_confirmed_is_seen(self) -> None:
         story = half_written()
         story.mark()
         story.fence("b0", "b1", lac=0)
         story.ask(2)
-        assert_broken(story, "E1", says="nothing vouches for entries from 1 on")
+        assert_broken(story, "E1", says="entries from 1 on may not be confirmed")
 
     @pytest.mark.rule("E1")
     def test_starting_lower_than_necessary_costs_time_only(self) -> None:
@@ -299,7 +299,7 @@ class TestRecoveryReads:
         story.find(2, "b0")
         story.rewrite(2, "b1", lac=1)
         asked = story.ask(3, "b1")
-        assert_broken(story, "E2", asked, says="asked b1 for entry 3, which belongs on b0")
+        assert_broken(story, "E2", asked, says="read entry 3 from b1, its write set is b0")
 
     @pytest.mark.rule("E2")
     def test_asking_a_member_that_does_not_store_the_entry_is_seen(self) -> None:
@@ -307,7 +307,7 @@ class TestRecoveryReads:
         story.mark()
         story.fence("b0", "b2", lac=1)
         story.ask(2, "b0")
-        assert_broken(story, "E2", says="belongs on b2, b3")
+        assert_broken(story, "E2", says="its write set is b2, b3")
 
     @pytest.mark.rule("E2")
     def test_two_recoveries_of_one_client_at_once_cannot_be_told_apart_and_are_not_judged(self) -> None:
@@ -329,7 +329,7 @@ class TestNegativeCoverage:
         story.mark()
         story.fence("b0", "b1", lac=1)
         decided = story.rule_out(2, "b1")
-        assert_broken(story, "E3", decided, says="on the word of b1; it takes 2 of b2, b0, b1")
+        assert_broken(story, "E3", decided, says="by denials of b1; it takes 2 of b2, b0, b1")
 
     @pytest.mark.rule("E3")
     def test_timeouts_rule_nothing_out(self) -> None:
@@ -371,7 +371,7 @@ class TestNegativeCoverage:
         story.fence("b0", "b1", lac=1)
         story.ask(3)
         story.decide(3, "negative", "b0", "b1")
-        assert_broken(story, "E3", says="on the word of nobody")
+        assert_broken(story, "E3", says="by denials of no bookie")
 
     @pytest.mark.rule("E4")
     def test_an_entry_nobody_gave_cannot_be_recovered(self) -> None:

@@ -21,7 +21,7 @@ from scenarios.mutants import MACHINE_MUTANTS, MUTANTS
 
 UNFENCED = "recovery-reads-do-not-fence"
 LIMITS = Bounds(walks=5000)
-SETTLING = "everything that is under way arrives"
+SETTLING = "everything in flight arrives"
 #: Found by one of the first few hundred walks in their worlds; enough of each file of mutants.
 QUICKLY_FOUND = (
     "recovery-takes-silence-for-denial",
