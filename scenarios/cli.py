@@ -13,31 +13,25 @@ from typing import Final
 import typer
 
 from bkclient.cli.late import Late, late_group
-from scenarios.cli_help import (
-    DETERMINISM_HELP,
-    EXPLORE_HELP,
-    LIST_HELP,
-    MUTANTS_HELP,
-    REPLAY_HELP,
-    RUN_HELP,
-    SHOW_HELP,
-    SWEEP_HELP,
-)
 
 __all__ = ["app", "main"]
 
 _COMMANDS: Final = {
-    name: Late(module, text.partition("\n")[0])
-    for name, module, text in (
-        ("list", "scenarios.cli_list", LIST_HELP),
-        ("run", "scenarios.cli_runs", RUN_HELP),
-        ("replay", "scenarios.cli_runs", REPLAY_HELP),
-        ("show", "scenarios.cli_runs", SHOW_HELP),
-        ("sweep", "scenarios.cli_sweeps", SWEEP_HELP),
-        ("mutants", "scenarios.cli_sweeps", MUTANTS_HELP),
-        ("determinism", "scenarios.cli_sweeps", DETERMINISM_HELP),
-        ("explore", "scenarios.cli_explore", EXPLORE_HELP),
-    )
+    "list": Late(
+        "scenarios.cli_list", "List the scenarios, the worlds of machines and the defects that can be planted."
+    ),
+    "run": Late("scenarios.cli_runs", "Run one scenario with one seed, and judge it."),
+    "replay": Late("scenarios.cli_runs", "Run again what a history recorded, and compare event by event."),
+    "show": Late("scenarios.cli_runs", "Judge a recorded history without running anything, and show it as a timeline."),
+    "sweep": Late("scenarios.cli_sweeps", "Run scenarios with many seeds, on all processors."),
+    "mutants": Late(
+        "scenarios.cli_sweeps", "Plant known defects, one at a time, and see whether the invariants give them away."
+    ),
+    "determinism": Late(
+        "scenarios.cli_sweeps",
+        "Make every run three times, once in a process that hashes strings differently, and compare.",
+    ),
+    "explore": Late("scenarios.cli_explore", "Search worlds of protocol machines for a schedule that breaks a clause."),
 }
 
 app = typer.Typer(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from scenarios.cli_help import EXPLORE_HELP
 from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_json, print_lines, print_table, watched
 from scenarios.exploration import Bounds, Exploration, explore_world
 from scenarios.machines.worlds import PREPARED, WORLDS, NamedWorld
@@ -17,11 +16,32 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("explore", help=EXPLORE_HELP)(explore)
+    app.command("explore", help=_EXPLORE_HELP)(explore)
 
 
 _ALL = {**PREPARED, **WORLDS}
 _BOUNDS = Bounds()
+
+
+_EXPLORE_HELP: Final = """Search worlds of protocol machines for a schedule that breaks a clause.
+
+A world has the machines of one writer and some recoveries, bookies, and a network that may do anything; no shell, wire, loop or
+clock. One that is prepared is searched through every order in which requests arrive and the store acts; any other is walked at
+random, with crashes, losses and repetitions. What breaks a clause is shown as a schedule of which no move can be left out.
+
+\b
+Examples:
+  bk-chaos explore
+  bk-chaos explore closing-writer changing-writer --answers-wait
+  bk-chaos explore rivals-3-3-2 storage-3-3-2 --walks 5000 --seed 1000
+  bk-chaos explore --mutant acks-during-ensemble-change --walks 5000
+  bk-chaos explore add-under-way --mutant recovery-reads-do-not-fence --json
+
+\b
+Exit codes: 0 all is well; 1 a clause was broken; 2 the input cannot be used; 3 a search met its bounds and found nothing.
+With --json: {"seed", "mutant", "states", "seconds", "states_per_second", "depth", "broken", "worlds": [{"world", "how", "states",
+"depth", "states_per_second", "whole", "ends", "broken": {"invariant", "clause", "witness", "seed", "schedule", "story"}}]}.
+"""
 
 
 def explore(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import typer
 
-from scenarios.cli_help import LIST_HELP
 from scenarios.cli_options import Json
 from scenarios.cli_output import print_json, print_lines, print_table
 from scenarios.library import SCENARIOS
@@ -16,7 +17,21 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("list", help=LIST_HELP)(list_)
+    app.command("list", help=_LIST_HELP)(list_)
+
+
+_LIST_HELP: Final = """List the scenarios, the worlds of machines and the defects that can be planted.
+
+\b
+Examples:
+  bk-chaos list
+  bk-chaos list --json
+
+\b
+Exit codes: 0.
+With --json: {"scenarios": [{"name", "summary", "expected"}], "worlds": [{"name", "summary"}],
+"mutants": [{"name", "summary", "invariants", "clauses", "world", "in_runs"}]}.
+"""
 
 
 def list_(*, as_json: Json = False) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "check_names",
     "check_writable",
     "chosen_scenarios",
+    "exit_codes",
     "known_in_runs",
 ]
 
@@ -44,6 +45,11 @@ Transport = Annotated[
     typer.Option("--transport", help="What clients and bookies exchange: objects, or bytes over simulated TCP."),
 ]
 HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
+
+
+def exit_codes(found: str) -> str:
+    """The line of a help text with the exit codes of a command; ``found`` is the meaning of code 1."""
+    return f"Exit codes: 0 all is well; 1 {found}; 2 the input cannot be used; 3 a run came to no verdict."
 
 
 def check_names(scenarios: Sequence[str], mutant: str | None) -> None:

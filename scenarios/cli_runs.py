@@ -6,13 +6,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from scenarios.checker import INVARIANTS, OnlineChecker
-from scenarios.cli_help import REPLAY_HELP, RUN_HELP, SHOW_HELP
-from scenarios.cli_options import HistoryFile, Json, MutantName, Transport, check_names, check_writable
+from scenarios.cli_options import HistoryFile, Json, MutantName, Transport, check_names, check_writable, exit_codes
 from scenarios.cli_output import (
     EXIT_FOUND,
     EXIT_UNDECIDED,
@@ -34,9 +33,28 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    app.command("run", help=RUN_HELP)(run)
-    app.command("replay", help=REPLAY_HELP)(replay)
-    app.command("show", help=SHOW_HELP)(show)
+    app.command("run", help=_RUN_HELP)(run)
+    app.command("replay", help=_REPLAY_HELP)(replay)
+    app.command("show", help=_SHOW_HELP)(show)
+
+
+_RUN_HELP: Final = f"""Run one scenario with one seed, and judge it.
+
+The same scenario, seed, defect and transport make the same run, bit for bit, wherever and whenever. With --transport bytes,
+client and bookies use the shipped TCP transport and server over simulated TCP; with objects, the default, runs are faster.
+
+\b
+Examples:
+  bk-chaos run dead-writer --seed 7
+  bk-chaos run dead-writer --seed 7 --record histories
+  bk-chaos run dead-writer --seed 7 --transport bytes
+  bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
+
+\b
+{exit_codes(found="an invariant was broken")}
+With --json: {{"scenario", "seed", "transport", "digest", "events", "simulated_seconds", "wall_seconds", "verdict",
+"violations": [...]}}.
+"""
 
 
 def run(
@@ -66,6 +84,19 @@ def run(
     _end(result)
 
 
+_REPLAY_HELP: Final = f"""Run again what a history recorded, and compare event by event.
+
+\b
+Examples:
+  bk-chaos replay histories/dead-writer-7.bkh
+  bk-chaos replay histories/dead-writer-7.bkh --json
+
+\b
+{exit_codes(found="the runs differ, or an invariant was broken (again)")}
+With --json: what run prints, and {{"recorded_digest", "same", "difference"}}.
+"""
+
+
 def replay(file: HistoryFile, *, as_json: Json = False) -> None:
     """Make a recorded run again."""
     from scenarios.determinism import first_difference  # noqa: PLC0415  needed here only
@@ -92,6 +123,23 @@ def replay(file: HistoryFile, *, as_json: Json = False) -> None:
     if not same:
         raise typer.Exit(EXIT_FOUND)
     _end(result)
+
+
+_SHOW_HELP: Final = f"""Judge a recorded history without running anything, and show it as a timeline.
+
+The timeline tells the violation that matters most, or the end of the ledger where there is none.
+
+\b
+Examples:
+  bk-chaos show histories/lost-fence-recovery-reads-do-not-fence-0.bkh
+  bk-chaos show histories/dead-writer-7.bkh --invariant NoLacTruncation --width 160
+  bk-chaos show histories/dead-writer-7.bkh --json
+
+\b
+{exit_codes(found="an invariant was broken")}
+With --json: {{"scenario", "seed", "mutant", "digest", "events", "simulated_seconds", "verdict", "violations": [...],
+"checked": {{invariant: how often it had something to judge}}}}.
+"""
 
 
 def show(

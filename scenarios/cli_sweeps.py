@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from scenarios.cli_help import DETERMINISM_HELP, MUTANTS_HELP, SWEEP_HELP
 from scenarios.cli_options import (
     FirstSeed,
     Json,
@@ -21,6 +20,7 @@ from scenarios.cli_options import (
     Transport,
     check_writable,
     chosen_scenarios,
+    exit_codes,
     known_in_runs,
 )
 from scenarios.cli_output import (
@@ -43,9 +43,25 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    app.command("sweep", help=SWEEP_HELP)(sweep_)
-    app.command("mutants", help=MUTANTS_HELP)(mutants_)
-    app.command("determinism", help=DETERMINISM_HELP)(determinism)
+    app.command("sweep", help=_SWEEP_HELP)(sweep_)
+    app.command("mutants", help=_MUTANTS_HELP)(mutants_)
+    app.command("determinism", help=_DETERMINISM_HELP)(determinism)
+
+
+_SWEEP_HELP: Final = f"""Run scenarios with many seeds, on all processors.
+
+\b
+Examples:
+  bk-chaos sweep --seeds 1000
+  bk-chaos sweep --seeds 200 --first-seed 5000 --scenario dead-writer --scenario zombie-writer
+  bk-chaos sweep --seeds 500 --record histories --failing-only
+  bk-chaos sweep --seeds 50 --mutant recovery-reads-do-not-fence --stop-at-first --json
+
+\b
+{exit_codes(found="an invariant was broken")}
+With --json: {{"seeds", "scenarios", "violations", "unknown", "events", "events_per_second", "simulated_seconds_per_second",
+"seeds_per_cpu_hour", "failing": [{{"scenario", "seed", "invariant"}}], ...}}.
+"""
 
 
 def sweep_(
@@ -94,6 +110,19 @@ def sweep_(
         raise typer.Exit(EXIT_UNDECIDED)
 
 
+_MUTANTS_HELP: Final = f"""Plant known defects, one at a time, and see whether the invariants give them away.
+
+\b
+Examples:
+  bk-chaos mutants
+  bk-chaos mutants --seeds 500 --mutant recovery-starts-below-last-fragment --json
+
+\b
+{exit_codes(found="a defect was not caught")}
+With --json: {{"mutants": [{{"name", "caught", "invariant", "clause", "seeds_to_find", "cpu_seconds", "shrunk_steps"}}]}}.
+"""
+
+
 def mutants_(
     *,
     seeds: Seeds = 200,
@@ -139,6 +168,19 @@ def mutants_(
         )
     if not all(hunt.caught for hunt in hunts):
         raise typer.Exit(EXIT_FOUND)
+
+
+_DETERMINISM_HELP: Final = f"""Make every run three times, once in a process that hashes strings differently, and compare.
+
+\b
+Examples:
+  bk-chaos determinism --seeds 20
+  bk-chaos determinism --seeds 100 --scenario dead-writer --json
+
+\b
+{exit_codes(found="a run did not come out the same")}
+With --json: {{"seeds", "runs", "diverged": [{{"scenario", "seed", "where", "difference"}}]}}.
+"""
 
 
 def determinism(

@@ -87,6 +87,12 @@ def test_every_command_helps_with_examples_exit_codes_and_its_json(command: str)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_has_the_first_line_of_the_help_of_each(command: str) -> None:
+    help_text = GROUP.commands[command].loaded().help
+    assert GROUP.commands[command].short_help == help_text.partition("\n")[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_example_in_the_help_is_a_command_line_that_parses(command: str) -> None:
     examples = [
         line.split()[1:]
