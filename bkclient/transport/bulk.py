@@ -35,8 +35,8 @@ class Links(Submits, Protocol):
         """The transaction ids that all its connections take theirs from."""
         ...
 
-    def streams_to(self, bookies: tuple[str, ...], template: AddTemplate) -> tuple[RequestStream, ...]:
-        """The connections that take adds to these bookies now; none if any of them has none that stands."""
+    def streams_to(self, bookies: tuple[str, ...], ledger_id: int) -> tuple[RequestStream, ...]:
+        """The connections that take adds of the ledger now; none if any of these bookies has none that stands."""
         ...
 
 
@@ -96,7 +96,7 @@ class LedgerAdds(EachReplica):
         if self._version != self._routes.version:
             self._streams.clear()
             self._version = self._routes.version
-        streams = self._links.streams_to(bookies, self._template)
+        streams = self._links.streams_to(bookies, self._template.ledger_id)
         if len(set(streams)) < len(streams):
             streams = ()  # old metadata may name a bookie twice, which answers once for each place
         self._streams[bookies] = streams

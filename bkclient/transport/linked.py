@@ -28,7 +28,7 @@ from bkclient.transport.base import ReplyHandler
 from bkclient.transport.link import BookieLink, Connector, LinkContext, Routes
 from bkclient.transport.request_stream import RequestStream, deliver
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.wire.messages import AddTemplate, AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
+from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
 
 __all__ = ["LinkTransport"]
 
@@ -106,10 +106,10 @@ class LinkTransport:
                 link = self._links[version][key] = BookieLink(bookie_id, version, self._context)
             link.submit(request, reply_to)
 
-    def streams_to(self, bookies: tuple[str, ...], template: AddTemplate) -> tuple[RequestStream, ...]:
+    def streams_to(self, bookies: tuple[str, ...], ledger_id: int) -> tuple[RequestStream, ...]:
         """See :class:`~bkclient.transport.bulk.Links`."""
         links = self._links[self._config.protocol_version]
-        channel = template.ledger_id % self._channels
+        channel = ledger_id % self._channels
         found = [links.get(bookie_id if self._channels == 1 else (bookie_id, channel)) for bookie_id in bookies]
         streams = tuple(link.main for link in found if link is not None and link.main is not None)
         return streams if len(streams) == len(bookies) else ()

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from bkclient.errors import Code, IllegalOperation
 from bkclient.transport.adds import AddReplies
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.reads import ReadReplies
 from bkclient.transport.stream_state import NEXT, StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.wire.connection import Answer, ClientConnection, SentAdd
+from bkclient.wire.connection import Answer, ClientConnection, FoundBody, SentAdd
 from bkclient.wire.errors import FrameTooLarge
 from bkclient.wire.messages import Operation, Request, Response, Status, code_for_status
 from bkclient.wire.outstanding import KeyInUse
@@ -25,8 +26,8 @@ from bkclient.wire.outstanding import KeyInUse
 __all__ = ["Handler", "RequestStream", "StreamOwner", "deliver", "reason_of"]
 
 
-Handler = ReplyHandler | AddReplies
-"""Who hears of a request: of one that was submitted, or of an add that was sent to its write set."""
+Handler = ReplyHandler | AddReplies | ReadReplies
+"""Who hears of a request: of one that was submitted, of an add that was sent to its write set, or of one of many reads."""
 
 # Every request and every answer asks for these, and members of an enumeration take longer to find.
 _ESTABLISHED: Final = StreamState.ESTABLISHED
@@ -259,6 +260,17 @@ class RequestStream(ABC):
             entry_ids.append(request)
         if entry_ids:
             self._hand_over(current, entry_ids)
+
+    def _found(self, found: list[tuple[Handler, list[FoundBody]]]) -> None:
+        """Tell of reads that were answered with entries, those of one reader that come one after the other together."""
+        if self.state is not _WORKING:
+            self._works()
+        self._numbers[self._bookie_id] = self._number
+        for handler, bodies in found:
+            try:
+                cast("ReadReplies", handler).on_found(self._bookie_id, bodies)
+            except Exception as error:  # noqa: BLE001 - as in deliver()
+                report_failed(handler, error)
 
     def _hand_over(self, handler: Handler | None, entry_ids: list[int]) -> None:
         assert handler is not None, "adds are sent with an object to tell"

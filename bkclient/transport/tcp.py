@@ -17,9 +17,11 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.observability.stats import BookieStats
 from bkclient.transport.adds import AddReplies, AddSender
 from bkclient.transport.bulk import LedgerAdds
+from bkclient.transport.bulk_reads import LedgerReadSender
 from bkclient.transport.handshake import Handshake, Security
 from bkclient.transport.link import NewConnection
 from bkclient.transport.linked import LinkTransport
+from bkclient.transport.reads import EachRead, ReadSender
 from bkclient.transport.request_stream import Handler
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
@@ -70,6 +72,12 @@ class TcpTransport(LinkTransport):
             timeout_s=config.add_timeout_s,
             max_frame_size=config.max_frame_size_bytes,
         )
+
+    def read_sender(self, ledger_id: int) -> ReadSender:
+        """See :class:`~bkclient.transport.reads.SendsReads`."""
+        if self._config.protocol_version == 2:
+            return EachRead(self, ledger_id)
+        return LedgerReadSender(self, ledger_id, self._config.read_timeout_s)
 
 
 class TcpConnector:

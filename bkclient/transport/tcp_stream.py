@@ -88,6 +88,8 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         try:
             if stored := self.connection.buffer_updated(nbytes):
                 self._stored(stored)
+            if self.connection.reads and (found := self.connection.found()):
+                self._found(found)
             self._answered(self.connection.answers())
         except WireError as error:
             self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({error.message})")

@@ -19,13 +19,18 @@ when an add is sent (:class:`~bkclient.wire.envelope.EncodedRequest`), so outsta
 :meth:`ClientConnection.acknowledged` looks up frame after frame as it is, in whatever order they come. Any other answer to
 an add goes the way of all answers. An add may be encoded once and registered with the connections to its whole write set.
 
+Ordinary reads of version 3 have a door of their own as well: :meth:`ClientConnection.send_reads` takes any number of them, and
+:meth:`ClientConnection.found` takes good answers out of what was received, compared and not decoded
+(:mod:`bkclient.wire.v3_read`). Every other answer to them comes as if they had been sent one by one.
+
 The number and size of outstanding requests is bounded by the caller, who sees both.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+import struct
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from bkclient.wire import v2, v3
@@ -33,10 +38,11 @@ from bkclient.wire.answers import check_answer
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.errors import FrameTooLarge, MalformedMessage, WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, PREFIX_SIZE, FrameBuffer, frame
-from bkclient.wire.messages import AddRequest, AddResponse, Operation, Request, Response, Status
+from bkclient.wire.messages import AddRequest, AddResponse, Operation, ReadRequest, Request, Response, Status
 from bkclient.wire.outstanding import KeyInUse, Load, Outstanding
+from bkclient.wire.v3_read import ReadEncoder, found_in
 
-__all__ = ["Answer", "ClientConnection", "SentAdd"]
+__all__ = ["Answer", "ClientConnection", "FoundBody", "SentAdd", "SentRead"]
 
 Token = TypeVar("Token")
 
@@ -49,10 +55,17 @@ For what :meth:`ClientConnection.send_add` registered the request is the entry i
 SentAdd = tuple[AddRequest | int, Token, float, int]
 """``(request or entry id, token, deadline, bytes of the frame)``: an add that awaits its answer."""
 
+SentRead = tuple[bytes, int, Token, float, int, int]
+"""``(start of a good answer's message, entry id, token, deadline, bytes of the frame, ledger id)``: a read without its answer."""
+
+FoundBody = tuple[int, bytes, int]
+"""``(entry id, body, LAC)`` of a good answer to a read; the LAC is -1 if the bookie tells none."""
+
 # (request, token, deadline, bytes of the frame)
 _Entry = tuple[Request, Token, float, int]
 
 _FOREVER: Final = float("inf")
+_PREFIX: Final = struct.Struct(">I")
 #: Of the content of a frame, in bytes; with the longest ids it has 46 in version 3.
 _LARGEST_ACKNOWLEDGEMENT: Final = 64
 
@@ -97,6 +110,8 @@ class ClientConnection(Generic[Token]):
         self.outstanding: Outstanding[_Entry[Token]] = Outstanding(keys_recur=protocol_version == 2)
         #: Which adds await their answer here, by the frame that says that the entry was stored.
         self.adds: dict[bytes, SentAdd[Token]] = {}
+        #: Which reads that :meth:`send_reads` registered await their answer here, by their match bytes.
+        self.reads: dict[bytes, SentRead[Token]] = {}
         #: Keys that were wanted when their request was answered or given up, until the owner takes them out.
         self.changed: list[bytes] = []
         #: Answers that belong to no outstanding request: late ones, as a rule.
@@ -111,7 +126,7 @@ class ClientConnection(Generic[Token]):
     @property
     def outstanding_requests(self) -> int:
         """How many requests await their answer here."""
-        return len(self.outstanding) + len(self.adds)
+        return len(self.outstanding) + len(self.adds) + len(self.reads)
 
     @property
     def outstanding_bytes(self) -> int:
@@ -160,6 +175,33 @@ class ClientConnection(Generic[Token]):
         load.bytes += add[3]
         return True
 
+    def send_reads(
+        self, encoder: ReadEncoder, ledger_id: int, entry_ids: Sequence[int], token: Token, deadline: float
+    ) -> list[bytes]:
+        """Register ordinary reads of ``ledger_id``, which ``encoder`` is for, and return their frames, in order.
+
+        Of version 3 only. There are fewer frames than entries if the load becomes full, and none if they are larger than the
+        bookie takes: the rest is not registered.
+        """
+        assert not self.outstanding.keys_recur, "reads are told apart by transaction ids"
+        load, reads, max_frame_size = self.load, self.reads, self._frames.max_frame_size
+        room = load.max_requests - load.requests
+        frames: list[bytes] = []
+        size = 0
+        txn_id = self._last_txn_id
+        for entry_id, txn_id in zip(entry_ids[: max(0, room)], self._txn_ids, strict=False):
+            frame, match, start = encoder.encode(txn_id, entry_id)
+            if load.bytes + size >= load.max_bytes or len(frame) > max_frame_size:
+                break
+            reads[match] = (start, entry_id, token, deadline, len(frame), ledger_id)
+            frames.append(frame)
+            size += len(frame)
+        assert txn_id >= self._last_txn_id, "transaction ids ascend"
+        self._last_txn_id = txn_id
+        load.requests += len(frames)
+        load.bytes += size
+        return frames
+
     def is_free(self, key: bytes) -> bool:
         """Whether no answer with ``key`` may come."""
         if not self.outstanding.keys_recur:
@@ -178,6 +220,45 @@ class ClientConnection(Generic[Token]):
         self._frames.commit(size)
         return self._acknowledged()
 
+    def found(self) -> list[tuple[Token, list[FoundBody]]]:
+        """The good answers to what :meth:`send_reads` registered, up to the first that is anything else.
+
+        Those that come one after the other for one token are together. To be called after :meth:`buffer_updated`, and before
+        :meth:`answers`, which has the rest.
+        """
+        if not self.reads or self._error is not None:
+            return []
+        data, position, count, size = self._frames.whole(), 0, 0, 0
+        last, most = len(data) - PREFIX_SIZE, self._frames.max_frame_size - PREFIX_SIZE
+        reads = self.reads
+        found: list[tuple[Token, list[FoundBody]]] = []
+        bodies: list[FoundBody] = []
+        while position < last:
+            start = position + PREFIX_SIZE
+            (content_size,) = _PREFIX.unpack_from(data, position)
+            end = start + content_size
+            if content_size < 2 or content_size > most or end > len(data):
+                break
+            match = data[start : start + 2 + data[start + 1]]
+            read = reads.get(match)
+            if read is None:
+                break
+            body = found_in(data, start + len(match), end, read[0])
+            if body is None:
+                break
+            del reads[match]
+            if not found or found[-1][0] is not read[2]:
+                bodies = []
+                found.append((read[2], bodies))
+            bodies.append((read[1], *body))
+            count += 1
+            size += read[4]
+            position = end
+        if count:
+            self._frames.skip(position)
+            self.load.take_off(size, count)
+        return found
+
     def answers(self) -> Iterator[Answer[Token]]:
         """The answers in the rest of what was received.
 
@@ -193,8 +274,8 @@ class ClientConnection(Generic[Token]):
     def expire(self, now: float) -> list[tuple[Request | int, Token]]:
         """Give up the outstanding requests whose deadline is not after ``now``; takes time linear in all outstanding.
 
-        Returns requests, or entry ids of adds as :meth:`send_add` registered them, with their tokens: adds last, and each in
-        the order in which they were sent.
+        Returns requests, or entry ids of adds as :meth:`send_add` registered them, with their tokens: adds after other requests,
+        then what :meth:`send_reads` registered, and each in the order in which they were sent.
         """
         outstanding, adds = self.outstanding, self.adds
         expired: list[tuple[Request | int, Token]] = []
@@ -209,6 +290,10 @@ class ClientConnection(Generic[Token]):
             outstanding.never_mind(key)
             self._settle(key, add[3])
             expired.append((add[0], add[1]))
+        for key, read in [(key, read) for key, read in self.reads.items() if read[3] <= now]:
+            del self.reads[key]
+            self._settle(key, read[4])
+            expired.append((_request_of(read), read[2]))
         return expired
 
     def abandon(self) -> list[tuple[Request | int, Token]]:
@@ -227,6 +312,7 @@ class ClientConnection(Generic[Token]):
         sizes = [entry[3] for entry in outstanding.entries.values() if entry is not None]
         assert len(sizes) == len(outstanding), "a request that was given up is counted"
         sizes += [add[3] for add in self.adds.values()]
+        sizes += [read[4] for read in self.reads.values()]
         size = sum(sizes)
         assert load.requests >= len(sizes), "what is outstanding here is part of the load"
         assert load.bytes >= size, "what is outstanding here is part of the load"
@@ -276,10 +362,18 @@ class ClientConnection(Generic[Token]):
                     yield add[0], add[1], Status.OK, None
                     continue
                 match, response = self._dialect.decode_response(content)
-                add = self._answered_add(match, response)
+                add = self._answered_add(match, response) if adds else None
                 if add is not None:
                     self._settle(match, add[3])
                     yield add[0], add[1], response.status, None
+                    continue
+                read = self.reads.get(match)
+                if read is not None:
+                    request = _request_of(read)
+                    check_answer(request, response)
+                    del self.reads[match]
+                    self._settle(match, read[4])
+                    yield request, read[2], response.status, response
                     continue
                 entry = outstanding.entries.get(match)
                 if entry is not None:
@@ -299,7 +393,7 @@ class ClientConnection(Generic[Token]):
 
     def _answered_add(self, match: bytes, response: Response) -> SentAdd[Token] | None:
         """The add that ``response`` belongs to, which says that it was not carried out, or so in other bytes."""
-        if not self.adds or response.operation is not Operation.ADD_ENTRY:
+        if response.operation is not Operation.ADD_ENTRY:
             return None
         acknowledgement = self._dialect.acknowledgement_of(match, response)
         if acknowledgement is not None and acknowledgement in self.adds:
@@ -317,3 +411,7 @@ class ClientConnection(Generic[Token]):
                 f"an answer about entry {response.entry_id} of ledger {response.ledger_id} to the add of another"
             )
         return self.adds.pop(found)  # a refusal need not name any
+
+
+def _request_of(read: SentRead[Token]) -> ReadRequest:
+    return ReadRequest(read[5], read[1])

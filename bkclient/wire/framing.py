@@ -117,8 +117,18 @@ class FrameBuffer:
             return b""
         return bytes(self._view[start:end])
 
+    def whole(self) -> bytes:
+        """What has arrived and is in no frame that was taken, if it begins with a whole frame; else nothing. As :meth:`small`.
+
+        A frame that does not fit into the buffer is not among them. Nothing as well before a frame over the limit.
+        """
+        start, end = self._start, self._end
+        if end - start <= PREFIX_SIZE or end - start < PREFIX_SIZE + _PREFIX.unpack_from(self._data, start)[0]:
+            return b""
+        return bytes(self._view[start:end])
+
     def skip(self, size: int) -> None:
-        """Take the first ``size`` bytes of :meth:`small`, which are whole frames."""
+        """Take the first ``size`` bytes of :meth:`small` or :meth:`whole`, which are whole frames."""
         self._start += size
         assert self._start <= self._end, "only what has arrived is taken"
 

@@ -53,7 +53,8 @@ def varint(value: int) -> bytes:
         return _SHORT[value]
     if value < 0:
         value += 1 << 64
-    return _CONTINUED[value & 0x3FFF] + varint(value >> 14)
+    rest = value >> 14
+    return _CONTINUED[value & 0x3FFF] + (_SHORT[rest] if rest < _SHORT_MAX else varint(rest))
 
 
 #: Of an id, what is above its lowest 14 bits; negative ones are taken as unsigned.

@@ -1,0 +1,112 @@
+"""The ordinary read of protocol version 3 and its good answer, laid out by hand: what reading a ledger consists of.
+
+A request holds two ids besides its transaction id. The good answer repeats all three, so its bytes up to the body are known when
+the request is sent, but for two lengths; it is compared, not decoded. Whatever has another layout (a failure, fields in another
+order, fields that are not known here, a body of more than 2 MiB) is left to protobuf, which defines what it means. Property tests
+hold requests and answers to what protobuf writes and reads.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Final
+
+from bkclient.wire.messages import Operation
+from bkclient.wire.v3_add import header_field, varint
+
+__all__ = ["EncodedRead", "ReadEncoder", "found_in"]
+
+EncodedRead = tuple[bytes, bytes, bytes]
+"""``(frame, match bytes, start of a good answer's message)``, the last for :func:`found_in`."""
+
+_PACK_PREFIX: Final = struct.Struct(">I").pack
+#: Status of the response, number of its message.
+_SUCCESS: Final = b"\x10\x00\xa2\x06"
+#: The shortest rest of a good answer behind its match bytes: with ids of one byte and an empty body.
+_SHORTEST: Final = 4 + 1 + 8
+_MAX_LAC: Final = 0x28
+#: Bytes of a LAC with its number, at most.
+_LONGEST_REST: Final = 11
+_NEGATIVE: Final = 1 << 63
+
+
+class ReadEncoder:
+    """Encodes ordinary reads of one ledger."""
+
+    __slots__ = ("_after_txn", "_from_status", "_laid_out", "_ledger", "_start")
+
+    def __init__(self, ledger_id: int) -> None:
+        self._ledger: Final = varint(ledger_id)
+        self._from_status: Final = b"\x08\x00\x10%b\x18" % self._ledger
+        self._laid_out = (0, 0)
+
+    def encode(self, txn_id: int, entry_id: int) -> EncodedRead:
+        """A read of an entry."""
+        txn, entry = varint(txn_id), varint(entry_id)
+        sizes = (len(txn), len(entry))
+        if sizes != self._laid_out:
+            self._lay_out(*sizes)
+        start = self._start + txn
+        return b"".join((start, self._after_txn, entry)), start[4:], b"%b%b\x22" % (self._from_status, entry)
+
+    def _lay_out(self, txn_size: int, entry_size: int) -> None:
+        """Note what stands before and between the ids in frames with these sizes."""
+        self._laid_out = (txn_size, entry_size)
+        until_entry = b"\x08%b\x10" % self._ledger
+        self._after_txn = b"\xa2\x06%c%b" % (len(until_entry) + entry_size, until_entry)
+        until_txn = header_field(Operation.READ_ENTRY, 0)[:-1]
+        until_txn = b"\x0a%c%b" % (5 + txn_size, until_txn[2:])
+        self._start = _PACK_PREFIX(len(until_txn) + txn_size + len(self._after_txn) + entry_size) + until_txn
+
+
+def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes, int] | None:
+    """Body and LAC (-1 if there is none) of the good answer whose match bytes end at ``position``, and which ends at ``end``.
+
+    ``start`` is that of its message. None if it is no good answer, or one of another layout.
+    """
+    if end - position < _SHORTEST or not data.startswith(_SUCCESS, position):
+        return None
+    # Two lengths of up to three bytes. What does not fit together is found where they are added up.
+    size = data[position + 4]
+    position += 5
+    if size & 0x80:
+        size += (data[position] << 7) - 0x80
+        position += 1
+        if size & 0x4000:
+            size += (data[position] << 14) - 0x4000
+            position += 1
+    if position + size != end or not data.startswith(start, position):
+        return None
+    position += len(start)
+    if position >= end:
+        return None
+    size = data[position]
+    position += 1
+    if size & 0x80:
+        if end - position < 2:
+            return None
+        size += (data[position] << 7) - 0x80
+        position += 1
+        if size & 0x4000:
+            size += (data[position] << 14) - 0x4000
+            position += 1
+    body_end = position + size
+    if body_end == end:
+        return data[position:end], -1
+    if not 0 < end - body_end <= _LONGEST_REST:
+        return None
+    last_add_confirmed = _max_lac_in(data[body_end:end])
+    return None if last_add_confirmed is None else (data[position:body_end], last_add_confirmed)
+
+
+@lru_cache(maxsize=1024)
+def _max_lac_in(rest: bytes) -> int | None:
+    """The LAC in the fields behind the body if it is the only one; it is the same in many answers."""
+    number, *low, last = rest if len(rest) > 1 else b"\x00\x00"
+    if number != _MAX_LAC or last & 0x80 or not all(byte & 0x80 for byte in low):
+        return None
+    value = sum((byte & 0x7F) << 7 * place for place, byte in enumerate((*low, last)))
+    if value < _NEGATIVE:
+        return value
+    return value - 2 * _NEGATIVE if value < 2 * _NEGATIVE else None
