@@ -28,11 +28,14 @@ from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import ClientStats
 from bkclient.placement import PlacementPolicy
+from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.availability import encode_availability
 from bkclient.wire.messages import (
     LAST_ENTRY,
     AddRequest,
+    BatchReadRequest,
+    BatchReadResponse,
     EntryListRequest,
     EntryListResponse,
     ForceLedgerRequest,
@@ -68,6 +71,8 @@ class FakeBookie:
     #: Told by the answers to ordinary reads, as bookies do over version 3.
     max_lac: int | None = None
     explicit_lac: bytes | None = None
+    #: Bookies that do not, being older, lose the connection over a batch read.
+    knows_batches: bool = True
     #: Entries acknowledged before they were durable, for each ledger since it was last forced.
     unforced: dict[int, int] = field(default_factory=dict)
 
@@ -93,8 +98,8 @@ class FakeBookie:
         if isinstance(request, EntryListRequest):
             stored = sorted(entry for ledger, entry in self.entries if ledger == request.ledger_id)
             return Code.OK, EntryListResponse(Status.OK, request.ledger_id, encode_availability(stored))
-        assert isinstance(request, ReadRequest), "clients send nothing else yet"
-        return self._answer_read(request)
+        assert isinstance(request, ReadRequest | BatchReadRequest), "clients send nothing else yet"
+        return self._answer_read(request) if isinstance(request, ReadRequest) else self._answer_batch(request)
 
     def last_entry(self, ledger_id: int) -> int:
         return max((entry for ledger, entry in self.entries if ledger == ledger_id), default=-1)
@@ -107,6 +112,20 @@ class FakeBookie:
         if body is None:
             return Code.NO_SUCH_ENTRY, None
         return Code.OK, ReadResponse(Status.OK, request.ledger_id, entry_id, body, self.max_lac)
+
+    def _answer_batch(self, request: BatchReadRequest) -> Answer:
+        if not self.knows_batches:
+            return Code.BOOKIE_NOT_AVAILABLE, None
+        bodies: list[bytes] = []
+        used = BATCH_OVERHEAD
+        while body := self.entries.get((request.ledger_id, request.entry_id + len(bodies))):
+            used += BATCH_ENTRY_OVERHEAD + len(body)
+            if bodies and (used > request.max_size or len(bodies) == request.max_count):
+                break
+            bodies.append(body)
+        if not bodies:
+            return Code.NO_SUCH_ENTRY, None
+        return Code.OK, BatchReadResponse(Status.OK, request.ledger_id, request.entry_id, tuple(bodies))
 
     def _answer_lac(self, request: ReadLacRequest) -> Answer:
         body = self.entries.get((request.ledger_id, self.last_entry(request.ledger_id)))

@@ -40,6 +40,9 @@ _TAKERS = frozenset(
 #: Who calls both methods of who is given to them.
 _ADD_TAKERS = frozenset({"adds_over"})
 _ADD_REPLIES = ("on_adds_stored", "on_add_failed")
+#: Through whom many reads are sent, by ``send``, and what it calls of who is given to it.
+_READ_SENDER = "sender"
+_READ_REPLIES = ("on_found", "__call__")
 
 
 def handlers() -> set[str]:
@@ -62,9 +65,15 @@ def _named(tree: ast.AST) -> Iterator[str]:
         called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if called in _ADD_TAKERS:
             yield from _ADD_REPLIES
+        if called == "send" and isinstance(function, ast.Attribute) and _name(function.value) == _READ_SENDER:
+            yield from _READ_REPLIES
         if called in _TAKERS:
             for argument in node.args:
                 if isinstance(argument, ast.Name):
                     yield argument.id
                 elif isinstance(argument, ast.Attribute):
                     yield argument.attr
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else ""

@@ -1,9 +1,9 @@
 """Reading entries from their replicas: which to ask, what to do when an answer is late, what to learn from it.
 
 :class:`EntryReads` reads the entries of one handle. Each is one :class:`~bkclient.protocol.read.EntryRead` and one
-future; there is no task, no lock and no timer per entry. Entries that wait for their first answer stand in one queue with
-one timer at its head, because all of them become late after the same delay; only an entry that was late once has a timer of
-its own.
+future; there is no task, no lock and no timer per entry. What waits for its first answer stands in one queue with one timer at
+its head, because all of it becomes late after the same delay; only an entry that was late once has a timer of its own. Entries
+that are read many at a time are in :mod:`bkclient._client.reading.runs` and :mod:`bkclient._client.reading.batch_call`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from bkclient.observability.stats import DIGEST_MISMATCHES, READ, READS_REORDERE
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.sticky import StickyIndex
+from bkclient.transport.reads import reads_over
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response
 
-__all__ = ["EntryReads", "LedgerView", "ReadOperation"]
+__all__ = ["EntryCall", "EntryReads", "LedgerView", "ReadOperation", "Waits"]
 
 #: What a bookie answers that has nothing to do with being slow or away: it does not have the entry as it should.
 _FAILED_TO_DELIVER: Final = EXPLICIT_NEGATIVES | {Code.DIGEST_MATCH, Code.READ, Code.DATA_UNKNOWN}
@@ -57,6 +58,14 @@ class LedgerView(Protocol):
         ...
 
 
+class Waits(Protocol):
+    """What waits for its first answer. Compared by identity."""
+
+    def late(self) -> None:
+        """The first answer is late."""
+        ...
+
+
 class ReadOperation:
     """What the entries of one read have in common. ``fails_fast``: no request goes to a connection that takes no more (R-6)."""
 
@@ -80,6 +89,7 @@ class EntryReads:
         self.codec = codec
         self.throttle = throttle
         self.submit = core.transport.submit
+        self.sender = reads_over(core.transport, codec.ledger_id)
         self.loop = asyncio.get_running_loop()
         self.health = ReadHealth(core.memory, core.transport, settings, self.loop.time)
         self.stats = core.stats
@@ -94,6 +104,8 @@ class EntryReads:
         metadata = view.metadata
         size = metadata.ensemble_size
         self._is_unstriped = size == metadata.write_quorum_size
+        #: Whether ranges may be read in batches (R-25): not if each entry has to be a request that the rate counts.
+        self.has_batches = self.batches is not None and settings.batch and self._is_unstriped and throttle is None
         self._sticky: StickyIndex | None = None
         if settings.sticky and self._is_unstriped:
             self._sticky = StickyIndex(size, core.rng.randrange(size))
@@ -117,7 +129,7 @@ class EntryReads:
         #: By first position, up to how many changes of registry and health a write set was found to need no other order.
         self._as_striped: dict[int, int] = {}
         #: Calls without an answer and when they are late, in this order; who needs not be told any more leaves.
-        self.waiting: dict[_EntryCall, float] = {}
+        self.waiting: dict[Waits, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     # Before reading ----------------------------------------------------------------------------------------------
@@ -172,6 +184,28 @@ class EntryReads:
             self._as_striped[first] = changes
         return order
 
+    def replicas_from(self, first_entry_id: int, count: int) -> list[tuple[BookieId, ...]]:
+        """:meth:`replicas` of ``count`` entries; it is asked for each only if it may not repeat itself."""
+        size = self.view.metadata.ensemble_size
+        orders = [self.replicas(first_entry_id + place) for place in range(min(count, size))]
+        changes = self.health.changes + self._watcher.changes
+        steady = [first for first, known in self._as_striped.items() if known == changes]
+        if len(steady) == size and self.run_length(first_entry_id, count) == count:
+            return (orders * (count // size + 1))[:count]
+        return orders + [self.replicas(first_entry_id + place) for place in range(size, count)]
+
+    def batch_replicas(self, entry_id: int) -> tuple[BookieId, ...]:
+        """Those of :meth:`replicas` that may be asked for a batch."""
+        assert self.batches is not None, "there are batches in this version"
+        return self.batches.usable(self.replicas(entry_id), self.loop.time())
+
+    def run_length(self, first_entry_id: int, count: int) -> int:
+        """How many of ``count`` entries are stored by the bookies of the first one."""
+        for fragment in self.view.metadata.fragments[1:]:
+            if fragment.first_entry_id > first_entry_id:
+                return min(count, fragment.first_entry_id - first_entry_id)
+        return count
+
     def reordered(self, bookies: tuple[BookieId, ...], entry_id: int) -> tuple[BookieId, ...]:
         """``bookies`` as the placement policy would ask them, if that is wanted; it neither adds nor leaves out any.
 
@@ -195,11 +229,12 @@ class EntryReads:
         Cancelling it asks no further replica.
         """
         self.check_open()
-        call = _EntryCall(self, entry_id, operation)
+        read = EntryRead(entry_id, self.replicas(entry_id), parallel=operation.parallel)
+        call = EntryCall(self, read, operation)
         call.ask()
         return call.future
 
-    def await_answer(self, call: _EntryCall) -> None:
+    def await_answer(self, call: Waits) -> None:
         """Have ``call`` told when its first answer is late."""
         delay_s = self.speculation.first_s
         if delay_s > 0:
@@ -246,21 +281,26 @@ class EntryReads:
                 self._sticky.on_failed(self.view.metadata.ensemble_at(read.entry_id), bookie_id)
 
 
-class _EntryCall:
-    """One entry on its way. Compared by identity."""
+class EntryCall:
+    """One entry on its way, by the read ``machine``. Compared by identity."""
 
     __slots__ = ("_began", "_late", "_machine", "_operation", "_reads", "_request", "_seen", "future")
 
-    def __init__(self, reads: EntryReads, entry_id: int, operation: ReadOperation) -> None:
+    def __init__(self, reads: EntryReads, machine: EntryRead, operation: ReadOperation) -> None:
         self._reads = reads
         self._operation = operation
-        self._machine = EntryRead(entry_id, reads.replicas(entry_id), parallel=operation.parallel)
-        self._request = ReadRequest(reads.codec.ledger_id, entry_id)
+        self._machine = machine
+        self._request = ReadRequest(reads.codec.ledger_id, machine.entry_id)
         self._seen = operation.answers
         #: Only once the first answer was late.
         self._late: LateTimer | None = None
         self._began = 0.0 if reads.stats is None else reads.stats.now()
         self.future: asyncio.Future[Entry] = reads.loop.create_future()
+
+    def began(self, when: float, seen: int) -> EntryCall:
+        """It began before this object: at that time, when so many answers of the operation had come."""
+        self._began, self._seen = when, seen
+        return self
 
     def ask(self) -> None:
         """Send the first request, or all of them; who begins has the permit for one."""
@@ -275,9 +315,9 @@ class _EntryCall:
             reads.throttle.take(len(bookies) - prepaid)
         for bookie_id in bookies:
             if self._operation.fails_fast and not reads.core.transport.is_writable(bookie_id):
-                reads.loop.call_soon(self._on_reply, bookie_id, self._request, Code.TOO_MANY_REQUESTS, None)
+                reads.loop.call_soon(self.on_reply, bookie_id, self._request, Code.TOO_MANY_REQUESTS, None)
             else:
-                reads.submit(bookie_id, self._request, self._on_reply)
+                reads.submit(bookie_id, self._request, self.on_reply)
 
     def late(self) -> None:
         """The first answer is late."""
@@ -307,7 +347,7 @@ class _EntryCall:
         self._reads.on_request_failed(bookie_id, self._machine.entry_id, code)
 
     @answers(_decode)
-    def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: Entry | None) -> None:
+    def on_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: Entry | None) -> None:
         reads, machine, operation = self._reads, self._machine, self._operation
         if entry is not None:
             operation.answers += 1

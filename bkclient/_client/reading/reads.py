@@ -109,15 +109,11 @@ class LedgerReads:
     async def _iterate(self, first: int, last: int, *, parallel: bool) -> AsyncIterator[Entry]:
         reads = self._reads
         operation = await reads.begin(first, parallel=parallel)
-        window = ReadWindow(reads, operation, first, reads.read_ahead_entries)
+        window = ReadWindow(reads, operation, first, reads.read_ahead_entries, batches=True)
         try:
-            futures = window.fill(last)
-            least = len(futures) // 2
-            for _ in range(first, last + 1):
-                # What is there is taken first: requests that leave together cost less than one by one.
-                if len(futures) <= least or not futures[0].done():
-                    window.fill(last)
-                yield window.on_taken(await futures.popleft()) if futures else await window.take(last)
+            while window.next_entry_id <= last:
+                for entry in await window.take_several(last):
+                    yield entry
         finally:
             window.clear()
 

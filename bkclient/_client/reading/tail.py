@@ -125,7 +125,7 @@ class LedgerTail:
             operation = await reads.begin(next_entry_id)
             if self._closed.done():
                 return None
-            self._window = ReadWindow(reads, operation, next_entry_id, reads.read_ahead_entries)
+            self._window = ReadWindow(reads, operation, next_entry_id, reads.read_ahead_entries, batches=True)
         return await self._window.take(reads.view.last_add_confirmed)
 
     async def _wait(self) -> Entry | None:

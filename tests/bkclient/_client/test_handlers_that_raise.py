@@ -7,7 +7,7 @@ all is well, and the error itself reaches the event loop's exception handler.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,18 +26,20 @@ from bkclient.protocol.force import ForceMachine
 from bkclient.protocol.lac import LacProgress, LacRead
 from bkclient.protocol.long_poll import LongPollRead
 from bkclient.protocol.read import EntryRead
+from bkclient.protocol.read_run import ReadRun
 from bkclient.protocol.reconnect import ReconnectCheck
 from bkclient.protocol.recovery import RecoveryMachine
 from bkclient.repair.admin import core_of
 from bkclient.repair.reads import CopyReads, ReadBatch
 from bkclient.transport.adds import EachReplica
+from bkclient.transport.reads import ReadReplies
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest, Request
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
 from tests.bkclient.fakes import Answer, FakeBookie, FakeTransport, Town, advanced_writer_of, town, writer_of
 from tests.bkclient.handlers import handlers
-from tests.bkclient.inside import followed_of
+from tests.bkclient.inside import followed_of, reads_of
 from tests.settling import settled
 
 SOON_S = 130.0
@@ -282,7 +284,34 @@ async def an_answer_to_a_read(where: Town, plant: Planting) -> None:
     plant(EntryRead, "on_reply")
     error = await ends(reader.read(1))
     assert (error.ledger_id, error.entry_id) == (reader.ledger_id, 1)
-    await ends(reader.read_entries(0, 2))
+
+
+async def an_answer_to_many_reads(where: Town, plant: Planting) -> None:
+    reader = await reader_of(where, 3)
+    plant(ReadRun, "found")
+    error = await ends(reader.read_entries(0, 2))
+    assert (error.ledger_id, error.entry_id) == (reader.ledger_id, 0)
+
+
+async def many_answers_to_many_reads(where: Town, plant: Planting) -> None:
+    reader = await reader_of(where, 3)
+    reads_of(reader).sender = Together(where.transport, reader.ledger_id)
+    plant(ReadRun, "found")
+    error = await ends(reader.read_entries(0, 2))
+    assert (error.ledger_id, error.entry_id) == (reader.ledger_id, 0)
+
+
+class Together:
+    """Hands over all that it was asked for at once, as a transport does that sends many reads."""
+
+    def __init__(self, transport: FakeTransport, ledger_id: int) -> None:
+        self._transport = transport
+        self._ledger_id = ledger_id
+
+    def send(self, bookie_id: str, entry_ids: Sequence[int], replies: ReadReplies) -> None:
+        entries = self._transport.bookies[bookie_id].entries
+        found = [(entry_id, entries[self._ledger_id, entry_id], -1) for entry_id in entry_ids]
+        asyncio.get_running_loop().call_soon(replies.on_found, bookie_id, found)
 
 
 async def a_late_answer_to_a_read(where: Town, plant: Planting) -> None:
@@ -453,10 +482,12 @@ ROWS = {
     "a told LAC": Row("writing.explicit_lac._on_reply", a_told_lac_goes_on(LacWrite, "on_reply"), EXPLICIT_LACS),
     "the LAC timer": Row("writing.explicit_lac._on_tick", a_told_lac_goes_on(ExplicitLac, "on_tick"), EXPLICIT_LACS),
     "full connections": Row("connection_wait._look_at_connections", a_look_at_connections, PATIENT),
-    "a read": Row("reading.entry_reads._on_reply", an_answer_to_a_read),
+    "a read": Row("reading.entry_reads.on_reply", an_answer_to_a_read),
+    "many reads": Row("reading.runs.__call__", an_answer_to_many_reads),
+    "many answers": Row("reading.runs.on_found", many_answers_to_many_reads),
     "a late read": Row("reading.entry_reads._on_timer", a_late_answer_to_a_read),
     "a later read": Row("reading.late.on_late", a_second_late_answer_to_a_read),
-    "a batch": Row("reading.batches._on_reply", an_answer_to_a_batch, V2),
+    "a batch": Row("reading.batch_call._on_reply", an_answer_to_a_batch, V2),
     "a late batch": Row("reading.late.on_late", a_late_answer_to_a_batch, V2),
     "the LAC": Row("reading.lac._on_reply", an_answer_about_the_lac),
     "a poll": Row("reading.polls._on_reply", an_answer_to_a_poll),
@@ -477,7 +508,8 @@ CALLED = {
     "writing.explicit_lac": "the writing of an explicit LAC",
     "connection_wait": "the wait for connections",
     "reading.entry_reads": "a read",
-    "reading.batches": "a batch read",
+    "reading.batch_call": "a batch read",
+    "reading.runs": "a read",
     "reading.lac": "a read of the last add confirmed",
     "reading.polls": "a long poll",
     "reading.followed": "a reader",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields
 from functools import partial
 
 import pytest
@@ -23,11 +22,11 @@ from bkclient.errors import (
 )
 from bkclient.observability import stats as names
 from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD
-from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, ReadRequest, Request, Status
+from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading import ledgers
 from tests.bkclient._client.reading.ledgers import tail_of, written
 from tests.bkclient._client.reading.test_late_reads import Stats, now, order_of
-from tests.bkclient.fakes import Answer, FakeBookie, Town, in_virtual_time, town
+from tests.bkclient.fakes import Town, in_virtual_time, town
 from tests.bkclient.inside import reads_of
 from tests.settling import settled
 
@@ -37,39 +36,6 @@ V2, V3 = (
 )
 NO_BATCHES = ClientConfig(connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(batch=False))
 EVERYWHERE = [V2, V3, NO_BATCHES]
-
-
-@dataclass(eq=False)
-class BatchingBookie(FakeBookie):
-    """Knows batch reads; or loses the connection over them, as bookies do that are older."""
-
-    knows_batches: bool = True
-
-    def answer(self, request: Request) -> Answer:
-        if self.code is not None or not isinstance(request, BatchReadRequest):
-            return super().answer(request)
-        if not self.knows_batches:
-            return Code.BOOKIE_NOT_AVAILABLE, None
-        bodies: list[bytes] = []
-        used = BATCH_OVERHEAD
-        while body := self.entries.get((request.ledger_id, request.entry_id + len(bodies))):
-            used += BATCH_ENTRY_OVERHEAD + len(body)
-            if bodies and (used > request.max_size or len(bodies) == request.max_count):
-                break
-            bodies.append(body)
-        if not bodies:
-            return Code.NO_SUCH_ENTRY, None
-        return Code.OK, BatchReadResponse(Status.OK, request.ledger_id, request.entry_id, tuple(bodies))
-
-
-def equip(where: Town) -> dict[str, BatchingBookie]:
-    """Bookies that know batches instead of those that are there."""
-    bookies = {
-        bookie_id: BatchingBookie(**{field.name: getattr(bookie, field.name) for field in fields(FakeBookie)})
-        for bookie_id, bookie in where.transport.bookies.items()
-    }
-    where.transport.bookies = dict(bookies)
-    return bookies
 
 
 #: Readers of closed ledgers whose entries have ten bytes.
@@ -130,7 +96,6 @@ async def test_a_batch_keeps_to_its_limits_wherever_it_is_read(
     config: ClientConfig, sizes: tuple[int, int, int], max_count: int, max_bytes: int, expected: list[int]
 ) -> None:
     async with town(config=config) as where:
-        equip(where)
         reader = await reader_of(where, 10, sizes)
 
         assert ids(await reader.read_batch(2, max_count, max_bytes)) == expected
@@ -148,7 +113,6 @@ async def test_a_confirmed_batch_ends_at_the_lac_and_an_unconfirmed_one_at_the_l
     config: ClientConfig, max_count: int
 ) -> None:
     async with town(config=config) as where:
-        equip(where)
         reader = await tail_reader_of(where, 6)
         assert reader.last_add_confirmed == 4
 
@@ -162,7 +126,6 @@ async def test_a_confirmed_batch_ends_at_the_lac_and_an_unconfirmed_one_at_the_l
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_several_batches_cover_a_ledger(config: ClientConfig) -> None:
     async with town(config=config) as where:
-        equip(where)
         reader = await reader_of(where, 100)
         read: list[int] = []
         while len(read) < 100:
@@ -207,7 +170,6 @@ async def test_a_batch_that_begins_beyond_the_lac_is_a_failed_read(config: Clien
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_a_missing_first_entry_is_an_error_and_a_missing_later_one_ends_the_batch(config: ClientConfig) -> None:
     async with town(config=config) as where:
-        equip(where)
         reader = await reader_of(where, 6)
         with pytest.raises(NoSuchEntry, match="entry 6"):
             await reader.read_batch(6, 0, unconfirmed=True)
@@ -225,7 +187,6 @@ async def test_a_missing_first_entry_is_an_error_and_a_missing_later_one_ends_th
 async def test_a_corrupt_entry_costs_the_next_replica_or_ends_the_batch(config: ClientConfig) -> None:
     stats = Stats()
     async with town(config=config, stats=stats) as where:
-        equip(where)
         reader = await reader_of(where, 6)
         first = order_of(reader, 0)[0]
         where.transport.bookies[first].entries[reader.ledger_id, 0] = b"rotten"
@@ -243,7 +204,6 @@ async def test_a_corrupt_entry_costs_the_next_replica_or_ends_the_batch(config: 
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_a_closed_client_reads_no_batches(config: ClientConfig) -> None:
     async with town(config=config) as where:
-        equip(where)
         reader = await reader_of(where, 3)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_batch(0))
@@ -280,7 +240,6 @@ async def test_a_batch_goes_to_the_next_replica_when_one_fails_or_is_late() -> N
         connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(speculative_first_s=1.0)
     )
     async with town(config=config, stats=stats) as where:
-        equip(where)
         reader = await reader_of(where, 6)
         first, second, third = order_of(reader, 0)
         where.transport.hold(first)
@@ -303,7 +262,6 @@ async def test_a_batch_asks_nobody_twice_and_nobody_else_where_speculation_is_of
         connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(speculative_first_s=delay_s)
     )
     async with town(config=config) as where:
-        equip(where)
         reader = await reader_of(where, 6)
         where.transport.hold("abc")
         asyncio.get_running_loop().call_later(30, where.transport.let_go, "abc")
@@ -316,7 +274,6 @@ async def test_a_batch_asks_nobody_twice_and_nobody_else_where_speculation_is_of
 async def test_a_batch_nobody_sends_fails_with_the_most_telling_error() -> None:
     stats = Stats()
     async with town(config=V2, stats=stats) as where:
-        equip(where)
         reader = await reader_of(where, 6)
         for bookie_id, code in zip(order_of(reader, 0), (Code.NO_SUCH_ENTRY, Code.TIMEOUT, Code.READ), strict=True):
             where.transport.bookies[bookie_id].code = code
@@ -332,7 +289,7 @@ async def test_a_batch_nobody_sends_fails_with_the_most_telling_error() -> None:
 @in_virtual_time
 async def test_bookies_without_batches_are_read_one_by_one_and_asked_again_after_minutes() -> None:
     async with town(config=V2) as where:
-        bookies = equip(where)
+        bookies = where.transport.bookies
         for bookie in bookies.values():
             bookie.knows_batches = False
         reader = await reader_of(where, 4)
@@ -356,7 +313,6 @@ async def test_bookies_without_batches_are_read_one_by_one_and_asked_again_after
 @in_virtual_time
 async def test_a_bookie_that_was_down_for_a_moment_costs_no_batches_of_the_others() -> None:
     async with town(config=V2) as where:
-        equip(where)
         reader, other = await reader_of(where, 4), await reader_of(where, 4)
         first, second, _ = order_of(reader, 0)
         where.transport.bookies[first].code = Code.BOOKIE_NOT_AVAILABLE
@@ -377,7 +333,7 @@ async def test_a_bookie_that_was_down_for_a_moment_costs_no_batches_of_the_other
 @pytest.mark.rule("R-14")
 async def test_what_a_part_of_the_replicas_denies_is_asked_of_all_one_by_one() -> None:
     async with town(config=V2) as where:
-        bookies = equip(where)
+        bookies = where.transport.bookies
         reader = await reader_of(where, 1)
         first, second, third = order_of(reader, 0)
         bookies[first].knows_batches = False
@@ -392,7 +348,6 @@ async def test_what_a_part_of_the_replicas_denies_is_asked_of_all_one_by_one() -
 
 async def test_with_every_bookie_away_a_batch_fails_as_a_single_read_does() -> None:
     async with town(config=V2) as where:
-        equip(where)
         reader = await reader_of(where, 2)
         for bookie in where.transport.bookies.values():
             bookie.code = Code.BOOKIE_NOT_AVAILABLE
@@ -407,7 +362,6 @@ async def test_a_batch_takes_one_permit_for_each_request() -> None:
     async with town(
         config=ClientConfig(connections=ConnectionSettings(protocol_version=2), limits=LimitSettings(throttle_per_s=2))
     ) as where:
-        equip(where)
         reader = await reader_of(where, 9)
         where.transport.bookies[order_of(reader, 0)[0]].code = Code.NO_SUCH_ENTRY
         began = now()

@@ -403,7 +403,10 @@ async def test_readers_begin_with_different_bookies_and_striped_ledgers_know_no_
 
         striped = await reader_of(where, 8, sizes=(4, 2, 2))
         await striped.read_entries(0, 7)
-        assert asked(where) == [order_of(striped, entry_id)[0] for entry_id in range(8)]
+        by_entry = {
+            request.entry_id: bookie_id for bookie_id, request in where.sent if isinstance(request, ReadRequest)
+        }
+        assert by_entry == {entry_id: order_of(striped, entry_id)[0] for entry_id in range(8)}
 
 
 # What is told ------------------------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ from bkclient.ledger import LedgerState
 from bkclient.observability import stats as names
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, reader_of, tail_of, written
-from tests.bkclient._client.reading.test_batch_reads import equip
 from tests.bkclient._client.reading.test_late_reads import Stats
 from tests.bkclient.fakes import in_virtual_time, town, writer_of
 from tests.bkclient.inside import followed_of, polls_of, reads_of
@@ -421,7 +420,6 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
     async def story(cancel: Cancel) -> None:
         async with town(config=config) as where, await written(where, 4) as writer:
             reader = await tail_of(where, writer)
-            equip(where)
             first = writer.metadata.last_fragment.ensemble[0]
             if hindrance == "late":
                 where.transport.hold(first)

@@ -1,0 +1,140 @@
+"""Consecutive entries that are read with one call: asked for together, and handed over as they come.
+
+A run has no object for an entry whose first replica delivers it (:mod:`bkclient.protocol.read_run`). Whatever else happens to one
+makes it an :class:`~bkclient._client.reading.entry_reads.EntryCall` and is told to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from bkclient._client.defects import defect, fresh
+from bkclient._client.reading.entry_reads import EntryCall, EntryReads, ReadOperation
+from bkclient.entry import Entry
+from bkclient.errors import Code, DigestMismatch
+from bkclient.ledger import BookieId
+from bkclient.observability.stats import READ
+from bkclient.protocol.read_run import ReadRun
+from bkclient.wire.connection import FoundBody
+from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response, Status
+
+__all__ = ["Outcomes", "RunCall"]
+
+
+class Outcomes(Protocol):
+    """Where entries go that were read."""
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether nobody wants them any more."""
+        ...
+
+    def put(self, entry_id: int, outcome: Entry | asyncio.Future[Entry]) -> None:
+        """An entry was found, or has a read of its own; once of each."""
+        ...
+
+
+class RunCall:
+    """A run on its way, in the handler of all its answers. Compared by identity."""
+
+    __slots__ = ("_began", "_calls", "_machine", "_operation", "_outcomes", "_reads", "_seen")
+
+    def __init__(
+        self, reads: EntryReads, operation: ReadOperation, outcomes: Outcomes, first_entry_id: int, count: int
+    ) -> None:
+        self._reads = reads
+        self._operation = operation
+        self._outcomes = outcomes
+        self._machine = ReadRun(first_entry_id, reads.replicas_from(first_entry_id, count))
+        self._calls: dict[int, EntryCall] = {}
+        self._seen = operation.answers
+        self._began = 0.0 if reads.stats is None else reads.stats.now()
+
+    def ask(self) -> None:
+        """Send the requests; the permits for them were taken before."""
+        for bookie_id, entry_ids in self._machine.to_ask().items():
+            self._reads.sender.send(bookie_id, entry_ids, self)
+        self._reads.await_answer(self)
+
+    def late(self) -> None:
+        """The first answers are late: of those that have not come, each goes on by itself."""
+        for entry_id in list(self._machine.waiting):
+            self._single(entry_id).late()
+
+    def on_found(self, bookie_id: BookieId, found: Sequence[FoundBody]) -> None:
+        """See :class:`~bkclient.transport.reads.ReadReplies`."""
+        try:
+            self._on_found(bookie_id, found)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the entries
+            self.on_defect(error)
+
+    def __call__(self, bookie_id: BookieId, request: Request, code: int, response: Response | None) -> None:
+        """Any answer, as a :class:`~bkclient.transport.base.ReplyHandler` hears of it."""
+        try:
+            assert isinstance(request, ReadRequest), "nothing else was sent"
+            if not code and isinstance(response, ReadResponse):
+                max_lac = -1 if response.max_lac is None else response.max_lac
+                self._on_found(bookie_id, ((request.entry_id, response.body or b"", max_lac),))
+            else:
+                self._single(request.entry_id).on_reply(bookie_id, request, code, response)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.on_defect(error)
+
+    def _on_found(self, bookie_id: BookieId, found: Sequence[FoundBody]) -> None:
+        reads, operation, waiting = self._reads, self._operation, self._machine.waiting
+        decode, tell, put = reads.codec.decode, reads.view.on_entry_read, self._outcomes.put
+        good = 0
+        for entry_id, body, max_lac in found:
+            if entry_id in waiting:
+                try:
+                    ledger_id, _, last_add_confirmed, length, payload = decode(body, entry_id)
+                except DigestMismatch:
+                    pass  # found out again by a read of its own, which asks the next replica
+                else:
+                    tell(entry_id, length, max_lac)
+                    self._machine.found(entry_id)
+                    put(entry_id, Entry(ledger_id, entry_id, payload, length, last_add_confirmed))
+                    good += 1
+                    continue
+            request = ReadRequest(reads.codec.ledger_id, entry_id)
+            response = ReadResponse(Status.OK, request.ledger_id, entry_id, body, None if max_lac < 0 else max_lac)
+            self._single(entry_id).on_reply(bookie_id, request, Code.OK, response)
+        if not good:
+            return
+        operation.answers += good
+        operation.answering[bookie_id] = operation.answers
+        if not waiting:
+            reads.waiting.pop(self, None)
+        if reads.batches is not None and reads.batches.has_suspects:
+            reads.batches.on_single_read(bookie_id, reads.loop.time())
+        if reads.stats is not None:
+            seconds = reads.stats.now() - self._began
+            for _ in range(good):
+                reads.stats.operation(READ, seconds, Code.OK)
+
+    def _single(self, entry_id: int) -> EntryCall:
+        """The entry's own call, from now on if it had none; cancelled if nobody wants the entry."""
+        call = self._calls.get(entry_id)
+        if call is None:
+            machine = self._machine.single(entry_id)
+            call = self._calls[entry_id] = EntryCall(self._reads, machine, self._operation)
+            call.began(self._began, self._seen)
+            if not self._machine.waiting:
+                self._reads.waiting.pop(self, None)
+            if self._outcomes.is_cleared:
+                call.future.cancel()
+            else:
+                self._outcomes.put(entry_id, call.future)
+        return call
+
+    def on_defect(self, error: Exception) -> None:
+        """A handler raised; see :func:`~bkclient._client.defects.ends_operation`."""
+        waiting, ledger_id = self._machine.waiting, self._reads.codec.ledger_id
+        failure = defect(error, "a read", ledger_id=ledger_id, entry_id=next(iter(waiting), None))
+        self._reads.waiting.pop(self, None)
+        for entry_id in list(waiting):
+            call = self._single(entry_id)
+            if not call.future.done():
+                call.future.set_exception(fresh(failure, entry_id=entry_id))
