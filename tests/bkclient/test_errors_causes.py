@@ -116,3 +116,23 @@ def test_a_copy_has_notes_of_its_own() -> None:
     twin.add_note("two")
     assert (error.__notes__, twin.__notes__) == (["one"], ["one", "two"])
     assert twin.message == error.message
+
+
+@pytest.mark.parametrize(
+    ("named", "ledger_id", "entry_id", "expected"),
+    [
+        ({}, None, None, (None, None)),
+        ({}, 7, 3, (7, 3)),
+        ({"ledger_id": 5, "entry_id": 1}, None, None, (5, 1)),
+        ({"ledger_id": 5, "entry_id": 1}, 7, 3, (5, 3)),
+    ],
+)
+def test_a_fresh_error_says_what_the_first_one_said(
+    named: dict[str, int], ledger_id: int | None, entry_id: int | None, expected: tuple[int | None, int | None]
+) -> None:
+    error = RequestTimeout("too late", bookie_id="b:3181", advice="Wait.", **named)  # type: ignore[arg-type]
+    again = fresh(error, ledger_id=ledger_id, entry_id=entry_id)
+    assert again is not error
+    assert type(again) is RequestTimeout
+    assert (again.message, again.bookie_id, again.advice) == ("too late", "b:3181", "Wait.")
+    assert (again.ledger_id, again.entry_id) == expected

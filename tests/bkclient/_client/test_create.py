@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -159,6 +160,21 @@ async def test_a_policy_knows_the_shape_of_the_ledger_it_chooses_bookies_for(cus
         await where.bk.create_ledger(ensemble_size=5, write_quorum_size=4, ack_quorum_size=3, custom_metadata=custom)
 
     assert policy.shapes == [LedgerShape(5, 4, 3, custom or {})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"custom_metadata": 7}, "custom_metadata must be a mapping, got int"),
+        ({"custom_metadata": {"a": "b"}}, "custom_metadata must map str to bytes, got 'a' and 'b'"),
+        ({"deferred_sync": 1}, "deferred_sync must be a bool, got 1"),
+    ],
+)
+async def test_a_refused_argument_is_named_with_what_it_was(arguments: dict[str, Any], words: str) -> None:
+    async with town() as where:
+        with pytest.raises(ArgumentError) as refused:
+            await where.bk.create_ledger(**arguments)
+    assert refused.value.message == words
 
 
 @pytest.mark.behaviour("T-73")
