@@ -1,4 +1,4 @@
-"""A town of fake bookies for the client's shells: one event loop, no sockets, no clocks but the loop's.
+"""A cluster of fake bookies for the client's shells: one event loop, no sockets, no clocks but the loop's.
 
 Bookies answer at the next turn of the loop. A test may make one hold its answers, or answer with a code; and make the
 metadata store wait or fail. Everything a client sent is on record.
@@ -173,8 +173,8 @@ class FakeTransport:
         for bookie_id in bookies:
             self.bookies[bookie_id].holds = True
 
-    def let_go(self, bookies: str, code: int | None = None) -> None:
-        """Answer what was held; with ``code`` instead of what the bookies would say."""
+    def release(self, bookies: str, code: int | None = None) -> None:
+        """Answer requests that were held; with ``code`` instead of the answers of the bookies."""
         for bookie_id in bookies:
             self.bookies[bookie_id].holds = False
         held, self._held = self._held, []
@@ -231,8 +231,8 @@ class FakeStore(MemoryMetadataStore):
 
 
 @dataclass(eq=False)
-class Town:
-    """One client and everything around it."""
+class FakeCluster:
+    """One client, its transport to fake bookies, and its metadata store."""
 
     bk: BookKeeper
     transport: FakeTransport
@@ -247,7 +247,7 @@ class Town:
         return self.service.read(ledger_id).metadata
 
     def edit(self, ledger_id: int, change: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
-        """Somebody else changes a ledger's metadata."""
+        """Change a ledger's metadata, as another client would."""
         value = self.service.read(ledger_id)
         self.service.write(change(value.metadata), value.version)
 
@@ -259,7 +259,7 @@ class Town:
 
 
 @asynccontextmanager
-async def town(
+async def fake_cluster(
     bookies: str = "abc",
     *,
     config: ClientConfig | None = None,
@@ -267,12 +267,12 @@ async def town(
     features: Features | None = None,
     stats: ClientStats | None = None,
     placement: PlacementPolicy | None = None,
-) -> AsyncIterator[Town]:
+) -> AsyncIterator[FakeCluster]:
     """A client in a cluster of ``bookies``, all of them writable; the rest is handed to the client."""
     service = MemoryMetadataService()
-    async with service.session(rng=Random(3)) as landlord:
+    async with service.session(rng=Random(3)) as registrar:
         for port, bookie_id in enumerate(bookies, start=3181):
-            await landlord.register_bookie(bookie_id, BookieAddress("localhost", port))
+            await registrar.register_bookie(bookie_id, BookieAddress("localhost", port))
         transport, store = FakeTransport(bookies), FakeStore(service)
         client = BookKeeper(
             store,
@@ -285,24 +285,24 @@ async def town(
             placement=placement,
         )
         async with client as bk:
-            yield Town(bk, transport, store, service)
+            yield FakeCluster(bk, transport, store, service)
 
 
-async def writer_of(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
+async def writer_of(where: FakeCluster, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
     """A new ledger with the password ``secret``."""
     return await where.bk.create_ledger(
         ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2], password=b"secret"
     )
 
 
-async def payloads_of(where: Town, ledger_id: int) -> list[bytes]:
+async def payloads_of(where: FakeCluster, ledger_id: int) -> list[bytes]:
     """Everything in such a ledger once it is closed."""
     reader = await where.bk.open_ledger(ledger_id, password=b"secret", recover=True)
     return [entry.payload async for entry in reader]
 
 
 async def advanced_writer_of(
-    where: Town, sizes: tuple[int, int, int] = (3, 3, 2), *, deferred_sync: bool = False
+    where: FakeCluster, sizes: tuple[int, int, int] = (3, 3, 2), *, deferred_sync: bool = False
 ) -> AdvancedLedgerWriter:
     """A new ledger with given entry ids and the password ``secret``."""
     return await where.bk.create_advanced_ledger(

@@ -23,7 +23,7 @@ from bkclient.wire.messages import (
     Response,
     WriteLacRequest,
 )
-from tests.bkclient.fakes import Answer, FakeBookie, Town
+from tests.bkclient.fakes import Answer, FakeBookie, FakeCluster
 
 __all__ = [
     "DENIALS",
@@ -112,7 +112,9 @@ class Script(FakeBookie):
         return self.outcomes.get(kind_of(request)) or super().answer(request)
 
 
-def script(where: Town, kind: Kind, code: int | None, bookies: Iterable[str], response: Response | None = None) -> None:
+def script(
+    where: FakeCluster, kind: Kind, code: int | None, bookies: Iterable[str], response: Response | None = None
+) -> None:
     """From now on ``bookies`` answer requests of ``kind`` with ``code``; None has them answer as bookies do."""
     for bookie_id in bookies:
         bookie = where.transport.bookies[bookie_id]
@@ -147,7 +149,7 @@ async def fails(call: Awaitable[object], code: int) -> BookKeeperError:
     return caught.value
 
 
-def well_stored(where: Town, metadata: LedgerMetadata) -> bool:
+def well_stored(where: FakeCluster, metadata: LedgerMetadata) -> bool:
     """Whether every entry of a closed ledger is on an ack quorum of the bookies that its metadata names for it."""
     sizes = QuorumSizes.of(metadata)
     for entry_id in range(metadata.last_entry_id + 1):

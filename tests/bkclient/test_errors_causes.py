@@ -23,7 +23,7 @@ from bkclient.repair.concurrency import for_each
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.v3 import decode_request
 from scenarios.machines.store import ledger
-from tests.bkclient.fakes import town, writer_of
+from tests.bkclient.fakes import fake_cluster, writer_of
 from tests.bkclient.protocol.harness import Wanted, Writer, begin
 
 
@@ -54,7 +54,7 @@ def test_metadata_that_cannot_be_made_has_what_is_wrong_with_it_as_its_cause() -
 
 
 async def test_ids_that_are_taken_again_and_again_name_the_last_that_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
 
         async def refuse(metadata: LedgerMetadata) -> Versioned:
             raise LedgerExists(ledger_id=metadata.ledger_id)

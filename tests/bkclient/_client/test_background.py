@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from bkclient._client.background import Background
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import in_virtual_time, town, writer_of
+from tests.bkclient.fakes import fake_cluster, in_virtual_time, writer_of
 from tests.settling import settled
 
 
@@ -32,7 +32,7 @@ async def demanding_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("demanding_groups")
 async def test_a_ledger_is_recovered_by_the_answers_of_bookies_alone() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
 
@@ -44,7 +44,7 @@ async def test_a_ledger_is_recovered_by_the_answers_of_bookies_alone() -> None:
 
 @pytest.mark.usefixtures("demanding_groups")
 async def test_an_ensemble_is_changed_by_the_answer_of_a_bookie_alone() -> None:
-    async with town("abcd") as where, await writer_of(where) as writer:
+    async with fake_cluster("abcd") as where, await writer_of(where) as writer:
         failing = writer.metadata.last_fragment.ensemble[0]
         where.transport.bookies[failing].code = -8
 

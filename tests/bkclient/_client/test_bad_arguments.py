@@ -27,7 +27,7 @@ from bkclient.errors import (
 )
 from bkclient.repair import RepairAdmin
 from bkclient.repair.coordination.underreplication import UnderReplication
-from tests.bkclient.fakes import Town, advanced_writer_of, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, writer_of
 from tests.settling import settled
 
 NO_INTS = ("0", 1.0, None, b"1", [0])
@@ -239,44 +239,44 @@ for _handle in (LedgerWriter, AdvancedLedgerWriter):
     WITHOUT_ARGUMENTS[_handle] |= {"aclose", "flush", "force", "write_explicit_lac", "close"}
 
 
-async def make_writer(where: Town) -> LedgerWriter:
+async def make_writer(where: FakeCluster) -> LedgerWriter:
     writer = await writer_of(where)
     for payload in (b"0", b"1"):
         await writer.append(payload)
     return writer
 
 
-async def make_own_reads(where: Town) -> LedgerReads:
+async def make_own_reads(where: FakeCluster) -> LedgerReads:
     return (await make_writer(where)).reader
 
 
-async def make_advanced(where: Town) -> AdvancedLedgerWriter:
+async def make_advanced(where: FakeCluster) -> AdvancedLedgerWriter:
     writer = await advanced_writer_of(where)
     for entry_id, payload in enumerate((b"0", b"1")):
         await writer.append(entry_id, payload)
     return writer
 
 
-async def make_reader(where: Town) -> LedgerReader:
+async def make_reader(where: FakeCluster) -> LedgerReader:
     async with await make_writer(where) as writer:
         pass
     return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
 
-async def make_client(where: Town) -> BookKeeper:
+async def make_client(where: FakeCluster) -> BookKeeper:
     async with await make_writer(where):
         return where.bk
 
 
-async def make_admin(where: Town) -> RepairAdmin:
+async def make_admin(where: FakeCluster) -> RepairAdmin:
     return RepairAdmin(await make_client(where))
 
 
-async def make_marks(where: Town) -> UnderReplication:
+async def make_marks(where: FakeCluster) -> UnderReplication:
     return (await make_admin(where)).under_replication(wall_clock_ms=lambda: 0)
 
 
-MAKERS: dict[type, Callable[[Town], Awaitable[Any]]] = {
+MAKERS: dict[type, Callable[[FakeCluster], Awaitable[Any]]] = {
     BookKeeper: make_client,
     LedgerReader: make_reader,
     OwnReads: make_own_reads,
@@ -321,7 +321,7 @@ async def outcome(call: Callable[[], Any]) -> None:
 @pytest.mark.behaviour("T-11")
 @pytest.mark.parametrize(("kind", "row"), cases({**TABLE, UnderReplication: MARKS}))
 async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(kind: type, row: Row) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         target = await MAKERS[kind](where)
         await settled()
         where.sent.clear()
@@ -349,7 +349,7 @@ async def test_a_wrong_argument_is_refused_with_nothing_sent_and_nothing_stored(
     ("kind", "row"), cases({kind: [row for row in TABLE[kind] if row.error is ArgumentError] for kind in OWNERS})
 )
 async def test_arguments_are_looked_at_before_it_is_asked_whether_the_client_is_closed(kind: type, row: Row) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         target = await MAKERS[kind](where)
 
     for value in row.wrong:
@@ -358,7 +358,7 @@ async def test_arguments_are_looked_at_before_it_is_asked_whether_the_client_is_
 
 
 async def test_an_administrator_takes_no_mapping_for_a_configuration() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         for wrong in ({}, {"batch_entries": 1}, ClientConfig(), "x"):
             with pytest.raises(ArgumentError, match="config must be a RepairConfig, got"):
                 RepairAdmin(where.bk, wrong)  # type: ignore[arg-type]
@@ -367,7 +367,7 @@ async def test_an_administrator_takes_no_mapping_for_a_configuration() -> None:
 @pytest.mark.rule("API-2")
 @pytest.mark.behaviour("T-51")
 async def test_a_closed_client_refuses_every_call_with_good_arguments_as_closed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         handles = [
             await MAKERS[kind](where) for kind in (LedgerReader, LedgerWriter, AdvancedLedgerWriter, RepairAdmin)
         ]

@@ -18,7 +18,7 @@ from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, Writin
 from bkclient.errors import BookKeeperError, Code
 from bkclient.ledger import LedgerState
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, payloads_of, writer_of
 from tests.bkclient.inside import machine_of, shell_of
 from tests.cancellation import Cancel, cancel_everywhere
 from tests.settling import settled
@@ -34,12 +34,12 @@ NARROW = ClientConfig(
 )
 
 
-def hold_for_a_while(where: Town) -> None:
+def hold_for_a_while(where: FakeCluster) -> None:
     where.transport.hold("abcd")
-    asyncio.get_running_loop().call_later(0.005, where.transport.let_go, "abcd")
+    asyncio.get_running_loop().call_later(0.005, where.transport.release, "abcd")
 
 
-async def check(where: Town, writer: Writer, acknowledged: list[bytes]) -> None:
+async def check(where: FakeCluster, writer: Writer, acknowledged: list[bytes]) -> None:
     """The handle still works where it should, nothing is held, and another client finds what was acknowledged."""
     if machine_of(writer).is_writable:
         await writer.flush()
@@ -100,7 +100,7 @@ GIVEN: dict[str, Call] = {
 @pytest.mark.parametrize("name", COUNTED)
 def test_a_cancelled_call_of_a_writer_leaves_everything_consistent(name: str, bookie_fails: bool) -> None:
     async def story(cancel: Cancel) -> None:
-        async with town("abcd", config=NARROW) as where:
+        async with fake_cluster("abcd", config=NARROW) as where:
             writer = await writer_of(where)
             await writer.append(b"first")
             if bookie_fails:
@@ -121,7 +121,7 @@ def test_a_cancelled_call_of_a_writer_leaves_everything_consistent(name: str, bo
 @pytest.mark.parametrize("name", GIVEN)
 def test_a_cancelled_call_of_an_advanced_writer_leaves_everything_consistent(name: str) -> None:
     async def story(cancel: Cancel) -> None:
-        async with town("abcd", config=NARROW) as where:
+        async with fake_cluster("abcd", config=NARROW) as where:
             writer = await advanced_writer_of(where)
             await writer.append(0, b"first")
             hold_for_a_while(where)
@@ -135,7 +135,7 @@ def test_a_cancelled_call_of_an_advanced_writer_leaves_everything_consistent(nam
 
 def test_an_append_above_a_gap_that_is_cancelled_still_counts_when_the_gap_is_filled() -> None:
     async def story(cancel: Cancel) -> None:
-        async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
+        async with fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
             writer = await advanced_writer_of(where)
             shell_of(writer).loop.call_later(1, writer.append_nowait, 0, b"fills the gap")
             await cancel(writer.append(1, b"above"))
@@ -149,7 +149,7 @@ def test_an_append_above_a_gap_that_is_cancelled_still_counts_when_the_gap_is_fi
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_a_cancelled_force_of_a_deferred_ledger_may_be_repeated(is_failing: bool) -> None:
     async def story(cancel: Cancel) -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             writer = await where.bk.create_ledger(write_quorum_size=3, password=b"secret", deferred_sync=True)
             await writer.append(b"0")
             await settled()
@@ -171,7 +171,7 @@ def test_a_cancelled_force_of_a_deferred_ledger_may_be_repeated(is_failing: bool
 
 def test_leaving_the_block_of_a_deferred_ledger_may_be_cancelled_and_loses_nothing_forced() -> None:
     async def story(cancel: Cancel) -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             writer = await where.bk.create_ledger(write_quorum_size=3, password=b"secret", deferred_sync=True)
             await writer.append(b"forced")
             await writer.force()
@@ -187,7 +187,7 @@ def test_leaving_the_block_of_a_deferred_ledger_may_be_cancelled_and_loses_nothi
     cancel_everywhere(story)
 
 
-CLIENT: dict[str, Callable[[Town, int], Coroutine[Any, Any, object]]] = {
+CLIENT: dict[str, Callable[[FakeCluster, int], Coroutine[Any, Any, object]]] = {
     "create_advanced_ledger": lambda where, _: where.bk.create_advanced_ledger(),
     "open_ledger_as_administrator": lambda where, ledger_id: where.bk.open_ledger_as_administrator(
         ledger_id, recover=True
@@ -201,14 +201,14 @@ CLIENT: dict[str, Callable[[Town, int], Coroutine[Any, Any, object]]] = {
 }
 
 
-async def listed(where: Town) -> list[int]:
+async def listed(where: FakeCluster) -> list[int]:
     return [ledger_id async for ledger_id in where.bk.list_ledgers()]
 
 
 @pytest.mark.parametrize("name", CLIENT)
 def test_a_cancelled_call_of_the_client_leaves_it_usable(name: str) -> None:
     async def story(cancel: Cancel) -> None:
-        async with town("abcd") as where:
+        async with fake_cluster("abcd") as where:
             writer = await writer_of(where)
             await writer.append(b"first")
             await settled()
@@ -227,7 +227,7 @@ def test_a_cancelled_call_of_the_client_leaves_it_usable(name: str) -> None:
 
 def test_leaving_the_client_may_be_cancelled_and_closes_the_transport_all_the_same() -> None:
     async def story(cancel: Cancel) -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             other = where.another_client()
 
             async def use() -> None:

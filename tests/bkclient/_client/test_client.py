@@ -23,7 +23,7 @@ from bkclient.errors import (
 from bkclient.ledger import DigestType, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
-from tests.bkclient.fakes import FakeStore, FakeTransport, payloads_of, town, writer_of
+from tests.bkclient.fakes import FakeStore, FakeTransport, fake_cluster, payloads_of, writer_of
 from tests.settling import settled, turns
 
 # Creating ----------------------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ from tests.settling import settled, turns
 @pytest.mark.rule("API-5")
 @pytest.mark.behaviour("T-1")
 async def test_a_new_ledger_is_registered_and_no_bookie_is_asked() -> None:
-    async with town("abcde") as where:
+    async with fake_cluster("abcde") as where:
         writer = await where.bk.create_ledger(
             ensemble_size=4, write_quorum_size=3, ack_quorum_size=2, password=b"p", custom_metadata={"owner": b"me"}
         )
@@ -50,7 +50,7 @@ async def test_a_new_ledger_is_registered_and_no_bookie_is_asked() -> None:
 @pytest.mark.rule("API-5")
 @pytest.mark.behaviour("T-14")
 async def test_too_few_bookies_are_noticed_before_anything_is_written() -> None:
-    async with town("ab") as where:
+    async with fake_cluster("ab") as where:
         with pytest.raises(NotEnoughBookies, match="of 3 is wanted, the writable bookies are: a, b"):
             await where.bk.create_ledger()
 
@@ -60,14 +60,14 @@ async def test_too_few_bookies_are_noticed_before_anything_is_written() -> None:
 
 @pytest.mark.rule("API-5")
 async def test_without_any_bookie_the_error_says_so() -> None:
-    async with town("") as where:
+    async with fake_cluster("") as where:
         with pytest.raises(NotEnoughBookies, match="are: none"):
             await where.bk.create_ledger()
 
 
 @pytest.mark.rule("API-5")
 async def test_a_generated_id_that_is_taken_is_followed_by_another() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         taken = await writer_of(where)
         where.service._next_ledger_id = taken.ledger_id
 
@@ -83,7 +83,7 @@ class StuckGenerator(FakeStore):
 
 @pytest.mark.rule("API-5")
 async def test_a_generator_that_is_stuck_is_given_up_on() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         await writer_of(where)
         async with BookKeeper(StuckGenerator(where.service), FakeTransport(""), rng=Random(1)) as bk:
             with pytest.raises(LedgerExists, match="100 generated ledger ids") as caught:
@@ -97,7 +97,7 @@ async def test_a_generator_that_is_stuck_is_given_up_on() -> None:
 @pytest.mark.behaviour("T-60")
 @pytest.mark.parametrize("digest_type", list(DigestType))
 async def test_every_digest_type_writes_and_reads_back(digest_type: DigestType) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await where.bk.create_ledger(digest_type=digest_type, password=b"secret") as writer:
             await writer.append(b"payload")
 
@@ -107,7 +107,7 @@ async def test_every_digest_type_writes_and_reads_back(digest_type: DigestType) 
 @pytest.mark.rule("PL-1")
 @pytest.mark.rule("PL-5")
 async def test_bookies_that_come_and_go_and_turn_read_only_are_noticed() -> None:
-    async with town("abc") as where, where.service.session(rng=Random(5)) as newcomer:
+    async with fake_cluster("abc") as where, where.service.session(rng=Random(5)) as newcomer:
         await newcomer.register_bookie("d", BookieAddress("localhost", 1))
         await settled()
         writer = await where.bk.create_ledger(ensemble_size=4)
@@ -180,7 +180,7 @@ async def test_a_metadata_uri_of_no_known_kind_is_refused() -> None:
 @pytest.mark.behaviour("T-116")
 @pytest.mark.parametrize("recover", [True, False])
 async def test_a_wrong_password_is_refused_before_any_bookie_is_asked_and_fences_nothing(recover: bool) -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.append(b"0")
         await settled()
         where.sent.clear()
@@ -198,7 +198,7 @@ async def test_a_wrong_password_is_refused_before_any_bookie_is_asked_and_fences
 @pytest.mark.rule("REC-2")
 @pytest.mark.parametrize("recover", [True, False])
 async def test_a_closed_ledger_opens_without_asking_a_bookie(recover: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await writer_of(where) as writer:
             await writer.append(b"0")
         await settled()
@@ -232,7 +232,7 @@ class OldLedgers(FakeStore):
 
 @pytest.mark.rule("API-7")
 async def test_a_ledger_older_than_stored_passwords_is_read_with_crc32_and_whatever_password() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await where.bk.create_ledger(digest_type=DigestType.CRC32) as writer:
             await writer.append(b"old")
         transport = FakeTransport("")
@@ -250,7 +250,7 @@ async def test_a_ledger_older_than_stored_passwords_is_read_with_crc32_and_whate
 @pytest.mark.rule("DEL-3")
 @pytest.mark.rule("DEL-4")
 async def test_deleting_needs_no_password_and_no_closed_ledger_and_may_be_repeated() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         await settled()
@@ -271,7 +271,7 @@ async def test_deleting_needs_no_password_and_no_closed_ledger_and_may_be_repeat
 @pytest.mark.behaviour("T-54")
 @pytest.mark.behaviour("T-55")
 async def test_ledgers_are_listed_by_ascending_id_and_looked_up() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         assert [ledger_id async for ledger_id in where.bk.list_ledgers()] == []
         writers = [await writer_of(where) for _ in range(3)]
 
@@ -306,7 +306,7 @@ async def use_everything(bk: BookKeeper) -> list[object]:
 @pytest.mark.behaviour("T-17")
 @pytest.mark.behaviour("T-51")
 async def test_a_client_that_was_left_refuses_everything_as_closed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         pass
 
     assert set(await use_everything(where.bk)) == {ClientClosed}
@@ -320,7 +320,7 @@ async def test_a_client_that_was_not_entered_says_how_to_use_it() -> None:
 
 
 async def test_a_client_is_entered_once() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         with pytest.raises(ArgumentError, match="entered once"):
             await where.bk.__aenter__()
 
@@ -338,7 +338,7 @@ async def test_a_client_that_cannot_start_leaves_nothing_behind() -> None:
 
 @pytest.mark.rule("API-17")
 async def test_leaving_closes_the_transport_and_leaves_the_store_to_its_owner() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         await writer_of(where)
 
     assert where.transport.is_closed
@@ -348,7 +348,7 @@ async def test_leaving_closes_the_transport_and_leaves_the_store_to_its_owner() 
 
 async def an_open_cancelled_at(turn: int) -> bool:
     """Cancel a recovering open at that turn, then open again; tells whether there was something to cancel."""
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         for payload in (b"0", b"1", b"2"):
             await writer.append(payload)

@@ -18,14 +18,14 @@ from bkclient.errors import ArgumentError, ClientClosed, MetadataStoreError, Une
 from bkclient.metadata.base import BookieSets
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, FakeTransport, fake_cluster, writer_of
 from tests.settling import settled
 
 
 @pytest.fixture
-async def where() -> AsyncIterator[Town]:
+async def where() -> AsyncIterator[FakeCluster]:
     """As an application would write it; pytest-asyncio tears it down in another task."""
-    async with town() as entered:
+    async with fake_cluster() as entered:
         yield entered
 
 
@@ -37,7 +37,7 @@ async def connected() -> AsyncIterator[BookKeeper]:
 
 
 @pytest.fixture
-async def crowded(where: Town) -> AsyncIterator[Town]:
+async def crowded(where: FakeCluster) -> AsyncIterator[FakeCluster]:
     """Left with work under way: an update that waits for the store, and a bookie that does not answer."""
     writer = await writer_of(where)
     where.store.gate.clear()
@@ -50,7 +50,7 @@ async def crowded(where: Town) -> AsyncIterator[Town]:
     await asyncio.gather(future, closing, return_exceptions=True)
 
 
-async def test_a_client_lives_in_a_fixture(where: Town) -> None:
+async def test_a_client_lives_in_a_fixture(where: FakeCluster) -> None:
     async with await writer_of(where) as writer:
         assert await writer.append(b"x") == 0
 
@@ -59,7 +59,7 @@ async def test_a_connection_lives_in_a_fixture(connected: BookKeeper) -> None:
     assert await connected.bookies() == BookieSets()
 
 
-async def test_a_client_with_work_under_way_lives_in_a_fixture(crowded: Town) -> None:
+async def test_a_client_with_work_under_way_lives_in_a_fixture(crowded: FakeCluster) -> None:
     assert not crowded.transport.is_closed
 
 
@@ -67,10 +67,10 @@ def runs_of(loop: asyncio.AbstractEventLoop) -> None:
     """Each step in a task of its own, as fixtures and tests are run."""
     stack = AsyncExitStack()
 
-    async def enter() -> Town:
-        return await stack.enter_async_context(town())
+    async def enter() -> FakeCluster:
+        return await stack.enter_async_context(fake_cluster())
 
-    async def work(where: Town) -> None:
+    async def work(where: FakeCluster) -> None:
         async with await writer_of(where) as writer:
             assert await writer.append(b"x") == 0
 
@@ -92,7 +92,7 @@ def test_entering_working_and_leaving_may_be_three_tasks(module: str) -> None:
 
 async def test_an_exit_stack_may_be_closed_within_a_cancel_scope_of_somebody_else() -> None:
     stack = AsyncExitStack()
-    where = await stack.enter_async_context(town())
+    where = await stack.enter_async_context(fake_cluster())
     with anyio.move_on_after(5):
         await asyncio.create_task(stack.aclose())
 
@@ -111,7 +111,7 @@ class SlowTransport(FakeTransport):
         await super().aclose()
 
 
-def client_of(where: Town, transport: FakeTransport, store: FakeStore | None = None) -> BookKeeper:
+def client_of(where: FakeCluster, transport: FakeTransport, store: FakeStore | None = None) -> BookKeeper:
     return BookKeeper(store or FakeStore(where.service), transport, rng=Random(9))
 
 
@@ -150,7 +150,7 @@ Cancelled = Callable[[Callable[[], Awaitable[object]]], Awaitable[bool]]
 
 
 @WAYS
-async def test_leaving_ends_everything_although_it_is_cancelled(where: Town, cancelled: Cancelled) -> None:
+async def test_leaving_ends_everything_although_it_is_cancelled(where: FakeCluster, cancelled: Cancelled) -> None:
     before = asyncio.all_tasks()
     transport = SlowTransport("abc")
     bk = await client_of(where, transport).__aenter__()
@@ -180,7 +180,7 @@ class SilentStore(FakeStore):
 
 
 @WAYS
-async def test_entering_that_is_cancelled_leaves_nothing_behind(where: Town, cancelled: Cancelled) -> None:
+async def test_entering_that_is_cancelled_leaves_nothing_behind(where: FakeCluster, cancelled: Cancelled) -> None:
     before = asyncio.all_tasks()
     transport = SlowTransport("abc")
     bk = client_of(where, transport, SilentStore(where.service))
@@ -197,7 +197,7 @@ class LostStore(FakeStore):
         raise MetadataStoreError("lost")
 
 
-async def test_entering_that_fails_says_why_and_leaves_nothing_behind(where: Town) -> None:
+async def test_entering_that_fails_says_why_and_leaves_nothing_behind(where: FakeCluster) -> None:
     before = asyncio.all_tasks()
     transport = SlowTransport("abc")
     with pytest.raises(MetadataStoreError, match="lost"):
@@ -208,7 +208,7 @@ async def test_entering_that_fails_says_why_and_leaves_nothing_behind(where: Tow
     assert asyncio.all_tasks() == before
 
 
-async def test_what_ends_the_block_comes_out_of_it_unchanged(where: Town) -> None:
+async def test_what_ends_the_block_comes_out_of_it_unchanged(where: FakeCluster) -> None:
     with pytest.raises(KeyError) as caught:
         async with client_of(where, FakeTransport("abc")):
             raise KeyError("mine")
@@ -225,7 +225,7 @@ async def fail() -> None:
 
 
 async def test_background_work_that_fails_closes_the_client_which_says_so(
-    where: Town, caplog: pytest.LogCaptureFixture
+    where: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = FakeTransport("abc")
     with pytest.raises(UnexpectedCondition, match="background work of the client failed") as caught:  # noqa: PT012 - the block is what is tested
@@ -244,7 +244,7 @@ async def test_background_work_that_fails_closes_the_client_which_says_so(
     assert "a defect" in caplog.text
 
 
-async def test_an_error_of_the_block_is_not_hidden_by_one_of_the_background(where: Town) -> None:
+async def test_an_error_of_the_block_is_not_hidden_by_one_of_the_background(where: FakeCluster) -> None:
     with pytest.raises(ClientClosed) as caught:  # noqa: PT012 - the block is what is tested
         async with client_of(where, FakeTransport("abc")) as bk:
             core_of(bk).background.start(fail, "a defect")
@@ -261,7 +261,7 @@ class BrokenTransport(FakeTransport):
         raise OSError("stuck")
 
 
-async def test_a_transport_that_cannot_be_closed_does_not_keep_the_client_from_ending(where: Town) -> None:
+async def test_a_transport_that_cannot_be_closed_does_not_keep_the_client_from_ending(where: FakeCluster) -> None:
     before = asyncio.all_tasks()
     with pytest.raises(UnexpectedCondition) as caught:  # noqa: PT012 - the block is what is tested
         async with client_of(where, BrokenTransport("abc")) as bk:
@@ -285,7 +285,7 @@ async def test_background_work_that_fails_while_the_client_is_entered_is_the_err
     assert isinstance(hosted.failure, RuntimeError)
 
 
-async def test_whoever_cancels_every_task_ends_clients_too_and_leaving_them_still_works(where: Town) -> None:
+async def test_whoever_cancels_every_task_ends_clients_too_and_leaving_them_still_works(where: FakeCluster) -> None:
     before = asyncio.all_tasks()
     transport = SlowTransport("abc")
     async with client_of(where, transport) as bk:
@@ -299,7 +299,7 @@ async def test_whoever_cancels_every_task_ends_clients_too_and_leaving_them_stil
     assert asyncio.all_tasks() == before
 
 
-async def test_a_client_is_entered_once_and_may_be_left_again(where: Town) -> None:
+async def test_a_client_is_entered_once_and_may_be_left_again(where: FakeCluster) -> None:
     bk = client_of(where, FakeTransport("abc"))
     async with bk:
         with pytest.raises(ArgumentError, match="entered once"):
@@ -310,7 +310,7 @@ async def test_a_client_is_entered_once_and_may_be_left_again(where: Town) -> No
 
 
 @pytest.mark.rule("API-17")
-async def test_nothing_begins_from_the_moment_a_client_is_left(where: Town) -> None:
+async def test_nothing_begins_from_the_moment_a_client_is_left(where: FakeCluster) -> None:
     bk = await client_of(where, SlowTransport("abc")).__aenter__()
     refused: list[type[BaseException]] = []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bkclient._client.window import ClientWindow, WriterWindow
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import Code, LedgerClosed, TooManyRequests
-from tests.bkclient.fakes import in_virtual_time, town, writer_of
+from tests.bkclient.fakes import fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import shell_of
 from tests.settling import settled
 
@@ -20,7 +20,7 @@ NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=8, max_client_i
 
 @pytest.mark.rule("H-13")
 async def test_several_writers_together_never_exceed_the_window_of_the_client() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         writers = [await writer_of(where) for _ in range(5)]
         most = 0
 
@@ -43,7 +43,7 @@ async def test_several_writers_together_never_exceed_the_window_of_the_client() 
 @pytest.mark.rule("H-13")
 async def test_the_window_of_the_client_is_full_by_bytes_too() -> None:
     config = ClientConfig(limits=LimitSettings(max_in_flight_bytes=100, max_client_in_flight_bytes=100))
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         first, second = await writer_of(where), await writer_of(where)
         where.transport.hold("abc")
         first.append_nowait(bytes(60))
@@ -53,13 +53,13 @@ async def test_the_window_of_the_client_is_full_by_bytes_too() -> None:
         with pytest.raises(TooManyRequests, match="of all writers"):
             first.append_nowait(b"x")
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await second.wait_for_room()
         second.append_nowait(b"x")
 
 
 async def test_a_writer_that_fills_the_window_waits_behind_those_it_held_up() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         greedy, modest = await writer_of(where), await writer_of(where)
         order: list[str] = []
 
@@ -76,7 +76,7 @@ async def test_a_writer_that_fills_the_window_waits_behind_those_it_held_up() ->
         others = asyncio.create_task(produce("modest", 2))
         await settled()
         assert order == ["greedy"] * 8
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
         await asyncio.gather(producing, others)
         await greedy.flush()
@@ -86,7 +86,7 @@ async def test_a_writer_that_fills_the_window_waits_behind_those_it_held_up() ->
 
 async def test_a_window_of_one_writer_that_is_wider_widens_that_of_the_client() -> None:
     config = ClientConfig(limits=LimitSettings(max_in_flight_entries=30, max_client_in_flight_entries=10))
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         writer = await writer_of(where)
         for _ in range(30):
             writer.append_nowait(b"x")
@@ -96,7 +96,7 @@ async def test_a_window_of_one_writer_that_is_wider_widens_that_of_the_client() 
 
 
 async def test_who_waits_in_the_line_of_the_client_learns_that_its_writer_has_ended() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         full, waiting = await writer_of(where), await writer_of(where)
         where.transport.hold("abc")
         for _ in range(8):
@@ -109,19 +109,19 @@ async def test_who_waits_in_the_line_of_the_client_learns_that_its_writer_has_en
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [LedgerClosed] * 3
         assert not shell_of(full).window.shared.waiters
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await full.flush()
 
 
 async def test_what_a_failed_writer_had_in_flight_is_free_for_others() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         failing, other = await writer_of(where), await writer_of(where)
         where.transport.hold("abc")
         for _ in range(8):
             failing.append_nowait(b"x")
         waiting = asyncio.create_task(other.append(b"y"))
         await settled()
-        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        where.transport.release("abc", Code.LEDGER_FENCED)
 
         assert await waiting == 0
         assert where.bk.in_flight_entries == 0

@@ -13,7 +13,7 @@ from bkclient.ledger import LedgerState
 from bkclient.protocol.intents import MarkInRecovery
 from bkclient.protocol.update import LocalMetadata, UpdateHandle
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, writer_of
 
 
 class Reports:
@@ -29,7 +29,7 @@ class Reports:
         self.has_come.set()
 
 
-async def marking(where: Town) -> UpdateHandle:
+async def marking(where: FakeCluster) -> UpdateHandle:
     """An update that marks a new ledger as being recovered."""
     ledger_id = (await writer_of(where)).ledger_id
     local = LocalMetadata(where.service.read(ledger_id))
@@ -43,7 +43,7 @@ async def test_all_that_asked_are_called_at_the_end_even_if_one_of_them_fails() 
     def fails() -> None:
         raise planted
 
-    async with town() as where:
+    async with fake_cluster() as where:
         reports, core = Reports(), core_of(where.bk)
         core.at_close(lambda: called.append("first"))
         core.at_close(fails)
@@ -59,7 +59,7 @@ async def test_all_that_asked_are_called_at_the_end_even_if_one_of_them_fails() 
 
 async def test_what_took_its_request_back_is_not_called_at_the_end() -> None:
     called: list[str] = []
-    async with town() as where:
+    async with fake_cluster() as where:
         cancel = core_of(where.bk).at_close(lambda: called.append("cancelled"))
         core_of(where.bk).at_close(lambda: called.append("kept"))
         cancel()
@@ -81,7 +81,7 @@ async def ended(core: ClientCore, update: UpdateHandle) -> UpdateHandle:
 
 @pytest.mark.rule("API-17")
 async def test_an_update_is_driven_by_a_task_that_says_what_it_is_for() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         update = await marking(where)
         where.store.gate.clear()
         core_of(where.bk).run_update(update, lambda _: None)
@@ -94,7 +94,7 @@ async def test_an_update_is_driven_by_a_task_that_says_what_it_is_for() -> None:
 
 
 async def test_an_update_that_ended_before_it_is_run_is_told_and_not_written() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         update = await marking(where)
         update.on_error(MetadataStoreError("away", ledger_id=update.ledger_id))
 
@@ -105,7 +105,7 @@ async def test_an_update_that_ended_before_it_is_run_is_told_and_not_written() -
 
 @pytest.mark.rule("API-17")
 async def test_an_update_of_a_client_that_is_closed_fails_with_the_id_of_its_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         update, core = await marking(where), core_of(where.bk)
         core.close()
 
@@ -124,7 +124,7 @@ async def test_a_handler_of_an_update_that_fails_is_reported_and_ends_nothing_el
     def fails(_: UpdateHandle) -> None:
         raise planted
 
-    async with town() as where:
+    async with fake_cluster() as where:
         reports, core, update = Reports(), core_of(where.bk), await marking(where)
         if is_closed:
             core.close()

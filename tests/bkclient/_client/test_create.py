@@ -22,12 +22,12 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.placement import LedgerShape
 from bkclient.placement.random_choice import RandomPlacement
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town
+from tests.bkclient.fakes import FakeCluster, FakeStore, FakeTransport, fake_cluster
 from tests.cancellation import Cancel, cancel_everywhere
 from tests.settling import settled
 
 
-async def ledgers_of(where: Town) -> list[int]:
+async def ledgers_of(where: FakeCluster) -> list[int]:
     return [ledger_id async for ledger_id in where.bk.list_ledgers()]
 
 
@@ -36,7 +36,7 @@ async def ledgers_of(where: Town) -> list[int]:
 @pytest.mark.behaviour("T-12")
 @pytest.mark.behaviour("T-65")
 async def test_everything_asked_for_is_stored() -> None:
-    async with town("abcde") as where:
+    async with fake_cluster("abcde") as where:
         writer = await where.bk.create_ledger(
             ensemble_size=5,
             write_quorum_size=4,
@@ -60,7 +60,7 @@ async def test_everything_asked_for_is_stored() -> None:
 @pytest.mark.rule("H-35")
 @pytest.mark.behaviour("T-7")
 async def test_the_password_is_empty_unless_one_is_chosen_and_there_is_no_ledger_without_one() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await where.bk.create_ledger()
 
         assert (where.metadata(writer.ledger_id).password, where.metadata(writer.ledger_id).has_password) == (b"", True)
@@ -72,7 +72,7 @@ async def test_the_password_is_empty_unless_one_is_chosen_and_there_is_no_ledger
 @pytest.mark.behaviour("T-9")
 @pytest.mark.parametrize("detects", [True, False])
 async def test_a_digest_type_is_needed_whether_or_not_types_are_detected(detects: bool) -> None:
-    async with town(config=ClientConfig(metadata=MetadataSettings(digest_type_autodetection=detects))) as where:
+    async with fake_cluster(config=ClientConfig(metadata=MetadataSettings(digest_type_autodetection=detects))) as where:
         with pytest.raises(ArgumentError, match="digest_type must be a DigestType, got None"):
             await where.bk.create_ledger(digest_type=None)  # type: ignore[arg-type]
         assert await ledgers_of(where) == []
@@ -80,7 +80,7 @@ async def test_a_digest_type_is_needed_whether_or_not_types_are_detected(detects
 
 @pytest.mark.behaviour("T-64")
 async def test_a_chosen_id_can_be_used_once_and_again_after_a_deletion() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         for _ in range(3):
             async with await where.bk.create_ledger(ledger_id=7) as writer:
                 await writer.append(b"x")
@@ -92,7 +92,7 @@ async def test_a_chosen_id_can_be_used_once_and_again_after_a_deletion() -> None
 
 
 async def test_generated_ids_step_over_chosen_ones() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         await where.bk.create_ledger(ledger_id=1)
 
         assert [(await where.bk.create_ledger()).ledger_id for _ in range(2)] == [0, 2]
@@ -101,7 +101,7 @@ async def test_generated_ids_step_over_chosen_ones() -> None:
 @pytest.mark.rule("API-5")
 @pytest.mark.behaviour("T-13")
 async def test_opportunistic_striping_takes_as_many_bookies_as_there_are() -> None:
-    async with town("abcd", config=ClientConfig(writing=WritingSettings(opportunistic_striping=True))) as where:
+    async with fake_cluster("abcd", config=ClientConfig(writing=WritingSettings(opportunistic_striping=True))) as where:
         writer = await where.bk.create_ledger(ensemble_size=15, write_quorum_size=4, ack_quorum_size=2)
 
         assert where.metadata(writer.ledger_id).ensemble_size == 4
@@ -111,7 +111,7 @@ async def test_opportunistic_striping_takes_as_many_bookies_as_there_are() -> No
 
 @pytest.mark.rule("API-5")
 async def test_opportunistic_striping_does_not_go_below_the_write_quorum() -> None:
-    async with town("abcd", config=ClientConfig(writing=WritingSettings(opportunistic_striping=True))) as where:
+    async with fake_cluster("abcd", config=ClientConfig(writing=WritingSettings(opportunistic_striping=True))) as where:
         with pytest.raises(NotEnoughBookies, match="of 5 is wanted"):
             await where.bk.create_ledger(ensemble_size=15, write_quorum_size=5, ack_quorum_size=2)
 
@@ -123,7 +123,7 @@ async def test_opportunistic_striping_does_not_go_below_the_write_quorum() -> No
 async def test_too_few_writable_bookies_are_told_apart_from_too_many_that_only_read(
     read_only: str, advises: bool
 ) -> None:
-    async with town("ab") as where, where.service.session(rng=Random(5)) as others:
+    async with fake_cluster("ab") as where, where.service.session(rng=Random(5)) as others:
         for bookie_id in read_only:
             await others.register_bookie(bookie_id, BookieAddress("localhost", 1), read_only=True)
 
@@ -156,7 +156,7 @@ class Noting(RandomPlacement):
 @pytest.mark.parametrize("custom", [None, {}, {"region": b"west"}])
 async def test_a_policy_knows_the_shape_of_the_ledger_it_chooses_bookies_for(custom: dict[str, bytes] | None) -> None:
     policy = Noting()
-    async with town("abcde", placement=policy) as where:
+    async with fake_cluster("abcde", placement=policy) as where:
         await where.bk.create_ledger(ensemble_size=5, write_quorum_size=4, ack_quorum_size=3, custom_metadata=custom)
 
     assert policy.shapes == [LedgerShape(5, 4, 3, custom or {})]
@@ -171,7 +171,7 @@ async def test_a_policy_knows_the_shape_of_the_ledger_it_chooses_bookies_for(cus
     ],
 )
 async def test_a_refused_argument_is_named_with_what_it_was(arguments: dict[str, Any], words: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         with pytest.raises(ArgumentError) as refused:
             await where.bk.create_ledger(**arguments)
     assert refused.value.message == words
@@ -180,7 +180,7 @@ async def test_a_refused_argument_is_named_with_what_it_was(arguments: dict[str,
 @pytest.mark.behaviour("T-73")
 @pytest.mark.parametrize("version", [2, 3])
 async def test_metadata_is_stored_in_the_format_configured(version: int) -> None:
-    async with town(config=ClientConfig(metadata=MetadataSettings(format_version=version))) as where:
+    async with fake_cluster(config=ClientConfig(metadata=MetadataSettings(format_version=version))) as where:
         async with await where.bk.create_ledger(password=b"p") as writer:
             await writer.append(b"x")
 
@@ -195,7 +195,7 @@ async def test_metadata_is_stored_in_the_format_configured(version: int) -> None
 
 @pytest.mark.behaviour("T-73")
 async def test_the_oldest_format_takes_what_it_can_hold_and_nothing_else() -> None:
-    async with town(config=ClientConfig(metadata=MetadataSettings(format_version=1))) as where:
+    async with fake_cluster(config=ClientConfig(metadata=MetadataSettings(format_version=1))) as where:
         for wrong in ({}, {"digest_type": DigestType.CRC32, "password": b"x"}, {"digest_type": DigestType.DUMMY}):
             with pytest.raises(
                 ArgumentError, match=r"^metadata format 1 .*digest_type must be CRC32.* the write quorum"
@@ -218,7 +218,7 @@ async def test_the_creation_time_is_stored_if_configured_and_survives_the_close(
     service = MemoryMetadataService()
     config = ClientConfig(metadata=MetadataSettings(store_creation_time=True))
     async with (
-        town() as where,
+        fake_cluster() as where,
         BookKeeper(FakeStore(where.service), where.transport, config=config, wall_clock=lambda: 1_700_000_000.25) as bk,
     ):
         async with await bk.create_ledger() as writer:
@@ -232,7 +232,7 @@ async def test_the_creation_time_is_stored_if_configured_and_survives_the_close(
 
 
 async def test_without_the_setting_the_clock_is_not_asked() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         client = BookKeeper(FakeStore(where.service), where.transport, wall_clock=lambda: 1 / 0)
         async with client as bk:
             assert (await bk.create_ledger()).metadata.ctime_ms is None
@@ -240,7 +240,7 @@ async def test_without_the_setting_the_clock_is_not_asked() -> None:
 
 @pytest.mark.rule("W-12")
 async def test_deferred_sync_over_version_2_is_refused_before_anything_is_stored() -> None:
-    async with town(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where:
+    async with fake_cluster(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where:
         with pytest.raises(IllegalOperation, match="version 3"):
             await where.bk.create_ledger(deferred_sync=True)
 
@@ -265,7 +265,7 @@ class ForgetfulStore(FakeStore):
 @pytest.mark.rule("API-6")
 @pytest.mark.behaviour("T-48")
 async def test_a_creation_that_was_applied_although_its_answer_was_lost_succeeds_on_the_retry() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         store = ForgetfulStore(where.service)
         async with BookKeeper(store, where.transport) as bk:
             writer = await bk.create_ledger(ledger_id=5)
@@ -276,7 +276,7 @@ async def test_a_creation_that_was_applied_although_its_answer_was_lost_succeeds
 
 def test_a_cancelled_creation_leaves_an_empty_ledger_at_most_and_the_client_intact() -> None:
     async def story(cancel: Cancel) -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             await cancel(where.bk.create_ledger())
 
             assert where.sent == []
@@ -294,6 +294,6 @@ async def test_a_store_that_fails_for_good_fails_the_creation() -> None:
         async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
             raise MetadataOutcomeUnknown(ledger_id=metadata.ledger_id)
 
-    async with town() as where, BookKeeper(FailingStore(where.service), where.transport) as bk:
+    async with fake_cluster() as where, BookKeeper(FailingStore(where.service), where.transport) as bk:
         with pytest.raises(MetadataOutcomeUnknown):
             await bk.create_ledger()

@@ -21,65 +21,65 @@ from bkclient.repair.reads import CopyReads, ReadBatch, read_any_copy, write_cop
 from bkclient.repair.replicas import entries_on
 from bkclient.wire.messages import ReadRequest, Request
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time
 from tests.settling import settled
 
 #: Prepares a ledger, and returns what asks the bookies.
-Story = Callable[[Town], Awaitable[Callable[[], Awaitable[object]]]]
+Story = Callable[[FakeCluster], Awaitable[Callable[[], Awaitable[object]]]]
 
 
-async def appending(where: Town) -> Callable[[], Awaitable[object]]:
+async def appending(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     writer = await written(where, 1)
     return lambda: writer.append(b"x")
 
 
-async def forcing(where: Town) -> Callable[[], Awaitable[object]]:
+async def forcing(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     writer = await advanced_writer_of(where, deferred_sync=True)
     await writer.append(0, b"0")
     return writer.force
 
 
-async def telling_the_lac(where: Town) -> Callable[[], Awaitable[object]]:
+async def telling_the_lac(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     writer = await written(where, 2)
     return writer.write_explicit_lac
 
 
-async def recovering(where: Town) -> Callable[[], Awaitable[object]]:
+async def recovering(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     writer = await written(where, 1)
     return lambda: where.bk.open_ledger(writer.ledger_id, password=b"secret")
 
 
-async def reading(where: Town) -> Callable[[], Awaitable[object]]:
+async def reading(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
     return lambda: reader.read(0)
 
 
-async def reading_in_parallel(where: Town) -> Callable[[], Awaitable[object]]:
+async def reading_in_parallel(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
     return lambda: reader.read(0, parallel=True)
 
 
-async def reading_a_batch(where: Town) -> Callable[[], Awaitable[object]]:
+async def reading_a_batch(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 2)
     return lambda: reader.read_batch(0, 2)
 
 
-async def asking_for_the_lac(where: Town) -> Callable[[], Awaitable[object]]:
+async def asking_for_the_lac(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await tail_of(where, await written(where, 2))
     return reader.read_last_add_confirmed
 
 
-async def trying_for_the_lac(where: Town) -> Callable[[], Awaitable[object]]:
+async def trying_for_the_lac(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await tail_of(where, await written(where, 2))
     return reader.try_read_last_add_confirmed
 
 
-async def polling(where: Town) -> Callable[[], Awaitable[object]]:
+async def polling(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await tail_of(where, await written(where, 2))
     return lambda: reader.read_last_add_confirmed_and_entry(2, 10.0)
 
 
-async def checking_copies(where: Town) -> Callable[[], Awaitable[object]]:
+async def checking_copies(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
     batch = ReadBatch(CopyReads(core_of(where.bk), 1), reader._codec)
 
@@ -90,17 +90,17 @@ async def checking_copies(where: Town) -> Callable[[], Awaitable[object]]:
     return check
 
 
-async def copying(where: Town) -> Callable[[], Awaitable[object]]:
+async def copying(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
     return lambda: read_any_copy(core_of(where.bk), reader._codec, 0, "abc")
 
 
-async def storing_copies(where: Town) -> Callable[[], Awaitable[object]]:
+async def storing_copies(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
     return lambda: write_copies(core_of(where.bk), reader._codec, 0, b"x" * 100, "ab")
 
 
-async def listing_entries(where: Town) -> Callable[[], Awaitable[object]]:
+async def listing_entries(where: FakeCluster) -> Callable[[], Awaitable[object]]:
     reader = await reader_of(where, 1)
     return lambda: entries_on(core_of(where.bk), reader.ledger_id, "a")
 
@@ -136,7 +136,7 @@ def test_every_failed_request_is_noted_once(name: str, code: Code, monkeypatch: 
 
     @in_virtual_time
     async def run() -> None:
-        async with town(config=config) as where:
+        async with fake_cluster(config=config) as where:
             operation = await story(where)
             await settled()
             where.sent.clear()
@@ -160,7 +160,7 @@ def test_a_corrupt_answer_is_noted_as_a_failure(name: str, monkeypatch: pytest.M
 
     @in_virtual_time
     async def run() -> None:
-        async with town(config=config) as where:
+        async with fake_cluster(config=config) as where:
             operation = await story(where)
             await settled()
             where.sent.clear()
@@ -208,7 +208,7 @@ async def test_an_answer_that_raises_when_it_is_decoded_fails_the_question_and_i
     def decode(request: Request, response: object) -> int:
         raise ZeroDivisionError
 
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 1)
         reported: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))

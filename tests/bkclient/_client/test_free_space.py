@@ -10,7 +10,7 @@ from bkclient.config import ClientConfig, PlacementSettings
 from bkclient.errors import Code
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import BookieInfoRequest, BookieInfoResponse, ErrorResponse, Request, Response, Status
-from tests.bkclient.fakes import FakeTransport, Town, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeTransport, fake_cluster, in_virtual_time, writer_of
 
 WEIGHTED = ClientConfig(
     placement=PlacementSettings(
@@ -39,7 +39,7 @@ class Disks:
         monkeypatch.setattr(FakeTransport, "submit", submit)
 
 
-async def chosen(where: Town, ledgers: int = 200) -> dict[str, int]:
+async def chosen(where: FakeCluster, ledgers: int = 200) -> dict[str, int]:
     """How often each bookie is chosen for a ledger of one bookie."""
     counts: dict[str, int] = {}
     for _ in range(ledgers):
@@ -59,7 +59,7 @@ def test_ledgers_go_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None
 
     @in_virtual_time
     async def play() -> None:
-        async with town(config=WEIGHTED) as where:
+        async with fake_cluster(config=WEIGHTED) as where:
             await asyncio.sleep(1)
             assert sorted(disks.asked) == ["a", "b", "c"]
             assert (await chosen(where))["b"] > 150
@@ -75,7 +75,7 @@ def test_a_bookie_that_does_not_tell_is_asked_again(monkeypatch: pytest.MonkeyPa
 
     @in_virtual_time
     async def play() -> None:
-        async with town(config=WEIGHTED):
+        async with fake_cluster(config=WEIGHTED):
             await asyncio.sleep(130)
             assert sorted(disks.asked) == ["a", "b", "c", "c", "c"]
 
@@ -87,7 +87,7 @@ async def test_an_answer_of_another_kind_is_reported_and_harms_nobody(monkeypatc
     disks.answers = dict.fromkeys("abc", (Code.OK, None))
     reported: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
-    async with town(config=WEIGHTED) as where:
+    async with fake_cluster(config=WEIGHTED) as where:
         async with asyncio.timeout(5):
             while len(reported) < 3:  # noqa: ASYNC110 - the exception handler is no coroutine
                 await asyncio.sleep(0.001)

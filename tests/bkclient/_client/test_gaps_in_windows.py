@@ -13,7 +13,7 @@ from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.gaps import Gaps
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import BookKeeperError, LedgerFenced, TooManyRequests
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import shell_of
 from tests.settling import settled
 
@@ -38,7 +38,7 @@ def append_above_the_gap(writer: AdvancedLedgerWriter, payload: bytes = b"x") ->
 
 @pytest.mark.rule("H-13")
 async def test_a_gap_in_one_ledger_stops_no_other_writer_of_the_client() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         gapped, other = await advanced_writer_of(where), await writer_of(where)
         futures = append_above_the_gap(gapped)
         await settled()
@@ -56,7 +56,7 @@ async def test_a_gap_in_one_ledger_stops_no_other_writer_of_the_client() -> None
 
 @pytest.mark.rule("H-13")
 async def test_gaps_in_many_ledgers_leave_half_of_the_window_to_all_others() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         gapped = [await advanced_writer_of(where) for _ in range(10)]
         counts = [len(append_above_the_gap(writer)) for writer in gapped]
         other = await writer_of(where)
@@ -73,14 +73,14 @@ async def test_gaps_in_many_ledgers_leave_half_of_the_window_to_all_others() -> 
         assert counts == [4, 2, 1, 1, 0, 0, 0, 0, 0, 0]
         assert room == 8
         assert sum(counts) + room == 16
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await other.flush()
 
 
 @pytest.mark.rule("H-13")
 async def test_an_entry_above_a_gap_that_fills_the_window_by_itself_stops_no_other_writer() -> None:
     config = ClientConfig(limits=LimitSettings(max_in_flight_bytes=100, max_client_in_flight_bytes=100))
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         gapped, other = await advanced_writer_of(where), await writer_of(where)
         future = gapped.append_nowait(5, bytes(1000))
         with pytest.raises(TooManyRequests):
@@ -98,7 +98,7 @@ async def test_an_entry_above_a_gap_that_fills_the_window_by_itself_stops_no_oth
 
 
 async def test_entries_of_another_advanced_writer_go_on_in_order_although_gaps_have_taken_their_half() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         gapped = [await advanced_writer_of(where) for _ in range(4)]
         for writer in gapped:
             append_above_the_gap(writer)
@@ -114,7 +114,7 @@ async def test_entries_of_another_advanced_writer_go_on_in_order_although_gaps_h
 
 
 async def test_who_waits_above_a_gap_goes_on_when_the_turn_has_come_and_not_before() -> None:
-    async with town(
+    async with fake_cluster(
         config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2, max_client_in_flight_entries=2))
     ) as where:
         writer = await advanced_writer_of(where)
@@ -131,7 +131,7 @@ async def test_who_waits_above_a_gap_goes_on_when_the_turn_has_come_and_not_befo
         writer.append_nowait(0, b"x")  # fills the window: entry 1 has to wait for it although nothing is missing below
         await settled()
         assert not any(task.done() for task in waiting.values())
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await settled()
         assert waiting[1].done()
         await writer.append(1, b"x")
@@ -139,7 +139,7 @@ async def test_who_waits_above_a_gap_goes_on_when_the_turn_has_come_and_not_befo
 
 
 async def test_who_waits_above_a_gap_goes_on_when_another_gap_is_filled() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         first, second = await advanced_writer_of(where), await advanced_writer_of(where)
         append_above_the_gap(first)
         append_above_the_gap(second)
@@ -159,7 +159,7 @@ async def test_who_waits_above_a_gap_goes_on_when_another_gap_is_filled() -> Non
 
 
 async def test_who_waits_above_a_gap_learns_that_the_writer_has_ended_and_others_get_its_room() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         ended, other = await advanced_writer_of(where), await advanced_writer_of(where)
         append_above_the_gap(ended)
         append_above_the_gap(other)
@@ -180,7 +180,7 @@ async def test_who_waits_above_a_gap_learns_that_the_writer_has_ended_and_others
 
 
 async def test_a_window_of_one_entry_takes_none_above_a_gap() -> None:
-    async with town(
+    async with fake_cluster(
         config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1, max_client_in_flight_entries=1))
     ) as where:
         writer = await advanced_writer_of(where)
@@ -310,7 +310,7 @@ def test_gaps_never_take_more_than_their_half_and_nobody_waits_for_ever(events: 
 
 
 async def test_several_writers_with_gaps_never_exceed_the_window_of_the_client() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         writers = [await advanced_writer_of(where) for _ in range(4)]
         plain = await writer_of(where)
         most = 0
@@ -342,7 +342,7 @@ async def test_several_writers_with_gaps_never_exceed_the_window_of_the_client()
 
 
 async def test_a_repeated_id_above_a_gap_takes_no_room() -> None:
-    async with town(config=NARROW) as where:
+    async with fake_cluster(config=NARROW) as where:
         writer = await advanced_writer_of(where)
         writer.append_nowait(3, b"x")
         for _ in range(5):

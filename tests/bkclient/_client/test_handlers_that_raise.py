@@ -37,7 +37,15 @@ from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest, Request
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import Answer, FakeBookie, FakeTransport, Town, advanced_writer_of, town, writer_of
+from tests.bkclient.fakes import (
+    Answer,
+    FakeBookie,
+    FakeCluster,
+    FakeTransport,
+    advanced_writer_of,
+    fake_cluster,
+    writer_of,
+)
 from tests.bkclient.handlers import handlers
 from tests.bkclient.inside import followed_of, reads_of
 from tests.settling import settled
@@ -70,7 +78,7 @@ def fails(*_arguments: object, **_options: object) -> None:
 
 
 Planting = Callable[[type, str], Callable[[], None]]
-Story = Callable[[Town, Planting], Awaitable[None]]
+Story = Callable[[FakeCluster, Planting], Awaitable[None]]
 
 
 async def ends(operation: Awaitable[object]) -> BookKeeperError:
@@ -94,7 +102,7 @@ async def ends(operation: Awaitable[object]) -> BookKeeperError:
 def recovery_fails(
     target: type, name: str, *, marked: LedgerState = LedgerState.IN_RECOVERY, adds_fail: bool = False
 ) -> Story:
-    async def story(where: Town, plant: Planting) -> None:
+    async def story(where: FakeCluster, plant: Planting) -> None:
         writer = await written(where, 2)
         plant(target, name)
         if adds_fail:
@@ -115,7 +123,7 @@ def recovery_fails(
 # Writers -----------------------------------------------------------------------------------------------------------
 
 
-async def an_answer_to_an_add(where: Town, plant: Planting) -> None:
+async def an_answer_to_an_add(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(AppendMachine, "acknowledged")
     first, second = writer.append_nowait(b"1"), writer.append_nowait(b"2")
@@ -127,7 +135,7 @@ async def an_answer_to_an_add(where: Town, plant: Planting) -> None:
     assert (writer.in_flight_entries, where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0, 0)
 
 
-async def a_failure_of_an_add(where: Town, plant: Planting) -> None:
+async def a_failure_of_an_add(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(AppendMachine, "on_add_reply")
     for bookie in where.transport.bookies.values():
@@ -136,7 +144,7 @@ async def a_failure_of_an_add(where: Town, plant: Planting) -> None:
     await it_is_over(where, writer.ledger_id, writer.append(b"3"), writer.flush(), writer.close())
 
 
-async def it_is_over(where: Town, ledger_id: int, *calls: Awaitable[object]) -> None:
+async def it_is_over(where: FakeCluster, ledger_id: int, *calls: Awaitable[object]) -> None:
     """Every call fails, and a recovery decides where the ledger ends."""
     for call in calls:
         await ends(call)
@@ -144,7 +152,7 @@ async def it_is_over(where: Town, ledger_id: int, *calls: Awaitable[object]) -> 
     assert where.metadata(ledger_id).state is LedgerState.OPEN
 
 
-async def an_entry_that_cannot_be_sent(where: Town, plant: Planting) -> None:
+async def an_entry_that_cannot_be_sent(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(EachReplica, "send")
     await ends(writer.append(b"1"))
@@ -152,7 +160,7 @@ async def an_entry_that_cannot_be_sent(where: Town, plant: Planting) -> None:
     assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
 
 
-async def an_entry_with_an_id_that_cannot_be_sent(where: Town, plant: Planting) -> None:
+async def an_entry_with_an_id_that_cannot_be_sent(where: FakeCluster, plant: Planting) -> None:
     writer = await advanced_writer_of(where)
     plant(EntryCodec, "encode_header")
     await ends(writer.append(0, b"0"))
@@ -160,14 +168,14 @@ async def an_entry_with_an_id_that_cannot_be_sent(where: Town, plant: Planting) 
     assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
 
 
-async def an_entry_that_never_became_one(where: Town, plant: Planting) -> None:
+async def an_entry_that_never_became_one(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(AppendMachine, "append")
     await ends(writer.append(b"1"))
     assert (where.bk.in_flight_entries, writer.in_flight_bytes) == (0, 0)
 
 
-async def an_entry_above_a_gap(where: Town, plant: Planting) -> None:
+async def an_entry_above_a_gap(where: FakeCluster, plant: Planting) -> None:
     writer = await advanced_writer_of(where)
     above_a_gap = writer.append_nowait(7, b"7")
     await settled()
@@ -177,7 +185,7 @@ async def an_entry_above_a_gap(where: Town, plant: Planting) -> None:
     await ends(above_a_gap)
 
 
-async def the_look_at_what_is_pending(where: Town, plant: Planting) -> None:
+async def the_look_at_what_is_pending(where: FakeCluster, plant: Planting) -> None:
     writer = await writer_of(where)
     where.transport.hold("abc")
     plant(AppendMachine, "check_quorum_timeout")
@@ -185,7 +193,7 @@ async def the_look_at_what_is_pending(where: Town, plant: Planting) -> None:
     await ends(writer.close())
 
 
-async def a_late_failure(where: Town, plant: Planting) -> None:
+async def a_late_failure(where: FakeCluster, plant: Planting) -> None:
     writer = await writer_of(where)
     failing = writer.metadata.last_fragment.ensemble[2]
     where.transport.bookies[failing].code = Code.TIMEOUT
@@ -195,7 +203,7 @@ async def a_late_failure(where: Town, plant: Planting) -> None:
     await it_is_over(where, writer.ledger_id, writer.append(b"1"), writer.close())
 
 
-async def a_change_of_the_ensemble(where: Town, plant: Planting) -> None:
+async def a_change_of_the_ensemble(where: FakeCluster, plant: Planting) -> None:
     writer = await writer_of(where)
     where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
     plant(AppendMachine, "on_update_done")
@@ -204,7 +212,7 @@ async def a_change_of_the_ensemble(where: Town, plant: Planting) -> None:
 
 
 def a_look_at_the_metadata(method: str, *, store_fails: bool = False) -> Story:
-    async def story(where: Town, plant: Planting) -> None:
+    async def story(where: FakeCluster, plant: Planting) -> None:
         writer = await written(where, 1)
         where.transport.reconnect("abc")
         if store_fails:
@@ -215,21 +223,21 @@ def a_look_at_the_metadata(method: str, *, store_fails: bool = False) -> Story:
     return story
 
 
-async def a_close(where: Town, plant: Planting) -> None:
+async def a_close(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(AppendMachine, "on_update_done")
     await ends(writer.close())
     await ends(writer.close())
 
 
-async def a_retry(where: Town, plant: Planting) -> None:
+async def a_retry(where: FakeCluster, plant: Planting) -> None:
     writer = await writer_of(where, (3, 3, 3))
     where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
     plant(AppendMachine, "on_retry")
     await ends(writer.append(b"0"))
 
 
-async def the_end_of_the_client(where: Town, plant: Planting) -> None:
+async def the_end_of_the_client(where: FakeCluster, plant: Planting) -> None:
     client = where.another_client()
     async with client as bk:
         first = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
@@ -241,20 +249,20 @@ async def the_end_of_the_client(where: Town, plant: Planting) -> None:
         await ends(future)
 
 
-async def a_force(where: Town, plant: Planting) -> None:
+async def a_force(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(ForceMachine, "on_force_reply")
     await ends(writer.force())
 
 
-async def an_explicit_lac(where: Town, plant: Planting) -> None:
+async def an_explicit_lac(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 1)
     plant(LacWrite, "on_reply")
     await ends(writer.write_explicit_lac())
 
 
 def a_told_lac_goes_on(target: type, name: str) -> Story:
-    async def story(where: Town, plant: Planting) -> None:
+    async def story(where: FakeCluster, plant: Planting) -> None:
         writer = await written(where, 2)
         restore = plant(target, name)
         await asyncio.sleep(12)
@@ -266,7 +274,7 @@ def a_told_lac_goes_on(target: type, name: str) -> Story:
     return story
 
 
-async def a_look_at_connections(where: Town, plant: Planting) -> None:
+async def a_look_at_connections(where: FakeCluster, plant: Planting) -> None:
     writer = await writer_of(where)
     where.transport.unwritable = set("abc")
     waiting = [asyncio.ensure_future(writer.wait_for_room()) for _ in range(2)]
@@ -279,21 +287,21 @@ async def a_look_at_connections(where: Town, plant: Planting) -> None:
 # Readers -----------------------------------------------------------------------------------------------------------
 
 
-async def an_answer_to_a_read(where: Town, plant: Planting) -> None:
+async def an_answer_to_a_read(where: FakeCluster, plant: Planting) -> None:
     reader = await reader_of(where, 3)
     plant(EntryRead, "on_reply")
     error = await ends(reader.read(1))
     assert (error.ledger_id, error.entry_id) == (reader.ledger_id, 1)
 
 
-async def an_answer_to_many_reads(where: Town, plant: Planting) -> None:
+async def an_answer_to_many_reads(where: FakeCluster, plant: Planting) -> None:
     reader = await reader_of(where, 3)
     plant(ReadRun, "found")
     error = await ends(reader.read_entries(0, 2))
     assert (error.ledger_id, error.entry_id) == (reader.ledger_id, 0)
 
 
-async def many_answers_to_many_reads(where: Town, plant: Planting) -> None:
+async def many_answers_to_many_reads(where: FakeCluster, plant: Planting) -> None:
     reader = await reader_of(where, 3)
     reads_of(reader).sender = Together(where.transport, reader.ledger_id)
     plant(ReadRun, "found")
@@ -314,7 +322,7 @@ class Together:
         asyncio.get_running_loop().call_soon(replies.on_found, bookie_id, found)
 
 
-async def a_late_answer_to_a_read(where: Town, plant: Planting) -> None:
+async def a_late_answer_to_a_read(where: FakeCluster, plant: Planting) -> None:
     reader = await reader_of(where, 3)
     where.transport.hold("abc")
     plant(EntryRead, "on_late")
@@ -323,7 +331,7 @@ async def a_late_answer_to_a_read(where: Town, plant: Planting) -> None:
         await ends(read)
 
 
-async def a_second_late_answer_to_a_read(where: Town, plant: Planting) -> None:
+async def a_second_late_answer_to_a_read(where: FakeCluster, plant: Planting) -> None:
     reader = await reader_of(where, 1)
     where.transport.hold("abc")
     reading = asyncio.ensure_future(reader.read(0))
@@ -332,7 +340,7 @@ async def a_second_late_answer_to_a_read(where: Town, plant: Planting) -> None:
     await ends(reading)
 
 
-async def an_answer_to_a_batch(where: Town, plant: Planting) -> None:
+async def an_answer_to_a_batch(where: FakeCluster, plant: Planting) -> None:
     reader = await reader_of(where, 3)
     plant(BatchRead, "verified")
     plant(BatchRead, "on_reply")
@@ -341,14 +349,14 @@ async def an_answer_to_a_batch(where: Town, plant: Planting) -> None:
     await ends(reader.read_batch(0, 3))
 
 
-async def a_late_answer_to_a_batch(where: Town, plant: Planting) -> None:
+async def a_late_answer_to_a_batch(where: FakeCluster, plant: Planting) -> None:
     reader = await reader_of(where, 3)
     where.transport.hold("abc")
     plant(BatchRead, "on_late")
     await ends(reader.read_batch(0, 3))
 
 
-async def an_answer_about_the_lac(where: Town, plant: Planting) -> None:
+async def an_answer_about_the_lac(where: FakeCluster, plant: Planting) -> None:
     reader = await tail_of(where, await written(where, 2))
     plant(LacRead, "on_reply")
     plant(LacProgress, "on_reply")
@@ -356,20 +364,20 @@ async def an_answer_about_the_lac(where: Town, plant: Planting) -> None:
     await ends(reader.try_read_last_add_confirmed())
 
 
-async def an_answer_to_a_poll(where: Town, plant: Planting) -> None:
+async def an_answer_to_a_poll(where: FakeCluster, plant: Planting) -> None:
     reader = await tail_of(where, await written(where, 2))
     plant(LongPollRead, "on_reply")
     await ends(reader.read_last_add_confirmed_and_entry(2, 10.0))
 
 
-async def a_late_answer_to_a_poll(where: Town, plant: Planting) -> None:
+async def a_late_answer_to_a_poll(where: FakeCluster, plant: Planting) -> None:
     reader = await tail_of(where, await written(where, 2))
     where.transport.hold("abc")
     plant(LongPollRead, "on_late")
     await ends(reader.read_last_add_confirmed_and_entry(2, 60.0))
 
 
-async def a_poll_told_of_metadata(where: Town, plant: Planting) -> None:
+async def a_poll_told_of_metadata(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 2)
     reader = await tail_of(where, writer)
     where.transport.hold("abc")
@@ -380,7 +388,7 @@ async def a_poll_told_of_metadata(where: Town, plant: Planting) -> None:
     await ends(polling)
 
 
-async def a_change_of_the_metadata(where: Town, plant: Planting) -> None:
+async def a_change_of_the_metadata(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 2)
     reader = await tail_of(where, writer)
     waiting = [asyncio.ensure_future(reader.wait_closed()) for _ in range(2)]
@@ -391,7 +399,7 @@ async def a_change_of_the_metadata(where: Town, plant: Planting) -> None:
         await ends(waiter)
 
 
-async def a_reader_at_the_end_of_the_client(where: Town, plant: Planting) -> None:
+async def a_reader_at_the_end_of_the_client(where: FakeCluster, plant: Planting) -> None:
     writer = await written(where, 2)
     client = where.another_client()
     async with client as bk:
@@ -407,7 +415,7 @@ async def a_reader_at_the_end_of_the_client(where: Town, plant: Planting) -> Non
 
 
 def a_read_of_copies(target: type, name: str) -> Story:
-    async def story(where: Town, plant: Planting) -> None:
+    async def story(where: FakeCluster, plant: Planting) -> None:
         reader = await reader_of(where, 2)
         core = core_of(where.bk)
         codes: list[int] = []
@@ -546,7 +554,7 @@ def test_an_operation_whose_handler_raises_ends_with_an_error(name: str, monkeyp
         return lambda: monkeypatch.setattr(target, method, original)
 
     async def play() -> None:
-        async with town(
+        async with fake_cluster(
             row.bookies,
             config=row.config,
             stats=MemoryStats() if row.is_measured else None,

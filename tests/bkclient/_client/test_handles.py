@@ -11,12 +11,12 @@ import bkclient
 from bkclient import ClientConfig, LimitSettings, WritingSettings
 from bkclient.errors import ArgumentError, ClientClosed, LedgerFenced, MetadataStoreError
 from simbookie.cluster import memory_cluster
-from tests.bkclient.fakes import advanced_writer_of, payloads_of, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, fake_cluster, payloads_of, writer_of
 from tests.settling import settled
 
 
 async def test_opening_a_ledger_leaves_its_writer_alone_unless_recovery_is_asked_for() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
 
@@ -37,7 +37,7 @@ async def test_opening_a_ledger_leaves_its_writer_alone_unless_recovery_is_asked
 
 
 async def test_submit_waits_for_room_and_hands_out_a_future() -> None:
-    async with town(
+    async with fake_cluster(
         config=ClientConfig(
             limits=LimitSettings(max_in_flight_entries=2), writing=WritingSettings(explicit_lac_interval_s=0)
         )
@@ -49,14 +49,14 @@ async def test_submit_waits_for_room_and_hands_out_a_future() -> None:
         await settled()
         assert not third.done()
         assert not first.done()
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert [await first, await second, await (await third)] == [0, 1, 2]
         await writer.aclose()
         assert await payloads_of(where, writer.ledger_id) == [b"0", b"1", b"2"]
 
 
 async def test_submit_takes_ids_of_the_application_out_of_order() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         later = await writer.submit(1, b"1")
         assert not later.done()
@@ -66,7 +66,7 @@ async def test_submit_takes_ids_of_the_application_out_of_order() -> None:
 
 
 async def test_aclose_of_a_writer_keeps_what_is_in_flight_and_may_be_repeated() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         future = await writer.submit(b"0")
         await writer.aclose()
@@ -77,7 +77,7 @@ async def test_aclose_of_a_writer_keeps_what_is_in_flight_and_may_be_repeated() 
 
 
 async def test_aclose_of_a_reader_ends_following_and_nothing_else() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret")
@@ -102,7 +102,7 @@ async def test_a_client_can_be_held_without_a_block() -> None:
 
 
 async def test_a_client_that_was_never_entered_can_be_closed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         unused = bkclient.BookKeeper(where.service.session(rng=Random(1)), where.transport)
         assert repr(unused) == "<BookKeeper not entered>"
         await unused.aclose()
@@ -120,7 +120,7 @@ async def test_a_connection_is_entered_once_and_its_store_is_closed_at_the_end()
 
 
 async def test_handles_show_their_ledger_and_its_state_and_no_secret() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         bk = where.bk
         assert repr(bk) == "<BookKeeper open>"
         writer = await writer_of(where)
@@ -149,7 +149,7 @@ async def test_handles_show_their_ledger_and_its_state_and_no_secret() -> None:
 
 
 async def test_a_writer_has_reads_of_its_own_ledger_and_is_no_reader_itself() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         assert [name for name in dir(writer) if name.startswith(("read", "try_read"))] == ["reader"]

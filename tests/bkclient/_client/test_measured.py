@@ -12,7 +12,7 @@ from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, NoSuchLedger, NotEnoughBookies
 from bkclient.observability import stats as names
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import machine_of, shell_of
 from tests.settling import settled
 
@@ -44,7 +44,7 @@ class Notes:
 
 async def test_every_operation_is_reported_with_its_outcome() -> None:
     notes = Notes()
-    async with town(stats=notes) as where:
+    async with fake_cluster(stats=notes) as where:
         writer = await writer_of(where)
         for _ in range(3):
             await writer.append(b"x")
@@ -69,7 +69,7 @@ async def test_every_operation_is_reported_with_its_outcome() -> None:
 
 async def test_failed_entries_ensemble_changes_and_missing_copies_are_counted() -> None:
     notes = Notes()
-    async with town("abcd", stats=notes) as where:
+    async with fake_cluster("abcd", stats=notes) as where:
         writer = await writer_of(where)
         first, second, third = writer.metadata.last_fragment.ensemble
         where.transport.bookies[first].code = Code.TIMEOUT
@@ -77,14 +77,14 @@ async def test_failed_entries_ensemble_changes_and_missing_copies_are_counted() 
         assert notes.events[names.ENSEMBLE_CHANGES] == 1
         where.transport.hold(third)
         await writer.append(b"1")
-        where.transport.let_go(third, Code.TIMEOUT)
+        where.transport.release(third, Code.TIMEOUT)
         assert notes.events[names.ADD_UNDER_REPLICATED] == 1
 
         where.transport.bookies[second].code = Code.LEDGER_FENCED
         where.transport.hold("abcd")
         writer.append_nowait(b"2")
         writer.append_nowait(b"3")
-        where.transport.let_go("abcd", Code.LEDGER_FENCED)
+        where.transport.release("abcd", Code.LEDGER_FENCED)
         await settled()
 
     assert notes.codes(names.ADD) == [0, 0, Code.LEDGER_FENCED, Code.LEDGER_FENCED]
@@ -96,7 +96,7 @@ async def test_waiting_for_connections_is_counted_once_per_wait() -> None:
     config = ClientConfig(
         timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
     )
-    async with town(config=config, stats=notes) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=config, stats=notes) as where, await writer_of(where) as writer:
         await writer.append(b"0")
         where.transport.unwritable.add("a")
         await writer.append(b"1")
@@ -106,14 +106,14 @@ async def test_waiting_for_connections_is_counted_once_per_wait() -> None:
 
 
 async def test_without_anybody_listening_the_plain_shell_is_used() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         assert type(shell_of(writer)) is WriterShell
 
 
 async def test_what_a_bookie_fails_is_reported_to_the_watcher_and_nothing_else_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with town("abcd") as where, await writer_of(where) as writer:
+    async with fake_cluster("abcd") as where, await writer_of(where) as writer:
         reported = reports_of(where, monkeypatch)
         await writer.append(b"0")
         await writer.force()
@@ -126,7 +126,7 @@ async def test_what_a_bookie_fails_is_reported_to_the_watcher_and_nothing_else_i
         assert set(reported) == {(failing, Code.WRITE)}
 
 
-def reports_of(where: Town, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def reports_of(where: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     reported: list[tuple[str, int]] = []
     core = core_of(where.bk)
     monkeypatch.setattr(core.watcher, "on_request_failed", lambda bookie_id, code: reported.append((bookie_id, code)))
@@ -135,7 +135,7 @@ def reports_of(where: Town, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
 
 async def test_what_an_append_goes_through_has_few_enough_attributes_for_fast_look_ups() -> None:
     """CPython 3.11 keeps up to 29 attributes where compiled code finds them; one more, and every look-up is a search."""
-    async with town(stats=Notes()) as where, await writer_of(where) as writer:
+    async with fake_cluster(stats=Notes()) as where, await writer_of(where) as writer:
         assert not hasattr(machine_of(writer), "__dict__")  # slots have no such limit
         for worker in (writer, shell_of(writer)):
             assert len(vars(worker)) < 30
@@ -144,7 +144,9 @@ async def test_what_an_append_goes_through_has_few_enough_attributes_for_fast_lo
 @in_virtual_time
 async def test_a_last_add_confirmed_that_an_idle_writer_tells_is_measured_like_one_that_is_asked_for() -> None:
     notes = Notes()
-    async with town(config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0)), stats=notes) as where:
+    async with fake_cluster(
+        config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0)), stats=notes
+    ) as where:
         writer = await writer_of(where)
         for _ in range(50):
             notes.now()
@@ -159,7 +161,9 @@ async def test_a_last_add_confirmed_that_an_idle_writer_tells_is_measured_like_o
 @in_virtual_time
 async def test_a_last_add_confirmed_that_cannot_be_told_is_measured_as_a_failure() -> None:
     notes = Notes()
-    async with town(config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0)), stats=notes) as where:
+    async with fake_cluster(
+        config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0)), stats=notes
+    ) as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         for bookie in where.transport.bookies.values():

@@ -13,14 +13,14 @@ from bkclient import BookKeeper, LedgerReader
 from bkclient.config import AdminSettings, ClientConfig, MetadataSettings
 from bkclient.errors import ArgumentError, Code, DigestMismatch, NoSuchLedger, RequestTimeout, UnauthorizedAccess
 from bkclient.ledger import DigestType, LedgerState, Versioned
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, payloads_of, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, FakeTransport, fake_cluster, payloads_of, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 from tests.settling import settled
 
 STRICT = ClientConfig(metadata=MetadataSettings(digest_type_autodetection=False))
 
 
-async def closed_ledger(where: Town, digest_type: DigestType) -> int:
+async def closed_ledger(where: FakeCluster, digest_type: DigestType) -> int:
     async with await where.bk.create_ledger(digest_type=digest_type, password=b"secret") as writer:
         await writer.append(b"payload")
     return writer.ledger_id
@@ -35,7 +35,7 @@ async def closed_ledger(where: Town, digest_type: DigestType) -> int:
 async def test_with_autodetection_the_digest_type_of_the_metadata_counts(
     digest_type: DigestType, recover: bool
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         ledger_id = await closed_ledger(where, digest_type)
 
         for stated in (None, *DigestType):
@@ -53,7 +53,7 @@ async def test_with_autodetection_the_digest_type_of_the_metadata_counts(
 async def test_without_autodetection_a_wrong_digest_type_is_a_mismatch_before_any_bookie_is_asked(
     recover: bool,
 ) -> None:
-    async with town(config=STRICT) as where:
+    async with fake_cluster(config=STRICT) as where:
         writer = await where.bk.create_ledger(digest_type=DigestType.HMAC, password=b"secret")
         await writer.append(b"payload")
         await settled()
@@ -90,14 +90,14 @@ async def test_without_autodetection_a_wrong_digest_type_is_a_mismatch_before_an
     ],
 )
 async def test_ids_that_no_ledger_has_are_unknown_ledgers(call: Callable[[BookKeeper], Awaitable[object]]) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         with pytest.raises(NoSuchLedger):
             await call(where.bk)
 
 
 @pytest.mark.rule("H-36")
 async def test_a_negative_id_is_named_by_the_error_and_needs_no_store() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         where.store.read_gate.clear()
         with pytest.raises(NoSuchLedger, match="negative") as caught:
             await where.bk.ledger_metadata(-7)
@@ -108,7 +108,7 @@ async def test_a_negative_id_is_named_by_the_error_and_needs_no_store() -> None:
 @pytest.mark.rule("API-8")
 @pytest.mark.parametrize("config", [ClientConfig(), STRICT])
 async def test_an_administrator_needs_neither_password_nor_digest_type(config: ClientConfig) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         writer = await where.bk.create_ledger(digest_type=DigestType.HMAC, password=b"nobody knows")
         await writer.append(b"payload")
 
@@ -132,7 +132,7 @@ class OldLedgers(FakeStore):
 @pytest.mark.rule("API-8")
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_ledgers_older_than_stored_passwords_take_the_keys_of_who_opens_them(is_closed: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await where.bk.create_ledger(digest_type=DigestType.HMAC, password=b"remembered")
         await writer.append(b"old")
         if is_closed:
@@ -160,7 +160,7 @@ async def test_ledgers_older_than_stored_passwords_take_the_keys_of_who_opens_th
 @pytest.mark.behaviour("T-20")
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_a_reader_of_a_closed_ledger_follows_re_replication_only_if_asked_to(is_closed: bool) -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         if is_closed:
@@ -185,7 +185,7 @@ async def test_a_reader_of_a_closed_ledger_follows_re_replication_only_if_asked_
 @pytest.mark.parametrize("recover", [True, False])
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_ledgers_of_several_fragments_open_in_either_way(recover: bool, is_closed: bool) -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.WRITE
@@ -205,7 +205,7 @@ async def test_ledgers_of_several_fragments_open_in_either_way(recover: bool, is
 @pytest.mark.behaviour("T-18")
 @pytest.mark.parametrize("recover", [True, False])
 async def test_opening_when_all_bookies_time_out_says_so(recover: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         for bookie in where.transport.bookies.values():
@@ -220,7 +220,7 @@ async def test_opening_when_all_bookies_time_out_says_so(recover: bool) -> None:
 )
 def test_an_open_that_is_cancelled_anywhere_leaves_no_watch_and_can_be_repeated(options: dict[str, Any]) -> None:
     async def story(cancel: Cancel) -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             writer = await writer_of(where)
             for payload in (b"0", b"1"):
                 await writer.append(payload)

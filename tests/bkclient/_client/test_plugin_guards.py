@@ -21,7 +21,7 @@ from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import BookieStats, ClientStats
 from bkclient.observability.tracer import Span, Tracer
 from bkclient.protocol.recovery import EntryVerdict
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, FakeTransport, fake_cluster, writer_of
 from tests.settling import settled
 
 
@@ -139,7 +139,7 @@ class BrokenObserver:
 
 
 @asynccontextmanager
-async def life_with(where: Town, **plugins: Any) -> AsyncIterator[BookKeeper]:
+async def life_with(where: FakeCluster, **plugins: Any) -> AsyncIterator[BookKeeper]:
     """Another client of the same cluster, to the same bookies; whatever reaches the loop's handler fails the test."""
     escaped: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
@@ -151,7 +151,7 @@ async def life_with(where: Town, **plugins: Any) -> AsyncIterator[BookKeeper]:
     assert escaped == []
 
 
-async def write_fail_and_recover(where: Town, bk: BookKeeper) -> None:
+async def write_fail_and_recover(where: FakeCluster, bk: BookKeeper) -> None:
     """Everything that plug-ins hear of: a change of ensemble, failures before and after the quorum, a recovery, reads."""
     writer = await bk.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"secret")
     assert [await writer.append(b"%d" % number) for number in range(3)] == [0, 1, 2]
@@ -188,7 +188,7 @@ PLUGINS: list[tuple[str, Callable[[], dict[str, Any]]]] = [
 async def test_writing_failing_and_recovering_go_on_with_plugins_that_raise(
     named: str, plugins: Callable[[], dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with town("abcde") as where:
+    async with fake_cluster("abcde") as where:
         async with life_with(where, **plugins()) as bk:
             await write_fail_and_recover(where, bk)
             await write_fail_and_recover(where, bk)
@@ -216,7 +216,7 @@ async def test_features_are_off_while_nobody_can_tell_and_each_failure_is_told_o
 
 
 async def test_a_tracer_cannot_hide_what_went_wrong() -> None:
-    async with town() as where, life_with(where, tracer=Swallower()) as bk:
+    async with fake_cluster() as where, life_with(where, tracer=Swallower()) as bk:
         writer = await bk.create_ledger(password=b"secret")
         tracer = guarded_tracer(Swallower())
         assert tracer is not None
@@ -346,7 +346,7 @@ def test_what_a_tracer_could_not_begin_is_ended_in_silence(
 
 
 async def test_errors_of_the_caller_are_not_taken_for_those_of_a_tracer(caplog: pytest.LogCaptureFixture) -> None:
-    async with town() as where, life_with(where, tracer=Swallower()) as bk:
+    async with fake_cluster() as where, life_with(where, tracer=Swallower()) as bk:
         writer = await writer_of(where)
         await writer.append(b"x")
         with pytest.raises(ArgumentError):
@@ -356,7 +356,7 @@ async def test_errors_of_the_caller_are_not_taken_for_those_of_a_tracer(caplog: 
 
 async def test_a_configuration_of_another_type_is_refused() -> None:
     wrong: Any = {"metadata_uri": "mem://x"}
-    async with town() as where:
+    async with fake_cluster() as where:
         with pytest.raises(ArgumentError, match="config must be a ClientConfig, got dict"):
             BookKeeper(where.store, where.transport, config=wrong)
     with pytest.raises(ArgumentError, match="config must be a ClientConfig, got dict"):

@@ -23,7 +23,7 @@ from bkclient.ledger import LedgerState, Versioned
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
-from tests.bkclient.fakes import Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, writer_of
 from tests.settling import settled, turns
 
 SIZES = (3, 3, 2)
@@ -43,7 +43,7 @@ class Notebook:
         self.decided.append((ledger_id, entry_id, verdict, len(bookies)))
 
 
-async def abandoned(where: Town, entries: int, sizes: tuple[int, int, int] = SIZES) -> LedgerWriter:
+async def abandoned(where: FakeCluster, entries: int, sizes: tuple[int, int, int] = SIZES) -> LedgerWriter:
     """A ledger with confirmed entries whose writer will not come back; what was sent is forgotten."""
     writer = await writer_of(where, sizes)
     for entry_id in range(entries):
@@ -53,7 +53,7 @@ async def abandoned(where: Town, entries: int, sizes: tuple[int, int, int] = SIZ
     return writer
 
 
-async def recovered(where: Town, writer: LedgerWriter) -> LedgerReader:
+async def recovered(where: FakeCluster, writer: LedgerWriter) -> LedgerReader:
     return await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 
 
@@ -62,7 +62,7 @@ async def recovered(where: Town, writer: LedgerWriter) -> LedgerReader:
 @pytest.mark.behaviour("T-118")
 @pytest.mark.parametrize("entries", [0, 1, 100])
 async def test_an_abandoned_ledger_is_closed_where_its_confirmations_end(entries: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, entries)
 
         reader = await recovered(where, writer)
@@ -80,7 +80,7 @@ async def test_an_abandoned_ledger_is_closed_where_its_confirmations_end(entries
 @pytest.mark.rule("REC-23")
 @pytest.mark.rule("W-12")
 async def test_fences_reads_and_adds_carry_the_key_the_flags_and_high_priority() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 2)
         await recovered(where, writer)
 
@@ -96,7 +96,7 @@ async def test_fences_reads_and_adds_carry_the_key_the_flags_and_high_priority()
 
 @pytest.mark.rule("W-12")
 async def test_the_adds_of_a_writer_carry_no_flags() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.append(b"x")
 
         adds = [request for _, request in where.sent if isinstance(request, AddRequest)]
@@ -105,7 +105,7 @@ async def test_the_adds_of_a_writer_carry_no_flags() -> None:
 
 @pytest.mark.rule("REC-14")
 async def test_the_length_of_a_ledger_that_needed_no_write_back_is_read_without_fencing_again() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 3)
         for bookie in where.transport.bookies.values():
             del bookie.entries[writer.ledger_id, 2]
@@ -123,7 +123,7 @@ async def test_the_length_of_a_ledger_that_needed_no_write_back_is_read_without_
 @pytest.mark.behaviour("T-121")
 @pytest.mark.parametrize("silent", [0, 1, 2])
 async def test_one_bookie_that_never_answers_does_not_hold_up_the_recovery(silent: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 5)
         where.transport.hold(writer.metadata.last_fragment.ensemble[silent])
 
@@ -135,7 +135,7 @@ async def test_one_bookie_that_never_answers_does_not_hold_up_the_recovery(silen
 @pytest.mark.rule("REC-19")
 @pytest.mark.rule("M41")
 async def test_a_corrupt_copy_is_never_written_back() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 2)
         first = writer.metadata.last_fragment.ensemble[1]
         good = where.transport.bookies[first].entries[writer.ledger_id, 1]
@@ -162,7 +162,7 @@ async def test_a_corrupt_copy_is_never_written_back() -> None:
 async def test_a_recovery_that_cannot_decide_fails_with_the_ledgers_id_and_succeeds_when_bookies_are_back(
     code: Code, error: type[BookKeeperError]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 3)
         for name in "ab":
             where.transport.bookies[name].code = code
@@ -181,7 +181,7 @@ async def test_a_recovery_that_cannot_decide_fails_with_the_ledgers_id_and_succe
 @pytest.mark.rule("REC-40")
 @pytest.mark.rule("R-3")
 async def test_corruption_of_all_copies_fails_the_recovery_instead_of_ending_the_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 2)
         for bookie in where.transport.bookies.values():
             bookie.entries[writer.ledger_id, 1] = b"rotten" * 20
@@ -194,7 +194,7 @@ async def test_corruption_of_all_copies_fails_the_recovery_instead_of_ending_the
 @pytest.mark.rule("REC-27")
 @pytest.mark.rule("REC-34")
 async def test_a_bookie_that_refuses_the_write_back_is_replaced() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await abandoned(where, 2, (3, 3, 3))
         victim = writer.metadata.last_fragment.ensemble[0]
         where.transport.bookies[victim].add_code = Code.WRITE_ON_READ_ONLY_BOOKIE
@@ -207,7 +207,7 @@ async def test_a_bookie_that_refuses_the_write_back_is_replaced() -> None:
 
 @pytest.mark.rule("REC-40")
 async def test_a_store_that_fails_fails_the_recovery() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 1)
         where.store.write_errors = [MetadataStoreError("down")]
 
@@ -218,7 +218,7 @@ async def test_a_store_that_fails_fails_the_recovery() -> None:
 
 @pytest.mark.rule("M31")
 async def test_marks_and_closes_whose_outcome_is_unknown_are_looked_up() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 2)
         where.store.write_errors = [MetadataOutcomeUnknown("applied"), MetadataOutcomeUnknown("applied")]
 
@@ -230,7 +230,7 @@ async def test_marks_and_closes_whose_outcome_is_unknown_are_looked_up() -> None
 
 @pytest.mark.rule("W-48")
 async def test_reading_back_after_an_unknown_outcome_is_tried_several_times() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 0)
         where.store.write_errors = [MetadataOutcomeUnknown("applied")]
         where.store.gate.clear()
@@ -247,7 +247,7 @@ async def test_reading_back_after_an_unknown_outcome_is_tried_several_times() ->
 @pytest.mark.rule("W-49")
 async def test_reading_back_is_given_up_on_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bkclient._client.updates._READ_BACKOFF_S", 0.0)
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 0)
         where.store.write_errors = [MetadataOutcomeUnknown("applied")]
         where.store.gate.clear()
@@ -265,7 +265,7 @@ async def test_reading_back_is_given_up_on_in_the_end(monkeypatch: pytest.Monkey
 @pytest.mark.behaviour("T-111")
 @pytest.mark.behaviour("T-139")
 async def test_many_clients_that_open_a_ledger_at_once_agree_with_each_other_and_with_its_writer() -> None:
-    async with town("abcde") as where:
+    async with fake_cluster("abcde") as where:
         writer = await abandoned(where, 10)
 
         async def open_elsewhere() -> tuple[int, int]:
@@ -281,7 +281,7 @@ async def test_many_clients_that_open_a_ledger_at_once_agree_with_each_other_and
 @pytest.mark.rule("API-17")
 @pytest.mark.parametrize("turn", range(0, 30, 3))
 async def test_closing_the_client_during_a_recovery_ends_the_open(turn: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 2)
         opening = asyncio.create_task(recovered(where, writer))
         await turns(turn)
@@ -294,7 +294,7 @@ async def test_closing_the_client_during_a_recovery_ends_the_open(turn: int) -> 
 @pytest.mark.rule("API-17")
 @pytest.mark.parametrize("phase", ["marking", "fencing"])
 async def test_closing_the_client_while_a_recovery_waits_ends_the_open_as_closed(phase: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 2)
         if phase == "marking":
             where.store.gate.clear()
@@ -311,7 +311,7 @@ async def test_closing_the_client_while_a_recovery_waits_ends_the_open_as_closed
 
 @pytest.mark.rule("API-17")
 async def test_an_open_that_was_reading_the_metadata_when_the_client_closed_starts_no_recovery() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await abandoned(where, 2)
         where.store.read_gate.clear()
         opening = asyncio.create_task(recovered(where, writer))
@@ -335,7 +335,9 @@ async def test_an_open_that_was_reading_the_metadata_when_the_client_closed_star
 async def test_with_any_read_ahead_and_another_client_that_marks_the_ledger_the_end_is_right(
     read_ahead: int, *, marked_meanwhile: bool
 ) -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(recovery_read_ahead_entries=read_ahead))) as where:
+    async with fake_cluster(
+        config=ClientConfig(reading=ReadingSettings(recovery_read_ahead_entries=read_ahead))
+    ) as where:
         writer = await writer_of(where)
         for entry_id in range(30):  # without waiting, so that no entry tells of a LAC and recovery begins at the first
             writer.append_nowait(b"entry %d" % entry_id)
@@ -365,7 +367,7 @@ async def test_with_any_read_ahead_and_another_client_that_marks_the_ledger_the_
 
 async def test_an_observer_hears_what_a_recovery_works_on_and_what_it_decides() -> None:
     notebook = Notebook()
-    async with town(observer=notebook) as where:
+    async with fake_cluster(observer=notebook) as where:
         writer = await abandoned(where, 3)
         await recovered(where, writer)
 
@@ -379,7 +381,7 @@ async def test_an_observer_hears_what_a_recovery_works_on_and_what_it_decides() 
 
 async def test_an_observer_hears_nothing_of_a_recovery_that_had_nothing_to_do() -> None:
     notebook = Notebook()
-    async with town(observer=notebook) as where:
+    async with fake_cluster(observer=notebook) as where:
         writer = await abandoned(where, 1)
         opening = asyncio.create_task(recovered(where, writer))
         where.store.gate.clear()

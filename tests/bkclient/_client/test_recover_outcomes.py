@@ -32,7 +32,7 @@ from bkclient.placement import BookieWatcher, LedgerShape
 from bkclient.repair.admin import core_of
 from bkclient.wire.messages import AddRequest, ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import written
-from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.outcomes import DENIALS, FAILURES, UNKNOWN, Kind, is_answer, name_of, script, well_stored
 from tests.settling import settled
 
@@ -43,13 +43,15 @@ ENDS_A_WRITE_BACK = [Code.CLIENT_CLOSED, Code.ILLEGAL_OPERATION, Code.LEDGER_FEN
 SILENCES = [code for code in FAILURES if code not in DENIALS]
 
 
-async def ledger(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> tuple[LedgerWriter, tuple[BookieId, ...]]:
+async def ledger(
+    where: FakeCluster, sizes: tuple[int, int, int] = (3, 3, 2)
+) -> tuple[LedgerWriter, tuple[BookieId, ...]]:
     """Entries 0 to 2, all acknowledged and on all their bookies, of which the headers tell a LAC of 1; and the ensemble."""
     writer = await written(where, 3, sizes)
     return writer, writer.metadata.last_fragment.ensemble
 
 
-async def it_ends_at(where: Town, writer: LedgerWriter, last_entry_id: int, length: int | None = None) -> None:
+async def it_ends_at(where: FakeCluster, writer: LedgerWriter, last_entry_id: int, length: int | None = None) -> None:
     reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
     metadata = where.metadata(writer.ledger_id)
     assert metadata.state is LedgerState.CLOSED
@@ -58,7 +60,7 @@ async def it_ends_at(where: Town, writer: LedgerWriter, last_entry_id: int, leng
     assert well_stored(where, metadata)
 
 
-async def it_fails(where: Town, writer: LedgerWriter, code: int) -> BookKeeperError:
+async def it_fails(where: FakeCluster, writer: LedgerWriter, code: int) -> BookKeeperError:
     """The recovery tells of ``code``, and leaves nothing but its mark."""
     with pytest.raises(BookKeeperError) as caught:
         await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
@@ -82,7 +84,7 @@ async def it_fails(where: Town, writer: LedgerWriter, code: int) -> BookKeeperEr
 async def test_one_bookie_need_not_be_fenced_unless_it_says_that_nobody_may(
     code: int, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.FENCE, code, ensemble[0])
         if is_answer(code, ENDS_AT_ONCE):
@@ -96,7 +98,7 @@ async def test_one_bookie_need_not_be_fenced_unless_it_says_that_nobody_may(
 @pytest.mark.rule("REC-10")
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_two_bookies_of_which_nothing_is_known_may_hold_an_ack_quorum_that_nobody_fenced(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.FENCE, code, ensemble[:2])
         if code in DENIALS:
@@ -108,7 +110,7 @@ async def test_two_bookies_of_which_nothing_is_known_may_hold_an_ack_quorum_that
 @pytest.mark.rule("REC-13")
 @pytest.mark.parametrize("code", DENIALS, ids=name_of)
 async def test_bookies_without_any_entry_are_fenced_and_recovery_begins_at_the_first(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.FENCE, code, ensemble)
         await it_ends_at(where, writer, 2)
@@ -116,7 +118,7 @@ async def test_bookies_without_any_entry_are_fenced_and_recovery_begins_at_the_f
 
 @pytest.mark.rule("REC-7")
 async def test_an_answer_to_a_fence_whose_digest_is_wrong_fences_nobody(health: list[tuple[BookieId, int]]) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         for bookie_id in ensemble[:2]:
             entries = where.transport.bookies[bookie_id].entries
@@ -134,7 +136,7 @@ async def test_an_answer_to_a_fence_whose_digest_is_wrong_fences_nobody(health: 
 async def test_one_outcome_of_a_read_neither_denies_an_entry_nor_holds_up_the_end(
     code: int, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         first = ensemble[2]  # of the write set of entry 2
         script(where, Kind.RECOVERY_READ, code, first)
@@ -150,7 +152,7 @@ async def test_one_outcome_of_a_read_neither_denies_an_entry_nor_holds_up_the_en
 @pytest.mark.parametrize("missing", [2, 3])
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_only_denials_end_a_ledger(code: int, missing: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         failing = (ensemble[2], ensemble[0], ensemble[1])[:missing]  # in the order of the write set of entry 2
         script(where, Kind.RECOVERY_READ, code, failing)
@@ -164,7 +166,7 @@ async def test_only_denials_end_a_ledger(code: int, missing: int) -> None:
 @pytest.mark.rule("REC-20")
 @pytest.mark.parametrize("code", [code for code in SILENCES if not is_answer(code, [Code.CLIENT_CLOSED])], ids=name_of)
 async def test_one_denial_and_two_silences_deny_nothing(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.RECOVERY_READ, Code.NO_SUCH_ENTRY, ensemble[2])
         script(where, Kind.RECOVERY_READ, code, ensemble[:2])
@@ -174,7 +176,7 @@ async def test_one_denial_and_two_silences_deny_nothing(code: int) -> None:
 @pytest.mark.rule("REC-21")
 @pytest.mark.parametrize("code", [code for code in FAILURES if not is_answer(code, [Code.CLIENT_CLOSED])], ids=name_of)
 async def test_with_equal_quorums_one_denial_ends_a_ledger_and_one_silence_does_not(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where, (3, 3, 3))
         script(where, Kind.RECOVERY_READ, code, ensemble[2])
         await it_ends_at(where, writer, 1 if code in DENIALS else 2, length=2 if code in DENIALS else 3)
@@ -185,13 +187,13 @@ async def test_with_equal_quorums_one_denial_ends_a_ledger_and_one_silence_does_
 async def test_a_length_that_one_bookie_tells_is_taken_and_else_that_beside_the_lac(
     code: int, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.RECOVERY_READ, Code.NO_SUCH_ENTRY, ensemble)
         script(where, Kind.READ, code, ensemble[:2])
         await it_ends_at(where, writer, 1, length=2)
         assert health.count((ensemble[1], code)) >= 1
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.RECOVERY_READ, Code.NO_SUCH_ENTRY, ensemble)
         script(where, Kind.READ, code, ensemble)
@@ -209,7 +211,7 @@ async def test_a_length_that_one_bookie_tells_is_taken_and_else_that_beside_the_
 async def test_one_write_back_may_fail_unless_the_answer_is_about_the_ledger(
     code: int, bookies: str, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town(bookies) as where:
+    async with fake_cluster(bookies) as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.WRITE_BACK, code, ensemble[2])  # the first of the write set of entry 2
         if is_answer(code, ENDS_A_WRITE_BACK):
@@ -226,7 +228,7 @@ async def test_one_write_back_may_fail_unless_the_answer_is_about_the_ledger(
 @pytest.mark.rule("REC-28")
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_a_write_back_that_failed_is_not_taken_for_stored(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.WRITE_BACK, code, ensemble[:2])
         await it_fails(where, writer, code if is_answer(code, ENDS_A_WRITE_BACK) else Code.NOT_ENOUGH_BOOKIES)
@@ -235,7 +237,7 @@ async def test_a_write_back_that_failed_is_not_taken_for_stored(code: int) -> No
 @pytest.mark.rule("REC-25")
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_with_equal_quorums_every_write_back_counts(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where, (3, 3, 3))
         script(where, Kind.WRITE_BACK, code, ensemble[1])
         await it_fails(where, writer, code if is_answer(code, ENDS_A_WRITE_BACK) else Code.NOT_ENOUGH_BOOKIES)
@@ -247,7 +249,7 @@ async def test_with_equal_quorums_every_write_back_counts(code: int) -> None:
 @pytest.mark.rule("REC-7")
 @pytest.mark.rule("R-3")
 async def test_another_entry_is_not_the_one_that_was_asked_for(health: list[tuple[BookieId, int]]) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         for bookie_id in ensemble:
             other = where.transport.bookies[bookie_id].entries[writer.ledger_id, 1]
@@ -259,7 +261,7 @@ async def test_another_entry_is_not_the_one_that_was_asked_for(health: list[tupl
 
 @pytest.mark.rule("R-3")
 async def test_an_answer_without_a_body_is_no_entry() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.RECOVERY_READ, Code.OK, ensemble, ReadResponse(Status.OK, writer.ledger_id, 2, None))
         await it_fails(where, writer, Code.DIGEST_MATCH)
@@ -268,7 +270,7 @@ async def test_an_answer_without_a_body_is_no_entry() -> None:
 # What is sent and told ---------------------------------------------------------------------------------------------
 
 
-async def crowded(where: Town) -> LedgerWriter:
+async def crowded(where: FakeCluster) -> LedgerWriter:
     """Entries 0 to 4, appended without waiting, so that none tells of a LAC and all are written back."""
     writer = await writer_of(where)
     for entry_id in range(5):
@@ -281,7 +283,7 @@ async def crowded(where: Town) -> LedgerWriter:
 
 @pytest.mark.rule("W-11")
 async def test_a_write_back_is_encoded_once_for_all_its_bookies() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         await it_ends_at(where, await crowded(where), 4)
         adds = [request for _, request in where.sent if isinstance(request, AddRequest)]
         assert [add.entry_id for add in adds] == [entry_id for entry_id in range(5) for _ in range(3)]
@@ -297,7 +299,7 @@ async def test_a_replacement_is_asked_for_with_the_shape_of_the_ledger(monkeypat
         return replace(self, shape, *arguments)
 
     monkeypatch.setattr(BookieWatcher, "replace", note)
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer, ensemble = await ledger(where)
         script(where, Kind.WRITE_BACK, Code.TIMEOUT, ensemble[2])
         await it_ends_at(where, writer, 2)
@@ -311,13 +313,13 @@ def test_log_and_statistics_tell_what_was_found_and_how_long_it_took(caplog: pyt
 
     @in_virtual_time
     async def play() -> None:
-        async with town(stats=ours) as where:
+        async with fake_cluster(stats=ours) as where:
             await asyncio.sleep(100)
             writer = await crowded(where)
             where.transport.hold("abc")
             opening = asyncio.ensure_future(it_ends_at(where, writer, 4))
             await asyncio.sleep(2)
-            where.transport.let_go("abc")
+            where.transport.release("abc")
             await opening
 
             script(where, Kind.FENCE, Code.TIMEOUT, "abc")
@@ -344,7 +346,7 @@ def test_log_and_statistics_tell_what_was_found_and_how_long_it_took(caplog: pyt
 
 
 async def test_a_recovery_takes_its_keys_from_the_metadata_unless_it_is_given_others() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await crowded(where)
         core = core_of(where.bk)
         closed = await recover_ledger(core, where.service.read(writer.ledger_id))
@@ -360,7 +362,7 @@ DECIDED = [error for error in STORE_ERRORS if error.code is not Code.METADATA_VE
 @pytest.mark.rule("REC-40")
 @pytest.mark.parametrize("error", DECIDED, ids=lambda error: error.code.name)
 async def test_a_mark_that_cannot_be_stored_fails_the_recovery_before_any_fence(error: BookKeeperError) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, _ = await ledger(where)
         where.sent.clear()
         where.store.write_errors = [error]
@@ -377,7 +379,7 @@ async def test_a_mark_that_cannot_be_stored_fails_the_recovery_before_any_fence(
 @pytest.mark.rule("REC-40")
 @pytest.mark.parametrize("error", DECIDED, ids=lambda error: error.code.name)
 async def test_a_close_that_cannot_be_stored_leaves_the_mark_and_can_be_repeated(error: BookKeeperError) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, _ = await ledger(where)
         where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
         where.store.write_errors = [error]
@@ -392,7 +394,7 @@ async def test_a_close_that_cannot_be_stored_leaves_the_mark_and_can_be_repeated
 async def test_a_conflict_or_an_unknown_outcome_is_looked_up(
     kind: type[BookKeeperError], *, applied: bool, write: int
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, _ = await ledger(where)
         if write == 1:
             where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
@@ -405,7 +407,7 @@ async def test_a_conflict_or_an_unknown_outcome_is_looked_up(
 @pytest.mark.rule("REC-40")
 @pytest.mark.parametrize("error", STORE_ERRORS, ids=lambda error: error.code.name)
 async def test_metadata_that_cannot_be_read_is_the_error_of_opening(error: BookKeeperError) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer, _ = await ledger(where)
         where.sent.clear()
         where.store.read_errors = [error]

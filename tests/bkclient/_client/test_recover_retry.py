@@ -14,7 +14,7 @@ import bkclient
 from bkclient import LedgerReader
 from bkclient.errors import BookKeeperError, Code, LedgerRecoveryFailed, UnauthorizedAccess
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import town, writer_of
+from tests.bkclient.fakes import fake_cluster, writer_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "using" / "recovery.md"
 
@@ -36,7 +36,7 @@ def open_within(sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Op
 @pytest.mark.rule("REC-39")
 async def test_the_loop_ends_with_the_ledger_recovered_once_bookies_are_back() -> None:
     pauses: list[float] = []
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         for name in "ab":
@@ -55,7 +55,7 @@ async def test_the_loop_ends_with_the_ledger_recovered_once_bookies_are_back() -
 
 @pytest.mark.rule("H-34")
 async def test_the_loop_is_bounded_and_leaves_the_ledger_to_the_next_one() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         where.transport.hold("abc")
@@ -64,13 +64,13 @@ async def test_the_loop_is_bounded_and_leaves_the_ledger_to_the_next_one() -> No
             await open_within()(where.bk, writer.ledger_id, 0.01, password=b"secret")
         assert where.metadata(writer.ledger_id).state is LedgerState.IN_RECOVERY
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert (await open_within()(where.bk, writer.ledger_id, 60.0, password=b"secret")).last_add_confirmed == 0
 
 
 @pytest.mark.rule("H-34")
 async def test_the_loop_does_not_repeat_what_cannot_succeed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
 
         with pytest.raises(UnauthorizedAccess):
@@ -79,7 +79,7 @@ async def test_the_loop_does_not_repeat_what_cannot_succeed() -> None:
 
 @pytest.mark.rule("H-33")
 async def test_an_application_finds_the_error_behind_a_failed_recovery() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         for name in "ab":

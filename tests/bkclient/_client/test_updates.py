@@ -18,12 +18,12 @@ from bkclient.errors import (
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.intents import MarkInRecovery
 from bkclient.protocol.update import LocalMetadata, UpdateHandle
-from tests.bkclient.fakes import FakeStore, Town, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, fake_cluster, in_virtual_time, writer_of
 
 ERRORS = [error_for(code) for code in Code if code is not Code.OK]
 
 
-async def marking(where: Town) -> tuple[UpdateHandle, int]:
+async def marking(where: FakeCluster) -> tuple[UpdateHandle, int]:
     """An update that marks a new ledger as being recovered, and the ledger's id."""
     ledger_id = (await writer_of(where)).ledger_id
     local = LocalMetadata(where.service.read(ledger_id))
@@ -31,7 +31,7 @@ async def marking(where: Town) -> tuple[UpdateHandle, int]:
 
 
 async def test_an_update_that_succeeds_writes_once() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         update, ledger_id = await marking(where)
         await drive_update(update, where.store)
         assert (update.action, update.error, where.store.writes) == (None, None, 1)
@@ -43,7 +43,7 @@ async def test_an_update_that_succeeds_writes_once() -> None:
 async def test_an_error_of_a_write_ends_the_update_unless_it_says_that_the_version_was_another(
     error: BookKeeperError,
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         update, ledger_id = await marking(where)
         where.store.write_errors = [error]
         await drive_update(update, where.store)
@@ -59,7 +59,7 @@ async def test_an_error_of_a_write_ends_the_update_unless_it_says_that_the_versi
 @pytest.mark.rule("W-48")
 @pytest.mark.parametrize("error", [e for e in ERRORS if e.code is not Code.METADATA_STORE], ids=lambda e: e.code.name)
 async def test_an_error_of_the_read_after_a_conflict_ends_the_update(error: BookKeeperError) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         update, _ = await marking(where)
         where.store.write_errors = [MetadataOutcomeUnknown("lost")]
         where.store.read_errors = [error]
@@ -75,7 +75,7 @@ def test_a_store_that_is_away_is_read_six_times_with_growing_pauses(failures: in
     @in_virtual_time
     async def play() -> None:
         loop = asyncio.get_running_loop()
-        async with town() as where:
+        async with fake_cluster() as where:
             update, _ = await marking(where)
             errors = [MetadataStoreError(f"away {number}") for number in range(failures)]
             where.store.write_errors = [MetadataOutcomeUnknown("applied")]
@@ -98,7 +98,7 @@ class LyingStore(FakeStore):
 
 
 async def test_a_store_that_breaks_its_promise_fails_the_update_and_is_named() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         update, ledger_id = await marking(where)
         await drive_update(update, LyingStore(where.service))
         assert update.action is None

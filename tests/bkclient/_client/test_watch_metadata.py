@@ -10,7 +10,7 @@ import pytest
 from bkclient.errors import ClientClosed, MetadataStoreError, NoSuchLedger
 from bkclient.ledger import LedgerMetadata, LedgerState
 from bkclient.metadata.base import BookieSets
-from tests.bkclient.fakes import town, writer_of
+from tests.bkclient.fakes import fake_cluster, writer_of
 from tests.cancellation import Cancel, cancel_everywhere
 from tests.settling import settled
 
@@ -27,7 +27,7 @@ def follow(changes: AsyncIterator[LedgerMetadata]) -> tuple[list[LedgerMetadata]
 
 
 async def test_a_watch_tells_the_present_state_and_every_change_up_to_the_deletion() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         seen, watching = follow(where.bk.watch_metadata(writer.ledger_id))
         await settled()
@@ -51,7 +51,7 @@ async def test_a_watch_tells_the_present_state_and_every_change_up_to_the_deleti
 
 @pytest.mark.behaviour("T-165")
 async def test_a_deletion_ends_the_watch_even_if_the_id_is_taken_again_at_once() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         await where.bk.create_ledger(ledger_id=5)
         seen, watching = follow(where.bk.watch_metadata(5))
         await settled()
@@ -63,7 +63,7 @@ async def test_a_deletion_ends_the_watch_even_if_the_id_is_taken_again_at_once()
 
 
 async def test_changes_in_quick_succession_are_reported_once_by_the_last() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         changes = where.bk.watch_metadata(writer.ledger_id)
         await anext(changes)
@@ -82,13 +82,13 @@ async def test_changes_in_quick_succession_are_reported_once_by_the_last() -> No
 
 
 async def test_an_unknown_ledger_is_not_waited_for() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         with pytest.raises(NoSuchLedger):
             await anext(where.bk.watch_metadata(4711))
 
 
 async def test_a_loop_that_is_left_stops_the_watch() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         async for metadata in where.bk.watch_metadata(writer.ledger_id):
             assert not metadata.is_closed
@@ -100,7 +100,7 @@ async def test_a_loop_that_is_left_stops_the_watch() -> None:
 
 @pytest.mark.rule("API-17")
 async def test_closing_the_client_ends_the_watch() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         _, watching = follow(where.bk.watch_metadata(writer.ledger_id))
         await settled()
@@ -111,7 +111,7 @@ async def test_closing_the_client_ends_the_watch() -> None:
 
 def test_a_watch_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
     async def story(cancel: Cancel) -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             writer = await writer_of(where)
 
             async def until_closed() -> None:
@@ -131,7 +131,7 @@ def test_a_watch_that_is_cancelled_anywhere_leaves_nothing_behind() -> None:
 
 @pytest.mark.behaviour("T-37")
 async def test_a_ledger_is_closed_once_it_is_sealed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         assert not await where.bk.is_closed(writer.ledger_id)
         where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
@@ -141,7 +141,7 @@ async def test_a_ledger_is_closed_once_it_is_sealed() -> None:
 
 
 async def test_whether_the_metadata_service_answers_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         assert await where.bk.is_metadata_available() is True
         monkeypatch.setattr(where.store, "bookies", unreachable)
         assert await where.bk.is_metadata_available() is False

@@ -12,14 +12,14 @@ from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError, Code, LedgerFenced, NoSuchLedger
 from bkclient.observability import stats
 from bkclient.observability.memory_stats import MemoryStats
-from tests.bkclient.fakes import FakeStore, Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, fake_cluster, writer_of
 from tests.settling import settled
 
 
 @asynccontextmanager
-async def measured_town(bookies: str = "abc") -> AsyncIterator[tuple[Town, MemoryStats]]:
-    """A town whose client has statistics."""
-    async with town(bookies) as where:
+async def measured_cluster(bookies: str = "abc") -> AsyncIterator[tuple[FakeCluster, MemoryStats]]:
+    """A cluster whose client has statistics."""
+    async with fake_cluster(bookies) as where:
         ours = MemoryStats()
         async with BookKeeper(FakeStore(where.service), where.transport, rng=Random(2), stats=ours) as bk:
             where.bk = bk
@@ -31,7 +31,7 @@ def succeeded(ours: MemoryStats, name: str) -> int:
 
 
 async def test_each_operation_is_counted_with_its_outcome() -> None:
-    async with measured_town() as (where, ours):
+    async with measured_cluster() as (where, ours):
         writer = await writer_of(where)
         for _ in range(5):
             await writer.append(b"x")
@@ -55,7 +55,7 @@ async def test_each_operation_is_counted_with_its_outcome() -> None:
 
 
 async def test_a_recovery_is_counted_with_what_it_read_and_wrote() -> None:
-    async with measured_town() as (where, ours):
+    async with measured_cluster() as (where, ours):
         writer = await writer_of(where)
         for _ in range(4):
             await writer.append(b"x")
@@ -67,18 +67,18 @@ async def test_a_recovery_is_counted_with_what_it_read_and_wrote() -> None:
 
 
 async def test_pending_adds_are_a_level_that_returns_to_zero() -> None:
-    async with measured_town() as (where, ours):
+    async with measured_cluster() as (where, ours):
         writer = await writer_of(where)
         where.transport.hold("abc")
         futures = [writer.append_nowait(b"x") for _ in range(3)]
         assert ours.level_of(stats.PENDING_ADDS) == 3
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert [await future for future in futures] == [0, 1, 2]
         assert ours.level_of(stats.PENDING_ADDS) == 0
 
         where.transport.hold("abc")
         futures = [writer.append_nowait(b"x") for _ in range(3)]
-        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        where.transport.release("abc", Code.LEDGER_FENCED)
         with pytest.raises(LedgerFenced):
             await futures[0]
         await settled()
@@ -90,7 +90,7 @@ async def test_pending_adds_are_a_level_that_returns_to_zero() -> None:
 
 
 async def test_changes_of_the_ensemble_are_counted() -> None:
-    async with measured_town("abcd") as (where, ours):
+    async with measured_cluster("abcd") as (where, ours):
         writer = await writer_of(where)
         await writer.append(b"x")
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.BOOKIE_NOT_AVAILABLE
@@ -102,12 +102,12 @@ async def test_changes_of_the_ensemble_are_counted() -> None:
 
 
 async def test_an_operation_that_was_cancelled_is_not_counted() -> None:
-    async with measured_town() as (where, ours):
+    async with measured_cluster() as (where, ours):
         where.transport.hold("abc")
         writer = await writer_of(where)
         future = writer.append_nowait(b"x")
         future.cancel()
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await settled()
         assert ours.level_of(stats.PENDING_ADDS) == 0
         assert succeeded(ours, stats.ADD) == 1  # the entry was stored; only its caller went away

@@ -12,7 +12,7 @@ import bkclient
 from bkclient.errors import BookKeeperError, Code, LedgerFenced
 from bkclient.observability import log
 from bkclient.observability.log import EVENTS, LogEvent
-from tests.bkclient.fakes import town, writer_of
+from tests.bkclient.fakes import fake_cluster, writer_of
 from tests.settling import settled
 
 PACKAGE = Path(bkclient.__file__).parent
@@ -50,7 +50,7 @@ def test_only_shells_log() -> None:
 
 
 async def test_a_changed_ensemble_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         first = writer.metadata.last_fragment.ensemble
@@ -67,7 +67,7 @@ async def test_a_changed_ensemble_is_logged(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_a_fenced_writer_is_logged_once_however_much_it_had_in_flight(caplog: pytest.LogCaptureFixture) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         for bookie in where.transport.bookies.values():
             bookie.code = Code.LEDGER_FENCED
@@ -81,7 +81,7 @@ async def test_a_fenced_writer_is_logged_once_however_much_it_had_in_flight(capl
 
 
 async def test_a_writer_that_ends_for_another_reason_says_which(caplog: pytest.LogCaptureFixture) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.bookies["a"].code = Code.BOOKIE_NOT_AVAILABLE
         with pytest.raises(BookKeeperError):
@@ -92,7 +92,7 @@ async def test_a_writer_that_ends_for_another_reason_says_which(caplog: pytest.L
 
 
 async def test_closing_the_client_is_no_failure_of_its_writers(caplog: pytest.LogCaptureFixture) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         future = writer.append_nowait(b"x")
@@ -101,7 +101,7 @@ async def test_closing_the_client_is_no_failure_of_its_writers(caplog: pytest.Lo
 
 
 async def test_a_recovery_says_what_it_found_and_how_long_it_took(caplog: pytest.LogCaptureFixture) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         for _ in range(3):
             await writer.append(b"x")
@@ -115,7 +115,7 @@ async def test_a_recovery_says_what_it_found_and_how_long_it_took(caplog: pytest
 
 
 async def test_a_recovery_that_fails_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         for bookie in where.transport.bookies.values():

@@ -23,7 +23,7 @@ import bkclient
 from bkclient import BookKeeper, ClientConfig
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.observability.memory_stats import MemoryStats
-from tests.bkclient.fakes import FakeStore, town
+from tests.bkclient.fakes import FakeStore, fake_cluster
 from tests.bkclient.transport.scripted_bookie import running
 
 PACKAGE = Path(bkclient.__file__).parent
@@ -75,7 +75,7 @@ async def live(bk: BookKeeper) -> None:
 
 
 async def test_a_client_that_nobody_watches_calls_nothing_that_watches() -> None:
-    async with town("a") as where:
+    async with fake_cluster("a") as where:
         with calls() as counted:
             await live(where.bk)
     assert counted["_client/writing/shell.py"] > 20  # the hook sees what is there
@@ -83,7 +83,7 @@ async def test_a_client_that_nobody_watches_calls_nothing_that_watches() -> None
 
 
 async def test_the_same_client_with_statistics_calls_them() -> None:
-    async with town("a") as where:
+    async with fake_cluster("a") as where:
         store = FakeStore(where.service)
         async with BookKeeper(store, where.transport, rng=Random(2), stats=MemoryStats()) as bk:
             with calls() as counted:
@@ -113,7 +113,7 @@ async def test_over_tcp_neither_connections_nor_requests_are_measured() -> None:
 
 async def test_entries_do_not_reach_the_log_whatever_its_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="bkclient")
-    async with town("a") as where:
+    async with fake_cluster("a") as where:
         writer = await where.bk.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
         with calls() as counted:
             for _ in range(20):
@@ -126,7 +126,7 @@ async def test_entries_do_not_reach_the_log_whatever_its_level(caplog: pytest.Lo
 
 @pytest.mark.parametrize("entries", [10, 200])
 async def test_the_number_of_calls_for_an_append_does_not_depend_on_how_many_there_are(entries: int) -> None:
-    async with town("a") as where:
+    async with fake_cluster("a") as where:
         writer = await where.bk.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
         await writer.append(b"x")
         with calls() as counted:

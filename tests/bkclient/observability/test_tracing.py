@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from bkclient import BookKeeper
 from bkclient.errors import Code, LedgerFenced, NoSuchLedger, WriteFailed
 from bkclient.observability.tracing import SPAN_NAMES, OpenTelemetryTracer
-from tests.bkclient.fakes import Town, town
+from tests.bkclient.fakes import FakeCluster, fake_cluster
 from tests.settling import settled
 
 
@@ -46,8 +46,8 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
     return {name.removeprefix("bookkeeper."): value for name, value in (span.attributes or {}).items()}
 
 
-def traced(where: Town, traces: Traces, *, appends: bool = False) -> BookKeeper:
-    """A second client of the town, with a tracer."""
+def traced(where: FakeCluster, traces: Traces, *, appends: bool = False) -> BookKeeper:
+    """A second client of the cluster, with a tracer."""
     bk = where.another_client()
     bk._tracer = OpenTelemetryTracer(traces.provider, appends=appends)
     return bk
@@ -55,7 +55,7 @@ def traced(where: Town, traces: Traces, *, appends: bool = False) -> BookKeeper:
 
 async def test_a_ledgers_life_is_a_span_for_each_operation() -> None:
     traces = Traces()
-    async with town() as where, traced(where, traces) as bk:
+    async with fake_cluster() as where, traced(where, traces) as bk:
         writer = await bk.create_ledger(password=b"secret")
         await writer.append(b"x")
         await writer.close()
@@ -70,7 +70,7 @@ async def test_a_ledgers_life_is_a_span_for_each_operation() -> None:
 
 async def test_a_recovery_is_a_child_of_the_opening_and_that_one_of_the_applications_span() -> None:
     traces = Traces()
-    async with town() as where, traced(where, traces) as bk:
+    async with fake_cluster() as where, traced(where, traces) as bk:
         writer = await where.bk.create_ledger(password=b"secret")
         await writer.append(b"x")
         tracer = traces.provider.get_tracer("application")
@@ -87,7 +87,7 @@ async def test_a_recovery_is_a_child_of_the_opening_and_that_one_of_the_applicat
 
 async def test_a_failure_has_its_code_and_its_exception() -> None:
     traces = Traces()
-    async with town() as where, traced(where, traces) as bk:
+    async with fake_cluster() as where, traced(where, traces) as bk:
         with pytest.raises(NoSuchLedger):
             await bk.open_ledger(999, recover=True)
     span = traces.one("bookkeeper.open")
@@ -98,7 +98,7 @@ async def test_a_failure_has_its_code_and_its_exception() -> None:
 
 async def test_an_operation_that_was_cancelled_ends_without_a_code() -> None:
     traces = Traces()
-    async with town() as where, traced(where, traces) as bk:
+    async with fake_cluster() as where, traced(where, traces) as bk:
         tracer = bk._tracer
         assert tracer is not None
         with pytest.raises(asyncio.CancelledError), tracer.operation("LEDGER_OPEN", 7):
@@ -110,7 +110,7 @@ async def test_an_operation_that_was_cancelled_ends_without_a_code() -> None:
 async def test_appends_have_spans_only_if_they_are_asked_for() -> None:
     for appends in (False, True):
         traces = Traces()
-        async with town() as where, traced(where, traces, appends=appends) as bk:
+        async with fake_cluster() as where, traced(where, traces, appends=appends) as bk:
             writer = await bk.create_ledger(password=b"secret")
             await asyncio.gather(*[writer.append_nowait(b"x") for _ in range(3)])
         assert traces.names.count("bookkeeper.append") == (3 if appends else 0)
@@ -118,7 +118,7 @@ async def test_appends_have_spans_only_if_they_are_asked_for() -> None:
 
 async def test_an_append_names_its_entry_and_ends_with_its_outcome() -> None:
     traces = Traces()
-    async with town() as where, traced(where, traces, appends=True) as bk:
+    async with fake_cluster() as where, traced(where, traces, appends=True) as bk:
         writer = await bk.create_ledger(password=b"secret")
         await writer.append(b"x")
         for bookie in where.transport.bookies.values():
@@ -138,7 +138,7 @@ async def test_an_append_names_its_entry_and_ends_with_its_outcome() -> None:
 
 async def test_entries_of_given_ids_have_spans_too() -> None:
     traces = Traces()
-    async with town() as where, traced(where, traces, appends=True) as bk:
+    async with fake_cluster() as where, traced(where, traces, appends=True) as bk:
         writer = await bk.create_advanced_ledger(password=b"secret")
         await asyncio.gather(writer.append_nowait(1, b"one"), writer.append_nowait(0, b"zero"))
     entries = sorted(str(attributes(s)["entry_id"]) for s in traces.spans if s.name == "bookkeeper.append")
@@ -151,7 +151,7 @@ def test_every_span_has_the_prefix() -> None:
 
 async def test_the_span_of_an_append_that_ends_its_writer_names_the_entry_too() -> None:
     traces = Traces()
-    async with town() as where, traced(where, traces, appends=True) as bk:
+    async with fake_cluster() as where, traced(where, traces, appends=True) as bk:
         writer = await bk.create_ledger(
             ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"secret", deferred_sync=True
         )

@@ -37,7 +37,15 @@ from bkclient.placement import (
     ZoneAwarePlacement,
 )
 from bkclient.placement.client_side import RESOLVE_RETRY_S, ClientPlacement
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, in_virtual_time, payloads_of, town, writer_of
+from tests.bkclient.fakes import (
+    FakeCluster,
+    FakeStore,
+    FakeTransport,
+    fake_cluster,
+    in_virtual_time,
+    payloads_of,
+    writer_of,
+)
 from tests.bkclient.placement.test_watcher import Events, Scripted
 from tests.settling import settled
 
@@ -50,9 +58,9 @@ async def cluster(
 ) -> AsyncIterator[tuple[BookKeeper, MemoryMetadataStore]]:
     """A client, and the session by which the bookies are registered."""
     service = MemoryMetadataService()
-    async with service.session(rng=random.Random(3)) as landlord:
+    async with service.session(rng=random.Random(3)) as registrar:
         for bookie_id in bookies:
-            await landlord.register_bookie(bookie_id, BookieAddress("localhost", 3181))
+            await registrar.register_bookie(bookie_id, BookieAddress("localhost", 3181))
         transport = FakeTransport("abcdefghxyz")
         async with BookKeeper(
             FakeStore(service),
@@ -61,7 +69,7 @@ async def cluster(
             rng=random.Random(4),
             locations=locations,
         ) as bk:
-            yield bk, landlord
+            yield bk, registrar
 
 
 async def ensemble_of(bk: BookKeeper, **sizes: Any) -> tuple[str, ...]:
@@ -97,10 +105,10 @@ async def test_ledgers_are_spread_over_the_racks_that_the_client_was_told() -> N
 @pytest.mark.rule("PL-12")
 @pytest.mark.behaviour("T-225")
 async def test_enforced_racks_refuse_a_ledger_that_cannot_span_them() -> None:
-    async with cluster("abc", RACKS, placement={"enforce_min_racks_per_write_quorum": True}) as (bk, landlord):
+    async with cluster("abc", RACKS, placement={"enforce_min_racks_per_write_quorum": True}) as (bk, registrar):
         with pytest.raises(NotEnoughBookies):
             await ensemble_of(bk)
-        await landlord.register_bookie("d", BookieAddress("localhost", 3181))
+        await registrar.register_bookie("d", BookieAddress("localhost", 3181))
         await settled()
         assert "d" in await ensemble_of(bk)
 
@@ -136,18 +144,18 @@ async def test_features_of_the_client_reach_the_region_policy() -> None:
     )
     async with anyio.create_task_group() as tasks:
         service = MemoryMetadataService()
-        async with service.session(rng=random.Random(3)) as landlord:
+        async with service.session(rng=random.Random(3)) as registrar:
             for bookie_id in "abcde":
-                await landlord.register_bookie(bookie_id, BookieAddress("localhost", 3181))
-            await placement.start(landlord, AsyncMock(), tasks)
+                await registrar.register_bookie(bookie_id, BookieAddress("localhost", 3181))
+            await placement.start(registrar, AsyncMock(), tasks)
         assert set(placement.watcher.new_ensemble(LedgerShape(3, 2, 2)) or ()) == set("abc")
 
 
 @pytest.mark.rule("PL-14")
 @in_virtual_time
 async def test_a_bookie_that_left_a_moment_ago_is_chosen_for_want_of_others() -> None:
-    async with cluster("ab", placement={"topology_stabilize_period_s": 10}) as (bk, landlord):
-        await landlord.unregister_bookie("b")
+    async with cluster("ab", placement={"topology_stabilize_period_s": 10}) as (bk, registrar):
+        await registrar.unregister_bookie("b")
         await settled()
         assert set(await ensemble_of(bk)) == set("ab")
         await anyio.sleep(11)
@@ -183,9 +191,9 @@ class SlowLocations(LocationListeners):
 @in_virtual_time
 async def test_the_client_waits_for_locations_when_it_starts_and_looks_up_new_bookies_as_they_come() -> None:
     where = SlowLocations()
-    async with cluster("ab", where, placement={"enforce_min_racks_per_write_quorum": True}) as (bk, landlord):
+    async with cluster("ab", where, placement={"enforce_min_racks_per_write_quorum": True}) as (bk, registrar):
         assert set(await ensemble_of(bk)) == set("ab")
-        await landlord.register_bookie("c", BookieAddress("localhost", 3181))
+        await registrar.register_bookie("c", BookieAddress("localhost", 3181))
         await anyio.sleep(2)
         assert set(await ensemble_of(bk, ensemble_size=3, write_quorum_size=2, ack_quorum_size=2)) == set("abc")
         calls = len(where.calls)
@@ -235,7 +243,7 @@ def test_an_append_waits_for_another_rack_or_fails_by_the_time_for_its_quorum(ot
         stats.level = lambda *_: None  # type: ignore[method-assign]
         stats.operation = lambda name, seconds, code: failed.append(code)  # type: ignore[method-assign]
         policy = RackAwarePlacement(random.Random(1), FixedLocations({"a": "/r1", "b": "/r1", "c": "/r2"}))
-        async with town("abc", config=ENFORCED, stats=stats, placement=policy) as where:
+        async with fake_cluster("abc", config=ENFORCED, stats=stats, placement=policy) as where:
             writer = await writer_of(where)
             where.transport.hold("c")
             appended = writer.append_nowait(b"x")
@@ -243,7 +251,7 @@ def test_an_append_waits_for_another_rack_or_fails_by_the_time_for_its_quorum(ot
             assert not appended.done()
             assert stats.seen.count(FAULT_DOMAINS_MISSED) == 1
             if other_rack == "answers":
-                where.transport.let_go("c")
+                where.transport.release("c")
                 assert await appended == 0
                 await writer.close()
                 assert Code.QUORUM_TIMEOUT not in failed
@@ -252,7 +260,7 @@ def test_an_append_waits_for_another_rack_or_fails_by_the_time_for_its_quorum(ot
                 with pytest.raises(QuorumTimeout):
                     await appended
                 assert Code.QUORUM_TIMEOUT in failed
-                where.transport.let_go("c")
+                where.transport.release("c")
 
     run()
 
@@ -282,7 +290,7 @@ class Turning(Scripted):
 @pytest.mark.behaviour("T-216")
 async def test_custom_metadata_reaches_the_policy_for_new_ensembles_and_replacements() -> None:
     policy = Turning("d")
-    async with town("abcd", placement=policy) as where:
+    async with fake_cluster("abcd", placement=policy) as where:
         writer = await where.bk.create_ledger(
             ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, custom_metadata={"app": b"x"}
         )
@@ -307,7 +315,7 @@ async def test_custom_metadata_reaches_the_policy_for_new_ensembles_and_replacem
     ],
 )
 async def test_a_broken_replacement_fails_its_writer_and_nothing_else(offer: Any, error: type[Exception]) -> None:
-    async with town("abcd", placement=Turning(offer)) as where:
+    async with fake_cluster("abcd", placement=Turning(offer)) as where:
         writer, other = await writer_of(where), await writer_of(where)
         where.transport.bookies["a"].code = Code.WRITE_ON_READ_ONLY_BOOKIE
         where.transport.bookies["b"].code = Code.WRITE_ON_READ_ONLY_BOOKIE
@@ -323,7 +331,7 @@ async def test_a_broken_replacement_fails_its_writer_and_nothing_else(offer: Any
 @pytest.mark.behaviour("T-216")
 @pytest.mark.parametrize("offer", [RuntimeError("out of order"), "b", "x"])
 async def test_a_broken_replacement_fails_a_recovery_that_needs_it_and_the_next_one_succeeds(offer: Any) -> None:
-    async with town("abcd", placement=Turning(offer)) as where:
+    async with fake_cluster("abcd", placement=Turning(offer)) as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         await writer.append(b"y")
@@ -331,7 +339,7 @@ async def test_a_broken_replacement_fails_a_recovery_that_needs_it_and_the_next_
         assert await payloads_of(where, writer.ledger_id) == [b"x", b"y"]
 
 
-async def _recover_in_vain(where: Town, ledger_id: int) -> None:
+async def _recover_in_vain(where: FakeCluster, ledger_id: int) -> None:
     """Bookies that are read from and refuse what is written back."""
     bookies = where.transport.bookies
     answers = {bookie_id: bookie.answer for bookie_id, bookie in bookies.items()}

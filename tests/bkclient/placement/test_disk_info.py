@@ -12,7 +12,7 @@ import pytest
 from bkclient.placement import BookieWatcher, BookieWeights, RandomPlacement
 from bkclient.placement import disk_info as module
 from bkclient.placement.disk_info import DiskInfo
-from tests.bkclient.fakes import in_virtual_time, town
+from tests.bkclient.fakes import fake_cluster, in_virtual_time
 from tests.bkclient.placement.cluster import sets
 from tests.end_to_end.loopback import Loopback
 
@@ -136,6 +136,6 @@ async def test_a_client_that_places_by_weight_asks_real_bookies() -> None:
 
 @in_virtual_time
 async def test_a_client_that_does_not_asks_nobody() -> None:
-    async with town("abc") as where:
+    async with fake_cluster("abc") as where:
         await anyio.sleep(80_000)
         assert where.sent == []

@@ -14,7 +14,7 @@ from bkclient.errors import Code, NotEnoughBookies
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.placement import PlacementPolicy, RegionAwarePlacement
-from tests.bkclient.fakes import town
+from tests.bkclient.fakes import fake_cluster
 from tests.settling import settled
 
 PAGE = Path(__file__).parents[3] / "docs" / "using" / "placement.md"
@@ -31,9 +31,9 @@ def shown(number: int) -> dict[str, Any]:
 
 async def test_the_client_that_was_told_locations_places_by_them() -> None:
     name = "placement-page"
-    landlord = MemoryMetadataService.named(name).session(rng=random.Random(1))
+    registrar = MemoryMetadataService.named(name).session(rng=random.Random(1))
     for bookie_id in ("bk1:3181", "bk2:3181", "bk3:3181"):
-        await landlord.register_bookie(bookie_id, BookieAddress("localhost", 1))
+        await registrar.register_bookie(bookie_id, BookieAddress("localhost", 1))
     try:
         async with shown(0)["client"](f"mem://{name}") as bk:
             assert isinstance(bk, BookKeeper)
@@ -44,14 +44,14 @@ async def test_the_client_that_was_told_locations_places_by_them() -> None:
                 assert first in ("bk1:3181", "bk2:3181")  # the own region
                 assert second == "bk3:3181"
     finally:
-        await landlord.aclose()
+        await registrar.aclose()
         MemoryMetadataService.forget(name)
 
 
 @pytest.mark.behaviour("T-216")
 async def test_the_policy_keeps_tenants_apart() -> None:
     policy: PlacementPolicy = shown(1)["TenantPlacement"](random.Random(1))
-    async with town("abcxyz", placement=policy) as where:
+    async with fake_cluster("abcxyz", placement=policy) as where:
         for bookie_id in ("a", "x"):
             writer = await where.bk.create_ledger(
                 ensemble_size=1,

@@ -16,7 +16,7 @@ from bkclient.observability.stats import QUARANTINED
 from bkclient.placement import quarantine as module
 from bkclient.placement.client_side import HEALTH_CHECK_DISABLED
 from bkclient.placement.quarantine import Quarantine
-from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.placement.test_watcher import Events
 
 HARMLESS = (
@@ -116,7 +116,7 @@ CONFIG = ClientConfig(
 )
 
 
-async def chosen(where: Town, ledgers: int = 8) -> Counter[str]:
+async def chosen(where: FakeCluster, ledgers: int = 8) -> Counter[str]:
     """How often each bookie is in the ensembles of new ledgers of three."""
     counts: Counter[str] = Counter()
     for _ in range(ledgers):
@@ -126,7 +126,7 @@ async def chosen(where: Town, ledgers: int = 8) -> Counter[str]:
     return counts
 
 
-async def fail(where: Town, bookie_id: str, code: int, times: int) -> None:
+async def fail(where: FakeCluster, bookie_id: str, code: int, times: int) -> None:
     """Appends that one bookie answers with ``code``, each in a ledger that has it."""
     failed = 0
     while failed < times:
@@ -148,7 +148,7 @@ async def test_timeouts_keep_new_ledgers_from_a_bookie_until_its_quarantine_ends
     stats = Events()
     stats.now = lambda: 0.0  # type: ignore[method-assign]
     stats.operation = stats.level = lambda *_: None  # type: ignore[method-assign, assignment]
-    async with town("abcd", config=CONFIG, stats=stats) as where:
+    async with fake_cluster("abcd", config=CONFIG, stats=stats) as where:
         before = await where.bk.create_ledger(ensemble_size=4, write_quorum_size=4, ack_quorum_size=2)
         await fail(where, "a", Code.TIMEOUT, 2)
         assert "a" in await chosen(where)
@@ -170,7 +170,7 @@ async def test_timeouts_keep_new_ledgers_from_a_bookie_until_its_quarantine_ends
 def test_lost_connections_and_expected_errors_keep_no_ledger_away(code: Code) -> None:
     @in_virtual_time
     async def run() -> None:
-        async with town("abcd", config=CONFIG) as where:
+        async with fake_cluster("abcd", config=CONFIG) as where:
             await fail(where, "a", code, 3)
             await anyio.sleep(61)
             assert "a" in await chosen(where)
@@ -181,7 +181,9 @@ def test_lost_connections_and_expected_errors_keep_no_ledger_away(code: Code) ->
 @pytest.mark.rule("PL-6")
 @in_virtual_time
 async def test_health_is_not_checked_by_default() -> None:
-    async with town("abcd", config=ClientConfig(health=HealthSettings(error_threshold_per_interval=1))) as where:
+    async with fake_cluster(
+        "abcd", config=ClientConfig(health=HealthSettings(error_threshold_per_interval=1))
+    ) as where:
         await fail(where, "a", Code.TIMEOUT, 3)
         await anyio.sleep(61)
         assert "a" in await chosen(where)
@@ -190,7 +192,7 @@ async def test_health_is_not_checked_by_default() -> None:
 @pytest.mark.rule("PL-8")
 @in_virtual_time
 async def test_the_switch_of_the_cluster_releases_all_bookies_at_the_next_check_that_finds_one() -> None:
-    async with town("abcd", config=CONFIG) as where:
+    async with fake_cluster("abcd", config=CONFIG) as where:
         await fail(where, "a", Code.TIMEOUT, 2)
         await anyio.sleep(61)
         assert "a" not in await chosen(where)
@@ -206,7 +208,7 @@ async def test_the_switch_of_the_cluster_releases_all_bookies_at_the_next_check_
 @pytest.mark.rule("PL-7")
 @in_virtual_time
 async def test_failures_met_by_a_recovery_count_too() -> None:
-    async with town("abcd", config=CONFIG) as where:
+    async with fake_cluster("abcd", config=CONFIG) as where:
         writer = await where.bk.create_ledger(ensemble_size=4, write_quorum_size=4, ack_quorum_size=2)
         await writer.append(b"x")
         await writer.append(b"y")

@@ -19,7 +19,7 @@ from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.rate import ByteRate
 from bkclient.repair.service import AutoRecovery
 from tests.bkclient.fakes import payloads_of
-from tests.bkclient.repair.hamlet import PAYLOADS, Hamlet, hamlet
+from tests.bkclient.repair.damaged_cluster import PAYLOADS, DamagedCluster, damaged_cluster
 from tests.cancellation import Cancel, cancel_everywhere
 from tests.settling import settled
 
@@ -60,15 +60,15 @@ def is_idle(admin: RepairAdmin) -> bool:
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_look_that_is_cancelled_changes_nothing_and_may_be_repeated(name: str) -> None:
     async def story(cancel: Cancel) -> None:
-        async with hamlet() as village:
-            ledger_id, admin = await village.ledger(), village.admin()
-            before = village.where.service.read(ledger_id)
-            await cancel(LOOKS[name](admin, ledger_id, village.damaged[ledger_id]))
+        async with damaged_cluster() as cluster:
+            ledger_id, admin = await cluster.ledger(), cluster.admin()
+            before = cluster.where.service.read(ledger_id)
+            await cancel(LOOKS[name](admin, ledger_id, cluster.damaged[ledger_id]))
             await settled()
-            village.check()
+            cluster.check()
             assert is_idle(admin)
-            await LOOKS[name](admin, ledger_id, village.damaged[ledger_id])
-            assert village.where.service.read(ledger_id) == before
+            await LOOKS[name](admin, ledger_id, cluster.damaged[ledger_id])
+            assert cluster.where.service.read(ledger_id) == before
 
     cancel_everywhere(story)
 
@@ -77,19 +77,19 @@ def test_a_look_that_is_cancelled_changes_nothing_and_may_be_repeated(name: str)
 @pytest.mark.parametrize("name", REPAIRS)
 def test_a_repair_that_is_cancelled_has_named_no_bookie_without_its_copies_and_may_be_repeated(name: str) -> None:
     async def story(cancel: Cancel) -> None:
-        async with hamlet() as village:
-            ledger_id, admin = await village.ledger(), village.admin()
-            damaged = village.damaged[ledger_id]
+        async with damaged_cluster() as cluster:
+            ledger_id, admin = await cluster.ledger(), cluster.admin()
+            damaged = cluster.damaged[ledger_id]
             await cancel(REPAIRS[name](admin, ledger_id, damaged))
-            village.check()
+            cluster.check()
             await settled()
-            village.check()
+            cluster.check()
             assert is_idle(admin)
             await REPAIRS[name](admin, ledger_id, damaged)
-            village.check()
-            assert village.is_repaired(ledger_id)
+            cluster.check()
+            assert cluster.is_repaired(ledger_id)
             assert (await admin.check_ledger(ledger_id, thorough=True)).is_sound
-            assert await payloads_of(village.where, ledger_id) == PAYLOADS
+            assert await payloads_of(cluster.where, ledger_id) == PAYLOADS
 
     cancel_everywhere(story, at_least=10)
 
@@ -97,30 +97,30 @@ def test_a_repair_that_is_cancelled_has_named_no_bookie_without_its_copies_and_m
 @pytest.mark.rule("AR-14")
 def test_a_recovery_of_a_bookie_that_is_cancelled_while_it_closes_a_ledger_may_be_repeated() -> None:
     async def story(cancel: Cancel) -> None:
-        async with hamlet() as village:
-            ledger_id, admin = await village.ledger(is_closed=False), village.admin()
-            await cancel(admin.recover_bookie([village.damaged[ledger_id]]))
+        async with damaged_cluster() as cluster:
+            ledger_id, admin = await cluster.ledger(is_closed=False), cluster.admin()
+            await cancel(admin.recover_bookie([cluster.damaged[ledger_id]]))
             await settled()
-            village.check()
-            await admin.recover_bookie([village.damaged[ledger_id]])
-            village.check()
-            assert village.is_repaired(ledger_id)
-            assert village.where.metadata(ledger_id).state is LedgerState.CLOSED
-            assert await payloads_of(village.where, ledger_id) == PAYLOADS
+            cluster.check()
+            await admin.recover_bookie([cluster.damaged[ledger_id]])
+            cluster.check()
+            assert cluster.is_repaired(ledger_id)
+            assert cluster.where.metadata(ledger_id).state is LedgerState.CLOSED
+            assert await payloads_of(cluster.where, ledger_id) == PAYLOADS
 
     cancel_everywhere(story, at_least=10)
 
 
 def test_a_decommission_that_is_cancelled_leaves_no_timer_and_may_be_repeated() -> None:
     async def story(cancel: Cancel) -> None:
-        async with hamlet() as village:
-            ledger_id, admin = await village.ledger(), village.admin()
-            damaged = village.damaged[ledger_id]
-            village.replace(ledger_id, damaged, "gone")
-            asyncio.get_running_loop().call_later(50, village.replace, ledger_id, "gone", damaged)
+        async with damaged_cluster() as cluster:
+            ledger_id, admin = await cluster.ledger(), cluster.admin()
+            damaged = cluster.damaged[ledger_id]
+            cluster.replace(ledger_id, damaged, "gone")
+            asyncio.get_running_loop().call_later(50, cluster.replace, ledger_id, "gone", damaged)
             await cancel(admin.decommission("gone", timeout_s=100))
             await admin.decommission("gone", timeout_s=100)
-            village.check()
+            cluster.check()
 
     cancel_everywhere(story, at_least=10)
 
@@ -145,7 +145,7 @@ def test_bytes_that_were_waited_for_and_not_copied_slow_nobody_down() -> None:
     cancel_everywhere(story, at_least=3)
 
 
-async def work_until_replicated(village: Hamlet, *, with_auditor: bool) -> None:
+async def work_until_replicated(cluster: DamagedCluster, *, with_auditor: bool) -> None:
     """Auto-recovery, which ends by being cancelled once a ledger has all its copies."""
     task = asyncio.current_task()
     assert task is not None
@@ -155,7 +155,7 @@ async def work_until_replicated(village: Hamlet, *, with_auditor: bool) -> None:
             task.cancel()
 
     recovery = AutoRecovery(
-        village.client,
+        cluster.client,
         RepairConfig(batch_entries=2, copy_bytes_per_s=1_000, ledger_check_interval_s=0),
         name="here",
         wall_clock_ms=lambda: 0,
@@ -169,21 +169,21 @@ async def work_until_replicated(village: Hamlet, *, with_auditor: bool) -> None:
 @pytest.mark.parametrize("with_auditor", [False, True], ids=["worker", "worker and auditor"])
 def test_auto_recovery_that_is_stopped_anywhere_leaves_its_ledgers_and_its_office_to_others(with_auditor: bool) -> None:
     async def story(cancel: Cancel) -> None:
-        async with hamlet() as village:
-            ledger_id = await village.ledger()
-            marks = village.marks()
+        async with damaged_cluster() as cluster:
+            ledger_id = await cluster.ledger()
+            marks = cluster.marks()
             await marks.open()
-            await marks.mark(ledger_id, [village.damaged[ledger_id]])
-            await cancel(work_until_replicated(village, with_auditor=with_auditor))
+            await marks.mark(ledger_id, [cluster.damaged[ledger_id]])
+            await cancel(work_until_replicated(cluster, with_auditor=with_auditor))
             await settled()
-            village.check()
-            assert village.candidates() == []
-            assert village.where.service.snapshot().node_watches == {}
+            cluster.check()
+            assert cluster.candidates() == []
+            assert cluster.where.service.snapshot().node_watches == {}
             if ledger_id not in [mark.ledger_id async for mark in marks.marks()]:
-                assert village.is_repaired(ledger_id)
+                assert cluster.is_repaired(ledger_id)
             else:
-                await asyncio.wait([asyncio.ensure_future(work_until_replicated(village, with_auditor=with_auditor))])
-            village.check()
-            assert village.is_repaired(ledger_id)
+                await asyncio.wait([asyncio.ensure_future(work_until_replicated(cluster, with_auditor=with_auditor))])
+            cluster.check()
+            assert cluster.is_repaired(ledger_id)
 
     cancel_everywhere(story, at_least=30)

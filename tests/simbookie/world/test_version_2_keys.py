@@ -11,7 +11,7 @@ from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response,
 from bkclient.wire.outstanding import Outstanding
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.faults import Delay, Duplicate, Fate
-from tests.bkclient.living_town import LivingTown, play
+from tests.bkclient.virtual_cluster import VirtualCluster, play
 from tests.simbookie.world.test_transport import Bench, add, read
 
 FENCING = ReadRequest(1, 0, fence_key=b"k" * 20)
@@ -129,10 +129,10 @@ def test_what_waits_for_a_lane_times_out_and_ends_with_the_client() -> None:
     Answering(lanes_max=2).play(story)
 
 
-async def takeover_after_a_late_denial(town: LivingTown) -> None:
+async def takeover_after_a_late_denial(cluster: VirtualCluster) -> None:
     """A read times out at a bookie, whose denial leaves it right before it serves the fencing read of that entry."""
-    network = town.world.network
-    async with town.client() as writing, town.client(connections={"protocol_version": 2}) as other:
+    network = cluster.world.network
+    async with cluster.client() as writing, cluster.client(connections={"protocol_version": 2}) as other:
         writer = await writing.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
         first, second = writer.metadata.last_fragment.ensemble
         late = network.intercept(lambda s, _d, m: s == first and is_answer(m, fencing=False), Fate.HOLD)

@@ -26,7 +26,7 @@ from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading import ledgers
 from tests.bkclient._client.reading.ledgers import tail_of, written
 from tests.bkclient._client.reading.test_late_reads import Stats, now, order_of
-from tests.bkclient.fakes import Town, in_virtual_time, town
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time
 from tests.bkclient.inside import reads_of
 from tests.settling import settled
 
@@ -42,7 +42,7 @@ EVERYWHERE = [V2, V3, NO_BATCHES]
 reader_of = partial(ledgers.reader_of, form=b"%010d")
 
 
-async def tail_reader_of(where: Town, entries: int) -> LedgerReader:
+async def tail_reader_of(where: FakeCluster, entries: int) -> LedgerReader:
     """A reader of an open ledger, which confirms all but its last entry; its writer is forgotten."""
     reader = await tail_of(where, await written(where, entries, form=b"%010d"))
     where.sent.clear()
@@ -54,7 +54,7 @@ def ids(entries: Entries) -> list[int]:
     return [entry.entry_id for entry in entries]
 
 
-def kinds(where: Town) -> list[tuple[str, str]]:
+def kinds(where: FakeCluster) -> list[tuple[str, str]]:
     """What was sent to whom."""
     return [(type(request).__name__.removesuffix("Request"), bookie_id) for bookie_id, request in where.sent]
 
@@ -95,7 +95,7 @@ def size_of(entries: int) -> int:
 async def test_a_batch_keeps_to_its_limits_wherever_it_is_read(
     config: ClientConfig, sizes: tuple[int, int, int], max_count: int, max_bytes: int, expected: list[int]
 ) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 10, sizes)
 
         assert ids(await reader.read_batch(2, max_count, max_bytes)) == expected
@@ -112,7 +112,7 @@ async def test_a_batch_keeps_to_its_limits_wherever_it_is_read(
 async def test_a_confirmed_batch_ends_at_the_lac_and_an_unconfirmed_one_at_the_last_entry(
     config: ClientConfig, max_count: int
 ) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await tail_reader_of(where, 6)
         assert reader.last_add_confirmed == 4
 
@@ -125,7 +125,7 @@ async def test_a_confirmed_batch_ends_at_the_lac_and_an_unconfirmed_one_at_the_l
 @pytest.mark.behaviour("T-43")
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_several_batches_cover_a_ledger(config: ClientConfig) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 100)
         read: list[int] = []
         while len(read) < 100:
@@ -144,7 +144,7 @@ async def test_several_batches_cover_a_ledger(config: ClientConfig) -> None:
 async def test_wrong_arguments_are_refused_and_nothing_is_sent(
     config: ClientConfig, start: int, max_count: int, max_bytes: int
 ) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 3)
 
         for call in (reader.read_batch, partial(reader.read_batch, unconfirmed=True)):
@@ -157,7 +157,7 @@ async def test_wrong_arguments_are_refused_and_nothing_is_sent(
 @pytest.mark.behaviour("T-44")
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_a_batch_that_begins_beyond_the_lac_is_a_failed_read(config: ClientConfig) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 3)
 
         with pytest.raises(ReadFailed, match="entry 3"):
@@ -169,7 +169,7 @@ async def test_a_batch_that_begins_beyond_the_lac_is_a_failed_read(config: Clien
 @pytest.mark.behaviour("T-203")
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_a_missing_first_entry_is_an_error_and_a_missing_later_one_ends_the_batch(config: ClientConfig) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 6)
         with pytest.raises(NoSuchEntry, match="entry 6"):
             await reader.read_batch(6, 0, unconfirmed=True)
@@ -186,7 +186,7 @@ async def test_a_missing_first_entry_is_an_error_and_a_missing_later_one_ends_th
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_a_corrupt_entry_costs_the_next_replica_or_ends_the_batch(config: ClientConfig) -> None:
     stats = Stats()
-    async with town(config=config, stats=stats) as where:
+    async with fake_cluster(config=config, stats=stats) as where:
         reader = await reader_of(where, 6)
         first = order_of(reader, 0)[0]
         where.transport.bookies[first].entries[reader.ledger_id, 0] = b"rotten"
@@ -203,7 +203,7 @@ async def test_a_corrupt_entry_costs_the_next_replica_or_ends_the_batch(config: 
 @pytest.mark.behaviour("T-203")
 @pytest.mark.parametrize("config", EVERYWHERE)
 async def test_a_closed_client_reads_no_batches(config: ClientConfig) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 3)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_batch(0))
@@ -217,7 +217,7 @@ async def test_a_closed_client_reads_no_batches(config: ClientConfig) -> None:
 
 
 async def test_a_client_that_closes_in_the_middle_of_a_batch_delivers_no_part_of_it() -> None:
-    async with town(config=V3) as where:
+    async with fake_cluster(config=V3) as where:
         reader = await reader_of(where, 3)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_batch(0))
@@ -239,7 +239,7 @@ async def test_a_batch_goes_to_the_next_replica_when_one_fails_or_is_late() -> N
     config = ClientConfig(
         connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(speculative_first_s=1.0)
     )
-    async with town(config=config, stats=stats) as where:
+    async with fake_cluster(config=config, stats=stats) as where:
         reader = await reader_of(where, 6)
         first, second, third = order_of(reader, 0)
         where.transport.hold(first)
@@ -261,10 +261,10 @@ async def test_a_batch_asks_nobody_twice_and_nobody_else_where_speculation_is_of
     config = ClientConfig(
         connections=ConnectionSettings(protocol_version=2), reading=ReadingSettings(speculative_first_s=delay_s)
     )
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 6)
         where.transport.hold("abc")
-        asyncio.get_running_loop().call_later(30, where.transport.let_go, "abc")
+        asyncio.get_running_loop().call_later(30, where.transport.release, "abc")
         assert ids(await reader.read_batch(0)) == list(range(6))
         assert len(where.sent) == (3 if delay_s else 1)
 
@@ -273,7 +273,7 @@ async def test_a_batch_asks_nobody_twice_and_nobody_else_where_speculation_is_of
 @pytest.mark.rule("R-13")
 async def test_a_batch_nobody_sends_fails_with_the_most_telling_error() -> None:
     stats = Stats()
-    async with town(config=V2, stats=stats) as where:
+    async with fake_cluster(config=V2, stats=stats) as where:
         reader = await reader_of(where, 6)
         for bookie_id, code in zip(order_of(reader, 0), (Code.NO_SUCH_ENTRY, Code.TIMEOUT, Code.READ), strict=True):
             where.transport.bookies[bookie_id].code = code
@@ -288,7 +288,7 @@ async def test_a_batch_nobody_sends_fails_with_the_most_telling_error() -> None:
 @pytest.mark.rule("H-23")
 @in_virtual_time
 async def test_bookies_without_batches_are_read_one_by_one_and_asked_again_after_minutes() -> None:
-    async with town(config=V2) as where:
+    async with fake_cluster(config=V2) as where:
         bookies = where.transport.bookies
         for bookie in bookies.values():
             bookie.knows_batches = False
@@ -312,7 +312,7 @@ async def test_bookies_without_batches_are_read_one_by_one_and_asked_again_after
 @pytest.mark.rule("H-23")
 @in_virtual_time
 async def test_a_bookie_that_was_down_for_a_moment_costs_no_batches_of_the_others() -> None:
-    async with town(config=V2) as where:
+    async with fake_cluster(config=V2) as where:
         reader, other = await reader_of(where, 4), await reader_of(where, 4)
         first, second, _ = order_of(reader, 0)
         where.transport.bookies[first].code = Code.BOOKIE_NOT_AVAILABLE
@@ -332,7 +332,7 @@ async def test_a_bookie_that_was_down_for_a_moment_costs_no_batches_of_the_other
 
 @pytest.mark.rule("R-14")
 async def test_what_a_part_of_the_replicas_denies_is_asked_of_all_one_by_one() -> None:
-    async with town(config=V2) as where:
+    async with fake_cluster(config=V2) as where:
         bookies = where.transport.bookies
         reader = await reader_of(where, 1)
         first, second, third = order_of(reader, 0)
@@ -347,7 +347,7 @@ async def test_what_a_part_of_the_replicas_denies_is_asked_of_all_one_by_one() -
 
 
 async def test_with_every_bookie_away_a_batch_fails_as_a_single_read_does() -> None:
-    async with town(config=V2) as where:
+    async with fake_cluster(config=V2) as where:
         reader = await reader_of(where, 2)
         for bookie in where.transport.bookies.values():
             bookie.code = Code.BOOKIE_NOT_AVAILABLE
@@ -359,7 +359,7 @@ async def test_with_every_bookie_away_a_batch_fails_as_a_single_read_does() -> N
 @pytest.mark.rule("R-2")
 @in_virtual_time
 async def test_a_batch_takes_one_permit_for_each_request() -> None:
-    async with town(
+    async with fake_cluster(
         config=ClientConfig(connections=ConnectionSettings(protocol_version=2), limits=LimitSettings(throttle_per_s=2))
     ) as where:
         reader = await reader_of(where, 9)
@@ -377,7 +377,7 @@ async def test_a_batch_takes_one_permit_for_each_request() -> None:
 
 @pytest.mark.rule("R-27")
 async def test_no_more_is_asked_for_beyond_an_unknown_end_than_was_found_before_it() -> None:
-    async with town(config=V3) as where:
+    async with fake_cluster(config=V3) as where:
         reader = await reader_of(where, 5)
         await reader.read_batch(0, unconfirmed=True)
 
@@ -386,7 +386,7 @@ async def test_no_more_is_asked_for_beyond_an_unknown_end_than_was_found_before_
 
 
 async def test_no_more_is_asked_for_than_is_likely_to_fit() -> None:
-    async with town(config=V3) as where:
+    async with fake_cluster(config=V3) as where:
         reader = await reader_of(where, 100)
         assert ids(await reader.read_batch(0, 0, size_of(10))) == list(range(10))
 
@@ -400,7 +400,7 @@ async def test_no_more_is_asked_for_than_is_likely_to_fit() -> None:
 @pytest.mark.behaviour("T-32")
 @pytest.mark.behaviour("T-208")
 async def test_a_result_is_a_sequence_that_also_finds_entries_by_id() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 6)
         entries = await reader.read_batch(2, 3)
 

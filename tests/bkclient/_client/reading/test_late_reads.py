@@ -19,7 +19,7 @@ from bkclient.placement import BookieHealth, RandomPlacement
 from bkclient.repair.admin import core_of
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import reader_of
-from tests.bkclient.fakes import Town, in_virtual_time, town
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time
 from tests.bkclient.inside import reads_of
 from tests.settling import settled
 
@@ -34,7 +34,7 @@ def order_of(reader: LedgerReader, entry_id: int = 0) -> tuple[str, ...]:
     return tuple(ensemble[(entry_id + i) % len(ensemble)] for i in range(metadata.write_quorum_size))
 
 
-def asked(where: Town) -> list[str]:
+def asked(where: FakeCluster) -> list[str]:
     return [bookie_id for bookie_id, request in where.sent if isinstance(request, ReadRequest)]
 
 
@@ -67,7 +67,7 @@ class Stats:
 @pytest.mark.behaviour("T-195")
 @in_virtual_time
 async def test_a_hung_replica_costs_one_delay_and_is_known_as_slow() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         first, second, _ = order_of(reader)
         where.transport.hold(first)
@@ -82,11 +82,11 @@ async def test_a_hung_replica_costs_one_delay_and_is_known_as_slow() -> None:
 @pytest.mark.behaviour("T-195")
 @in_virtual_time
 async def test_without_speculation_a_hung_replica_is_waited_for() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=0))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(speculative_first_s=0))) as where:
         reader = await reader_of(where)
         first, second, _ = order_of(reader)
         where.transport.hold(first)
-        asyncio.get_running_loop().call_later(30, where.transport.let_go, first, Code.TIMEOUT)
+        asyncio.get_running_loop().call_later(30, where.transport.release, first, Code.TIMEOUT)
         began = now()
 
         assert (await reader.read(0)).payload == b"0"
@@ -101,7 +101,7 @@ async def test_two_hung_replicas_cost_two_delays_and_exactly_those_are_slow() ->
     config = ClientConfig(
         reading=ReadingSettings(speculative_first_s=1.0, speculative_max_s=1.5, speculative_backoff=2.0)
     )
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where)
         for bookie_id in order_of(reader)[:2]:
             where.transport.hold(bookie_id)
@@ -116,11 +116,11 @@ async def test_two_hung_replicas_cost_two_delays_and_exactly_those_are_slow() ->
 @pytest.mark.behaviour("T-197")
 @in_virtual_time
 async def test_the_overtaken_replica_may_still_answer_and_is_not_slow_then() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         first, second, _ = order_of(reader)
         where.transport.hold(first + second)
-        asyncio.get_running_loop().call_later(1.5, where.transport.let_go, first)
+        asyncio.get_running_loop().call_later(1.5, where.transport.release, first)
         began = now()
 
         await reader.read(0)
@@ -133,7 +133,7 @@ async def test_the_overtaken_replica_may_still_answer_and_is_not_slow_then() -> 
 @pytest.mark.behaviour("T-198")
 @in_virtual_time
 async def test_after_the_end_nobody_is_asked_and_no_timer_stays_on() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where, 20)
         where.transport.hold(order_of(reader)[0])
         await reader.read(0)
@@ -150,7 +150,7 @@ async def test_after_the_end_nobody_is_asked_and_no_timer_stays_on() -> None:
 @pytest.mark.behaviour("T-199")
 @in_virtual_time
 async def test_a_replica_that_answers_other_entries_of_the_operation_is_waited_for() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where, 4, sizes=(3, 3, 2))
         first = order_of(reader, 0)[0]
         where.transport.hold(first)
@@ -162,7 +162,7 @@ async def test_a_replica_that_answers_other_entries_of_the_operation_is_waited_f
         assert asked(where).count(first) == 2
         assert len(asked(where)) == 4
 
-        where.transport.let_go(first)
+        where.transport.release(first)
         assert [entry.payload for entry in await reading] == [b"0", b"1", b"2", b"3"]
         assert not reads_of(reader).health.is_slow(first)
 
@@ -171,7 +171,7 @@ async def test_a_replica_that_answers_other_entries_of_the_operation_is_waited_f
 @in_virtual_time
 async def test_what_a_replica_answered_before_an_entry_was_asked_for_does_not_vouch_for_it() -> None:
     config = ClientConfig(reading=ReadingSettings(speculative_first_s=1.0, read_ahead_entries=1))
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 4)
         entries = reader.read_range(0, 3)
         for _ in range(3):
@@ -185,7 +185,7 @@ async def test_what_a_replica_answered_before_an_entry_was_asked_for_does_not_vo
 
 @in_virtual_time
 async def test_a_read_that_was_cancelled_asks_nobody_when_it_would_be_late() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read(0))
@@ -198,7 +198,7 @@ async def test_a_read_that_was_cancelled_asks_nobody_when_it_would_be_late() -> 
 
 @in_virtual_time
 async def test_entries_asked_for_at_different_times_are_late_at_different_times() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0))) as where:
         reader = await reader_of(where)
         where.transport.hold(order_of(reader)[0])
         began, ends = now(), []
@@ -216,7 +216,7 @@ async def test_entries_asked_for_at_different_times_are_late_at_different_times(
 @pytest.mark.rule("R-18")
 @in_virtual_time
 async def test_a_parallel_read_asks_all_replicas_and_takes_the_fastest() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 2)
         where.transport.hold("".join(order_of(reader)[:2]))
         began = now()
@@ -225,7 +225,7 @@ async def test_a_parallel_read_asks_all_replicas_and_takes_the_fastest() -> None
         assert now() == began
         assert asked(where) == [*order_of(reader)]
         assert not any(reads_of(reader).health.is_slow(b) for b in order_of(reader))
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert [entry.entry_id async for entry in reader.read_range(0, 1, parallel=True)] == [0, 1]
         assert len(asked(where)) == 9
 
@@ -236,7 +236,7 @@ async def test_a_parallel_read_asks_all_replicas_and_takes_the_fastest() -> None
 @pytest.mark.rule("RO-6")
 @in_virtual_time
 async def test_a_mark_is_shared_by_all_readers_of_the_client_and_forgotten_after_a_while() -> None:
-    async with town(
+    async with fake_cluster(
         config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0, bookie_failure_history_s=60))
     ) as where:
         reader, other = await reader_of(where), await reader_of(where)
@@ -254,7 +254,7 @@ async def test_a_mark_is_shared_by_all_readers_of_the_client_and_forgotten_after
 @pytest.mark.rule("RO-6")
 @in_virtual_time
 async def test_where_replicas_are_ordered_by_load_nobody_is_marked() -> None:
-    async with town(
+    async with fake_cluster(
         config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0, reorder_threshold_pending_requests=5))
     ) as where:
         reader = await reader_of(where)
@@ -271,7 +271,7 @@ async def test_where_replicas_are_ordered_by_load_nobody_is_marked() -> None:
     [(Code.NO_SUCH_ENTRY, True), (Code.READ, True), (Code.DATA_UNKNOWN, True), (Code.TOO_MANY_REQUESTS, False)],
 )
 async def test_ordinary_reads_note_which_entry_a_bookie_failed_to_deliver(code: Code, is_noted: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader, other = await reader_of(where, 4), await reader_of(where)
         first = order_of(reader, 3)[0]
         where.transport.bookies[first].code = code
@@ -284,7 +284,7 @@ async def test_ordinary_reads_note_which_entry_a_bookie_failed_to_deliver(code: 
 
 @pytest.mark.rule("RO-7")
 async def test_failures_are_not_noted_if_that_is_switched_off() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(bookie_failure_tracking=False))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(bookie_failure_tracking=False))) as where:
         reader = await reader_of(where)
         where.transport.bookies[order_of(reader)[0]].code = Code.NO_SUCH_ENTRY
         await reader.read(0)
@@ -294,7 +294,7 @@ async def test_failures_are_not_noted_if_that_is_switched_off() -> None:
 
 @pytest.mark.rule("RO-3")
 async def test_a_bookie_whose_connection_takes_no_more_counts_as_the_busiest() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where)
         where.transport.hold("a")
         reading = asyncio.ensure_future(reader.read(0, parallel=True))
@@ -332,7 +332,7 @@ class Forgetful(RandomPlacement):
 @pytest.mark.parametrize("reorders", [True, False])
 async def test_the_policy_orders_the_write_set_unless_that_is_switched_off(reorders: bool) -> None:
     policy, stats = Backwards(), Stats()
-    async with town(
+    async with fake_cluster(
         "abcd", config=ClientConfig(reading=ReadingSettings(reorder=reorders)), placement=policy, stats=stats
     ) as where:
         reader = await reader_of(where, 2, sizes=(4, 3, 2))
@@ -346,7 +346,7 @@ async def test_the_policy_orders_the_write_set_unless_that_is_switched_off(reord
 
 @pytest.mark.rule("RO-1")
 async def test_a_policy_that_leaves_out_a_replica_fails_the_read() -> None:
-    async with town(placement=Forgetful(Random(1))) as where:
+    async with fake_cluster(placement=Forgetful(Random(1))) as where:
         reader = await reader_of(where)
 
         with pytest.raises(UnexpectedCondition, match="must only reorder"):
@@ -357,7 +357,7 @@ async def test_a_policy_that_leaves_out_a_replica_fails_the_read() -> None:
 @pytest.mark.rule("R-23")
 @pytest.mark.behaviour("T-207")
 async def test_sticky_reads_keep_to_one_bookie_until_it_fails() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(sticky=True))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(sticky=True))) as where:
         reader = await reader_of(where, 9)
         await reader.read_entries(0, 8)
         assert len(set(asked(where))) == 1
@@ -376,7 +376,9 @@ async def test_sticky_reads_keep_to_one_bookie_until_it_fails() -> None:
 @pytest.mark.behaviour("T-207")
 @in_virtual_time
 async def test_sticky_reads_leave_a_bookie_that_hangs() -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(sticky=True, speculative_first_s=1.0))) as where:
+    async with fake_cluster(
+        config=ClientConfig(reading=ReadingSettings(sticky=True, speculative_first_s=1.0))
+    ) as where:
         reader = await reader_of(where, 9)
         await reader.read(0)
         (sticky,) = asked(where)
@@ -393,7 +395,7 @@ async def test_sticky_reads_leave_a_bookie_that_hangs() -> None:
 @pytest.mark.rule("R-23")
 @pytest.mark.behaviour("T-207")
 async def test_readers_begin_with_different_bookies_and_striped_ledgers_know_no_sticky_reads() -> None:
-    async with town("abcd", config=ClientConfig(reading=ReadingSettings(sticky=True))) as where:
+    async with fake_cluster("abcd", config=ClientConfig(reading=ReadingSettings(sticky=True))) as where:
         firsts = set()
         for _ in range(20):
             reader = await reader_of(where, 1, sizes=(3, 3, 2))
@@ -415,12 +417,14 @@ async def test_readers_begin_with_different_bookies_and_striped_ledgers_know_no_
 @in_virtual_time
 async def test_reads_late_answers_and_corruption_are_counted() -> None:
     stats = Stats()
-    async with town(config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0)), stats=stats) as where:
+    async with fake_cluster(
+        config=ClientConfig(reading=ReadingSettings(speculative_first_s=1.0)), stats=stats
+    ) as where:
         reader = await reader_of(where, 2)
         stats.operations.clear()
         where.transport.hold(order_of(reader)[0])
         await reader.read(0)
-        where.transport.let_go(order_of(reader)[0])
+        where.transport.release(order_of(reader)[0])
         entries = where.transport.bookies[order_of(reader, 1)[0]].entries
         entries[reader.ledger_id, 1] = b"rotten"
         await reader.read(1)
@@ -435,7 +439,7 @@ async def test_reads_late_answers_and_corruption_are_counted() -> None:
 
 
 async def test_the_watcher_of_bookies_is_told_of_failed_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where)
         told: list[tuple[str, int]] = []
         monkeypatch.setattr(core_of(where.bk).watcher, "on_request_failed", lambda b, code: told.append((b, code)))

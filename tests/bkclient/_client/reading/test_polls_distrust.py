@@ -15,7 +15,7 @@ from bkclient.placement.base import BookieHealth
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Status
-from tests.bkclient.fakes import Answer, FakeBookie, Town, town, writer_of
+from tests.bkclient.fakes import Answer, FakeBookie, FakeCluster, fake_cluster, writer_of
 from tests.settling import settled
 
 
@@ -45,7 +45,7 @@ class Liar(FakeBookie):
         return super().answer(request)
 
 
-def answer_polls(where: Town, response: ReadResponse) -> None:
+def answer_polls(where: FakeCluster, response: ReadResponse) -> None:
     """Every bookie gives this answer to long polls."""
     for bookie_id, bookie in where.transport.bookies.items():
         liar = where.transport.bookies[bookie_id] = Liar(bookie.entries)
@@ -55,7 +55,7 @@ def answer_polls(where: Town, response: ReadResponse) -> None:
 @pytest.mark.rule("RO-1")
 async def test_a_policy_that_fails_when_the_ensemble_changes_fails_the_polls_and_nothing_else() -> None:
     policy = Fickle(Random(1))
-    async with town(placement=policy) as where:
+    async with fake_cluster(placement=policy) as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
@@ -80,7 +80,7 @@ async def test_a_policy_that_fails_when_the_ensemble_changes_fails_the_polls_and
 @pytest.mark.rule("RO-1")
 async def test_a_policy_that_cannot_order_replicas_fails_the_read_with_the_ledger_and_the_entry() -> None:
     policy = Fickle(Random(1))
-    async with town(placement=policy) as where:
+    async with fake_cluster(placement=policy) as where:
         async with await writer_of(where) as writer:
             await writer.append(b"x")
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
@@ -93,7 +93,7 @@ async def test_a_policy_that_cannot_order_replicas_fails_the_read_with_the_ledge
 @pytest.mark.rule("R-43")
 @pytest.mark.parametrize("entry_id", [3, 7])
 async def test_a_writer_is_not_told_by_a_bookie_what_it_has_confirmed(entry_id: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         for _ in range(3):
             await writer.append(b"x")
@@ -108,7 +108,7 @@ async def test_a_writer_is_not_told_by_a_bookie_what_it_has_confirmed(entry_id: 
 @pytest.mark.rule("R-3")
 @pytest.mark.rule("R-42")
 async def test_a_lac_that_is_told_of_another_ledger_is_a_corrupt_answer() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         for _ in range(3):
             await writer.append(b"x")

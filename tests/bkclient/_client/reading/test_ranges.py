@@ -19,7 +19,7 @@ from bkclient.wire.messages import BatchReadRequest, ReadRequest
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
 from tests.bkclient._client.reading.test_late_reads import order_of
-from tests.bkclient.fakes import FakeTransport, Town, in_virtual_time, town
+from tests.bkclient.fakes import FakeCluster, FakeTransport, fake_cluster, in_virtual_time
 from tests.bkclient.inside import reads_of
 from tests.settling import settled
 
@@ -75,7 +75,9 @@ def outcome_of(entry_id: int, error: BookKeeperError) -> Outcome:
     return entry_id, f"{error.code} {type(error).__name__} {error.entry_id} {error.bookie_id}"
 
 
-async def damage(where: Town, ledger_id: int, conditions: list[tuple[str, str, str]], codes: list[int | None]) -> None:
+async def damage(
+    where: FakeCluster, ledger_id: int, conditions: list[tuple[str, str, str]], codes: list[int | None]
+) -> None:
     for bookie, code, at_bookie in zip(where.transport.bookies.values(), codes, range(3), strict=True):
         bookie.code = code
         original = dict(bookie.entries)
@@ -111,7 +113,7 @@ def test_a_range_has_the_entries_and_the_error_of_single_reads(
     seed: int,
 ) -> None:
     async def story(*, singly: bool) -> list[Outcome]:
-        async with town(config=config_of(2 if way == "batches" else 3, ahead)) as where:
+        async with fake_cluster(config=config_of(2 if way == "batches" else 3, ahead)) as where:
             reader = await reader_of(where, ENTRIES, sizes)
             await damage(where, reader.ledger_id, conditions, codes)
             for bookie, knows in zip(where.transport.bookies.values(), knowing, strict=True):
@@ -154,7 +156,7 @@ async def in_a_range(reader: LedgerReader) -> list[Outcome]:
 # Batches ---------------------------------------------------------------------------------------------------------
 
 
-def asked(where: Town) -> list[tuple[str, int, int]]:
+def asked(where: FakeCluster) -> list[tuple[str, int, int]]:
     """Bookie, first entry and number of entries of each request."""
     return [
         (bookie_id, request.entry_id, request.max_count if isinstance(request, BatchReadRequest) else 1)
@@ -165,7 +167,7 @@ def asked(where: Town) -> list[tuple[str, int, int]]:
 
 @pytest.mark.rule("R-25")
 async def test_a_range_is_read_in_batches_of_about_half_a_window_that_begin_at_one_replica_after_the_other() -> None:
-    async with town(config=config_of(2, 16)) as where:
+    async with fake_cluster(config=config_of(2, 16)) as where:
         reader = await reader_of(where, 30)
         assert [entry.entry_id async for entry in reader.read_range(0, 29)] == list(range(30))
         assert [(first, count) for _, first, count in asked(where)] == [(0, 7), (7, 7), (14, 7), (21, 7), (28, 2)]
@@ -186,7 +188,7 @@ async def test_a_range_is_read_in_batches_of_about_half_a_window_that_begin_at_o
 async def test_everything_else_is_read_one_by_one(
     config: ClientConfig, sizes: tuple[int, int, int], parallel: bool
 ) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         reader = await reader_of(where, 9, sizes)
         found = reader.read_range(0, 8, parallel=parallel)
         assert [entry.entry_id async for entry in found] == list(range(9))
@@ -195,7 +197,7 @@ async def test_everything_else_is_read_one_by_one(
 
 @pytest.mark.rule("R-25")
 async def test_iteration_and_tails_read_in_batches_too() -> None:
-    async with town(config=config_of(2)) as where:
+    async with fake_cluster(config=config_of(2)) as where:
         reader = await reader_of(where, 9)
         assert [entry.entry_id async for entry in reader] == list(range(9))
         assert [(first, count) for _, first, count in asked(where)] == [(0, 9)]
@@ -205,7 +207,7 @@ async def test_iteration_and_tails_read_in_batches_too() -> None:
 
 
 async def test_a_tail_asks_for_no_more_than_is_confirmed() -> None:
-    async with town(config=config_of(2)) as where, await written(where, 6) as writer:
+    async with fake_cluster(config=config_of(2)) as where, await written(where, 6) as writer:
         reader = await tail_of(where, writer)
         where.sent.clear()
         async with reader.tail() as tail:
@@ -214,7 +216,7 @@ async def test_a_tail_asks_for_no_more_than_is_confirmed() -> None:
 
 
 async def test_a_batch_keeps_to_the_entries_of_one_ensemble() -> None:
-    async with town("abcd", config=config_of(2)) as where:
+    async with fake_cluster("abcd", config=config_of(2)) as where:
         writer = await written(where, 4)
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.WRITE
         await writer.append(b"4")
@@ -235,7 +237,7 @@ async def test_a_batch_keeps_to_the_entries_of_one_ensemble() -> None:
 @pytest.mark.rule("R-32")
 @in_virtual_time
 async def test_bookies_without_batches_are_read_one_by_one_from_then_on() -> None:
-    async with town(config=config_of(2)) as where:
+    async with fake_cluster(config=config_of(2)) as where:
         reader = await reader_of(where, 9)
         for bookie in where.transport.bookies.values():
             bookie.knows_batches = False
@@ -248,7 +250,7 @@ async def test_bookies_without_batches_are_read_one_by_one_from_then_on() -> Non
 
 @pytest.mark.rule("R-30")
 async def test_what_follows_a_rotten_entry_comes_from_another_replica() -> None:
-    async with town(config=config_of(2)) as where:
+    async with fake_cluster(config=config_of(2)) as where:
         reader = await reader_of(where, 9)
         where.transport.bookies[order_of(reader, 0)[0]].entries[reader.ledger_id, 4] = b"rotten"
         assert [entry.entry_id async for entry in reader] == list(range(9))
@@ -257,7 +259,7 @@ async def test_what_follows_a_rotten_entry_comes_from_another_replica() -> None:
 
 
 async def test_an_answer_with_fewer_entries_is_followed_by_a_request_for_the_rest() -> None:
-    async with town(config=config_of(2)) as where:
+    async with fake_cluster(config=config_of(2)) as where:
         reader = await reader_of(where, 9)
         bookie = where.transport.bookies[order_of(reader, 0)[0]]
         del bookie.entries[reader.ledger_id, 2]
@@ -268,7 +270,7 @@ async def test_an_answer_with_fewer_entries_is_followed_by_a_request_for_the_res
 
 @pytest.mark.parametrize("version", [2, 3])
 async def test_a_range_ends_with_the_client(version: int) -> None:
-    async with town(config=config_of(version)) as where:
+    async with fake_cluster(config=config_of(version)) as where:
         reader = await reader_of(where, 9)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_entries(0, 8))
@@ -281,7 +283,7 @@ async def test_a_range_ends_with_the_client(version: int) -> None:
 @pytest.mark.parametrize("version", [2, 3])
 @in_virtual_time
 async def test_a_range_that_nobody_takes_any_more_asks_no_other_replica(version: int) -> None:
-    async with town(config=config_of(version)) as where:
+    async with fake_cluster(config=config_of(version)) as where:
         reader = await reader_of(where, 9)
         where.transport.hold("abc")
         entries = reader.read_range(0, 8)
@@ -290,7 +292,7 @@ async def test_a_range_that_nobody_takes_any_more_asks_no_other_replica(version:
         reading.cancel()
         await settled()
         count = len(where.sent)
-        where.transport.let_go("abc", Code.TIMEOUT)
+        where.transport.release("abc", Code.TIMEOUT)
         await asyncio.sleep(10)
         assert len(where.sent) == count
         assert reads_of(reader).waiting == {}
@@ -302,7 +304,7 @@ async def test_a_range_that_nobody_takes_any_more_asks_no_other_replica(version:
 async def test_late_answers_of_a_range_are_asked_of_the_next_replica_unless_the_bookie_answers(
     version: int, answered: bool
 ) -> None:
-    async with town(config=config_of(version)) as where:
+    async with fake_cluster(config=config_of(version)) as where:
         reader = await reader_of(where, 6)
         slow = order_of(reader, 0)[0]
         where.transport.hold(slow)
@@ -313,14 +315,14 @@ async def test_late_answers_of_a_range_are_asked_of_the_next_replica_unless_the_
         await asyncio.sleep(3)
         if answered:
             assert not reading.done()
-            where.transport.let_go(slow)
+            where.transport.release(slow)
         assert len(await reading) == 6
-        where.transport.let_go(slow)
+        where.transport.release(slow)
 
 
 @pytest.mark.parametrize("version", [2, 3])
 async def test_errors_of_a_range_are_those_of_its_first_entry_that_cannot_be_read(version: int) -> None:
-    async with town(config=config_of(version)) as where:
+    async with fake_cluster(config=config_of(version)) as where:
         reader = await reader_of(where, 9)
         for bookie in where.transport.bookies.values():
             bookie.entries[reader.ledger_id, 3] = b"rotten"

@@ -10,13 +10,13 @@ from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings
 from bkclient.errors import ClientClosed, Code, TooManyRequests
 from tests.bkclient._client.reading.ledgers import reader_of
 from tests.bkclient._client.reading.test_late_reads import now, order_of
-from tests.bkclient.fakes import in_virtual_time, town
+from tests.bkclient.fakes import fake_cluster, in_virtual_time
 
 
 @pytest.mark.rule("R-6")
 @in_virtual_time
 async def test_a_read_waits_until_one_of_its_bookies_takes_requests() -> None:
-    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=2.0))) as where:
+    async with fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=2.0))) as where:
         reader = await reader_of(where)
         where.transport.unwritable.update("abc")
         asyncio.get_running_loop().call_later(0.5, where.transport.unwritable.remove, order_of(reader)[1])
@@ -31,7 +31,7 @@ async def test_a_read_waits_until_one_of_its_bookies_takes_requests() -> None:
 @pytest.mark.parametrize("wait_s", [0, 0.3])
 @in_virtual_time
 async def test_after_the_wait_requests_to_connections_that_take_none_fail_at_once(wait_s: float) -> None:
-    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=wait_s))) as where:
+    async with fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=wait_s))) as where:
         reader = await reader_of(where)
         where.transport.unwritable.update("abc")
         began = now()
@@ -45,7 +45,7 @@ async def test_after_the_wait_requests_to_connections_that_take_none_fail_at_onc
 @pytest.mark.rule("R-5")
 @in_virtual_time
 async def test_a_read_that_waits_for_connections_learns_that_the_client_was_closed() -> None:
-    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=1000.0))) as where:
+    async with fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=1000.0))) as where:
         reader = await reader_of(where)
         where.transport.unwritable.update("abc")
         reading = asyncio.create_task(reader.read(0))
@@ -59,7 +59,7 @@ async def test_a_read_that_waits_for_connections_learns_that_the_client_was_clos
 
 @pytest.mark.rule("R-6")
 async def test_without_a_limit_of_time_requests_are_sent_to_any_connection() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where)
         where.transport.unwritable.update("abc")
 
@@ -69,7 +69,7 @@ async def test_without_a_limit_of_time_requests_are_sent_to_any_connection() -> 
 @pytest.mark.rule("R-2")
 @in_virtual_time
 async def test_requests_keep_to_the_rate_further_replicas_included() -> None:
-    async with town(config=ClientConfig(limits=LimitSettings(throttle_per_s=10))) as where:
+    async with fake_cluster(config=ClientConfig(limits=LimitSettings(throttle_per_s=10))) as where:
         reader = await reader_of(where, 30)
         await asyncio.sleep(5)
         began = now()

@@ -18,7 +18,7 @@ from bkclient.placement.read_order import ReadOrder
 from bkclient.repair.admin import core_of
 from tests.bkclient._client.reading.ledgers import reader_of
 from tests.bkclient._client.reading.test_late_reads import asked, order_of
-from tests.bkclient.fakes import Town, in_virtual_time, town
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time
 from tests.bkclient.inside import reads_of
 from tests.settling import settled
 
@@ -37,7 +37,7 @@ class Asked:
         monkeypatch.setattr(ReadOrder, "by_health", by_health)
 
 
-async def read_all(where: Town, reader: LedgerReader) -> list[str]:
+async def read_all(where: FakeCluster, reader: LedgerReader) -> list[str]:
     """Whom it took to read the whole ledger."""
     where.sent.clear()
     async for _ in reader:
@@ -50,7 +50,7 @@ async def read_all(where: Town, reader: LedgerReader) -> list[str]:
 async def test_an_order_is_remembered_until_a_bookie_comes_goes_fails_or_is_slow() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         orders = Asked(monkeypatch)
-        async with town("abc", placement=RackAwarePlacement(Random(1))) as where:
+        async with fake_cluster("abc", placement=RackAwarePlacement(Random(1))) as where:
             reader = await reader_of(where, 30)
             striped = await read_all(where, reader)
             assert orders.count == 3  # one for each place in the ensemble
@@ -69,12 +69,12 @@ async def test_an_order_is_remembered_until_a_bookie_comes_goes_fails_or_is_slow
 @pytest.mark.rule("RO-3")
 @in_virtual_time
 async def test_a_bookie_that_leaves_is_asked_last_from_then_on_and_first_again_when_it_is_back() -> None:
-    async with town("abc", placement=RackAwarePlacement(Random(1))) as where:
+    async with fake_cluster("abc", placement=RackAwarePlacement(Random(1))) as where:
         reader = await reader_of(where, 9)
         striped = await read_all(where, reader)
         first = order_of(reader, 0)[0]
-        landlord = where.service.session(rng=Random(9))
-        await landlord.register_bookie("d", BookieAddress("localhost", 1))
+        registrar = where.service.session(rng=Random(9))
+        await registrar.register_bookie("d", BookieAddress("localhost", 1))
         await settled()
         assert await read_all(where, reader) == striped
 
@@ -83,7 +83,7 @@ async def test_a_bookie_that_leaves_is_asked_last_from_then_on_and_first_again_w
         assert first not in await read_all(where, reader)
         watcher.update(BookieSets(("a", "b", "c")))
         assert await read_all(where, reader) == striped
-        await landlord.aclose()
+        await registrar.aclose()
 
 
 @pytest.mark.rule("RO-6")
@@ -91,7 +91,7 @@ async def test_a_bookie_that_leaves_is_asked_last_from_then_on_and_first_again_w
 async def test_an_order_that_was_changed_by_a_slow_bookie_is_the_striped_one_again_after_a_while() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         orders = Asked(monkeypatch)
-        async with town("abc", placement=RackAwarePlacement(Random(1))) as where:
+        async with fake_cluster("abc", placement=RackAwarePlacement(Random(1))) as where:
             reader = await reader_of(where, 30)
             striped = await read_all(where, reader)
             reads_of(reader).health.on_overtaken(order_of(reader, 0)[0])

@@ -10,7 +10,7 @@ from bkclient.errors import ClientClosed, Code, NoSuchEntry
 from bkclient.ledger import BookieId
 from bkclient.wire.messages import ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import town
+from tests.bkclient.fakes import fake_cluster
 from tests.bkclient.outcomes import DENIALS, FAILURES, Kind, fails, is_answer, name_of, script, told
 from tests.settling import settled
 
@@ -37,7 +37,7 @@ def replicas_of(reader: LedgerReader, entry_id: int) -> list[BookieId]:
 async def test_a_replica_that_fails_an_entry_is_followed_by_the_next(
     code: int, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town(config=IN_ORDER) as where:
+    async with fake_cluster(config=IN_ORDER) as where:
         reader = await reader_of(where, 3)
         first, second, _ = replicas_of(reader, 1)
         script(where, Kind.READ, code, first)
@@ -54,7 +54,7 @@ async def test_a_replica_that_fails_an_entry_is_followed_by_the_next(
 @pytest.mark.rule("R-13")
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_an_entry_that_no_replica_gives_tells_why(code: int) -> None:
-    async with town(config=IN_ORDER) as where:
+    async with fake_cluster(config=IN_ORDER) as where:
         reader = await reader_of(where, 3)
         script(where, Kind.READ, code, "abc")
         error = await fails(reader.read(1), code)
@@ -66,7 +66,7 @@ async def test_an_entry_that_no_replica_gives_tells_why(code: int) -> None:
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("code", SPECIFIC, ids=name_of)
 async def test_a_failure_outranks_denials_so_that_nobody_takes_the_entry_for_missing(code: int, *, last: bool) -> None:
-    async with town(config=IN_ORDER) as where:
+    async with fake_cluster(config=IN_ORDER) as where:
         reader = await reader_of(where, 3)
         replicas = replicas_of(reader, 1)
         script(where, Kind.READ, Code.NO_SUCH_ENTRY, replicas)
@@ -77,7 +77,7 @@ async def test_a_failure_outranks_denials_so_that_nobody_takes_the_entry_for_mis
 
 @pytest.mark.rule("R-3")
 async def test_a_copy_whose_digest_is_wrong_is_no_copy(health: list[tuple[BookieId, int]]) -> None:
-    async with town(config=IN_ORDER) as where:
+    async with fake_cluster(config=IN_ORDER) as where:
         reader = await reader_of(where, 3)
         first = replicas_of(reader, 1)[0]
         entries = where.transport.bookies[first].entries
@@ -89,7 +89,7 @@ async def test_a_copy_whose_digest_is_wrong_is_no_copy(health: list[tuple[Bookie
 @pytest.mark.rule("R-1")
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_a_range_ends_at_the_entry_that_nobody_gives(code: int) -> None:
-    async with town(config=IN_ORDER) as where:
+    async with fake_cluster(config=IN_ORDER) as where:
         reader = await reader_of(where, 3)
         script(where, Kind.READ, code, "abc")
 
@@ -99,7 +99,7 @@ async def test_a_range_ends_at_the_entry_that_nobody_gives(code: int) -> None:
 
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_results_tell_of_each_entry_what_became_of_it(code: int) -> None:
-    async with town(config=IN_ORDER) as where:
+    async with fake_cluster(config=IN_ORDER) as where:
         reader = await reader_of(where, 3)
         script(where, Kind.READ, code, "abc")
         if code == Code.CLIENT_CLOSED:
@@ -121,7 +121,7 @@ async def test_results_tell_of_each_entry_what_became_of_it(code: int) -> None:
 async def test_a_batch_that_every_replica_fails_fails_unless_they_may_know_no_batches(
     code: int, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town(config=V2) as where:
+    async with fake_cluster(config=V2) as where:
         reader = await reader_of(where, 3)
         replicas = replicas_of(reader, 0)
         script(where, Kind.BATCH, code, "abc")
@@ -139,7 +139,7 @@ async def test_a_batch_that_every_replica_fails_fails_unless_they_may_know_no_ba
 @pytest.mark.rule("R-31")
 @pytest.mark.parametrize("code", [code for code in FAILURES if code != Code.CLIENT_CLOSED], ids=name_of)
 async def test_a_batch_goes_on_to_the_replica_that_knows_it(code: int) -> None:
-    async with town(config=V2) as where:
+    async with fake_cluster(config=V2) as where:
         reader = await reader_of(where, 3)
         replicas = replicas_of(reader, 0)
         script(where, Kind.BATCH, code, replicas[:2])
@@ -164,7 +164,7 @@ def lac_kind(config: ClientConfig) -> Kind:
 async def test_one_bookie_may_fail_to_tell_the_lac_and_two_may_not(
     code: int, config: ClientConfig, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         writer = await written(where, 1)
         reader = await tail_of(where, writer)
         assert reader.last_add_confirmed == -1
@@ -195,7 +195,7 @@ async def test_one_bookie_may_fail_to_tell_the_lac_and_two_may_not(
 async def test_a_lac_whose_digest_is_wrong_is_no_answer(
     config: ClientConfig, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         writer = await written(where, 2)
         reader = await tail_of(where, writer)
         ensemble = reader.metadata.last_fragment.ensemble
@@ -209,7 +209,7 @@ async def test_a_lac_whose_digest_is_wrong_is_no_answer(
 @pytest.mark.rule("R-38")
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_any_bookie_may_tell_of_progress_and_all_must_fail_for_an_error(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 2)
         reader = await tail_of(where, writer)
         await writer.append(b"2")
@@ -236,7 +236,7 @@ async def test_any_bookie_may_tell_of_progress_and_all_must_fail_for_an_error(co
 async def test_a_poll_that_every_bookie_fails_tells_why(
     code: int, health: list[tuple[BookieId, int]], *, parallel: bool
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await tail_of(where, await written(where, 2))
         script(where, Kind.POLL, code, "abc")
         poll = reader.read_last_add_confirmed_and_entry(2, 10.0, parallel=parallel)
@@ -254,7 +254,7 @@ async def test_a_poll_that_every_bookie_fails_tells_why(
 @pytest.mark.rule("R-41")
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
 async def test_a_poll_goes_on_to_the_bookie_that_knows(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 2)
         reader = await tail_of(where, writer)
         await writer.append(b"2")

@@ -12,14 +12,14 @@ from bkclient._client.reading.window import ReadWindow
 from bkclient.errors import IllegalOperation
 from bkclient.ledger import LedgerMetadata
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, writer_of
 from tests.bkclient.inside import followed_of, reads_of
 from tests.settling import settled
 
 MIB = 1024 * 1024
 
 
-async def a_reader(where: Town, sizes: list[int], *, is_closed: bool = True) -> LedgerReader:
+async def a_reader(where: FakeCluster, sizes: list[int], *, is_closed: bool = True) -> LedgerReader:
     """Of a ledger with entries of these sizes, all of them confirmed."""
     writer = await writer_of(where)
     for size in sizes:
@@ -35,13 +35,13 @@ async def a_reader(where: Town, sizes: list[int], *, is_closed: bool = True) -> 
     return reader
 
 
-def requested(where: Town) -> int:
+def requested(where: FakeCluster) -> int:
     return sum(isinstance(request, ReadRequest) for _, request in where.sent)
 
 
 @pytest.mark.parametrize(("size", "at_first"), [(0, 8), (100, 40), (1 * MIB, 16), (5 * MIB, 3), (17 * MIB, 1)])
 async def test_a_closed_ledger_tells_how_many_of_its_entries_fit(size: int, at_first: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await a_reader(where, [10] * 40)
         known = followed_of(reader)
         known.value = type(known.value)(longer(known.metadata, 40 * size), known.value.version)
@@ -55,7 +55,7 @@ def longer(metadata: LedgerMetadata, length: int) -> LedgerMetadata:
 
 
 async def test_in_an_open_ledger_a_few_entries_are_read_until_one_tells_how_large_they_are() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await a_reader(where, [10] * 40, is_closed=False)
         where.transport.hold("abc")
         reading = asyncio.ensure_future(reader.read_entries(0, 39))
@@ -64,12 +64,12 @@ async def test_in_an_open_ledger_a_few_entries_are_read_until_one_tells_how_larg
         where.transport.answer_first(1)
         await settled()
         assert requested(where) == 40
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert len(await reading) == 40
 
 
 async def test_one_large_entry_is_taken_as_a_sign_of_more() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await a_reader(where, [4 * MIB] + [10] * 200)
         window = ReadWindow(reads_of(reader), ReadOperation(), 0, 64)
         assert window.fill(200) == 64  # small ones, on average
@@ -84,7 +84,7 @@ async def test_one_large_entry_is_taken_as_a_sign_of_more() -> None:
 
 
 async def test_a_window_that_was_cleared_gives_nothing_more() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await a_reader(where, [10] * 4)
         window = ReadWindow(reads_of(reader), ReadOperation(), 0, 64)
         assert (await window.take(3)).entry_id == 0

@@ -22,11 +22,11 @@ from bkclient.errors import (
     UnauthorizedAccess,
 )
 from bkclient.wire.messages import ReadRequest
-from tests.bkclient.fakes import Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, writer_of
 from tests.settling import settled
 
 
-async def reader_of(where: Town, *payloads: bytes, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerReader:
+async def reader_of(where: FakeCluster, *payloads: bytes, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerReader:
     """A reader of a closed ledger with these entries; what was sent so far is forgotten."""
     async with await writer_of(where, sizes) as writer:
         for payload in payloads:
@@ -37,7 +37,7 @@ async def reader_of(where: Town, *payloads: bytes, sizes: tuple[int, int, int] =
     return reader
 
 
-def corrupt(where: Town, bookie_id: str, entry_id: int) -> None:
+def corrupt(where: FakeCluster, bookie_id: str, entry_id: int) -> None:
     """Flip a bit in a bookie's copy."""
     entries = where.transport.bookies[bookie_id].entries
     for (ledger_id, stored), body in entries.items():
@@ -45,7 +45,7 @@ def corrupt(where: Town, bookie_id: str, entry_id: int) -> None:
             entries[ledger_id, stored] = body[:-1] + bytes([body[-1] ^ 1])
 
 
-def asked(where: Town) -> list[tuple[str, int]]:
+def asked(where: FakeCluster) -> list[tuple[str, int]]:
     return [(bookie_id, request.entry_id) for bookie_id, request in where.sent if isinstance(request, ReadRequest)]
 
 
@@ -61,7 +61,7 @@ def replicas(reader: LedgerReader, entry_id: int) -> tuple[str, ...]:
 @pytest.mark.rule("API-13")
 @pytest.mark.rule("R-21")
 async def test_an_entry_tells_ids_payload_the_ledgers_length_and_what_was_confirmed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"zero", b"one")
 
         entry = await reader.read(1)
@@ -74,7 +74,7 @@ async def test_an_entry_tells_ids_payload_the_ledgers_length_and_what_was_confir
 @pytest.mark.rule("R-7")
 @pytest.mark.rule("RO-2")
 async def test_the_first_replica_of_the_write_set_is_asked_and_no_other_one_if_it_answers() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         reader = await reader_of(where, b"0", b"1", sizes=(4, 2, 2))
 
         await reader.read(1)
@@ -85,7 +85,7 @@ async def test_the_first_replica_of_the_write_set_is_asked_and_no_other_one_if_i
 @pytest.mark.rule("R-3")
 @pytest.mark.behaviour("T-206")
 async def test_a_corrupt_replica_costs_the_next_question() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0")
         corrupt(where, replicas(reader, 0)[0], 0)
 
@@ -95,7 +95,7 @@ async def test_a_corrupt_replica_costs_the_next_question() -> None:
 
 @pytest.mark.rule("R-3")
 async def test_an_entry_of_another_ledger_or_another_id_is_no_answer() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0", b"1")
         entries = where.transport.bookies[replicas(reader, 0)[0]].entries
         entries[reader.ledger_id, 0] = entries[reader.ledger_id, 1]
@@ -122,7 +122,7 @@ async def test_an_entry_of_another_ledger_or_another_id_is_no_answer() -> None:
 async def test_an_entry_nobody_returns_fails_with_the_most_telling_error_and_names_who_gave_it(
     codes: tuple[Code | None, ...], error: type[BookKeeperError], culprit: int
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0")
         for bookie_id, code in zip(replicas(reader, 0), codes, strict=True):
             where.transport.bookies[bookie_id].code = code
@@ -138,7 +138,7 @@ async def test_an_entry_nobody_returns_fails_with_the_most_telling_error_and_nam
 @pytest.mark.rule("R-22")
 @pytest.mark.behaviour("T-53")
 async def test_the_last_entry_is_read_and_an_empty_ledger_has_none() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0", b"1")
         assert (await reader.read_last_entry()).payload == b"1"
 
@@ -150,7 +150,7 @@ async def test_the_last_entry_is_read_and_an_empty_ledger_has_none() -> None:
 
 @pytest.mark.behaviour("T-28")
 async def test_a_closed_ledger_answers_for_its_end_without_asking_a_bookie() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0", b"1")
 
         assert await reader.read_last_add_confirmed() == 1
@@ -180,7 +180,7 @@ async def test_a_closed_ledger_answers_for_its_end_without_asking_a_bookie() -> 
 async def test_a_range_that_is_none_or_reaches_beyond_the_end_is_refused_before_anything_is_sent(
     first: object, last: object, error: type[BookKeeperError]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0", b"1", b"2")
 
         with pytest.raises(error, match=f"ledger {reader.ledger_id}"):
@@ -193,7 +193,7 @@ async def test_a_range_that_is_none_or_reaches_beyond_the_end_is_refused_before_
 async def test_an_entry_id_that_is_none_or_beyond_the_end_is_refused(
     entry_id: object, error: type[BookKeeperError]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0")
 
         with pytest.raises(error):
@@ -207,7 +207,7 @@ async def test_an_entry_id_that_is_none_or_beyond_the_end_is_refused(
 @pytest.mark.rule("R-1")
 @pytest.mark.behaviour("T-189")
 async def test_a_range_yields_its_entries_in_order_both_ends_included() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         reader = await reader_of(where, *(b"%d" % i for i in range(20)), sizes=(3, 2, 2))
 
         assert [entry.payload async for entry in reader.read_range(3, 7)] == [b"3", b"4", b"5", b"6", b"7"]
@@ -216,7 +216,7 @@ async def test_a_range_yields_its_entries_in_order_both_ends_included() -> None:
 
 
 async def test_iterating_over_an_empty_ledger_yields_nothing() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where)
 
         assert [entry async for entry in reader] == []
@@ -225,7 +225,7 @@ async def test_iterating_over_an_empty_ledger_yields_nothing() -> None:
 
 @pytest.mark.rule("R-1")
 async def test_a_range_spans_the_ensembles_of_its_entries() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.WRITE
@@ -243,7 +243,7 @@ async def test_a_range_spans_the_ensembles_of_its_entries() -> None:
 async def test_as_many_entries_are_requested_ahead_as_configured_and_again_when_half_of_them_are_taken(
     ahead: int, requested: list[int]
 ) -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=ahead))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=ahead))) as where:
         reader = await reader_of(where, *(b"x" for _ in range(10)))
         entries = reader.read_range(0, 9)
         where.transport.hold("abc")
@@ -252,21 +252,21 @@ async def test_as_many_entries_are_requested_ahead_as_configured_and_again_when_
         await settled()
         assert len(where.sent) == requested[0]
         for entry_id, count in enumerate(requested[1:]):
-            where.transport.let_go("abc")
+            where.transport.release("abc")
             where.transport.hold("abc")
             assert (await first).entry_id == entry_id
             first = asyncio.ensure_future(anext(entries))
             await settled()
             assert len(where.sent) == count
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert (await first).entry_id == 2
         assert [entry.entry_id async for entry in entries] == list(range(3, 10))
 
 
 @pytest.mark.rule("R-1")
 async def test_the_first_entry_of_a_range_that_cannot_be_read_ends_it_with_its_error() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, *(b"x" for _ in range(6)))
         for bookie_id in "abc":
             corrupt(where, bookie_id, 2)
@@ -292,7 +292,7 @@ async def error_of_iterating(reader: LedgerReader) -> Code | None:
 async def test_the_rest_of_a_range_that_failed_is_forgotten_without_complaint() -> None:
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, *(b"x" for _ in range(20)))
         for bookie in where.transport.bookies.values():
             bookie.code = Code.BOOKIE_NOT_AVAILABLE
@@ -305,7 +305,7 @@ async def test_the_rest_of_a_range_that_failed_is_forgotten_without_complaint() 
 
 
 async def test_who_stops_iterating_asks_no_further_replica() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, *(b"x" for _ in range(5)))
         entries = reader.read_range(0, 4)
         await anext(entries)
@@ -313,7 +313,7 @@ async def test_who_stops_iterating_asks_no_further_replica() -> None:
         where.sent.clear()
 
         await entries.aclose()  # type: ignore[attr-defined]
-        where.transport.let_go("abc", Code.TIMEOUT)
+        where.transport.release("abc", Code.TIMEOUT)
         await settled()
 
         assert where.sent == []
@@ -323,14 +323,14 @@ async def test_who_stops_iterating_asks_no_further_replica() -> None:
 
 
 async def test_a_read_that_is_cancelled_asks_no_further_replica_and_leaves_the_reader_usable() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0")
         where.transport.hold("abc")
         reading = asyncio.create_task(reader.read(0))
         await settled()
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-        where.transport.let_go("abc", Code.TIMEOUT)
+        where.transport.release("abc", Code.TIMEOUT)
         await settled()
         assert len(where.sent) == 1
 
@@ -340,7 +340,7 @@ async def test_a_read_that_is_cancelled_asks_no_further_replica_and_leaves_the_r
 @pytest.mark.rule("R-5")
 @pytest.mark.behaviour("T-51")
 async def test_a_closed_client_reads_nothing() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0")
         where.transport.hold("abc")
         under_way = asyncio.create_task(reader.read(0))
@@ -358,7 +358,7 @@ async def test_a_closed_client_reads_nothing() -> None:
 
 @pytest.mark.rule("API-18")
 async def test_a_read_that_had_met_another_error_before_the_client_closed_fails_as_closed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, b"0")
         where.transport.bookies[replicas(reader, 0)[0]].code = Code.TIMEOUT
         where.transport.hold(replicas(reader, 0)[1])
@@ -371,7 +371,7 @@ async def test_a_read_that_had_met_another_error_before_the_client_closed_fails_
 
 @pytest.mark.rule("NR-9")
 async def test_a_reader_that_opened_a_closed_ledger_does_not_watch_it_and_closing_it_changes_nothing() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await reader_of(where, b"0") as reader:
             pass
         await reader.aclose()

@@ -21,7 +21,7 @@ from bkclient.errors import (
 )
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import Town, in_virtual_time, town
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time
 from tests.settling import settled
 
 LARGEST_ID = 2**63 - 1
@@ -62,7 +62,7 @@ POLL: dict[str, Callable[..., Call]] = {
 @pytest.mark.parametrize("name", RANGES)
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (1, 0), (-2, -1)])
 async def test_a_range_that_is_none_is_refused(name: str, first: int, last: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         with pytest.raises(ArgumentError) as caught:
             await outcome(RANGES[name](first, last), reader)
@@ -74,7 +74,7 @@ async def test_a_range_that_is_none_is_refused(name: str, first: int, last: int)
 @pytest.mark.parametrize("name", [*SINGLE, *POLL])
 @pytest.mark.parametrize("entry_id", [True, "0", 0.0, None])
 async def test_an_entry_id_is_an_int(name: str, entry_id: Any) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         with pytest.raises(ArgumentError) as caught:
             await outcome((SINGLE | POLL)[name](entry_id), reader)
@@ -85,7 +85,7 @@ async def test_an_entry_id_is_an_int(name: str, entry_id: Any) -> None:
 
 @pytest.mark.parametrize("name", ["read", "read_batch"])
 async def test_the_largest_id_can_be_asked_for_and_the_next_cannot(name: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         with pytest.raises(NoSuchEntry):
             await outcome(SINGLE[name](LARGEST_ID, unconfirmed=True), reader)
@@ -97,7 +97,7 @@ async def test_the_largest_id_can_be_asked_for_and_the_next_cannot(name: str) ->
 
 @pytest.mark.parametrize("name", ["max_count", "max_bytes"])
 async def test_bounds_of_a_batch_are_what_the_protocol_has_room_for(name: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         largest: dict[str, Any] = {name: 2**31 - 1}
         assert len(await reader.read_batch(0, **largest)) == 3
@@ -116,7 +116,7 @@ async def test_bounds_of_a_batch_are_what_the_protocol_has_room_for(name: str) -
 
 @pytest.mark.parametrize("name", [*RANGES, *SINGLE])
 async def test_what_is_beyond_the_last_add_confirmed_is_not_read_by_default(name: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         call = RANGES[name](1, 3) if name in RANGES else SINGLE[name](3)
         with pytest.raises(ReadFailed) as caught:
@@ -128,7 +128,7 @@ async def test_what_is_beyond_the_last_add_confirmed_is_not_read_by_default(name
 
 @pytest.mark.parametrize("name", ["read_range", "read_entries", "read", "read_batch"])
 async def test_unconfirmed_reads_go_beyond_it(name: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
         known = reader.last_add_confirmed
@@ -145,7 +145,7 @@ async def test_unconfirmed_reads_go_beyond_it(name: str) -> None:
 async def test_replicas_are_asked_one_after_the_other_unless_all_are_wanted_at_once(
     name: str, *, parallel: bool
 ) -> None:
-    async with town(config=IN_ORDER) as where:
+    async with fake_cluster(config=IN_ORDER) as where:
         reader = await reader_of(where, 3)
         options: dict[str, Any] = {"parallel": True} if parallel else {}
         await outcome(RANGES[name](1, 1, **options) if name in RANGES else SINGLE[name](1, **options), reader)
@@ -155,7 +155,7 @@ async def test_replicas_are_asked_one_after_the_other_unless_all_are_wanted_at_o
 
 @pytest.mark.parametrize("name", [*RANGES, "read", "poll"])
 async def test_flags_are_booleans(name: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         call = RANGES[name](0, 0, parallel=1) if name in RANGES else (SINGLE | POLL)[name](0, parallel=1)
         with pytest.raises(ArgumentError, match="parallel"):
@@ -182,7 +182,7 @@ CALLS: dict[str, Call] = {
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_after_the_end_of_its_client_every_read_says_so(name: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await tail_of(where, await written(where, 3))
         await where.bk.aclose()
         with pytest.raises(ClientClosed) as caught:
@@ -191,7 +191,7 @@ async def test_after_the_end_of_its_client_every_read_says_so(name: str) -> None
 
 
 async def test_a_ledger_without_entries_has_no_last_one() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         closed, open_one = await reader_of(where, 0), await tail_of(where, await written(where, 0))
         for reader in (closed, open_one):
             with pytest.raises(NoSuchEntry) as caught:
@@ -202,7 +202,7 @@ async def test_a_ledger_without_entries_has_no_last_one() -> None:
 
 
 async def test_who_waits_for_the_end_of_a_ledger_learns_that_it_was_deleted_or_is_not_followed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 1)
         reader = await tail_of(where, writer)
         waiting = asyncio.ensure_future(reader.wait_closed())
@@ -233,7 +233,7 @@ async def test_who_waits_for_the_end_of_a_ledger_learns_that_it_was_deleted_or_i
 
 
 async def test_a_tail_has_one_reader_at_a_time() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await tail_of(where, await written(where, 1))
         where.transport.hold("abc")
         tail = reader.tail(3)
@@ -252,7 +252,7 @@ async def test_a_tail_has_one_reader_at_a_time() -> None:
 
 
 async def test_a_poll_returns_at_once_what_is_known_already() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         found = await reader.read_last_add_confirmed_and_entry(1, 10.0)
         assert found.last_add_confirmed == 2
@@ -267,7 +267,7 @@ async def test_a_poll_returns_at_once_what_is_known_already() -> None:
 def test_over_version_2_a_poll_without_news_ends_after_its_time() -> None:
     @in_virtual_time
     async def play() -> None:
-        async with town(
+        async with fake_cluster(
             config=ClientConfig(
                 connections=ConnectionSettings(protocol_version=2), writing=WritingSettings(explicit_lac_interval_s=0.0)
             )
@@ -286,7 +286,7 @@ def test_over_version_2_a_poll_without_news_ends_after_its_time() -> None:
 def test_over_version_2_a_poll_returns_with_the_entry_once_it_is_confirmed() -> None:
     @in_virtual_time
     async def play() -> None:
-        async with town(
+        async with fake_cluster(
             config=ClientConfig(
                 connections=ConnectionSettings(protocol_version=2), writing=WritingSettings(explicit_lac_interval_s=0.0)
             )
@@ -306,7 +306,7 @@ def test_over_version_2_a_poll_returns_with_the_entry_once_it_is_confirmed() -> 
     play()
 
 
-async def known_by(where: Town) -> list[BookKeeperError]:
+async def known_by(where: FakeCluster) -> list[BookKeeperError]:
     """Nothing, unless a read of results hides an entry behind another that cannot be read."""
     reader = await reader_of(where, 3)
     for bookie in where.transport.bookies.values():
@@ -318,7 +318,7 @@ async def known_by(where: Town) -> list[BookKeeperError]:
 
 
 async def test_an_entry_that_is_lost_hides_no_other() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         (error,) = await known_by(where)
         assert type(error) is NoSuchEntry
         assert error.entry_id == 1

@@ -33,7 +33,7 @@ from bkclient.observability import stats as names
 from bkclient.wire.messages import ReadRequest
 from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, reader_of, tail_of, written
 from tests.bkclient._client.reading.test_late_reads import Stats
-from tests.bkclient.fakes import in_virtual_time, town, writer_of
+from tests.bkclient.fakes import fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import followed_of, polls_of, reads_of
 from tests.cancellation import Cancel, cancel_everywhere
 from tests.settling import settled
@@ -45,7 +45,7 @@ from tests.settling import settled
 @pytest.mark.behaviour("T-190")
 @pytest.mark.parametrize("parallel", [False, True])
 async def test_a_range_read_as_a_whole_comes_as_a_whole_or_fails_as_one(parallel: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 4)
         entries = await reader.read_entries(1, 3, parallel=parallel)
         assert [entry.payload for entry in entries] == [b"1", b"2", b"3"]
@@ -59,7 +59,7 @@ async def test_a_range_read_as_a_whole_comes_as_a_whole_or_fails_as_one(parallel
 @pytest.mark.behaviour("T-193")
 @pytest.mark.parametrize("parallel", [False, True])
 async def test_each_entry_of_a_range_has_its_own_outcome_in_order(parallel: bool) -> None:
-    async with town(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=3))) as where:
+    async with fake_cluster(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=3))) as where:
         reader = await reader_of(where, 7)
         for bookie in where.transport.bookies.values():
             bookie.entries[reader.ledger_id, 1] = b"rotten"
@@ -75,7 +75,7 @@ async def test_each_entry_of_a_range_has_its_own_outcome_in_order(parallel: bool
 
 
 async def test_a_closed_client_ends_the_results_with_its_error() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         reader = await reader_of(where, 3)
         where.transport.hold("abc")
         results = reader.read_results(0, 2)
@@ -90,7 +90,7 @@ async def test_a_closed_client_ends_the_results_with_its_error() -> None:
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_with_all_bookies_stopped_a_read_fails_as_unavailable_once(config: ClientConfig) -> None:
     stats = Stats()
-    async with town(config=config, stats=stats) as where:
+    async with fake_cluster(config=config, stats=stats) as where:
         reader = await reader_of(where, 2)
         stats.operations.clear()
         for bookie in where.transport.bookies.values():
@@ -111,7 +111,7 @@ async def test_with_all_bookies_stopped_a_read_fails_as_unavailable_once(config:
 @pytest.mark.behaviour("T-40")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_unconfirmed_reads_go_to_the_last_entry_and_move_nothing(config: ClientConfig) -> None:
-    async with town(config=config) as where, await written(where, 5) as writer:
+    async with fake_cluster(config=config) as where, await written(where, 5) as writer:
         reader = await tail_of(where, writer)
 
         assert (await reader.read(4, unconfirmed=True)).payload == b"4"
@@ -126,7 +126,7 @@ async def test_unconfirmed_reads_go_to_the_last_entry_and_move_nothing(config: C
 @pytest.mark.rule("H-16")
 @pytest.mark.rule("R-19")
 async def test_a_confirmed_read_beyond_the_lac_fails_until_that_is_refreshed() -> None:
-    async with town() as where, await written(where, 3) as writer:
+    async with fake_cluster() as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
         await writer.append(b"3")
         await settled()
@@ -144,7 +144,7 @@ async def test_a_confirmed_read_beyond_the_lac_fails_until_that_is_refreshed() -
 @pytest.mark.behaviour("T-156")
 async def test_reading_alone_moves_a_reader_by_what_bookies_tell_in_passing() -> None:
     stats = Stats()
-    async with town(stats=stats) as where, await written(where, 5) as writer:
+    async with fake_cluster(stats=stats) as where, await written(where, 5) as writer:
         reader = await tail_of(where, writer)
         for entry_id in range(5, 9):
             await writer.append(b"%d" % entry_id)
@@ -162,7 +162,7 @@ async def test_reading_alone_moves_a_reader_by_what_bookies_tell_in_passing() ->
 @pytest.mark.rule("R-35")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_no_question_for_the_lac_takes_a_reader_back(config: ClientConfig) -> None:
-    async with town(config=config) as where, await written(where, 4) as writer:
+    async with fake_cluster(config=config) as where, await written(where, 4) as writer:
         reader = await tail_of(where, writer)
         for bookie in where.transport.bookies.values():
             for entry_id in (1, 2, 3):
@@ -176,7 +176,7 @@ async def test_no_question_for_the_lac_takes_a_reader_back(config: ClientConfig)
 @pytest.mark.rule("H-18")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_the_length_of_an_open_ledger_is_that_of_the_last_confirmed_entry_read(config: ClientConfig) -> None:
-    async with town(config=config) as where, await written(where, 5) as writer:
+    async with fake_cluster(config=config) as where, await written(where, 5) as writer:
         reader = await tail_of(where, writer)
         assert reader.length == 0
         await reader.read(2)
@@ -191,7 +191,7 @@ async def test_the_length_of_an_open_ledger_is_that_of_the_last_confirmed_entry_
 @pytest.mark.rule("H-37")
 @pytest.mark.rule("API-13")
 async def test_an_entry_tells_its_own_size_and_the_ledgers_length() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         for payload in (b"four", b"", b"seven77"):
             await writer.append(payload)
         entries = await writer.reader.read_entries(0, 2) if hasattr(writer, "read_entries") else []
@@ -202,7 +202,7 @@ async def test_an_entry_tells_its_own_size_and_the_ledgers_length() -> None:
 
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_all_before_an_empty_last_fragment_is_confirmed(config: ClientConfig) -> None:
-    async with town("abcdef", config=config) as where, await written(where, 3) as writer:
+    async with fake_cluster("abcdef", config=config) as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
         assert reader.last_add_confirmed == 1
         others = tuple(sorted(set("abcdef") - set(writer.metadata.last_fragment.ensemble)))
@@ -217,7 +217,7 @@ async def test_all_before_an_empty_last_fragment_is_confirmed(config: ClientConf
 
 @pytest.mark.rule("NR-6")
 async def test_what_a_tailing_reader_may_read_survives_a_recovery() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 6)
         reader = await tail_of(where, writer)
         seen = [entry.payload async for entry in reader]
@@ -237,7 +237,7 @@ async def test_what_a_tailing_reader_may_read_survives_a_recovery() -> None:
 async def test_a_reader_with_a_stale_ensemble_reads_no_metadata_and_learns_by_its_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with town("abcdef") as where, await written(where, 3) as writer:
+    async with fake_cluster("abcdef") as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
         old = writer.metadata.last_fragment.ensemble
         reads: list[int] = []
@@ -263,7 +263,7 @@ async def test_a_reader_with_a_stale_ensemble_reads_no_metadata_and_learns_by_it
 @pytest.mark.behaviour("T-166")
 @pytest.mark.parametrize("recovers", [True, False])
 async def test_a_reader_that_keeps_up_outlives_all_bookies_it_started_with(recovers: bool) -> None:
-    async with town("abcdef") as where:
+    async with fake_cluster("abcdef") as where:
         writer = await written(where, 4)
         if not recovers:
             await writer.close()
@@ -283,7 +283,7 @@ async def test_a_reader_that_keeps_up_outlives_all_bookies_it_started_with(recov
 
 
 async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
         waits = [asyncio.ensure_future(reader.wait_closed()) for _ in range(3)]
@@ -302,7 +302,7 @@ async def test_the_close_is_waited_for_by_any_number_of_callers() -> None:
 
 
 async def test_who_does_not_follow_a_ledger_cannot_wait_for_its_close() -> None:
-    async with town() as where, await written(where, 3) as writer:
+    async with fake_cluster() as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
         waiting = asyncio.ensure_future(reader.wait_closed())
         await settled()
@@ -316,7 +316,7 @@ async def test_who_does_not_follow_a_ledger_cannot_wait_for_its_close() -> None:
 
 @in_virtual_time
 async def test_a_change_wakes_the_pauses_of_all_tails() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         reader = await tail_of(where, writer)
         tails = [asyncio.ensure_future(anext(reader.tail(), None)) for _ in range(3)]
@@ -334,7 +334,7 @@ async def test_a_change_wakes_the_pauses_of_all_tails() -> None:
 
 @pytest.mark.rule("R-3")
 async def test_a_long_poll_that_brings_another_entry_than_asked_for_is_a_corrupt_answer() -> None:
-    async with town() as where, await written(where, 4) as writer:
+    async with fake_cluster() as where, await written(where, 4) as writer:
         reader = await tail_of(where, writer)
         for bookie in where.transport.bookies.values():
             bookie.max_lac = 9
@@ -348,7 +348,7 @@ async def test_a_long_poll_that_brings_another_entry_than_asked_for_is_a_corrupt
 
 
 async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_alone() -> None:
-    async with town() as where, await written(where, 4) as writer:
+    async with fake_cluster() as where, await written(where, 4) as writer:
         reader = await tail_of(where, writer)
         where.transport.hold("abc")
         poll = polls_of(reader).start(3, 10.0, parallel=True)
@@ -362,7 +362,7 @@ async def test_a_change_of_the_metadata_that_concerns_no_ensemble_leaves_a_poll_
         assert poll.future.result().last_add_confirmed == 3
         poll.on_metadata()
         polls_of(reader).end(poll)
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
 
 # Callers that go away ----------------------------------------------------------------------------------------------
@@ -418,18 +418,18 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
     )
 
     async def story(cancel: Cancel) -> None:
-        async with town(config=config) as where, await written(where, 4) as writer:
+        async with fake_cluster(config=config) as where, await written(where, 4) as writer:
             reader = await tail_of(where, writer)
             first = writer.metadata.last_fragment.ensemble[0]
             if hindrance == "late":
                 where.transport.hold(first)
-                asyncio.get_running_loop().call_later(0.5, where.transport.let_go, first, Code.TIMEOUT)
+                asyncio.get_running_loop().call_later(0.5, where.transport.release, first, Code.TIMEOUT)
             elif hindrance == "busy":
                 where.transport.unwritable.update("abc")
             with suppress(BookKeeperError, TimeoutError):  # what comes of it is shown elsewhere
                 await cancel(CALLS[call](reader))
             where.transport.unwritable.clear()
-            where.transport.let_go("abc", Code.TIMEOUT)
+            where.transport.release("abc", Code.TIMEOUT)
             await asyncio.sleep(1)
             assert reads_of(reader).waiting == {}
             assert len(polls_of(reader)) == 0
@@ -445,7 +445,7 @@ def test_a_read_that_is_cancelled_anywhere_leaves_the_reader_as_good_as_before(
 
 def test_waiting_for_the_close_may_be_cancelled() -> None:
     async def story(cancel: Cancel) -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             writer = await written(where, 2)
             reader = await tail_of(where, writer)
             asyncio.get_running_loop().call_later(1, lambda: asyncio.ensure_future(writer.close()))

@@ -12,7 +12,7 @@ from bkclient.ledger import LedgerState
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, ReadLacRequest, ReadRequest
 from tests.bkclient._client.reading.ledgers import BOTH_VERSIONS, tail_of, written
-from tests.bkclient.fakes import town
+from tests.bkclient.fakes import fake_cluster
 from tests.settling import settled
 
 
@@ -23,7 +23,7 @@ from tests.settling import settled
 @pytest.mark.behaviour("T-112")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_opening_without_recovery_fences_nothing_and_the_writer_goes_on(config: ClientConfig) -> None:
-    async with town(config=config) as where, await written(where, 3) as writer:
+    async with fake_cluster(config=config) as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
 
         assert not reader.is_closed
@@ -40,7 +40,7 @@ async def test_opening_without_recovery_fences_nothing_and_the_writer_goes_on(co
 @pytest.mark.behaviour("T-39")
 @pytest.mark.parametrize("config", BOTH_VERSIONS)
 async def test_a_tailing_reader_sees_what_entries_tell_and_reads_no_further(config: ClientConfig) -> None:
-    async with town(config=config) as where, await written(where, 5) as writer:
+    async with fake_cluster(config=config) as where, await written(where, 5) as writer:
         where.sent.clear()
         reader = await tail_of(where, writer)
 
@@ -55,7 +55,7 @@ async def test_a_tailing_reader_sees_what_entries_tell_and_reads_no_further(conf
 
 @pytest.mark.rule("R-37")
 async def test_over_version_2_the_last_entry_is_asked_for() -> None:
-    async with town(config=BOTH_VERSIONS[0]) as where, await written(where, 2) as writer:
+    async with fake_cluster(config=BOTH_VERSIONS[0]) as where, await written(where, 2) as writer:
         where.sent.clear()
         await tail_of(where, writer)
 
@@ -65,7 +65,7 @@ async def test_over_version_2_the_last_entry_is_asked_for() -> None:
 @pytest.mark.rule("NR-4")
 @pytest.mark.behaviour("T-112")
 async def test_the_lac_of_a_reader_moves_when_asked_to_and_not_by_itself() -> None:
-    async with town() as where, await written(where, 2) as writer:
+    async with fake_cluster() as where, await written(where, 2) as writer:
         reader = await tail_of(where, writer)
         await writer.append(b"2")
         await settled()
@@ -79,7 +79,7 @@ async def test_the_lac_of_a_reader_moves_when_asked_to_and_not_by_itself() -> No
 @pytest.mark.rule("LAC-3")
 @pytest.mark.rule("LAC-4")
 async def test_answers_to_reads_move_the_lac_forward_and_never_back() -> None:
-    async with town() as where, await written(where, 6) as writer:
+    async with fake_cluster() as where, await written(where, 6) as writer:
         reader = await tail_of(where, writer)
         assert reader.last_add_confirmed == 4
 
@@ -96,7 +96,7 @@ async def test_answers_to_reads_move_the_lac_forward_and_never_back() -> None:
 
 @pytest.mark.rule("R-35")
 async def test_an_answer_that_is_behind_does_not_take_the_lac_back() -> None:
-    async with town() as where, await written(where, 4) as writer:
+    async with fake_cluster() as where, await written(where, 4) as writer:
         reader = await tail_of(where, writer)
         for bookie in where.transport.bookies.values():
             del bookie.entries[writer.ledger_id, 3]
@@ -107,7 +107,7 @@ async def test_an_answer_that_is_behind_does_not_take_the_lac_back() -> None:
 @pytest.mark.rule("R-34")
 @pytest.mark.behaviour("T-146")
 async def test_an_explicit_lac_counts_where_it_is_higher_than_the_last_entrys_and_where_there_is_no_entry() -> None:
-    async with town() as where, await written(where, 4) as writer:
+    async with fake_cluster() as where, await written(where, 4) as writer:
         codec = EntryCodec(writer.ledger_id, writer.metadata.digest_type or 1, b"secret")  # type: ignore[arg-type]
         where.transport.bookies["a"].explicit_lac = codec.encode_lac(3)
         assert (await tail_of(where, writer)).last_add_confirmed == 3
@@ -123,7 +123,7 @@ async def test_an_explicit_lac_counts_where_it_is_higher_than_the_last_entrys_an
 @pytest.mark.rule("R-34")
 @pytest.mark.behaviour("T-141")
 async def test_a_ledger_nobody_knows_yet_has_nothing_confirmed() -> None:
-    async with town() as where, await written(where, 0) as writer:
+    async with fake_cluster() as where, await written(where, 0) as writer:
         reader = await tail_of(where, writer)
 
         assert reader.last_add_confirmed == -1
@@ -132,7 +132,7 @@ async def test_a_ledger_nobody_knows_yet_has_nothing_confirmed() -> None:
 
 @pytest.mark.rule("R-36")
 async def test_a_corrupt_answer_is_no_answer() -> None:
-    async with town() as where, await written(where, 3) as writer:
+    async with fake_cluster() as where, await written(where, 3) as writer:
         for name in "ab":
             where.transport.bookies[name].entries[writer.ledger_id, 2] = b"rotten" * 20
         with pytest.raises(Exception, match="DIGEST_MATCH"):
@@ -152,7 +152,7 @@ async def test_a_corrupt_answer_is_no_answer() -> None:
 @pytest.mark.behaviour("T-18")
 @pytest.mark.parametrize(("code", "error"), [(Code.TIMEOUT, RequestTimeout), (Code.UNAUTHORIZED, UnauthorizedAccess)])
 async def test_a_lac_that_cannot_be_learned_is_an_error_with_the_ledgers_id(code: Code, error: type[Exception]) -> None:
-    async with town() as where, await written(where, 1) as writer:
+    async with fake_cluster() as where, await written(where, 1) as writer:
         for name in "ab":
             where.transport.bookies[name].code = code
 
@@ -165,22 +165,22 @@ async def test_a_lac_that_cannot_be_learned_is_an_error_with_the_ledgers_id(code
 
 @pytest.mark.rule("R-34")
 async def test_one_silent_bookie_does_not_hold_up_the_answer() -> None:
-    async with town() as where, await written(where, 3) as writer:
+    async with fake_cluster() as where, await written(where, 3) as writer:
         where.transport.hold("b")
 
         assert (await tail_of(where, writer)).last_add_confirmed == 1
-        where.transport.let_go("b")
+        where.transport.release("b")
 
 
 async def test_a_caller_that_gives_up_asking_leaves_the_reader_as_it_was() -> None:
-    async with town() as where, await written(where, 3) as writer:
+    async with fake_cluster() as where, await written(where, 3) as writer:
         reader = await tail_of(where, writer)
         where.transport.hold("abc")
         asking = asyncio.create_task(reader.read_last_add_confirmed())
         await settled()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
         assert await reader.read_last_add_confirmed() == 1
 
@@ -191,7 +191,7 @@ async def test_a_caller_that_gives_up_asking_leaves_the_reader_as_it_was() -> No
 @pytest.mark.rule("NR-7")
 @pytest.mark.rule("M38")
 async def test_a_reader_follows_ensemble_changes_and_asks_the_right_bookies() -> None:
-    async with town("ab") as where:
+    async with fake_cluster("ab") as where:
         writer = await written(where, 1, sizes=(1, 1, 1))
         reader = await tail_of(where, writer)
         (first,) = writer.metadata.last_fragment.ensemble
@@ -211,7 +211,7 @@ async def test_a_reader_follows_ensemble_changes_and_asks_the_right_bookies() ->
 @pytest.mark.rule("NR-4")
 @pytest.mark.rule("NR-7")
 async def test_a_reader_learns_the_final_end_when_the_ledger_is_closed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
         await writer.close()
@@ -226,13 +226,13 @@ async def test_a_reader_learns_the_final_end_when_the_ledger_is_closed() -> None
 
 @pytest.mark.rule("NR-7")
 async def test_a_ledger_that_was_closed_between_the_open_and_the_watch_is_seen_as_closed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 3)
         where.transport.hold("abc")
         opening = asyncio.create_task(tail_of(where, writer))
         await settled()
         await writer.close()
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         reader = await opening
         await settled()
 
@@ -241,7 +241,7 @@ async def test_a_ledger_that_was_closed_between_the_open_and_the_watch_is_seen_a
 
 @pytest.mark.rule("B5")
 async def test_an_answer_under_way_while_the_ledger_is_closed_does_not_move_the_end() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 4)
         reader = await tail_of(where, writer)
         where.transport.hold("abc")
@@ -249,7 +249,7 @@ async def test_an_answer_under_way_while_the_ledger_is_closed_does_not_move_the_
         await settled()
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(1, 2))
         await settled()
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
         assert await asking == 1
         assert (reader.last_add_confirmed, reader.length) == (1, 2)
@@ -257,7 +257,7 @@ async def test_an_answer_under_way_while_the_ledger_is_closed_does_not_move_the_
 
 @pytest.mark.rule("NR-7")
 async def test_the_deletion_of_the_ledger_is_ignored() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 3)
         reader = await tail_of(where, writer)
         await where.bk.delete_ledger(writer.ledger_id)
@@ -269,7 +269,7 @@ async def test_the_deletion_of_the_ledger_is_ignored() -> None:
 
 @pytest.mark.rule("NR-8")
 async def test_a_reader_that_is_closed_follows_no_more() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 3)
         async with await tail_of(where, writer) as reader:
             assert where.service.snapshot().ledger_watches != {}

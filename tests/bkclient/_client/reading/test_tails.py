@@ -22,9 +22,8 @@ from bkclient.errors import (
     IllegalOperation,
     NoSuchLedger,
 )
-from tests.bkclient.fakes import town as fake_town
-from tests.bkclient.fakes import writer_of
-from tests.bkclient.living_town import LivingTown, now, play
+from tests.bkclient.fakes import fake_cluster, writer_of
+from tests.bkclient.virtual_cluster import VirtualCluster, now, play
 from tests.settling import settled
 
 
@@ -56,8 +55,11 @@ async def append(writer: LedgerWriter, first: int, last: int, *, pause_s: float 
 def test_a_tail_delivers_every_entry_once_and_in_order_and_ends_with_the_ledger(
     version: int, sizes: tuple[int, int, int], pause_s: float
 ) -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=5, sizes=sizes, connections={"protocol_version": version}) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=5, sizes=sizes, connections={"protocol_version": version}) as (
+            writer,
+            reader,
+        ):
             tails = [asyncio.ensure_future(follow(reader.tail(first))) for first in (0, 7)]
             await append(writer, 5, 30, pause_s=pause_s)
             await writer.close()
@@ -72,10 +74,10 @@ def test_a_tail_delivers_every_entry_once_and_in_order_and_ends_with_the_ledger(
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_of_a_closed_ledger_a_tail_is_a_range_and_beyond_its_end_nothing(version: int) -> None:
-    async def story(town: LivingTown) -> None:
+    async def story(cluster: VirtualCluster) -> None:
         async with (
-            town.ledger(entries=5) as (writer, _),
-            town.client(connections={"protocol_version": version}) as client,
+            cluster.ledger(entries=5) as (writer, _),
+            cluster.client(connections={"protocol_version": version}) as client,
         ):
             await writer.close()
             reader = await client.open_ledger(writer.ledger_id, recover=True)
@@ -86,8 +88,8 @@ def test_of_a_closed_ledger_a_tail_is_a_range_and_beyond_its_end_nothing(version
 
 
 def test_a_tail_of_a_ledger_without_entries_waits_for_the_first() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger() as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger() as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail(patience_s=1)))
             await asyncio.sleep(30)
             await append(writer, 0, 3)
@@ -98,11 +100,11 @@ def test_a_tail_of_a_ledger_without_entries_waits_for_the_first() -> None:
 
 
 def test_a_tail_that_waits_costs_few_requests() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=3) as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail()))
             await asyncio.sleep(600)
-            assert len(town.requests) < 600 / 10 * 4
+            assert len(cluster.requests) < 600 / 10 * 4
             await writer.close()
             assert await tail == numbers(0, 2)
 
@@ -110,8 +112,8 @@ def test_a_tail_that_waits_costs_few_requests() -> None:
 
 
 def test_a_new_entry_is_delivered_at_once() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=2) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=2) as (writer, reader):
             tail = reader.tail(1)
             for entry_id in range(1, 6):
                 waiting = asyncio.ensure_future(anext(tail))
@@ -134,26 +136,26 @@ def test_a_new_entry_is_delivered_at_once() -> None:
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("fault", ["crash", "cut", "pause"])
 def test_a_tail_lives_through_the_replacement_of_every_bookie(version: int, fault: str) -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3, connections={"protocol_version": version}) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=3, connections={"protocol_version": version}) as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail()))
             first = writer.metadata.last_fragment.ensemble
             written = 3
             for bookie_id in first:
-                {"crash": town.bookies[bookie_id].crash, "pause": town.bookies[bookie_id].pause}.get(
-                    fault, lambda bookie_id=bookie_id: town.cut(bookie_id)
+                {"crash": cluster.bookies[bookie_id].crash, "pause": cluster.bookies[bookie_id].pause}.get(
+                    fault, lambda bookie_id=bookie_id: cluster.cut(bookie_id)
                 )()
                 for _ in range(3):
                     await append(writer, written, written + 4, pause_s=0.5)
                     written += 5
             assert not set(first) & set(writer.metadata.last_fragment.ensemble)
             for bookie_id in first:  # what is only there is there again
-                bookie = town.bookies[bookie_id]
+                bookie = cluster.bookies[bookie_id]
                 if not bookie.is_alive:
                     bookie.restart()
                 elif bookie.is_paused:
                     bookie.resume()
-            town.world.network.heal()
+            cluster.world.network.heal()
             await writer.close()
             assert await tail == numbers(0, written - 1)
 
@@ -161,16 +163,16 @@ def test_a_tail_lives_through_the_replacement_of_every_bookie(version: int, faul
 
 
 def test_bookies_that_are_all_away_for_a_while_cost_pauses_and_no_entry() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=4) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=4) as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail()))
             await asyncio.sleep(1)
-            for bookie in town.bookies.values():
+            for bookie in cluster.bookies.values():
                 bookie.crash()
-            town.requests.clear()
+            cluster.requests.clear()
             await asyncio.sleep(30)
-            assert len(town.requests) < 100
-            for bookie in town.bookies.values():
+            assert len(cluster.requests) < 100
+            for bookie in cluster.bookies.values():
                 bookie.restart()
                 await bookie.registered()
             await asyncio.sleep(20)
@@ -182,18 +184,18 @@ def test_bookies_that_are_all_away_for_a_while_cost_pauses_and_no_entry() -> Non
 
 
 def test_a_failure_that_lasts_is_raised_and_the_tail_can_go_on_after_it() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=4) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=4) as (writer, reader):
             tail = reader.tail(patience_s=10)
             assert (await anext(tail)).entry_id == 0
-            for bookie in town.bookies.values():
+            for bookie in cluster.bookies.values():
                 bookie.crash()
             began = now()
             with pytest.raises(BookieNotAvailable):
                 await follow(tail)
             assert 10 <= now() - began < 20
 
-            for bookie in town.bookies.values():
+            for bookie in cluster.bookies.values():
                 bookie.restart()
                 await bookie.registered()
             await asyncio.sleep(20)
@@ -206,7 +208,7 @@ def test_a_failure_that_lasts_is_raised_and_the_tail_can_go_on_after_it() -> Non
 
 
 async def test_what_repeating_does_not_help_against_is_raised_at_once() -> None:
-    async with fake_town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         for number in range(3):
             await writer.append(b"%d" % number)
         await settled()
@@ -222,7 +224,7 @@ async def test_what_repeating_does_not_help_against_is_raised_at_once() -> None:
 
 
 async def test_bookies_that_do_not_wait_are_not_asked_without_a_pause() -> None:
-    async with fake_town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.append(b"0")
         await settled()
         for bookie in where.transport.bookies.values():
@@ -246,10 +248,10 @@ async def test_bookies_that_do_not_wait_are_not_asked_without_a_pause() -> None:
 @pytest.mark.behaviour("T-165")
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_tail_of_a_ledger_that_was_deleted_ends_with_an_error_after_what_was_confirmed(version: int) -> None:
-    async def story(town: LivingTown) -> None:
+    async def story(cluster: VirtualCluster) -> None:
         async with (
-            town.ledger(entries=4, connections={"protocol_version": version}) as (writer, reader),
-            town.client() as other,
+            cluster.ledger(entries=4, connections={"protocol_version": version}) as (writer, reader),
+            cluster.client() as other,
         ):
             tail, closed = reader.tail(), asyncio.ensure_future(reader.wait_closed())
             assert (await anext(tail)).entry_id == 0
@@ -269,8 +271,8 @@ def test_a_tail_of_a_ledger_that_was_deleted_ends_with_an_error_after_what_was_c
 
 @pytest.mark.rule("NR-8")
 def test_a_reader_that_is_closed_cannot_be_followed_beyond_what_it_knows() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=4) as (_, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=4) as (_, reader):
             tail = reader.tail()
             closed = asyncio.ensure_future(reader.wait_closed())
             await asyncio.sleep(0.1)
@@ -289,9 +291,9 @@ def test_a_reader_that_is_closed_cannot_be_followed_beyond_what_it_knows() -> No
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("after_s", [0.0, 0.3, 5.0])
 def test_a_client_that_closes_ends_a_tail_with_an_error(version: int, after_s: float) -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=4) as (writer, _):
-            async with town.client(connections={"protocol_version": version}) as client:
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=4) as (writer, _):
+            async with cluster.client(connections={"protocol_version": version}) as client:
                 reader = await client.open_ledger(writer.ledger_id, recover=False)
                 tail = asyncio.ensure_future(follow(reader.tail()))
                 await asyncio.sleep(after_s)
@@ -307,8 +309,8 @@ def test_a_client_that_closes_ends_a_tail_with_an_error(version: int, after_s: f
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("patience_s", [0.0005, 0.004, 0.3])
 def test_a_caller_that_gives_up_again_and_again_misses_nothing(version: int, patience_s: float) -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=5, connections={"protocol_version": version}) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=5, connections={"protocol_version": version}) as (writer, reader):
             writing = asyncio.ensure_future(append(writer, 5, 40, pause_s=0.01))
             payloads: list[bytes] = []
             given_up = 0
@@ -329,13 +331,13 @@ def test_a_caller_that_gives_up_again_and_again_misses_nothing(version: int, pat
 
 
 def test_a_poll_outlives_the_callers_that_give_up_waiting() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=3) as (writer, reader):
             tail = reader.tail(2)
             for _ in range(20):
                 with anyio.move_on_after(0.01):
                     await anext(tail)
-            assert len(town.polls()) == 1
+            assert len(cluster.polls()) == 1
             await writer.append(b"3")
             assert (await anext(tail)).payload == b"2"
             await tail.aclose()
@@ -347,8 +349,8 @@ def test_a_poll_outlives_the_callers_that_give_up_waiting() -> None:
 
 
 def test_two_tasks_at_a_time_are_one_too_many() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=3) as (_, reader), reader.tail(2) as tail:
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=3) as (_, reader), reader.tail(2) as tail:
             waiting = asyncio.ensure_future(anext(tail))
             await asyncio.sleep(0.1)
             with pytest.raises(IllegalOperation, match="another task"):
@@ -363,7 +365,7 @@ async def test_who_just_stops_following_leaves_nothing_behind_that_complains() -
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
     async with (
-        fake_town(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=4))) as where,
+        fake_cluster(config=ClientConfig(reading=ReadingSettings(read_ahead_entries=4))) as where,
         await writer_of(where) as writer,
     ):
         for number in range(9):
@@ -377,7 +379,7 @@ async def test_who_just_stops_following_leaves_nothing_behind_that_complains() -
         assert (await following).payload == b"0"
         gc.collect()
         where.sent.clear()
-        where.transport.let_go("abc", Code.BOOKIE_NOT_AVAILABLE)
+        where.transport.release("abc", Code.BOOKIE_NOT_AVAILABLE)
         await settled()
         gc.collect()
         assert where.sent == []
@@ -396,7 +398,7 @@ async def _first(reader: LedgerReader) -> Entry:
     [(-1, 1.0), ("0", 1.0), (True, 1.0), (2**63, 1.0), (0, -1), (0, float("nan")), (0, "1"), (0, True), (0, 1e9)],
 )
 async def test_wrong_arguments_of_a_tail_are_refused(first: int, patience_s: float) -> None:
-    async with fake_town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         with pytest.raises(ArgumentError):
             reader.tail(first, patience_s=patience_s)
@@ -406,9 +408,9 @@ async def test_wrong_arguments_of_a_tail_are_refused(first: int, patience_s: flo
 
 
 async def write_through_crashes(
-    town: LivingTown, client: BookKeeper, created: asyncio.Future[int], entries: int
+    cluster: VirtualCluster, client: BookKeeper, created: asyncio.Future[int], entries: int
 ) -> None:
-    rng = town.world.rng("weather")
+    rng = cluster.world.rng("weather")
     writer = await client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
     created.set_result(writer.ledger_id)
     for number in range(entries):
@@ -417,16 +419,16 @@ async def write_through_crashes(
         if rng.random() < 0.2:
             await asyncio.sleep(rng.uniform(0, 0.1))
         # One at a time, so that the writer finds replacements.
-        if number % (entries // 5) == entries // 10 and all(bookie.is_alive for bookie in town.bookies.values()):
-            victim = town.bookies[rng.choice(writer.metadata.last_fragment.ensemble)]
+        if number % (entries // 5) == entries // 10 and all(bookie.is_alive for bookie in cluster.bookies.values()):
+            victim = cluster.bookies[rng.choice(writer.metadata.last_fragment.ensemble)]
             victim.crash()
-            town.world.loop.call_later(rng.uniform(0.1, 1), victim.restart)
+            cluster.world.loop.call_later(rng.uniform(0.1, 1), victim.restart)
     await writer.flush()
     await writer.close()
 
 
-async def follow_through_crashes(town: LivingTown, ledger_id: int, entries: int, version: int) -> None:
-    async with town.client(connections={"protocol_version": version}) as client:
+async def follow_through_crashes(cluster: VirtualCluster, ledger_id: int, entries: int, version: int) -> None:
+    async with cluster.client(connections={"protocol_version": version}) as client:
         reader: LedgerReader | None = None
         while reader is None:
             try:
@@ -442,12 +444,12 @@ async def follow_through_crashes(town: LivingTown, ledger_id: int, entries: int,
     [(8, 100, 1), (8, 100, 2), pytest.param(50, 2000, 3, marks=[pytest.mark.sweep, pytest.mark.timeout(1200)])],
 )
 def test_many_tails_of_one_ledger_see_all_of_it_whatever_breaks(readers: int, entries: int, seed: int) -> None:
-    async def story(town: LivingTown) -> None:
+    async def story(cluster: VirtualCluster) -> None:
         created: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        async with town.client() as writing, anyio.create_task_group() as tasks:
-            tasks.start_soon(write_through_crashes, town, writing, created, entries)
+        async with cluster.client() as writing, anyio.create_task_group() as tasks:
+            tasks.start_soon(write_through_crashes, cluster, writing, created, entries)
             ledger_id = await created
             for number in range(readers):
-                tasks.start_soon(follow_through_crashes, town, ledger_id, entries, 2 + number % 2)
+                tasks.start_soon(follow_through_crashes, cluster, ledger_id, entries, 2 + number % 2)
 
     play(story, bookies=8, seed=seed)

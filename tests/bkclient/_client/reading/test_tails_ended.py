@@ -12,9 +12,8 @@ from bkclient._client.reading.tail import LedgerTail
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.ledger import LedgerMetadata
-from tests.bkclient.fakes import Town, in_virtual_time, writer_of
-from tests.bkclient.fakes import town as fake_town
-from tests.bkclient.living_town import LivingTown, now, play
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time, writer_of
+from tests.bkclient.virtual_cluster import VirtualCluster, now, play
 from tests.settling import settled
 
 
@@ -22,7 +21,7 @@ async def rest_of(tail: LedgerTail) -> list[int]:
     return [entry.entry_id async for entry in tail]
 
 
-async def filled(where: Town, entries: int = 4) -> LedgerWriter:
+async def filled(where: FakeCluster, entries: int = 4) -> LedgerWriter:
     writer = await writer_of(where)
     for number in range(entries):
         await writer.append(b"%d" % number)
@@ -34,8 +33,8 @@ async def filled(where: Town, entries: int = 4) -> LedgerWriter:
 def test_who_waits_for_an_entry_of_a_tail_that_is_closed_meanwhile_is_told_that_there_is_none(
     version: int, after_s: float
 ) -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=2, connections={"protocol_version": version}) as (_, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=2, connections={"protocol_version": version}) as (_, reader):
             tail = reader.tail()
             following = asyncio.ensure_future(rest_of(tail))
             await asyncio.sleep(after_s)
@@ -51,7 +50,7 @@ def test_who_waits_for_an_entry_of_a_tail_that_is_closed_meanwhile_is_told_that_
 
 @in_virtual_time
 async def test_a_tail_that_is_closed_while_it_reads_asks_for_nothing_more() -> None:
-    async with fake_town() as where:
+    async with fake_cluster() as where:
         await (writer := await filled(where)).close()
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         where.transport.hold("abc")
@@ -61,14 +60,14 @@ async def test_a_tail_that_is_closed_while_it_reads_asks_for_nothing_more() -> N
         await tail.aclose()
         assert await following == []
         where.sent.clear()
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await asyncio.sleep(10)
         assert where.sent == []
 
 
 @in_virtual_time
 async def test_a_tail_that_is_closed_while_the_rate_holds_it_back_sends_nothing() -> None:
-    async with fake_town(config=ClientConfig(limits=LimitSettings(throttle_per_s=1))) as where:
+    async with fake_cluster(config=ClientConfig(limits=LimitSettings(throttle_per_s=1))) as where:
         await (writer := await filled(where, 1)).close()
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         await reader.read(0)
@@ -82,10 +81,10 @@ async def test_a_tail_that_is_closed_while_the_rate_holds_it_back_sends_nothing(
 
 
 def test_a_tail_that_is_closed_while_it_pauses_ends_at_once() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.ledger(entries=1) as (_, reader):
-            for bookie_id in town.bookies:
-                town.cut(bookie_id)
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.ledger(entries=1) as (_, reader):
+            for bookie_id in cluster.bookies:
+                cluster.cut(bookie_id)
             tail = reader.tail()
             following = asyncio.ensure_future(rest_of(tail))
             await asyncio.sleep(40)  # timeouts, and pauses that have grown long
@@ -98,8 +97,8 @@ def test_a_tail_that_is_closed_while_it_pauses_ends_at_once() -> None:
 
 
 def test_who_waits_learns_at_once_that_the_ledger_was_deleted_or_the_reader_closed() -> None:
-    async def story(town: LivingTown) -> None:
-        async with town.client() as client, town.ledger(entries=1) as (writer, reader):
+    async def story(cluster: VirtualCluster) -> None:
+        async with cluster.client() as client, cluster.ledger(entries=1) as (writer, reader):
             tails = [reader.tail(), reader.tail()]
             following = [asyncio.ensure_future(rest_of(tail)) for tail in tails]
             await asyncio.sleep(3)
@@ -125,7 +124,7 @@ def test_who_waits_learns_at_once_that_the_ledger_was_deleted_or_the_reader_clos
 
 @pytest.mark.rule("NR-7")
 async def test_an_id_that_another_ledger_took_is_not_followed() -> None:
-    async with fake_town() as where:
+    async with fake_cluster() as where:
         writer = await filled(where)
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         await settled()
@@ -147,7 +146,7 @@ async def test_an_id_that_another_ledger_took_is_not_followed() -> None:
 async def test_the_end_of_a_closed_ledger_is_final_whatever_the_store_says_later(
     change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with fake_town() as where:
+    async with fake_cluster() as where:
         writer = await filled(where)
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         await writer.close()
@@ -180,7 +179,7 @@ def reopened(metadata: LedgerMetadata) -> LedgerMetadata:
 @pytest.mark.rule("NR-6")
 @in_virtual_time
 async def test_a_tail_fails_if_the_ledger_is_closed_below_what_it_delivered() -> None:
-    async with fake_town() as where:
+    async with fake_cluster() as where:
         writer = await filled(where)
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         ahead, behind, beyond = reader.tail(), reader.tail(), reader.tail(20)
@@ -199,7 +198,7 @@ async def test_a_tail_fails_if_the_ledger_is_closed_below_what_it_delivered() ->
 
 
 async def test_a_ledger_that_is_closed_below_its_lac_is_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    async with fake_town() as where:
+    async with fake_cluster() as where:
         writer = await filled(where)
         reader = await where.bk.open_ledger(writer.ledger_id, password=b"secret", recover=False)
         confirmed = reader.last_add_confirmed

@@ -21,11 +21,11 @@ from bkclient.ledger import LedgerState
 from bkclient.wire import bookkeeper_pb2
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ForceLedgerRequest, WriteFlags
-from tests.bkclient.fakes import Town, advanced_writer_of, payloads_of, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, payloads_of, writer_of
 from tests.settling import settled
 
 
-async def deferred(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
+async def deferred(where: FakeCluster, sizes: tuple[int, int, int] = (3, 3, 2)) -> LedgerWriter:
     return await where.bk.create_ledger(
         ensemble_size=sizes[0],
         write_quorum_size=sizes[1],
@@ -41,7 +41,7 @@ async def deferred(where: Town, sizes: tuple[int, int, int] = (3, 3, 2)) -> Ledg
 @pytest.mark.behaviour("T-167")
 @pytest.mark.behaviour("T-168")
 async def test_entries_are_acknowledged_at_once_and_confirmed_by_force() -> None:
-    async with town() as where, await deferred(where) as writer:
+    async with fake_cluster() as where, await deferred(where) as writer:
         for entry_id in range(3):
             assert await writer.append(b"%d" % entry_id) == entry_id
         assert (writer.last_add_confirmed, writer.last_add_acknowledged, writer.last_add_pushed) == (-1, 2, 2)
@@ -72,7 +72,7 @@ def test_deferred_sync_is_the_lowest_bit_on_the_wire_and_bits_nobody_knows_chang
 
 @pytest.mark.behaviour("T-10")
 async def test_an_ordinary_ledger_has_no_flags() -> None:
-    async with town() as where, await writer_of(where) as writer, await advanced_writer_of(where) as advanced:
+    async with fake_cluster() as where, await writer_of(where) as writer, await advanced_writer_of(where) as advanced:
         await writer.append(b"x")
         await advanced.append(0, b"x")
 
@@ -82,7 +82,7 @@ async def test_an_ordinary_ledger_has_no_flags() -> None:
 
 @pytest.mark.rule("LAC-12")
 async def test_forcing_before_anything_is_acknowledged_asks_nobody() -> None:
-    async with town() as where, await deferred(where) as writer:
+    async with fake_cluster() as where, await deferred(where) as writer:
         await writer.force()
 
         assert where.sent == []
@@ -90,7 +90,7 @@ async def test_forcing_before_anything_is_acknowledged_asks_nobody() -> None:
 
 @pytest.mark.behaviour("T-169")
 async def test_force_on_an_advanced_writer_covers_the_prefix_without_a_gap() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where, deferred_sync=True)
         confirmed = []
         for entry_id in (0, 2, 4, 1, 3):
@@ -107,7 +107,7 @@ async def test_force_on_an_advanced_writer_covers_the_prefix_without_a_gap() -> 
 @pytest.mark.rule("LAC-12")
 @pytest.mark.behaviour("T-170")
 async def test_force_needs_every_bookie_and_may_be_repeated() -> None:
-    async with town() as where, await deferred(where) as writer:
+    async with fake_cluster() as where, await deferred(where) as writer:
         await writer.append(b"x")
         await settled()
         where.transport.bookies["b"].code = Code.BOOKIE_NOT_AVAILABLE
@@ -125,7 +125,7 @@ async def test_force_needs_every_bookie_and_may_be_repeated() -> None:
 @pytest.mark.rule("LAC-13")
 @pytest.mark.behaviour("T-171")
 async def test_an_entry_added_while_a_force_is_under_way_is_not_covered() -> None:
-    async with town() as where, await deferred(where) as writer:
+    async with fake_cluster() as where, await deferred(where) as writer:
         await writer.append(b"0")
         await settled()
         where.transport.hold("c")
@@ -134,7 +134,7 @@ async def test_an_entry_added_while_a_force_is_under_way_is_not_covered() -> Non
         await writer.append(b"1")
         assert (writer.last_add_acknowledged, forcing.done()) == (1, False)
 
-        where.transport.let_go("c")
+        where.transport.release("c")
         await forcing
         assert writer.last_add_confirmed == 0
         await writer.force()
@@ -144,7 +144,7 @@ async def test_an_entry_added_while_a_force_is_under_way_is_not_covered() -> Non
 @pytest.mark.rule("W-27")
 @pytest.mark.behaviour("T-172")
 async def test_a_failed_bookie_ends_the_writer_although_there_is_a_spare() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await deferred(where, (3, 3, 3))
         await writer.append(b"0")
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
@@ -157,7 +157,7 @@ async def test_a_failed_bookie_ends_the_writer_although_there_is_a_spare() -> No
 
 @pytest.mark.behaviour("T-173")
 async def test_force_on_a_closed_handle_is_refused() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await deferred(where)
         await writer.append(b"x")
         await writer.close()
@@ -171,7 +171,7 @@ async def test_force_on_a_closed_handle_is_refused() -> None:
 @pytest.mark.rule("H-11")
 @pytest.mark.behaviour("T-174")
 async def test_an_explicit_close_cuts_off_what_was_not_forced_and_counts_its_bytes_out() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await deferred(where)
         await writer.append(b"forced")
         await writer.force()
@@ -190,7 +190,7 @@ async def test_an_explicit_close_cuts_off_what_was_not_forced_and_counts_its_byt
 @pytest.mark.rule("H-11")
 @pytest.mark.behaviour("T-174")
 async def test_leaving_the_block_forces_first() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await deferred(where) as writer:
             futures = [writer.append_nowait(b"%d" % number) for number in range(10)]
 
@@ -200,7 +200,7 @@ async def test_leaving_the_block_forces_first() -> None:
 
 @pytest.mark.rule("H-11")
 async def test_leaving_the_block_by_an_exception_forces_too() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await deferred(where)
 
         async def use() -> None:
@@ -217,7 +217,7 @@ async def test_leaving_the_block_by_an_exception_forces_too() -> None:
 @pytest.mark.rule("LAC-15")
 @pytest.mark.behaviour("T-175")
 async def test_a_block_whose_force_fails_leaves_the_ledger_open_and_recovery_brings_everything_back() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await deferred(where)
 
         async def use() -> None:
@@ -239,7 +239,7 @@ async def test_a_block_whose_force_fails_leaves_the_ledger_open_and_recovery_bri
 @pytest.mark.rule("LAC-14")
 @pytest.mark.behaviour("T-176")
 async def test_force_on_an_ordinary_ledger_succeeds_and_moves_nothing() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         for _ in range(3):
             await writer.append(b"x")
         await settled()
@@ -253,7 +253,7 @@ async def test_force_on_an_ordinary_ledger_succeeds_and_moves_nothing() -> None:
 @pytest.mark.rule("LAC-14")
 async def test_force_over_version_2_is_an_illegal_operation() -> None:
     async with (
-        town(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where,
+        fake_cluster(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where,
         await writer_of(where) as writer,
     ):
         await writer.append(b"x")
@@ -263,7 +263,7 @@ async def test_force_over_version_2_is_an_illegal_operation() -> None:
 
 
 async def test_a_force_whose_caller_gave_up_still_moves_the_lac() -> None:
-    async with town() as where, await deferred(where) as writer:
+    async with fake_cluster() as where, await deferred(where) as writer:
         await writer.append(b"x")
         await settled()
         where.transport.hold("abc")
@@ -271,6 +271,6 @@ async def test_a_force_whose_caller_gave_up_still_moves_the_lac() -> None:
         await settled()
         forcing.cancel()
         await settled()
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
         assert writer.last_add_confirmed == 0

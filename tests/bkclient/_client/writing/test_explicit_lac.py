@@ -13,7 +13,7 @@ from bkclient.errors import ClientClosed, Code, LedgerClosed, WriteFailed
 from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import WriteLacRequest
-from tests.bkclient.fakes import Town, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import shell_of
 from tests.settling import settled
 
@@ -21,12 +21,12 @@ EVERY_SECOND = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0)
 CODEC_PASSWORD = b"secret"
 
 
-def told(where: Town) -> list[tuple[str, int]]:
+def told(where: FakeCluster) -> list[tuple[str, int]]:
     """Who was told which LAC."""
     return [(bookie_id, request.lac) for bookie_id, request in where.sent if isinstance(request, WriteLacRequest)]
 
 
-def decoded(where: Town, writer: LedgerWriter) -> set[int]:
+def decoded(where: FakeCluster, writer: LedgerWriter) -> set[int]:
     """The LACs that bookies keep, with their digests verified."""
     codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, CODEC_PASSWORD)
     return {codec.decode_lac(b.explicit_lac) for b in where.transport.bookies.values() if b.explicit_lac is not None}
@@ -37,7 +37,7 @@ def decoded(where: Town, writer: LedgerWriter) -> set[int]:
 @pytest.mark.behaviour("T-158")
 @in_virtual_time
 async def test_an_idle_writer_tells_its_lac_by_the_second_interval_and_once() -> None:
-    async with town(config=EVERY_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=EVERY_SECOND) as where, await writer_of(where) as writer:
         for _ in range(5):
             await writer.append(b"x")
         await anyio.sleep(1.5)
@@ -57,7 +57,7 @@ async def test_an_idle_writer_tells_its_lac_by_the_second_interval_and_once() ->
 @in_virtual_time
 async def test_without_an_interval_nothing_is_told_and_readers_lag_one_entry_behind() -> None:
     async with (
-        town(config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=0))) as where,
+        fake_cluster(config=ClientConfig(writing=WritingSettings(explicit_lac_interval_s=0))) as where,
         await writer_of(where) as writer,
     ):
         for _ in range(5):
@@ -73,7 +73,7 @@ async def test_without_an_interval_nothing_is_told_and_readers_lag_one_entry_beh
 @pytest.mark.rule("LAC-9")
 @in_virtual_time
 async def test_bookies_that_do_not_take_it_harm_nothing_and_are_told_again() -> None:
-    async with town(config=EVERY_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=EVERY_SECOND) as where, await writer_of(where) as writer:
         await writer.append(b"x")
         await settled()
         for bookie in where.transport.bookies.values():
@@ -90,7 +90,7 @@ async def test_bookies_that_do_not_take_it_harm_nothing_and_are_told_again() -> 
 
 @in_virtual_time
 async def test_a_closed_writer_and_a_closed_client_tell_nothing() -> None:
-    async with town(config=EVERY_SECOND) as where:
+    async with fake_cluster(config=EVERY_SECOND) as where:
         writer, left_open = await writer_of(where), await writer_of(where)
         await writer.append(b"x")
         await left_open.append(b"x")
@@ -105,7 +105,7 @@ async def test_a_closed_writer_and_a_closed_client_tell_nothing() -> None:
 @pytest.mark.rule("LAC-7")
 @pytest.mark.behaviour("T-162")
 async def test_the_lac_is_told_on_demand_to_its_write_set() -> None:
-    async with town("abcde") as where, await writer_of(where, (5, 3, 2)) as writer:
+    async with fake_cluster("abcde") as where, await writer_of(where, (5, 3, 2)) as writer:
         assert await writer.write_explicit_lac() == -1
         assert where.sent == []
         for _ in range(4):
@@ -121,7 +121,7 @@ async def test_the_lac_is_told_on_demand_to_its_write_set() -> None:
 
 @pytest.mark.behaviour("T-160")
 async def test_with_deferred_sync_the_lac_told_is_the_one_forced() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await where.bk.create_ledger(write_quorum_size=3, password=b"secret", deferred_sync=True)
         for _ in range(3):
             await writer.append(b"x")
@@ -135,7 +135,7 @@ async def test_with_deferred_sync_the_lac_told_is_the_one_forced() -> None:
 
 
 async def test_telling_succeeds_at_the_ack_quorum_and_fails_when_it_is_out_of_reach() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.append(b"x")
         await settled()
         where.transport.hold("c")
@@ -145,13 +145,13 @@ async def test_telling_succeeds_at_the_ack_quorum_and_fails_when_it_is_out_of_re
         with pytest.raises(WriteFailed, match="too few bookies took the explicit LAC 0") as caught:
             await writer.write_explicit_lac()
         assert caught.value.ledger_id == writer.ledger_id
-        where.transport.let_go("c")
+        where.transport.release("c")
         where.transport.bookies["a"].code = where.transport.bookies["b"].code = None
         assert await writer.append(b"the writer goes on") == 1
 
 
 async def test_telling_on_an_ended_writer_is_refused() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         await writer.close()
@@ -162,7 +162,7 @@ async def test_telling_on_an_ended_writer_is_refused() -> None:
 
 
 async def test_telling_whose_caller_gave_up_ends_quietly() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.append(b"x")
         await settled()
         where.transport.hold("abc")
@@ -170,7 +170,7 @@ async def test_telling_whose_caller_gave_up_ends_quietly() -> None:
         await settled()
         telling.cancel()
         await settled()
-        where.transport.let_go("abc", Code.WRITE)
+        where.transport.release("abc", Code.WRITE)
         await settled()
 
 
@@ -180,7 +180,7 @@ async def test_telling_whose_caller_gave_up_ends_quietly() -> None:
 @pytest.mark.rule("LAC-5")
 @in_virtual_time
 async def test_by_default_a_single_entry_is_told_a_tenth_of_a_second_later() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.append(b"x")
         await anyio.sleep(0.099)
         assert told(where) == []
@@ -194,7 +194,7 @@ async def test_by_default_a_single_entry_is_told_a_tenth_of_a_second_later() -> 
 @pytest.mark.rule("LAC-6")
 @in_virtual_time
 async def test_after_a_burst_the_last_entry_is_told_within_two_tenths_of_a_second_and_nothing_before() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         for _ in range(100):
             await writer.append(b"x")
             await anyio.sleep(0.009)
@@ -209,7 +209,7 @@ async def test_after_a_burst_the_last_entry_is_told_within_two_tenths_of_a_secon
 async def test_a_writer_with_nothing_to_tell_has_no_timer() -> None:
     """A client may have thousands of ledgers open that nobody writes to."""
     async with (
-        town(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where,
+        fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where,
         await writer_of(where) as writer,
     ):
         lac_timer = shell_of(writer)._lac_timer
@@ -230,7 +230,7 @@ async def test_a_writer_with_nothing_to_tell_has_no_timer() -> None:
 @pytest.mark.rule("LAC-9")
 @in_virtual_time
 async def test_bookies_that_do_not_take_it_are_asked_less_and_less_often() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         for bookie in where.transport.bookies.values():
@@ -251,7 +251,7 @@ async def test_bookies_that_do_not_take_it_are_asked_less_and_less_often() -> No
 @pytest.mark.rule("LAC-12")
 @in_virtual_time
 async def test_what_a_force_confirms_is_told_although_no_entry_follows() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await where.bk.create_ledger(password=b"secret", write_quorum_size=3, deferred_sync=True)
         await writer.append(b"x")
         await anyio.sleep(10)
@@ -265,7 +265,7 @@ async def test_what_a_force_confirms_is_told_although_no_entry_follows() -> None
 
 @in_virtual_time
 async def test_no_timer_is_left_when_the_writer_has_ended() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         await writer.close()

@@ -24,14 +24,14 @@ from bkclient.errors import (
     UnexpectedCondition,
 )
 from bkclient.ledger import LedgerMetadata, Versioned
-from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import machine_of
 from tests.settling import settled
 
 OFF = ClientConfig(writing=WritingSettings(check_metadata_after_reconnect=False))
 
 
-def reads_of(where: Town) -> list[int]:
+def reads_of(where: FakeCluster) -> list[int]:
     """Counts the reads of metadata from now on."""
     reads: list[int] = []
     read = where.store.read_ledger
@@ -44,14 +44,14 @@ def reads_of(where: Town) -> list[int]:
     return reads
 
 
-async def take_over(where: Town, writer: BaseWriter) -> int:
+async def take_over(where: FakeCluster, writer: BaseWriter) -> int:
     """Another client recovers the ledger; returns where it ends."""
     async with where.another_client() as other:
         reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
         return reader.last_add_confirmed
 
 
-def kill_and_restart(where: Town) -> None:
+def kill_and_restart(where: FakeCluster) -> None:
     """Every bookie is killed, forgets its fences, and is connected to again."""
     for bookie in where.transport.bookies.values():
         bookie.fenced.clear()
@@ -63,7 +63,7 @@ async def test_an_idle_writer_learns_of_the_takeover_although_its_bookies_forgot
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="bkclient.writer")
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         assert await take_over(where, writer) == 0
@@ -83,7 +83,7 @@ async def test_an_idle_writer_learns_of_the_takeover_although_its_bookies_forgot
 
 @pytest.mark.rule("W-60")
 async def test_switched_off_the_entry_is_acknowledged_and_nobody_will_ever_read_it() -> None:
-    async with town(config=OFF) as where:
+    async with fake_cluster(config=OFF) as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         assert await take_over(where, writer) == 0
@@ -94,7 +94,7 @@ async def test_switched_off_the_entry_is_acknowledged_and_nobody_will_ever_read_
 
 @pytest.mark.rule("W-60")
 async def test_one_read_serves_all_bookies_and_every_later_entry() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         reads = reads_of(where)
         for _ in range(3):
@@ -109,7 +109,7 @@ async def test_one_read_serves_all_bookies_and_every_later_entry() -> None:
 
 @pytest.mark.rule("W-60")
 async def test_a_writer_created_over_connections_that_stand_reads_nothing() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         where.transport.reconnect("abc")
         reads = reads_of(where)
 
@@ -123,7 +123,7 @@ async def test_a_writer_created_over_connections_that_stand_reads_nothing() -> N
 @pytest.mark.parametrize("ledger_id", [None, 4711])
 async def test_a_connection_made_while_the_ledger_is_created_is_not_vouched_for_by_that(ledger_id: int | None) -> None:
     """Which of the two came first nobody can tell."""
-    async with town() as where:
+    async with fake_cluster() as where:
         create = where.store.create_ledger
 
         async def slow(metadata: LedgerMetadata) -> Versioned:
@@ -142,7 +142,7 @@ async def test_a_connection_made_while_the_ledger_is_created_is_not_vouched_for_
 
 @pytest.mark.rule("W-60")
 async def test_nothing_is_acknowledged_before_the_metadata_was_read() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         where.store.read_gate.clear()
@@ -157,7 +157,7 @@ async def test_nothing_is_acknowledged_before_the_metadata_was_read() -> None:
 
 @pytest.mark.rule("W-60")
 async def test_entries_with_given_ids_are_held_too() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         await take_over(where, writer)
         kill_and_restart(where)
@@ -170,7 +170,7 @@ async def test_entries_with_given_ids_are_held_too() -> None:
 @pytest.mark.rule("LAC-12")
 async def test_a_force_does_not_confirm_what_the_recovery_cut_off() -> None:
     """The bookies lost with their power what was acknowledged and not forced, then their fences, and do not know."""
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await where.bk.create_ledger(
             password=b"secret", deferred_sync=True, ensemble_size=3, write_quorum_size=3
         )
@@ -188,7 +188,7 @@ async def test_a_force_does_not_confirm_what_the_recovery_cut_off() -> None:
 
 @pytest.mark.rule("W-60")
 async def test_a_force_over_new_connections_of_a_ledger_that_is_still_ones_own_succeeds() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await where.bk.create_ledger(password=b"secret", deferred_sync=True)
         await writer.append(b"x")
         where.transport.reconnect("abc")
@@ -200,7 +200,7 @@ async def test_a_force_over_new_connections_of_a_ledger_that_is_still_ones_own_s
 
 @pytest.mark.rule("W-60")
 async def test_a_ledger_that_was_deleted_meanwhile_is_told_as_that() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         where.service.delete(writer.ledger_id)
@@ -212,7 +212,7 @@ async def test_a_ledger_that_was_deleted_meanwhile_is_told_as_that() -> None:
 @pytest.mark.rule("W-60")
 @in_virtual_time
 async def test_while_the_store_is_away_entries_wait_and_are_acknowledged_when_it_is_back() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         where.store.read_errors = [MetadataStoreError("away", ledger_id=writer.ledger_id)] * 6
@@ -230,7 +230,7 @@ async def test_while_the_store_is_away_entries_wait_and_are_acknowledged_when_it
 @in_virtual_time
 async def test_a_store_that_stays_away_ends_the_writer_with_its_error() -> None:
     config = ClientConfig(timeouts=TimeoutSettings(add_quorum_s=20.0))
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         where.store.read_errors = [MetadataStoreError("away", ledger_id=writer.ledger_id)] * 100
@@ -248,7 +248,7 @@ async def test_a_store_that_stays_away_ends_the_writer_with_its_error() -> None:
 @pytest.mark.rule("W-60")
 @in_virtual_time
 async def test_a_store_that_fails_as_it_must_not_is_tried_again() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         read = where.store.read_ledger
@@ -267,14 +267,14 @@ async def test_a_store_that_fails_as_it_must_not_is_tried_again() -> None:
         assert await future == 0
 
 
-Ending = Callable[[Town, LedgerWriter], Awaitable[Any]]
+Ending = Callable[[FakeCluster, LedgerWriter], Awaitable[Any]]
 
 
-async def _close_writer(_where: Town, writer: LedgerWriter) -> None:
+async def _close_writer(_where: FakeCluster, writer: LedgerWriter) -> None:
     await writer.close()
 
 
-async def _fence(where: Town, writer: LedgerWriter) -> None:
+async def _fence(where: FakeCluster, writer: LedgerWriter) -> None:
     for bookie in where.transport.bookies.values():
         bookie.fenced.add(writer.ledger_id)
     with pytest.raises(LedgerFenced):
@@ -286,7 +286,7 @@ async def _fence(where: Town, writer: LedgerWriter) -> None:
 async def test_a_writer_that_ends_while_the_metadata_is_read_ends_at_once(
     end: Ending, error: type[BookKeeperError]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         where.store.read_gate.clear()
@@ -304,7 +304,7 @@ async def test_a_writer_that_ends_while_the_metadata_is_read_ends_at_once(
 @pytest.mark.rule("W-60")
 @pytest.mark.rule("API-17")
 async def test_a_client_that_is_closed_waits_for_no_read() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         where.store.read_gate.clear()
@@ -316,7 +316,7 @@ async def test_a_client_that_is_closed_waits_for_no_read() -> None:
 @pytest.mark.rule("W-60")
 @in_virtual_time
 async def test_a_client_that_is_closed_between_two_reads_leaves_no_timer() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.reconnect("abc")
         where.store.read_errors = [MetadataStoreError("away", ledger_id=writer.ledger_id)]
@@ -331,7 +331,7 @@ async def test_a_client_that_is_closed_between_two_reads_leaves_no_timer() -> No
 
 @pytest.mark.rule("W-60")
 async def test_each_writer_asks_for_its_own_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writers = [await writer_of(where) for _ in range(3)]
         where.transport.reconnect("abc")
         reads = reads_of(where)
@@ -344,7 +344,7 @@ async def test_each_writer_asks_for_its_own_ledger() -> None:
 @pytest.mark.rule("W-60")
 async def test_a_recovery_reads_no_more_metadata_than_it_did() -> None:
     """What it writes back is taken by fenced bookies too, so their word needs no second look."""
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         for _ in range(3):
             await writer.append(b"x")
@@ -352,8 +352,8 @@ async def test_a_recovery_reads_no_more_metadata_than_it_did() -> None:
             store = other._metadata
             assert isinstance(store, FakeStore)
             where.transport.reconnect("abc")
-            store_town = Town(other, where.transport, store, where.service)
-            reads = reads_of(store_town)
+            another = FakeCluster(other, where.transport, store, where.service)
+            reads = reads_of(another)
 
             reader = await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
 

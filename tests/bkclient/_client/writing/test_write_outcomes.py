@@ -10,7 +10,7 @@ from bkclient._client.writing.base import BaseWriter
 from bkclient.errors import Code, LedgerFenced, NotEnoughBookies, Refusal
 from bkclient.ledger import BookieId, LedgerState
 from tests.bkclient._client.reading.ledgers import written
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.outcomes import FAILURES, Kind, fails, is_answer, name_of, script, well_stored
 from tests.settling import settled
 
@@ -34,7 +34,7 @@ def test_a_bookie_that_fails_an_add_is_replaced_unless_the_answer_is_about_the_l
 ) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with town("abcd") as where:
+        async with fake_cluster("abcd") as where:
             writer = await written(where, 1)
             ensemble = writer.metadata.last_fragment.ensemble
             script(where, Kind.ADD, code, ensemble[1])  # the first of the write set of entry 1
@@ -72,7 +72,7 @@ def test_a_bookie_that_fails_an_add_is_replaced_unless_the_answer_is_about_the_l
 def test_an_add_that_failed_is_not_taken_for_stored(code: int, *, given: bool) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             writer: BaseWriter
             if given:
                 writer = advanced = await advanced_writer_of(where)
@@ -99,7 +99,7 @@ def test_an_add_that_failed_is_not_taken_for_stored(code: int, *, given: bool) -
 def test_a_failure_after_the_ack_quorum_fails_no_entry_and_the_bookie_is_replaced(code: int) -> None:
     @in_virtual_time
     async def play() -> None:
-        async with town("abcd") as where:
+        async with fake_cluster("abcd") as where:
             writer = await written(where, 1)
             late = writer.metadata.last_fragment.ensemble[0]  # the last of the write set of entry 1
             script(where, Kind.ADD, code, late)
@@ -116,7 +116,7 @@ def test_a_failure_after_the_ack_quorum_fails_no_entry_and_the_bookie_is_replace
 @pytest.mark.rule("W-41")
 @pytest.mark.parametrize("code", [code for code in FAILURES if is_answer(code, ENDS_THE_WRITER)], ids=name_of)
 async def test_flush_tells_what_the_first_entry_that_failed_was_told(code: int) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 1)
         script(where, Kind.ADD, code, "abc")
         writer.append_nowait(b"1")
@@ -126,7 +126,7 @@ async def test_flush_tells_what_the_first_entry_that_failed_was_told(code: int) 
 
 
 async def test_a_fence_names_the_takeover() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 1)
         script(where, Kind.ADD, Code.LEDGER_FENCED, "abc")
         with pytest.raises(LedgerFenced, match="taken over"):
@@ -142,7 +142,7 @@ async def test_a_fence_names_the_takeover() -> None:
 async def test_a_force_that_one_bookie_fails_moves_nothing_and_may_be_repeated(
     code: int, position: int, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where, deferred_sync=True)
         await writer.append(0, b"0")
         await settled()
@@ -167,7 +167,7 @@ async def test_a_force_that_one_bookie_fails_moves_nothing_and_may_be_repeated(
 async def test_an_explicit_lac_needs_an_ack_quorum_and_harms_nobody(
     code: int, health: list[tuple[BookieId, int]]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await written(where, 1)
         ensemble = writer.metadata.last_fragment.ensemble
         script(where, Kind.WRITE_LAC, code, ensemble[0])

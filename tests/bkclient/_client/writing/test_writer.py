@@ -19,7 +19,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerState
 from bkclient.wire.messages import AddRequest
-from tests.bkclient.fakes import payloads_of, town, writer_of
+from tests.bkclient.fakes import fake_cluster, payloads_of, writer_of
 from tests.settling import settled
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
@@ -36,7 +36,7 @@ TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
     "payload", [b"bytes", bytearray(b"array"), memoryview(b"view"), b"", memoryview(b"v.i.e.w")[::2]]
 )
 async def test_every_kind_of_buffer_is_appended_and_read_back(payload: bytes | bytearray | memoryview) -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         assert await writer.append(payload) == 0
         assert (writer.last_add_confirmed, writer.last_add_pushed) == (0, 0)
         assert writer.length == len(bytes(payload))
@@ -46,7 +46,7 @@ async def test_every_kind_of_buffer_is_appended_and_read_back(payload: bytes | b
 
 
 async def test_a_buffer_may_be_changed_as_soon_as_append_nowait_returned() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         buffer = bytearray(b"before")
         future = writer.append_nowait(buffer)
         buffer[:] = b"after!"
@@ -58,7 +58,7 @@ async def test_a_buffer_may_be_changed_as_soon_as_append_nowait_returned() -> No
 
 @pytest.mark.rule("W-21")
 async def test_futures_complete_in_the_order_of_entry_ids() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         done: list[int] = []
         futures = [writer.append_nowait(b"x") for _ in range(50)]
         for future in futures:
@@ -74,7 +74,7 @@ async def test_futures_complete_in_the_order_of_entry_ids() -> None:
 
 @pytest.mark.parametrize("payload", ["text", None, 7, [b"x"], object()])
 async def test_what_is_not_bytes_like_is_refused_before_anything_is_sent(payload: object) -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         with pytest.raises(ArgumentError, match=rf"ledger {writer.ledger_id}.*got {type(payload).__name__}"):
             await writer.append(payload)  # type: ignore[arg-type]
 
@@ -84,7 +84,7 @@ async def test_what_is_not_bytes_like_is_refused_before_anything_is_sent(payload
 
 async def test_a_payload_that_no_frame_can_carry_is_refused_and_the_largest_that_fits_is_not() -> None:
     config = ClientConfig(limits=LimitSettings(max_frame_size_bytes=1024))
-    async with town(config=config) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=config) as where, await writer_of(where) as writer:
         with pytest.raises(ArgumentError, match="payload must be <= 832 bytes to fit a frame, got 1024"):
             await writer.append(bytes(1024))
         assert where.sent == []
@@ -94,7 +94,7 @@ async def test_a_payload_that_no_frame_can_carry_is_refused_and_the_largest_that
 
 @pytest.mark.rule("W-11")
 async def test_all_replicas_get_the_same_request_and_resends_too() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         victim = writer.metadata.last_fragment.ensemble[0]
         where.transport.bookies[victim].code = Code.WRITE
@@ -107,14 +107,14 @@ async def test_all_replicas_get_the_same_request_and_resends_too() -> None:
 
 
 async def test_appending_takes_no_task() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         where.transport.hold("abc")
         before = len(asyncio.all_tasks())
         futures = [writer.append_nowait(b"x") for _ in range(1000)]
         await settled()
 
         assert len(asyncio.all_tasks()) == before
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert await futures[-1] == 999
 
 
@@ -128,7 +128,7 @@ async def test_appending_takes_no_task() -> None:
     [(Code.LEDGER_FENCED, LedgerFenced), (Code.ILLEGAL_OPERATION, IllegalOperation), (Code.WRITE, NotEnoughBookies)],
 )
 async def test_a_failed_append_says_which_ledger_and_entry_and_why(code: Code, error: type[BookKeeperError]) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"kept")
         for bookie in where.transport.bookies.values():
@@ -152,7 +152,7 @@ async def test_a_failed_append_says_which_ledger_and_entry_and_why(code: Code, e
 @pytest.mark.behaviour("T-108")
 @pytest.mark.rule("REC-43")
 async def test_a_writer_whose_ledger_was_taken_over_is_fenced_and_both_agree_on_the_end() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"kept")
         async with where.another_client() as other:
@@ -167,7 +167,7 @@ async def test_a_writer_whose_ledger_was_taken_over_is_fenced_and_both_agree_on_
 
 @pytest.mark.behaviour("T-107")
 async def test_a_hundred_appends_after_a_takeover_all_end() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         async with where.another_client() as other:
             await other.open_ledger(writer.ledger_id, password=b"secret", recover=True)
@@ -179,7 +179,7 @@ async def test_a_hundred_appends_after_a_takeover_all_end() -> None:
 
 @pytest.mark.rule("W-44")
 async def test_a_writer_that_learns_of_a_recovery_from_the_metadata_goes_on_refusing_as_fenced() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
@@ -196,7 +196,7 @@ async def test_a_writer_that_learns_of_a_recovery_from_the_metadata_goes_on_refu
 
 @pytest.mark.rule("W-29")
 async def test_the_configured_number_of_ensemble_changes_is_the_last() -> None:
-    async with town("abcd", config=ClientConfig(writing=WritingSettings(max_ensemble_changes=1))) as where:
+    async with fake_cluster("abcd", config=ClientConfig(writing=WritingSettings(max_ensemble_changes=1))) as where:
         writer = await writer_of(where, (1, 1, 1))
         for bookie in where.transport.bookies.values():
             bookie.code = Code.WRITE
@@ -210,7 +210,7 @@ async def test_the_configured_number_of_ensemble_changes_is_the_last() -> None:
 async def test_futures_that_nobody_awaits_do_not_complain() -> None:
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         for bookie in where.transport.bookies.values():
             bookie.code = Code.LEDGER_FENCED
@@ -223,7 +223,7 @@ async def test_futures_that_nobody_awaits_do_not_complain() -> None:
 
 @pytest.mark.rule("W-42")
 async def test_an_append_whose_caller_gave_up_fails_with_the_others_without_complaint() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         given_up, waited_for = writer.append_nowait(b"0"), writer.append_nowait(b"1")
@@ -233,7 +233,7 @@ async def test_an_append_whose_caller_gave_up_fails_with_the_others_without_comp
         flushing.cancel()
         await settled()
 
-        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        where.transport.release("abc", Code.LEDGER_FENCED)
 
         assert isinstance(waited_for.exception(), LedgerFenced)
         with pytest.raises(LedgerFenced, match="entry 0"):
@@ -244,30 +244,30 @@ async def test_an_append_whose_caller_gave_up_fails_with_the_others_without_comp
 
 
 async def test_flushing_waits_for_what_was_appended_before_it_and_for_no_more() -> None:
-    async with town() as where, await writer_of(where, (1, 1, 1)) as writer:
+    async with fake_cluster() as where, await writer_of(where, (1, 1, 1)) as writer:
         where.transport.hold("abc")
         writer.append_nowait(b"0")
         flushed = asyncio.create_task(writer.flush())
         await settled()
         assert not flushed.done()
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         where.transport.hold("abc")
         writer.append_nowait(b"1")
 
         await flushed
         assert writer.in_flight_entries == 1
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
 
 async def test_flushing_with_nothing_in_flight_returns_at_once() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.flush()
         await writer.append(b"x")
         await writer.flush()
 
 
 async def test_flushing_raises_what_the_first_failed_append_failed_with_to_everybody_and_every_time() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         writer.append_nowait(b"0")
@@ -275,7 +275,7 @@ async def test_flushing_raises_what_the_first_failed_append_failed_with_to_every
         flushing = [asyncio.create_task(writer.flush()) for _ in range(3)]
         await settled()
 
-        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        where.transport.release("abc", Code.LEDGER_FENCED)
         results = await asyncio.gather(*flushing, return_exceptions=True)
         assert [type(result) for result in results] == [LedgerFenced] * 3
         with pytest.raises(LedgerFenced, match="entry 0"):
@@ -284,7 +284,7 @@ async def test_flushing_raises_what_the_first_failed_append_failed_with_to_every
 
 @pytest.mark.rule("W-52")
 async def test_flushing_after_a_close_that_left_entries_behind_says_so() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"kept")
         where.transport.hold("abc")
@@ -299,7 +299,7 @@ async def test_flushing_after_a_close_that_left_entries_behind_says_so() -> None
 
 
 async def test_flushing_after_a_close_that_lost_nothing_is_fine() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"kept")
         await writer.close()

@@ -10,7 +10,7 @@ import pytest
 from bkclient.config import ClientConfig, LimitSettings, TimeoutSettings, WritingSettings
 from bkclient.errors import LedgerClosed, NotEnoughBookies, TooManyRequests
 from bkclient.wire.messages import AddRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import shell_of
 from tests.settling import settled
 
@@ -23,7 +23,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def adds_to(where: Town, bookie_id: str) -> int:
+def adds_to(where: FakeCluster, bookie_id: str) -> int:
     return sum(to == bookie_id and isinstance(request, AddRequest) for to, request in where.sent)
 
 
@@ -33,7 +33,7 @@ def adds_to(where: Town, bookie_id: str) -> int:
 @pytest.mark.rule("W-4")
 @in_virtual_time
 async def test_appends_keep_to_the_rate_after_a_burst_of_one_second() -> None:
-    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
         began = now()
         for _ in range(30):
             await writer.append(b"x")
@@ -43,7 +43,7 @@ async def test_appends_keep_to_the_rate_after_a_burst_of_one_second() -> None:
 
 @in_virtual_time
 async def test_many_producers_share_the_rate_and_reads_of_the_handle_count_too() -> None:
-    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
         began = now()
         await asyncio.gather(*(writer.append(b"%d" % number) for number in range(20)))
         assert 0.9 <= now() - began <= 1.1
@@ -56,7 +56,7 @@ async def test_many_producers_share_the_rate_and_reads_of_the_handle_count_too()
 
 @in_virtual_time
 async def test_without_a_permit_append_nowait_refuses_and_after_waiting_for_one_it_does_not() -> None:
-    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
         for _ in range(10):
             writer.append_nowait(b"x")
         with pytest.raises(TooManyRequests, match="the rate of 10 requests per second"):
@@ -70,7 +70,7 @@ async def test_without_a_permit_append_nowait_refuses_and_after_waiting_for_one_
 
 @in_virtual_time
 async def test_who_waits_for_a_permit_learns_that_the_writer_has_ended() -> None:
-    async with town(config=ClientConfig(limits=LimitSettings(throttle_per_s=0.001))) as where:
+    async with fake_cluster(config=ClientConfig(limits=LimitSettings(throttle_per_s=0.001))) as where:
         writer = await writer_of(where)
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(3)]
         await settled()
@@ -90,7 +90,7 @@ async def test_who_waits_for_a_permit_learns_that_the_writer_has_ended() -> None
 @pytest.mark.behaviour("T-188")
 @in_virtual_time
 async def test_a_writer_waits_while_a_connection_takes_no_more() -> None:
-    async with town(config=WAIT_A_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=WAIT_A_SECOND) as where, await writer_of(where) as writer:
         await writer.append(b"0")
         where.transport.unwritable.add("b")
         began = now()
@@ -112,7 +112,7 @@ async def test_waiting_for_a_connection_ends_and_the_entry_goes_without_it() -> 
     config = ClientConfig(
         timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
     )
-    async with town(config=config) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("b")
         began = now()
         assert await writer.append(b"0") == 0
@@ -125,7 +125,7 @@ async def test_waiting_for_a_connection_ends_and_the_entry_goes_without_it() -> 
 @pytest.mark.rule("W-7")
 @pytest.mark.behaviour("T-185")
 async def test_failing_fast_replaces_the_bookie_or_ends_the_writer() -> None:
-    async with town("abcd", config=FAIL_FAST) as where, await writer_of(where, (3, 3, 3)) as writer:
+    async with fake_cluster("abcd", config=FAIL_FAST) as where, await writer_of(where, (3, 3, 3)) as writer:
         stuck = writer.metadata.last_fragment.ensemble[1]
         where.transport.unwritable.add(stuck)
         assert await writer.append(b"0") == 0
@@ -133,7 +133,7 @@ async def test_failing_fast_replaces_the_bookie_or_ends_the_writer() -> None:
         assert stuck not in writer.metadata.last_fragment.ensemble
         where.transport.unwritable.clear()
 
-    async with town(config=FAIL_FAST) as where:
+    async with fake_cluster(config=FAIL_FAST) as where:
         writer = await writer_of(where, (3, 3, 3))
         where.transport.unwritable.add("c")
         with pytest.raises(NotEnoughBookies):
@@ -142,7 +142,7 @@ async def test_failing_fast_replaces_the_bookie_or_ends_the_writer() -> None:
 
 @pytest.mark.behaviour("T-186")
 async def test_without_the_setting_connections_are_not_asked() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         where.transport.unwritable.update("abc")
         for _ in range(100):
             await writer.wait_for_room()
@@ -156,7 +156,7 @@ async def test_without_the_setting_connections_are_not_asked() -> None:
 @pytest.mark.behaviour("T-187")
 @in_virtual_time
 async def test_only_the_write_set_of_the_entry_matters() -> None:
-    async with town("abcd", config=WAIT_A_SECOND) as where, await writer_of(where, (4, 2, 2)) as writer:
+    async with fake_cluster("abcd", config=WAIT_A_SECOND) as where, await writer_of(where, (4, 2, 2)) as writer:
         where.transport.unwritable.add(writer.metadata.last_fragment.ensemble[2])
         began = now()
         assert await writer.append(b"0") == 0  # positions 0 and 1
@@ -171,7 +171,10 @@ async def test_only_the_write_set_of_the_entry_matters() -> None:
 
 @in_virtual_time
 async def test_an_advanced_writer_asks_for_the_bookies_of_the_id_given() -> None:
-    async with town("abcd", config=WAIT_A_SECOND) as where, await advanced_writer_of(where, (4, 2, 2)) as writer:
+    async with (
+        fake_cluster("abcd", config=WAIT_A_SECOND) as where,
+        await advanced_writer_of(where, (4, 2, 2)) as writer,
+    ):
         where.transport.unwritable.add(writer.metadata.last_fragment.ensemble[0])
         began = now()
         first = asyncio.create_task(writer.append(0, b"x"))
@@ -185,7 +188,7 @@ async def test_an_advanced_writer_asks_for_the_bookies_of_the_id_given() -> None
 
 @in_virtual_time
 async def test_who_waits_for_a_connection_learns_that_the_writer_has_ended() -> None:
-    async with town(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=1000))) as where:
+    async with fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(backpressure_s=1000))) as where:
         writer = await writer_of(where)
         where.transport.unwritable.add("a")
         waiting = asyncio.create_task(writer.append(b"x"))
@@ -201,7 +204,7 @@ async def test_entries_that_may_fail_fast_are_forgotten_once_they_are_done() -> 
     config = ClientConfig(
         timeouts=TimeoutSettings(backpressure_s=0.0), writing=WritingSettings(delay_ensemble_change=True)
     )
-    async with town(config=config) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("b")
         for _ in range(50):
             await writer.append(b"x")
@@ -217,7 +220,7 @@ async def test_many_who_are_held_are_looked_after_by_one_timer_and_let_go_togeth
     config = ClientConfig(
         timeouts=TimeoutSettings(backpressure_s=1000), limits=LimitSettings(max_in_flight_entries=2000)
     )
-    async with town(config=config) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("a")
         loop = asyncio.get_running_loop()
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(500)]
@@ -233,7 +236,7 @@ async def test_many_who_are_held_are_looked_after_by_one_timer_and_let_go_togeth
 
 @in_virtual_time
 async def test_each_wait_for_a_permit_is_good_for_one_entry() -> None:
-    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
         for _ in range(10):
             writer.append_nowait(b"x")
         for _ in range(2):
@@ -247,7 +250,7 @@ async def test_each_wait_for_a_permit_is_good_for_one_entry() -> None:
 
 @in_virtual_time
 async def test_a_wait_for_a_permit_that_is_cancelled_gives_it_back() -> None:
-    async with town(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=TEN_A_SECOND) as where, await writer_of(where) as writer:
         for _ in range(10):
             writer.append_nowait(b"x")
         waiting = asyncio.create_task(writer.wait_for_room())
@@ -266,7 +269,7 @@ def test_each_wait_for_connections_that_was_in_vain_is_good_for_one_entry(waits:
         config = ClientConfig(
             timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
         )
-        async with town(config=config) as where, await writer_of(where) as writer:
+        async with fake_cluster(config=config) as where, await writer_of(where) as writer:
             where.transport.unwritable.add("b")
             with pytest.raises(TooManyRequests):
                 writer.append_nowait(b"nobody waited yet")
@@ -290,7 +293,7 @@ async def test_waits_in_vain_are_forgotten_once_a_wait_was_not() -> None:
     config = ClientConfig(
         timeouts=TimeoutSettings(backpressure_s=1.0), writing=WritingSettings(delay_ensemble_change=True)
     )
-    async with town(config=config) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=config) as where, await writer_of(where) as writer:
         where.transport.unwritable.add("b")
         await asyncio.gather(writer.wait_for_room(), writer.wait_for_room())
         where.transport.unwritable.clear()

@@ -17,7 +17,7 @@ from bkclient.errors import (
     TooManyRequests,
 )
 from bkclient.ledger import DigestType
-from tests.bkclient.fakes import advanced_writer_of, payloads_of, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, fake_cluster, payloads_of, writer_of
 from tests.bkclient.inside import shell_of
 from tests.settling import settled
 
@@ -29,7 +29,7 @@ from tests.settling import settled
 @pytest.mark.behaviour("T-22")
 @pytest.mark.behaviour("T-61")
 async def test_entries_in_any_order_complete_in_the_order_of_ids_and_read_back() -> None:
-    async with town() as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where) as writer:
         ids = list(range(50))
         random.Random(1).shuffle(ids)
         done: list[int] = []
@@ -49,7 +49,7 @@ async def test_entries_in_any_order_complete_in_the_order_of_ids_and_read_back()
 
 @pytest.mark.rule("API-16")
 async def test_an_entry_above_a_gap_is_not_acknowledged_until_it_is_filled() -> None:
-    async with town() as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where) as writer:
         above = writer.append_nowait(1, b"1")
         await settled()
         assert not above.done()
@@ -61,7 +61,7 @@ async def test_an_entry_above_a_gap_is_not_acknowledged_until_it_is_filled() -> 
 @pytest.mark.behaviour("T-22")
 @pytest.mark.behaviour("T-70")
 async def test_a_repeated_id_is_refused_and_the_original_completes() -> None:
-    async with town() as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where) as writer:
         where.transport.hold("abc")
         original = writer.append_nowait(0, b"original")
         with pytest.raises(DuplicateEntryId) as caught:
@@ -70,7 +70,7 @@ async def test_a_repeated_id_is_refused_and_the_original_completes() -> None:
         with pytest.raises(DuplicateEntryId):
             await writer.append(0, b"repeated")
         assert writer.in_flight_entries == 1
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
         assert await original == 0
         with pytest.raises(DuplicateEntryId):
@@ -84,7 +84,7 @@ async def test_a_repeated_id_is_refused_and_the_original_completes() -> None:
 
 @pytest.mark.rule("H-3")
 async def test_a_repeated_id_that_is_acknowledged_and_not_forced_is_refused_too() -> None:
-    async with town() as where, await advanced_writer_of(where, deferred_sync=True) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where, deferred_sync=True) as writer:
         await writer.append(0, b"0")
         assert writer.last_add_confirmed == -1
 
@@ -95,7 +95,7 @@ async def test_a_repeated_id_that_is_acknowledged_and_not_forced_is_refused_too(
 
 @pytest.mark.rule("H-2")
 async def test_of_many_callers_with_one_id_exactly_one_succeeds() -> None:
-    async with town() as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where) as writer:
         results = await asyncio.gather(
             *(writer.append(0, b"%d" % caller) for caller in range(20)), return_exceptions=True
         )
@@ -108,7 +108,7 @@ async def test_of_many_callers_with_one_id_exactly_one_succeeds() -> None:
 @pytest.mark.behaviour("T-62")
 @pytest.mark.behaviour("T-63")
 async def test_an_append_of_the_other_kind_does_not_exist() -> None:
-    async with town() as where, await advanced_writer_of(where) as given, await writer_of(where) as counted:
+    async with fake_cluster() as where, await advanced_writer_of(where) as given, await writer_of(where) as counted:
         with pytest.raises(TypeError):
             given.append_nowait(b"no id")  # type: ignore[call-arg, arg-type]
         with pytest.raises(TypeError):
@@ -121,7 +121,7 @@ async def test_an_append_of_the_other_kind_does_not_exist() -> None:
 
 @pytest.mark.parametrize("entry_id", ["0", 0.0, None, True, b"0", 2**63])
 async def test_what_is_no_entry_id_is_refused_before_anything_is_sent(entry_id: object) -> None:
-    async with town() as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where) as writer:
         with pytest.raises(ArgumentError):
             await writer.append(entry_id, b"x")  # type: ignore[arg-type]
         with pytest.raises(ArgumentError):
@@ -137,7 +137,7 @@ async def test_what_is_no_entry_id_is_refused_before_anything_is_sent(entry_id: 
 @pytest.mark.rule("W-23")
 @pytest.mark.behaviour("T-69")
 async def test_a_ledger_with_a_skipped_id_ends_before_it() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         for entry_id in range(5):
             await writer.append(entry_id, b"%d" % entry_id)
@@ -156,7 +156,7 @@ async def test_a_ledger_with_a_skipped_id_ends_before_it() -> None:
 
 @pytest.mark.rule("W-23")
 async def test_leaving_the_block_with_a_gap_says_what_is_missing_and_closes_before_it() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
 
         async def use() -> None:
@@ -172,7 +172,7 @@ async def test_leaving_the_block_with_a_gap_says_what_is_missing_and_closes_befo
 
 @pytest.mark.behaviour("T-66")
 async def test_an_append_after_the_close_is_refused() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         await writer.append(0, b"0")
         await writer.close()
@@ -187,7 +187,7 @@ async def test_an_append_after_the_close_is_refused() -> None:
 @pytest.mark.behaviour("T-60")
 @pytest.mark.parametrize("digest_type", list(DigestType))
 async def test_advanced_ledgers_of_every_digest_type_read_back(digest_type: DigestType) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await where.bk.create_advanced_ledger(digest_type=digest_type, password=b"secret", ledger_id=77)
         async with writer:
             for entry_id in (1, 0, 2):
@@ -201,7 +201,7 @@ async def test_advanced_ledgers_of_every_digest_type_read_back(digest_type: Dige
 
 @pytest.mark.behaviour("T-67")
 async def test_bookies_that_fail_between_and_during_the_writes_cost_no_entry() -> None:
-    async with town("abcdef") as where:
+    async with fake_cluster("abcdef") as where:
         writer = await advanced_writer_of(where)
         ids = list(range(60))
         random.Random(2).shuffle(ids)
@@ -220,7 +220,7 @@ async def test_bookies_that_fail_between_and_during_the_writes_cost_no_entry() -
 
 @pytest.mark.behaviour("T-68")
 async def test_an_entry_far_ahead_is_rewritten_when_all_bookies_are_replaced() -> None:
-    async with town("abcdef") as where:
+    async with fake_cluster("abcdef") as where:
         writer = await advanced_writer_of(where)
         for entry_id in range(5):
             await writer.append(entry_id, b"%d" % entry_id)
@@ -240,7 +240,7 @@ async def test_an_entry_far_ahead_is_rewritten_when_all_bookies_are_replaced() -
 
 
 async def test_entries_above_a_gap_fail_with_the_writer() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         beyond = writer.append_nowait(5, b"x")
         await settled()
@@ -260,7 +260,7 @@ async def test_entries_above_a_gap_fail_with_the_writer() -> None:
 
 async def test_a_window_full_of_entries_above_a_gap_lets_the_missing_ones_pass() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=3))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=3))) as where,
         await advanced_writer_of(where) as writer,
     ):
         beyond = [writer.append_nowait(entry_id, b"x") for entry_id in (3, 4, 5)]
@@ -279,7 +279,7 @@ async def test_a_window_full_of_entries_above_a_gap_lets_the_missing_ones_pass()
 
 async def test_waiting_for_the_room_of_the_next_entry_takes_no_time() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
         await advanced_writer_of(where) as writer,
     ):
         writer.append_nowait(1, b"x")
@@ -288,7 +288,7 @@ async def test_waiting_for_the_room_of_the_next_entry_takes_no_time() -> None:
 
 
 async def test_who_waits_for_an_advanced_writer_learns_of_its_end() -> None:
-    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
+    async with fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
         writer = await advanced_writer_of(where)
         writer.append_nowait(5, b"x")
         waiting = [asyncio.create_task(writer.append(entry_id, b"x")) for entry_id in (6, 7)]

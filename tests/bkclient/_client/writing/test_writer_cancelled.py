@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import LedgerFenced
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, payloads_of, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time, payloads_of, writer_of
 from tests.settling import settled
 
 
@@ -22,7 +22,7 @@ def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[
     return [writer.append_nowait(b"%d" % entry_id) for entry_id in range(count)]
 
 
-def assert_in_flight(where: Town, writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> None:
+def assert_in_flight(where: FakeCluster, writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> None:
     """Entries of one byte each, none of which is acknowledged."""
     assert (writer.last_add_acknowledged, writer.last_add_pushed, writer.length) == (-1, count - 1, count)
     assert (writer.in_flight_entries, writer.in_flight_bytes) == (count, count)
@@ -33,9 +33,9 @@ def assert_in_flight(where: Town, writer: LedgerWriter | AdvancedLedgerWriter, c
 @pytest.mark.parametrize("cancelled", [[0], [1], [3], [0, 1, 2, 3], [1, 2]])
 @pytest.mark.parametrize("new_writer", [writer_of, advanced_writer_of])
 async def test_cancelling_appends_takes_no_entry_out(
-    cancelled: list[int], new_writer: Callable[[Town], asyncio.Future[LedgerWriter | AdvancedLedgerWriter]]
+    cancelled: list[int], new_writer: Callable[[FakeCluster], asyncio.Future[LedgerWriter | AdvancedLedgerWriter]]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await new_writer(where)
         where.transport.hold("abc")
         futures = append_all(writer, 4)
@@ -45,7 +45,7 @@ async def test_cancelling_appends_takes_no_entry_out(
         assert_in_flight(where, writer, 4)
         assert writer.last_add_confirmed == -1
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await writer.flush()
 
         assert writer.last_add_confirmed == 3
@@ -58,7 +58,7 @@ async def test_cancelling_appends_takes_no_entry_out(
 
 @pytest.mark.rule("W-21")
 async def test_what_comes_after_a_cancelled_append_waits_for_its_entry() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         first, second = append_all(writer, 2)
@@ -71,36 +71,36 @@ async def test_what_comes_after_a_cancelled_append_waits_for_its_entry() -> None
         assert not second.done()
         assert writer.last_add_confirmed == -1
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert await second == 1
 
 
 @pytest.mark.rule("W-36")
 async def test_the_entry_of_a_cancelled_append_goes_to_the_new_ensemble_too() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         where.transport.hold("abcd")
         futures = append_all(writer, 2)
         futures[0].cancel()
         failed = writer.metadata.last_fragment.ensemble[0]
-        where.transport.let_go(failed, -23)
+        where.transport.release(failed, -23)
         await settled()
         (spare,) = set("abcd") - {*writer.metadata.fragments[0].ensemble, failed} or {"d"}
         new = [bookie_id for bookie_id, _ in where.sent if bookie_id == spare]
         assert len(new) == 2
-        where.transport.let_go("abcd")
+        where.transport.release("abcd")
         await writer.flush()
         assert writer.last_add_confirmed == 1
 
 
 @pytest.mark.rule("W-42")
 async def test_a_cancelled_append_that_would_have_failed_still_fails_the_others() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         futures = append_all(writer, 3)
         futures[0].cancel()
-        where.transport.let_go("abc", LedgerFenced.code)
+        where.transport.release("abc", LedgerFenced.code)
         await settled()
         assert [type(future.exception()) for future in futures[1:]] == [LedgerFenced, LedgerFenced]
         with pytest.raises(LedgerFenced) as caught:
@@ -122,7 +122,7 @@ def test_cancelling_changes_nothing_whenever_it_happens(events: list[tuple[str, 
 
     @in_virtual_time
     async def story() -> None:
-        async with town() as calm, town() as hasty:
+        async with fake_cluster() as calm, fake_cluster() as hasty:
             places = (calm, hasty)
             writers = [await writer_of(where) for where in places]
             futures: list[list[asyncio.Future[int]]] = [[], []]
@@ -143,7 +143,7 @@ def test_cancelling_changes_nothing_whenever_it_happens(events: list[tuple[str, 
                 )
                 assert calm_one == hasty_one
             for where, writer in zip(places, writers, strict=True):
-                where.transport.let_go("abc")
+                where.transport.release("abc")
                 await writer.flush()
                 await writer.close()
             assert await payloads_of(calm, writers[0].ledger_id) == await payloads_of(hasty, writers[1].ledger_id)

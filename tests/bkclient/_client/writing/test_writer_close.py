@@ -19,7 +19,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerState
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import town, writer_of
+from tests.bkclient.fakes import fake_cluster, writer_of
 from tests.settling import settled
 
 TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
@@ -30,7 +30,7 @@ TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
 @pytest.mark.rule("W-51")
 async def test_closing_seals_the_ledger_and_ends_the_writer() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"kept")
         await writer.close()
@@ -46,7 +46,7 @@ async def test_closing_seals_the_ledger_and_ends_the_writer() -> None:
 @pytest.mark.rule("W-58")
 @pytest.mark.behaviour("T-103")
 async def test_entries_in_flight_fail_before_the_close_returns() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         future = writer.append_nowait(b"lost")
@@ -54,14 +54,14 @@ async def test_entries_in_flight_fail_before_the_close_returns() -> None:
         await writer.close()
 
         assert isinstance(future.exception(), LedgerClosed)
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert where.metadata(writer.ledger_id).last_entry_id == -1
 
 
 @pytest.mark.rule("W-55")
 @pytest.mark.behaviour("T-104")
 async def test_no_close_returns_before_the_ledger_is_closed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.store.gate.clear()
         closing = [asyncio.create_task(writer.close()) for _ in range(3)]
@@ -77,7 +77,7 @@ async def test_no_close_returns_before_the_ledger_is_closed() -> None:
 @pytest.mark.rule("W-55")
 @pytest.mark.behaviour("T-101")
 async def test_every_close_reports_that_somebody_else_closed_the_ledger_elsewhere() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(5, 50))
@@ -91,7 +91,7 @@ async def test_every_close_reports_that_somebody_else_closed_the_ledger_elsewher
 
 @pytest.mark.rule("W-55")
 async def test_every_close_that_fails_raises_an_exception_of_its_own_that_says_the_same() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(5, 50))
 
@@ -104,7 +104,7 @@ async def test_every_close_that_fails_raises_an_exception_of_its_own_that_says_t
 
 @pytest.mark.rule("M31")
 async def test_a_close_whose_outcome_is_unknown_is_looked_up() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.store.write_errors = [MetadataOutcomeUnknown("applied"), MetadataOutcomeUnknown("lost on the way")]
 
@@ -115,7 +115,7 @@ async def test_a_close_whose_outcome_is_unknown_is_looked_up() -> None:
 
 @pytest.mark.rule("W-49")
 async def test_a_close_that_the_store_refuses_fails_and_leaves_the_ledger_open() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.store.write_errors = [MetadataStoreError("down")]
 
@@ -125,7 +125,7 @@ async def test_a_close_that_the_store_refuses_fails_and_leaves_the_ledger_open()
 
 
 async def test_leaving_the_block_flushes_and_closes() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await writer_of(where) as writer:
             futures = [writer.append_nowait(b"x") for _ in range(10)]
 
@@ -134,7 +134,7 @@ async def test_leaving_the_block_flushes_and_closes() -> None:
 
 
 async def test_leaving_the_block_with_a_failed_append_raises_its_error_and_closes_all_the_same() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
 
         async def use() -> None:
@@ -150,7 +150,7 @@ async def test_leaving_the_block_with_a_failed_append_raises_its_error_and_close
 
 
 async def test_leaving_the_block_by_an_exception_closes_at_the_last_confirmed_entry() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
 
         async def use() -> None:
@@ -166,7 +166,7 @@ async def test_leaving_the_block_by_an_exception_closes_at_the_last_confirmed_en
 
 
 async def test_leaving_the_block_by_an_exception_notes_that_closing_failed_too() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.store.write_errors = [MetadataStoreError("down")]
 
@@ -180,7 +180,7 @@ async def test_leaving_the_block_by_an_exception_notes_that_closing_failed_too()
 
 
 async def test_leaving_the_block_by_cancellation_still_closes_the_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         with anyio.CancelScope() as scope:
             async with await writer_of(where) as writer:
                 await writer.append(b"kept")
@@ -197,7 +197,7 @@ async def test_leaving_the_block_by_cancellation_still_closes_the_ledger() -> No
 @pytest.mark.rule("API-19")
 @pytest.mark.behaviour("T-51")
 async def test_closing_the_client_fails_what_is_under_way_and_leaves_the_ledger_open() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"kept")
         where.transport.hold("abc")
@@ -218,7 +218,7 @@ async def test_closing_the_client_fails_what_is_under_way_and_leaves_the_ledger_
 @pytest.mark.rule("API-17")
 @pytest.mark.behaviour("T-36")
 async def test_closing_the_client_during_an_ensemble_change_ends_entries_that_only_wait_for_the_store() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.WRITE
         where.store.gate.clear()
@@ -233,7 +233,7 @@ async def test_closing_the_client_during_an_ensemble_change_ends_entries_that_on
 
 @pytest.mark.rule("API-17")
 async def test_closing_the_client_while_a_writer_closes_ends_the_waiting() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.store.gate.clear()
         closing = asyncio.create_task(writer.close())
@@ -245,14 +245,14 @@ async def test_closing_the_client_while_a_writer_closes_ends_the_waiting() -> No
 
 
 async def test_a_client_keeps_nothing_of_writers_that_have_ended() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         core = core_of(where.bk)
         closed, fenced, recovered = [await writer_of(where) for _ in range(3)]
         assert len(core._closers) == 3
         await closed.close()
         where.transport.hold("abcd")
         fenced.append_nowait(b"x")
-        where.transport.let_go("abcd", Code.LEDGER_FENCED)
+        where.transport.release("abcd", Code.LEDGER_FENCED)
         where.edit(recovered.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
         where.transport.bookies[recovered.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
         with pytest.raises(LedgerFenced):

@@ -17,7 +17,7 @@ from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, LedgerClosed
 from bkclient.ledger import LedgerState
 from bkclient.repair.admin import core_of
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import shell_of
 from tests.settling import settled
 
@@ -26,7 +26,7 @@ ALL_TIMERS = ClientConfig(
 )
 
 
-async def drop_one(where: Town) -> weakref.ref[WriterShell]:
+async def drop_one(where: FakeCluster) -> weakref.ref[WriterShell]:
     writer = await writer_of(where)
     await writer.append(b"kept")
     return weakref.ref(shell_of(writer))
@@ -39,7 +39,7 @@ def drop_in_virtual_time(writer: BaseWriter) -> weakref.ref[WriterShell]:
 
 
 async def test_a_writer_that_is_dropped_without_close_warns_and_names_its_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         ledger_id = writer.ledger_id
         with warnings.catch_warnings(record=True) as caught:
@@ -53,7 +53,7 @@ async def test_a_writer_that_is_dropped_without_close_warns_and_names_its_ledger
 
 
 async def test_nothing_is_kept_of_writers_that_were_dropped() -> None:
-    async with town(config=ALL_TIMERS) as where:
+    async with fake_cluster(config=ALL_TIMERS) as where:
         core = core_of(where.bk)
         kept = len(core._closers)
         shells = [await drop_one(where) for _ in range(50)]
@@ -65,7 +65,7 @@ async def test_nothing_is_kept_of_writers_that_were_dropped() -> None:
 
 
 async def test_writers_that_ended_are_dropped_without_a_word() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await writer_of(where):
             pass
         closed = await writer_of(where)
@@ -87,7 +87,7 @@ async def test_writers_that_ended_are_dropped_without_a_word() -> None:
 
 @in_virtual_time
 async def test_what_a_dropped_writer_has_under_way_ends_and_then_it_is_let_go() -> None:
-    async with town(config=ALL_TIMERS) as where:
+    async with fake_cluster(config=ALL_TIMERS) as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         futures = [writer.append_nowait(b"x") for _ in range(3)]
@@ -96,7 +96,7 @@ async def test_what_a_dropped_writer_has_under_way_ends_and_then_it_is_let_go() 
         await anyio.sleep(3)
         assert not any(future.done() for future in futures)
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert [await future for future in futures] == [0, 1, 2]
         await anyio.sleep(3)
         gc.collect()
@@ -106,7 +106,7 @@ async def test_what_a_dropped_writer_has_under_way_ends_and_then_it_is_let_go() 
 
 @in_virtual_time
 async def test_what_a_dropped_writer_has_above_a_gap_fails_because_nobody_can_fill_it() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         first, beyond = writer.append_nowait(0, b"x"), writer.append_nowait(2, b"x")
         shared, ledger_id = shell_of(writer).window.shared, writer.ledger_id
@@ -123,18 +123,18 @@ async def test_what_a_dropped_writer_has_above_a_gap_fails_because_nobody_can_fi
 
 @in_virtual_time
 async def test_a_dropped_writer_that_ends_by_itself_meanwhile_is_let_go_once() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         future = writer.append_nowait(b"x")
         drop_in_virtual_time(writer)
-        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        where.transport.release("abc", Code.LEDGER_FENCED)
         await anyio.sleep(3)
         assert future.exception() is not None
 
 
 async def test_garbage_may_be_collected_in_another_thread() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         held: list[BaseWriter] = [await writer_of(where)]
         shell = weakref.ref(shell_of(held[0]))
         thread = threading.Thread(target=held.clear)
@@ -149,7 +149,7 @@ def test_a_writer_may_outlive_its_loop() -> None:
     held: list[BaseWriter] = []
 
     async def make() -> None:
-        async with town() as where:
+        async with fake_cluster() as where:
             held.append(await writer_of(where))
 
     asyncio.run(make())

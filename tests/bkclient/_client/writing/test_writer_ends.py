@@ -23,7 +23,7 @@ from bkclient.errors import (
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.append import WriterState
 from simbookie.world.loop import VirtualTimeLoop
-from tests.bkclient.fakes import FakeStore, Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import machine_of, shell_of
 from tests.settling import settled
 
@@ -39,7 +39,7 @@ def timers() -> int:
     return len(loop.timers())
 
 
-def is_idle(where: Town, writer: BaseWriter) -> bool:
+def is_idle(where: FakeCluster, writer: BaseWriter) -> bool:
     return (writer.in_flight_bytes, where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0, 0)
 
 
@@ -49,7 +49,7 @@ def is_idle(where: Town, writer: BaseWriter) -> bool:
 @pytest.mark.rule("API-17")
 @pytest.mark.rule("API-19")
 async def test_entries_above_a_gap_fail_when_the_client_ends_although_no_request_is_under_way() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         futures = [writer.append_nowait(entry_id, b"x") for entry_id in (3, 7)]
         await settled()
@@ -64,7 +64,7 @@ async def test_entries_above_a_gap_fail_when_the_client_ends_although_no_request
 @pytest.mark.rule("API-17")
 @in_virtual_time
 async def test_entries_between_two_attempts_fail_when_the_client_ends_and_not_at_the_next_attempt() -> None:
-    async with town(features=lambda _: True) as where:
+    async with fake_cluster(features=lambda _: True) as where:
         writer = await writer_of(where)
         for bookie in where.transport.bookies.values():
             bookie.code = Code.TIMEOUT
@@ -84,7 +84,7 @@ async def test_entries_between_two_attempts_fail_when_the_client_ends_and_not_at
 
 @pytest.mark.rule("API-17")
 async def test_entries_that_wait_for_a_change_of_ensemble_fail_when_the_client_ends() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         where.store.gate.clear()
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
@@ -98,7 +98,7 @@ async def test_entries_that_wait_for_a_change_of_ensemble_fail_when_the_client_e
 
 
 async def test_whoever_waits_for_a_place_above_a_gap_is_told_that_the_client_ended() -> None:
-    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2))) as where:
+    async with fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2))) as where:
         writer = await advanced_writer_of(where)
         waiting = [asyncio.create_task(writer.append(entry_id, b"x")) for entry_id in (1, 2, 3)]
         await settled()
@@ -108,7 +108,7 @@ async def test_whoever_waits_for_a_place_above_a_gap_is_told_that_the_client_end
 
 @pytest.mark.rule("API-19")
 async def test_a_close_that_is_under_way_when_the_client_ends_fails_and_is_not_begun_anew() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         where.store.gate.clear()
@@ -125,11 +125,11 @@ async def test_a_close_that_is_under_way_when_the_client_ends_fails_and_is_not_b
 # Timers -------------------------------------------------------------------------------------------------------------
 
 
-async def close(where: Town, writer: BaseWriter) -> None:
+async def close(where: FakeCluster, writer: BaseWriter) -> None:
     await writer.close()
 
 
-async def be_fenced(where: Town, writer: BaseWriter) -> None:
+async def be_fenced(where: FakeCluster, writer: BaseWriter) -> None:
     for bookie in where.transport.bookies.values():
         bookie.code = Code.LEDGER_FENCED
     with pytest.raises(LedgerFenced):
@@ -137,7 +137,7 @@ async def be_fenced(where: Town, writer: BaseWriter) -> None:
     await settled()
 
 
-async def lose_the_ledger(where: Town, writer: BaseWriter) -> None:
+async def lose_the_ledger(where: FakeCluster, writer: BaseWriter) -> None:
     where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
     with suppress(BookKeeperError):
         await writer.close()
@@ -145,8 +145,8 @@ async def lose_the_ledger(where: Town, writer: BaseWriter) -> None:
 
 @pytest.mark.parametrize("end", [close, be_fenced, lose_the_ledger])
 @in_virtual_time
-async def test_a_writer_that_ended_has_no_timer(end: Callable[[Town, BaseWriter], Awaitable[None]]) -> None:
-    async with town("abcd", config=ALL_TIMERS, features=lambda _: True) as where:
+async def test_a_writer_that_ended_has_no_timer(end: Callable[[FakeCluster, BaseWriter], Awaitable[None]]) -> None:
+    async with fake_cluster("abcd", config=ALL_TIMERS, features=lambda _: True) as where:
         before = timers()
         writer = await writer_of(where, (3, 3, 2))
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
@@ -161,7 +161,7 @@ async def test_a_writer_that_ended_has_no_timer(end: Callable[[Town, BaseWriter]
 @in_virtual_time
 async def test_a_client_that_ended_has_no_timer_whatever_its_writers_did() -> None:
     before = timers()
-    async with town("abcd", config=ALL_TIMERS, features=lambda _: True) as where:
+    async with fake_cluster("abcd", config=ALL_TIMERS, features=lambda _: True) as where:
         for _ in range(3):
             writer = await writer_of(where, (3, 3, 2))
             where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
@@ -177,7 +177,7 @@ async def test_a_client_that_ended_has_no_timer_whatever_its_writers_did() -> No
 
 @pytest.mark.rule("W-5")
 async def test_an_id_that_is_taken_is_refused_at_once_although_the_window_is_full() -> None:
-    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2))) as where:
+    async with fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=2))) as where:
         writer = await advanced_writer_of(where)
         futures = [writer.append_nowait(entry_id, b"x") for entry_id in (1, 2)]
         for entry_id in (1, 2, -1):
@@ -191,7 +191,7 @@ async def test_an_id_that_is_taken_is_refused_at_once_although_the_window_is_ful
 
 
 async def test_flushes_that_were_given_up_leave_nothing_behind() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         future = writer.append_nowait(b"x")
@@ -201,7 +201,7 @@ async def test_flushes_that_were_given_up_leave_nothing_behind() -> None:
             flushing.cancel()
             await asyncio.wait((flushing,))
         assert not shell_of(writer).flushes.waiters
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert await future == 0
 
 
@@ -213,11 +213,11 @@ async def test_flushes_that_were_given_up_leave_nothing_behind() -> None:
 async def test_an_append_that_a_bookie_refused_names_ledger_entry_and_bookie(
     code: Code, kind: type[BookKeeperError]
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         futures = [writer.append_nowait(b"x") for _ in range(2)]
-        where.transport.let_go("b", code)
+        where.transport.release("b", code)
         failures = [future.exception() for future in futures]
 
     for entry_id, failure in enumerate(failures):
@@ -227,7 +227,7 @@ async def test_an_append_that_a_bookie_refused_names_ledger_entry_and_bookie(
 
 
 async def test_an_append_that_fails_for_lack_of_bookies_says_which_failed() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where, (3, 3, 3))
         where.transport.bookies["b"].code = Code.TIMEOUT
         with pytest.raises(NotEnoughBookies, match="no writable bookie is left to replace b"):
@@ -236,7 +236,7 @@ async def test_an_append_that_fails_for_lack_of_bookies_says_which_failed() -> N
 
 @pytest.mark.rule("W-54")
 async def test_what_failed_first_is_what_leaving_a_writer_raises() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         with pytest.raises(LedgerFenced) as caught:  # noqa: PT012 - the block is what is tested
             async with writer:
@@ -249,7 +249,7 @@ async def test_what_failed_first_is_what_leaving_a_writer_raises() -> None:
 
 
 async def test_leaving_a_writer_while_cancelled_closes_its_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
 
@@ -277,7 +277,7 @@ class DefectiveStore(FakeStore):
 
 
 async def test_a_store_that_fails_as_it_must_not_fails_the_update_and_not_the_client() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         where.store.__class__ = DefectiveStore
         writer, other = await writer_of(where), await writer_of(where)
         where.store.is_defective = True  # type: ignore[attr-defined]

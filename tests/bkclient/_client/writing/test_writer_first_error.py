@@ -33,7 +33,7 @@ from bkclient.errors import (
     WriteOnReadOnlyBookie,
 )
 from bkclient.ledger import LedgerState
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.settling import settled
 
 AnyWriter = LedgerWriter | AdvancedLedgerWriter
@@ -83,8 +83,8 @@ CALLS: tuple[Call, ...] = (append, append_as_in_the_readme, flush, force, write_
 # Ways to end ---------------------------------------------------------------------------------------------------------
 
 
-def all_bookies_answer(code: int) -> Callable[[Town, AnyWriter], Awaitable[None]]:
-    async def end(where: Town, writer: AnyWriter) -> None:
+def all_bookies_answer(code: int) -> Callable[[FakeCluster, AnyWriter], Awaitable[None]]:
+    async def end(where: FakeCluster, writer: AnyWriter) -> None:
         for bookie in where.transport.bookies.values():
             bookie.code = code
         await one_append_fails(writer)
@@ -99,32 +99,32 @@ async def one_append_fails(writer: AnyWriter) -> None:
     await settled()
 
 
-async def a_bookie_is_silent(where: Town, writer: AnyWriter) -> None:
+async def a_bookie_is_silent(where: FakeCluster, writer: AnyWriter) -> None:
     where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
 
 
-async def two_bookies_hang(where: Town, writer: AnyWriter) -> None:
+async def two_bookies_hang(where: FakeCluster, writer: AnyWriter) -> None:
     where.transport.hold("ab")
     with suppress(QuorumTimeout):
         await append(writer)
-    where.transport.let_go("ab", Code.TIMEOUT)
+    where.transport.release("ab", Code.TIMEOUT)
     await settled()
 
 
-async def the_store_fails(where: Town, writer: AnyWriter) -> None:
+async def the_store_fails(where: FakeCluster, writer: AnyWriter) -> None:
     await a_bookie_is_silent(where, writer)
     where.store.write_errors = [MetadataStoreError("out of service")]
     await one_append_fails(writer)
 
 
-async def the_ledger_is_marked(where: Town, writer: AnyWriter) -> None:
+async def the_ledger_is_marked(where: FakeCluster, writer: AnyWriter) -> None:
     await a_bookie_is_silent(where, writer)
     where.edit(writer.ledger_id, lambda metadata: metadata.with_state(LedgerState.IN_RECOVERY))
     await one_append_fails(writer)
 
 
-def the_ledger_is_closed_at(last_entry_id: int) -> Callable[[Town, AnyWriter], Awaitable[None]]:
-    async def end(where: Town, writer: AnyWriter) -> None:
+def the_ledger_is_closed_at(last_entry_id: int) -> Callable[[FakeCluster, AnyWriter], Awaitable[None]]:
+    async def end(where: FakeCluster, writer: AnyWriter) -> None:
         await a_bookie_is_silent(where, writer)
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(last_entry_id, last_entry_id + 1))
         await one_append_fails(writer)
@@ -132,24 +132,24 @@ def the_ledger_is_closed_at(last_entry_id: int) -> Callable[[Town, AnyWriter], A
     return end
 
 
-async def fenced_and_cut_off(where: Town, writer: AnyWriter) -> None:
+async def fenced_and_cut_off(where: FakeCluster, writer: AnyWriter) -> None:
     where.edit(writer.ledger_id, lambda metadata: metadata.closed(0, 1))
     await all_bookies_answer(Code.LEDGER_FENCED)(where, writer)
 
 
-async def the_ledger_is_deleted(where: Town, writer: AnyWriter) -> None:
+async def the_ledger_is_deleted(where: FakeCluster, writer: AnyWriter) -> None:
     await a_bookie_is_silent(where, writer)
     await where.bk.delete_ledger(writer.ledger_id)
     await one_append_fails(writer)
 
 
-async def sent_again_in_vain(where: Town, writer: AnyWriter) -> None:
+async def sent_again_in_vain(where: FakeCluster, writer: AnyWriter) -> None:
     await a_bookie_is_silent(where, writer)
     where.transport.bookies[writer.metadata.last_fragment.ensemble[1]].code = Code.TIMEOUT
     await one_append_fails(writer)
 
 
-async def the_application_closes(where: Town, writer: AnyWriter) -> None:
+async def the_application_closes(where: FakeCluster, writer: AnyWriter) -> None:
     await writer.close()
 
 
@@ -157,7 +157,7 @@ NO_CHANGES = ClientConfig(writing=WritingSettings(max_ensemble_changes=0))
 FEW_RESENDS = ClientConfig(writing=WritingSettings(max_resends=2))
 
 #: Name: the end, the class of error that every call raises, and what the client is configured with.
-WAYS: dict[str, tuple[Callable[[Town, AnyWriter], Awaitable[None]], type[BookKeeperError], dict[str, Any]]] = {
+WAYS: dict[str, tuple[Callable[[FakeCluster, AnyWriter], Awaitable[None]], type[BookKeeperError], dict[str, Any]]] = {
     "fenced": (all_bookies_answer(Code.LEDGER_FENCED), LedgerFenced, {}),
     "wrong password": (all_bookies_answer(Code.UNAUTHORIZED), UnauthorizedAccess, {}),
     "refused operation": (all_bookies_answer(Code.ILLEGAL_OPERATION), IllegalOperation, {}),
@@ -178,9 +178,9 @@ WAYS: dict[str, tuple[Callable[[Town, AnyWriter], Awaitable[None]], type[BookKee
 
 
 @asynccontextmanager
-async def a_writer_that_ended(way: str, *, is_advanced: bool) -> AsyncIterator[tuple[Town, AnyWriter]]:
+async def a_writer_that_ended(way: str, *, is_advanced: bool) -> AsyncIterator[tuple[FakeCluster, AnyWriter]]:
     end, _, options = WAYS[way]
-    async with town(**{"bookies": "abc", **options}) as where:
+    async with fake_cluster(**{"bookies": "abc", **options}) as where:
         writer = await (advanced_writer_of(where) if is_advanced else writer_of(where))
         for _ in range(CONFIRMED):
             await append(writer)
@@ -235,7 +235,7 @@ async def test_a_writer_that_ended_goes_on_to_raise_its_error_when_the_client_is
 
 @in_virtual_time
 async def test_a_writer_whose_client_is_closed_first_raises_that() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await append(writer)
     for call in (append, append_as_in_the_readme, force, write_explicit_lac):
@@ -246,7 +246,7 @@ async def test_a_writer_whose_client_is_closed_first_raises_that() -> None:
 @pytest.mark.rule("W-27")
 @in_virtual_time
 async def test_with_deferred_sync_too() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await advanced_writer_of(where, deferred_sync=True)
         await append(writer)
         await all_bookies_answer(Code.TIMEOUT)(where, writer)
@@ -271,7 +271,7 @@ async def test_with_deferred_sync_too() -> None:
 async def test_a_shortage_says_by_what_bookies_failed_and_advises_what_helps(
     code: int, cause: type[BookKeeperError], words: str
 ) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await all_bookies_answer(code)(where, writer)
         for call in CALLS:
@@ -286,14 +286,14 @@ async def test_a_shortage_says_by_what_bookies_failed_and_advises_what_helps(
 
 @pytest.mark.rule("W-42")
 async def test_a_shortage_of_mixed_causes_names_all_and_advises_more_bookies() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where, (3, 3, 3))
         where.transport.bookies["a"].code = Code.TIMEOUT
         where.transport.bookies["b"].code = Refusal(Code.SECURITY, "a bad certificate")
         where.transport.hold("abc")
         where.store.gate.clear()
         future = writer.append_nowait(b"x")
-        where.transport.let_go("ab")
+        where.transport.release("ab")
         where.store.gate.set()
         await settled()
         error = future.exception()
@@ -340,7 +340,7 @@ async def test_a_writer_whose_entries_were_cut_off_says_so_everywhere_and_takes_
 
 @pytest.mark.rule("W-50")
 async def test_a_writer_that_lost_everything_reads_nothing() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await append(writer)
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(-1, 0))
@@ -352,7 +352,7 @@ async def test_a_writer_that_lost_everything_reads_nothing() -> None:
 
 @pytest.mark.rule("W-50")
 async def test_leaving_the_block_of_a_writer_whose_entries_were_cut_off_raises() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         with pytest.raises(LedgerTruncated):  # noqa: PT012 - the block is what is tested
             async with await writer_of(where) as writer:
                 await append(writer)

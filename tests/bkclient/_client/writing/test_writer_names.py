@@ -31,14 +31,14 @@ from bkclient.placement import LedgerShape
 from bkclient.placement.random_choice import RandomPlacement
 from bkclient.wire.digest import master_key
 from bkclient.wire.messages import AddRequest, WriteLacRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.settling import settled
 
 # What is sent ---------------------------------------------------------------------------------------------------------
 
 
 async def test_adds_and_explicit_lacs_carry_the_master_key_of_their_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"x")
         await writer.write_explicit_lac()
@@ -64,7 +64,7 @@ class Noting(RandomPlacement):
 
 async def test_a_policy_that_replaces_a_bookie_knows_the_shape_of_the_ledger() -> None:
     policy = Noting()
-    async with town("abcdef", placement=policy) as where:
+    async with fake_cluster("abcdef", placement=policy) as where:
         writer = await writer_of(where, (4, 3, 2))
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.BOOKIE_NOT_AVAILABLE
         await writer.append(b"x")
@@ -78,7 +78,7 @@ async def test_a_policy_that_replaces_a_bookie_knows_the_shape_of_the_ledger() -
 
 
 async def test_a_writer_of_a_client_that_is_closed_names_its_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         pending = writer.append_nowait(b"x")
@@ -92,7 +92,7 @@ async def test_a_writer_of_a_client_that_is_closed_names_its_ledger() -> None:
 
 
 async def test_an_idle_writer_of_a_client_that_is_closed_names_its_ledger() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
 
     with pytest.raises(ClientClosed) as refused:
@@ -105,7 +105,7 @@ async def test_an_idle_writer_of_a_client_that_is_closed_names_its_ledger() -> N
 
 @pytest.mark.parametrize("call", ["flush", "append", "close"])
 async def test_the_error_of_a_writer_says_what_to_do_each_time_it_is_raised(call: str) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         await writer.append(b"1")
@@ -135,7 +135,7 @@ async def test_the_error_of_a_writer_says_what_to_do_each_time_it_is_raised(call
 )
 @pytest.mark.parametrize("waits", [True, False])
 async def test_an_id_that_no_entry_can_have_is_refused_with_its_reason(entry_id: Any, says: str, waits: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         with pytest.raises(ArgumentError, match="entry_id must be") as caught:
             await (writer.append(entry_id, b"x") if waits else writer.append_nowait(entry_id, b"x"))
@@ -148,7 +148,7 @@ async def test_an_id_that_no_entry_can_have_is_refused_with_its_reason(entry_id:
 
 @pytest.mark.rule("W-5")
 async def test_the_largest_id_of_all_may_be_given() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         pending = writer.append_nowait(LARGEST_ID, b"x")
         await settled()
@@ -161,7 +161,7 @@ async def test_the_largest_id_of_all_may_be_given() -> None:
 
 @pytest.mark.rule("H-3")
 async def test_an_id_that_is_taken_costs_no_room() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         where.transport.hold("abc")
         writer.append_nowait(0, b"x")
@@ -169,12 +169,12 @@ async def test_an_id_that_is_taken_costs_no_room() -> None:
         with pytest.raises(DuplicateEntryId):
             writer.append_nowait(0, b"y")
         assert (writer.in_flight_bytes, where.bk.in_flight_entries) == in_flight == (1, 1)
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
 
 @pytest.mark.rule("W-57")
 async def test_a_block_that_ends_with_a_gap_names_the_ledger_and_what_is_cut_off() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         with pytest.raises(LedgerClosed, match="entry 0 was never appended") as caught:  # noqa: PT012 - the block is what is tested
             async with await advanced_writer_of(where) as writer:
                 writer.append_nowait(5, b"x")
@@ -184,7 +184,7 @@ async def test_a_block_that_ends_with_a_gap_names_the_ledger_and_what_is_cut_off
 
 
 async def test_what_is_above_a_gap_when_the_writer_is_dropped_fails_with_the_ledger_named() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await advanced_writer_of(where)
         ledger_id = writer.ledger_id
         pending = writer.append_nowait(5, b"x")
@@ -210,7 +210,7 @@ async def test_what_is_above_a_gap_when_the_writer_is_dropped_fails_with_the_led
 
 async def test_a_close_is_logged_with_its_ledger_and_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="bkclient.writer")
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         await writer.append(b"x")
 
     assert f"closed ledger {writer.ledger_id} at entry 0" in caplog.messages
@@ -218,7 +218,7 @@ async def test_a_close_is_logged_with_its_ledger_and_end(caplog: pytest.LogCaptu
 
 async def test_a_close_that_fails_is_logged_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="bkclient.writer")
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.store.write_errors = [MetadataStoreError("out of service")]
         with pytest.raises(MetadataStoreError) as caught:
@@ -229,7 +229,7 @@ async def test_a_close_that_fails_is_logged_with_the_reason(caplog: pytest.LogCa
     assert message == f"could not close ledger {writer.ledger_id}: out of service [{int(Code.METADATA_STORE)}]"
 
 
-async def ended_by(code: Code, where: Town) -> LedgerWriter:
+async def ended_by(code: Code, where: FakeCluster) -> LedgerWriter:
     writer = await writer_of(where)
     await writer.append(b"0")
     for bookie in where.transport.bookies.values():
@@ -241,7 +241,7 @@ async def ended_by(code: Code, where: Town) -> LedgerWriter:
 
 async def test_a_takeover_is_logged_with_its_code(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="bkclient.writer")
-    async with town() as where:
+    async with fake_cluster() as where:
         await ended_by(Code.LEDGER_FENCED, where)
 
     (record,) = (each for each in caplog.records if getattr(each, "event", "") == "fenced")
@@ -250,7 +250,7 @@ async def test_a_takeover_is_logged_with_its_code(caplog: pytest.LogCaptureFixtu
 
 async def test_lost_entries_are_logged_with_the_code_of_the_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="bkclient.writer")
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         where.edit(writer.ledger_id, lambda metadata: metadata.closed(-1, 0))
@@ -269,13 +269,13 @@ async def test_lost_entries_are_logged_with_the_code_of_the_error(caplog: pytest
 @in_virtual_time
 async def test_the_latency_of_an_append_is_the_time_from_sending_to_the_acknowledgement() -> None:
     stats = MemoryStats()
-    async with town(stats=stats) as where:
+    async with fake_cluster(stats=stats) as where:
         await asyncio.sleep(100)
         writer = await writer_of(where)
         where.transport.hold("abc")
         pending = writer.append_nowait(b"x")
         await asyncio.sleep(3)
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await pending
 
     latencies = stats.operations_of(names.ADD).succeeded

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bkclient.errors import ArgumentError, ClientClosed, Code, NoSuchEntry, ReadFailed
-from tests.bkclient.fakes import advanced_writer_of, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, fake_cluster, writer_of
 from tests.settling import settled
 
 
 async def test_a_writer_reads_what_it_has_confirmed_without_asking_how_far_that_is() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         for number in range(10):
             await writer.append(b"%d" % number)
         await settled()
@@ -25,7 +25,7 @@ async def test_a_writer_reads_what_it_has_confirmed_without_asking_how_far_that_
 
 @pytest.mark.rule("R-19")
 async def test_what_is_not_confirmed_is_not_read() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         with pytest.raises(NoSuchEntry):
             await writer.reader.read_last_entry()
         await writer.append(b"0")
@@ -38,11 +38,11 @@ async def test_what_is_not_confirmed_is_not_read() -> None:
         for first, last in ((-1, 0), (1, 0)):
             with pytest.raises(ArgumentError):
                 writer.reader.read_range(first, last)
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
 
 async def test_with_deferred_sync_what_is_not_forced_is_not_read() -> None:
-    async with town() as where, await advanced_writer_of(where, deferred_sync=True) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where, deferred_sync=True) as writer:
         await writer.append(0, b"0")
         with pytest.raises(ReadFailed):
             await writer.reader.read(0)
@@ -51,7 +51,7 @@ async def test_with_deferred_sync_what_is_not_forced_is_not_read() -> None:
 
 
 async def test_reads_go_to_the_bookies_of_their_fragments() -> None:
-    async with town("abcd") as where, await writer_of(where) as writer:
+    async with fake_cluster("abcd") as where, await writer_of(where) as writer:
         await writer.append(b"0")
         gone = writer.metadata.last_fragment.ensemble[1]
         where.transport.bookies[gone].code = Code.BOOKIE_NOT_AVAILABLE
@@ -67,7 +67,7 @@ async def test_reads_go_to_the_bookies_of_their_fragments() -> None:
 
 
 async def test_a_closed_writer_still_reads_and_a_closed_client_does_not() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         await writer.close()

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient.config import ClientConfig, TimeoutSettings, WritingSettings
 from bkclient.errors import Code, QuorumTimeout, WriteFailed
-from tests.bkclient.fakes import advanced_writer_of, in_virtual_time, payloads_of, town, writer_of
+from tests.bkclient.fakes import advanced_writer_of, fake_cluster, in_virtual_time, payloads_of, writer_of
 from tests.bkclient.inside import machine_of
 from tests.settling import settled
 
@@ -30,7 +30,7 @@ def now() -> float:
 @pytest.mark.behaviour("T-179")
 @in_virtual_time
 async def test_an_entry_without_its_quorum_ends_the_writer_with_all_that_is_in_flight() -> None:
-    async with town(config=TEN_SECONDS) as where:
+    async with fake_cluster(config=TEN_SECONDS) as where:
         writer = await writer_of(where, (3, 3, 3))
         await writer.append(b"kept")
         await anyio.sleep(100)  # idle time does not count
@@ -58,19 +58,19 @@ def test_there_is_a_quorum_timeout_by_default() -> None:
 @pytest.mark.rule("W-46")
 @in_virtual_time
 async def test_a_slow_bookie_that_answers_in_time_costs_nothing_however_often() -> None:
-    async with town(config=TEN_SECONDS) as where, await writer_of(where, (3, 3, 3)) as writer:
+    async with fake_cluster(config=TEN_SECONDS) as where, await writer_of(where, (3, 3, 3)) as writer:
         for number in range(10):
             where.transport.hold("b")
             future = writer.append_nowait(b"%d" % number)
             await anyio.sleep(8)
-            where.transport.let_go("b")
+            where.transport.release("b")
             assert await future == number
 
 
 @pytest.mark.behaviour("T-181")
 @in_virtual_time
 async def test_looking_after_what_is_done_or_closed_does_nothing() -> None:
-    async with town(config=TEN_SECONDS) as where:
+    async with fake_cluster(config=TEN_SECONDS) as where:
         async with await writer_of(where) as writer:
             await writer.append(b"x")
         await anyio.sleep(100)
@@ -80,7 +80,7 @@ async def test_looking_after_what_is_done_or_closed_does_nothing() -> None:
 
 @in_virtual_time
 async def test_an_advanced_entry_that_waits_for_a_gap_is_not_timed_out() -> None:
-    async with town(config=TEN_SECONDS) as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster(config=TEN_SECONDS) as where, await advanced_writer_of(where) as writer:
         above = writer.append_nowait(1, b"1")
         await anyio.sleep(100)
         assert not above.done()
@@ -90,13 +90,13 @@ async def test_an_advanced_entry_that_waits_for_a_gap_is_not_timed_out() -> None
 
 @in_virtual_time
 async def test_without_a_timeout_a_writer_waits_and_sets_no_timer() -> None:
-    async with town(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where:
+    async with fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where:
         writer = await writer_of(where, (3, 3, 3))
         where.transport.hold("b")
         future = writer.append_nowait(b"x")
         await anyio.sleep(80_000)
         assert not future.done()
-        where.transport.let_go("b")
+        where.transport.release("b")
         assert await future == 0
 
 
@@ -108,11 +108,11 @@ async def test_without_a_timeout_a_writer_waits_and_sets_no_timer() -> None:
 @pytest.mark.behaviour("T-59")
 @in_virtual_time
 async def test_a_bookie_that_failed_after_the_quorum_is_replaced_although_the_writer_pauses() -> None:
-    async with town("abcd") as where, await writer_of(where) as writer:
+    async with fake_cluster("abcd") as where, await writer_of(where) as writer:
         late = writer.metadata.last_fragment.ensemble[2]
         where.transport.hold(late)
         await writer.append(b"x")
-        where.transport.let_go(late, Code.TIMEOUT)
+        where.transport.release(late, Code.TIMEOUT)
         await settled()
         assert late in writer.metadata.last_fragment.ensemble  # nobody appends
         await anyio.sleep(2)
@@ -125,10 +125,10 @@ async def test_a_bookie_that_failed_after_the_quorum_is_replaced_although_the_wr
 @pytest.mark.rule("H-5")
 @in_virtual_time
 async def test_without_a_spare_bookie_a_pausing_writer_stays_as_it_is() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         where.transport.hold("c")
         await writer.append(b"x")
-        where.transport.let_go("c", Code.TIMEOUT)
+        where.transport.release("c", Code.TIMEOUT)
         await anyio.sleep(10)
 
         assert len(where.metadata(writer.ledger_id).fragments) == 1
@@ -137,12 +137,12 @@ async def test_without_a_spare_bookie_a_pausing_writer_stays_as_it_is() -> None:
 
 @in_virtual_time
 async def test_closing_does_not_wait_for_a_failure_that_is_to_be_acted_upon() -> None:
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where)
         late = writer.metadata.last_fragment.ensemble[2]
         where.transport.hold(late)
         await writer.append(b"x")
-        where.transport.let_go(late, Code.TIMEOUT)
+        where.transport.release(late, Code.TIMEOUT)
         await writer.close()
         await anyio.sleep(10)
 
@@ -155,7 +155,7 @@ async def test_closing_does_not_wait_for_a_failure_that_is_to_be_acted_upon() ->
 async def test_while_changes_are_disabled_entries_are_sent_again_until_the_bookie_is_back() -> None:
     features: dict[str, bool] = {"disable_ensemble_change": True}
     async with (
-        town("abcd", features=lambda name: features.get(name, False)) as where,
+        fake_cluster("abcd", features=lambda name: features.get(name, False)) as where,
         await writer_of(where, (3, 3, 3)) as writer,
     ):
         failing = writer.metadata.last_fragment.ensemble[0]
@@ -179,7 +179,7 @@ async def test_features_that_cannot_be_told_are_off_and_the_log_says_so(caplog: 
     def broken(name: str) -> bool:
         raise RuntimeError(name)
 
-    async with town("abcd", features=broken) as where, await writer_of(where) as writer:
+    async with fake_cluster("abcd", features=broken) as where, await writer_of(where) as writer:
         where.transport.bookies[writer.metadata.last_fragment.ensemble[0]].code = Code.TIMEOUT
         assert await writer.append(b"x") == 0
         await settled()
@@ -190,7 +190,7 @@ async def test_features_that_cannot_be_told_are_off_and_the_log_says_so(caplog: 
 
 @in_virtual_time
 async def test_sending_again_ends_with_the_client() -> None:
-    async with town("abcd", features=lambda _: True) as where:
+    async with fake_cluster("abcd", features=lambda _: True) as where:
         writer = await writer_of(where, (3, 3, 3))
         for bookie in where.transport.bookies.values():
             bookie.code = Code.TIMEOUT
@@ -206,7 +206,7 @@ async def test_sending_again_ends_with_the_client() -> None:
 @in_virtual_time
 async def test_delayed_changes_are_configured() -> None:
     async with (
-        town("abcdef", config=ClientConfig(writing=WritingSettings(delay_ensemble_change=True))) as where,
+        fake_cluster("abcdef", config=ClientConfig(writing=WritingSettings(delay_ensemble_change=True))) as where,
         await writer_of(where, (3, 3, 2)) as writer,
     ):
         first, second, _ = writer.metadata.last_fragment.ensemble
@@ -224,7 +224,7 @@ async def test_delayed_changes_are_configured() -> None:
 @in_virtual_time
 async def test_how_often_and_how_long_entries_are_sent_again_is_configured() -> None:
     config = ClientConfig(writing=WritingSettings(resend_first_s=1.0, resend_max_s=3.0, max_resends=4))
-    async with town("abcd", config=config, features=lambda _: True) as where:
+    async with fake_cluster("abcd", config=config, features=lambda _: True) as where:
         writer = await writer_of(where)
         for bookie in where.transport.bookies.values():
             bookie.code = Code.TIMEOUT

@@ -27,7 +27,7 @@ from bkclient.errors import (
 )
 from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.wire.messages import ForceLedgerRequest
-from tests.bkclient.fakes import Town, advanced_writer_of, in_virtual_time, town, writer_of
+from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time, writer_of
 from tests.bkclient.inside import machine_of
 from tests.settling import settled
 
@@ -43,7 +43,7 @@ def says(caught: pytest.ExceptionInfo[BookKeeperError], writer: BaseWriter, mess
 
 
 async def test_a_payload_may_fill_a_frame_and_one_byte_more_is_refused() -> None:
-    async with town(config=WORDS) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=WORDS) as where, await writer_of(where) as writer:
         assert await writer.append(bytes(MAX_PAYLOAD)) == 0
         for append in (writer.append, writer.submit):
             with pytest.raises(ArgumentError) as caught:
@@ -56,7 +56,7 @@ async def test_a_payload_may_fill_a_frame_and_one_byte_more_is_refused() -> None
 
 
 async def test_with_given_ids_too() -> None:
-    async with town(config=WORDS) as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster(config=WORDS) as where, await advanced_writer_of(where) as writer:
         assert await writer.append(0, bytes(MAX_PAYLOAD)) == 0
         with pytest.raises(ArgumentError) as caught:
             writer.append_nowait(1, bytes(MAX_PAYLOAD + 1))
@@ -67,7 +67,7 @@ async def test_with_given_ids_too() -> None:
 
 @pytest.mark.parametrize("given", [False, True], ids=["counted", "given"])
 async def test_a_payload_that_is_not_bytes_is_refused_and_nothing_is_sent(*, given: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer: Any = await (advanced_writer_of(where) if given else writer_of(where))
         with pytest.raises(ArgumentError) as caught:
             writer.append_nowait(*([0] if given else []), "text")
@@ -77,12 +77,12 @@ async def test_a_payload_that_is_not_bytes_is_refused_and_nothing_is_sent(*, giv
 
 
 async def test_a_buffer_may_be_changed_while_its_entry_is_in_flight() -> None:
-    async with town() as where, await advanced_writer_of(where) as writer:
+    async with fake_cluster() as where, await advanced_writer_of(where) as writer:
         where.transport.hold("abc")
         buffer = bytearray(b"before")
         acknowledged = writer.append_nowait(0, memoryview(buffer))
         buffer[:] = b"after!"
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await acknowledged
         assert (await writer.reader.read(0)).payload == b"before"
 
@@ -90,7 +90,7 @@ async def test_a_buffer_may_be_changed_while_its_entry_is_in_flight() -> None:
 @pytest.mark.parametrize("given", [False, True], ids=["counted", "given"])
 async def test_a_full_window_refuses_who_does_not_wait(*, given: bool) -> None:
     config = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
-    async with town(config=config) as where:
+    async with fake_cluster(config=config) as where:
         writer: Any = await (advanced_writer_of(where) if given else writer_of(where))
         where.transport.hold("abc")
         pending = [writer.append_nowait(*([number] if given else []), b"x") for number in range(2)]
@@ -99,7 +99,7 @@ async def test_a_full_window_refuses_who_does_not_wait(*, given: bool) -> None:
         assert caught.value.ledger_id == writer.ledger_id
         assert "2 entries" in caught.value.message
         assert "are in flight" in caught.value.message
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert await asyncio.gather(*pending) == [0, 1]
         await writer.close()
 
@@ -109,7 +109,7 @@ async def test_a_full_window_refuses_who_does_not_wait(*, given: bool) -> None:
 
 @pytest.mark.parametrize("given", [False, True], ids=["counted", "given"])
 async def test_after_the_end_of_its_client_every_call_of_a_writer_says_so(*, given: bool) -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer: Any = await (advanced_writer_of(where) if given else writer_of(where))
         await writer.append(*([0] if given else []), b"x")
         await where.bk.aclose()
@@ -126,7 +126,7 @@ async def test_after_the_end_of_its_client_every_call_of_a_writer_says_so(*, giv
 
 
 async def test_what_is_in_flight_at_the_end_of_the_client_fails_with_its_ledger_and_entry() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         pending = [writer.append_nowait(b"x") for _ in range(2)]
@@ -141,7 +141,7 @@ async def test_what_is_in_flight_at_the_end_of_the_client_fails_with_its_ledger_
 
 
 async def test_a_flush_that_is_cancelled_leaves_the_others_waiting() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         where.transport.hold("abc")
         first = writer.append_nowait(b"0")
         flushes = [asyncio.create_task(writer.flush()) for _ in range(3)]
@@ -158,13 +158,13 @@ async def test_a_flush_that_is_cancelled_leaves_the_others_waiting() -> None:
         assert [flush.done() for flush in flushes] == [True] * 3
         assert flushes[1].cancelled()
         assert not later.done(), "it waits for the second entry too"
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await later
 
 
 @in_virtual_time
 async def test_closing_after_an_error_takes_five_seconds_at_most() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         where.store.gate.clear()
         began = asyncio.get_running_loop().time()
@@ -176,23 +176,23 @@ async def test_closing_after_an_error_takes_five_seconds_at_most() -> None:
 
 
 async def test_leaving_the_block_forces_what_is_acknowledged_and_not_forced_and_nothing_else() -> None:
-    def forced(where: Town) -> int:
+    def forced(where: FakeCluster) -> int:
         return sum(isinstance(request, ForceLedgerRequest) for _, request in where.sent)
 
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await advanced_writer_of(where, deferred_sync=True) as writer:
             await writer.append(0, b"x")
         assert forced(where) == 3
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await advanced_writer_of(where, deferred_sync=True) as writer:
             await writer.append(0, b"x")
             await writer.force()
         assert forced(where) == 3, "once, and not again"
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await advanced_writer_of(where, deferred_sync=True) as writer:
             pass
         assert forced(where) == 0
-    async with town() as where:
+    async with fake_cluster() as where:
         async with await writer_of(where) as plain:
             await plain.append(b"x")
         assert forced(where) == 0
@@ -202,7 +202,7 @@ async def test_leaving_the_block_forces_what_is_acknowledged_and_not_forced_and_
 
 
 async def test_forcing_over_version_2_says_what_it_needs() -> None:
-    async with town(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where:
+    async with fake_cluster(config=ClientConfig(connections=ConnectionSettings(protocol_version=2))) as where:
         writer = await writer_of(where)
         with pytest.raises(IllegalOperation) as caught:
             await writer.force()
@@ -211,14 +211,14 @@ async def test_forcing_over_version_2_says_what_it_needs() -> None:
 
 
 async def test_reading_the_last_entry_of_an_empty_ledger_says_that_there_is_none() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         with pytest.raises(NoSuchEntry) as caught:
             await writer.reader.read_last_entry()
         says(caught, writer, "the ledger has no confirmed entry")
 
 
 async def test_a_metadata_store_with_a_defect_is_named_with_what_it_raised() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         writer = await writer_of(where)
         await writer.append(b"0")
         where.transport.reconnect("abc")
@@ -257,7 +257,7 @@ async def test_what_ends_a_writer_is_logged_with_its_entry_and_reason(caplog: py
     caplog.set_level(logging.INFO, logger="bkclient.writer")
     for code, event in ((Code.LEDGER_FENCED, "fenced"), (Code.UNAUTHORIZED, "failed")):
         caplog.clear()
-        async with town() as where:
+        async with fake_cluster() as where:
             writer = await writer_of(where)
             await writer.append(b"0")
             for bookie in where.transport.bookies.values():
@@ -274,7 +274,7 @@ async def test_what_ends_a_writer_is_logged_with_its_entry_and_reason(caplog: py
 
 async def test_closing_and_the_end_of_the_client_are_no_failures_to_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="bkclient.writer")
-    async with town() as where:
+    async with fake_cluster() as where:
         first, second = await writer_of(where), await writer_of(where)
         where.transport.hold("abc")
         pending = [first.append_nowait(b"0"), second.append_nowait(b"0")]
@@ -291,7 +291,7 @@ async def test_a_change_of_the_ensemble_is_logged_with_the_bookies_from_then_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="bkclient.writer")
-    async with town("abcd") as where, await writer_of(where) as writer:
+    async with fake_cluster("abcd") as where, await writer_of(where) as writer:
         await writer.append(b"0")
         where.transport.bookies[writer.metadata.last_fragment.ensemble[1]].code = Code.WRITE
         await writer.append(b"1")
@@ -305,7 +305,7 @@ async def test_a_change_of_the_ensemble_is_logged_with_the_bookies_from_then_on(
 
 async def test_a_change_of_the_ensemble_that_failed_is_not_logged_as_one(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="bkclient.writer")
-    async with town("abcd") as where:
+    async with fake_cluster("abcd") as where:
         writer = await writer_of(where, (3, 3, 3))
         where.transport.bookies[writer.metadata.last_fragment.ensemble[1]].code = Code.WRITE
         where.store.write_errors = [MetadataStoreError("no")] * 20

@@ -15,7 +15,7 @@ from bkclient.errors import (
     LedgerFenced,
     TooManyRequests,
 )
-from tests.bkclient.fakes import town, writer_of
+from tests.bkclient.fakes import fake_cluster, writer_of
 from tests.bkclient.inside import shell_of
 from tests.settling import settled
 
@@ -24,7 +24,7 @@ TINY_WINDOW = ClientConfig(limits=LimitSettings(max_in_flight_entries=2))
 
 @pytest.mark.rule("W-8")
 async def test_without_room_append_nowait_refuses_and_append_waits() -> None:
-    async with town(config=TINY_WINDOW) as where, await writer_of(where) as writer:
+    async with fake_cluster(config=TINY_WINDOW) as where, await writer_of(where) as writer:
         where.transport.hold("abc")
         futures = [writer.append_nowait(b"0"), writer.append_nowait(b"1")]
         with pytest.raises(TooManyRequests, match="2 entries with 2 bytes"):
@@ -33,7 +33,7 @@ async def test_without_room_append_nowait_refuses_and_append_waits() -> None:
         await settled()
         assert writer.last_add_pushed == 1
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert await waiting == 2
         assert [future.result() for future in futures] == [0, 1]
 
@@ -41,7 +41,7 @@ async def test_without_room_append_nowait_refuses_and_append_waits() -> None:
 @pytest.mark.rule("W-8")
 async def test_the_window_is_full_by_bytes_too() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_bytes=10))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_bytes=10))) as where,
         await writer_of(where) as writer,
     ):
         where.transport.hold("abc")
@@ -50,7 +50,7 @@ async def test_the_window_is_full_by_bytes_too() -> None:
         with pytest.raises(TooManyRequests, match="2 entries with 43 bytes"):
             writer.append_nowait(b"x")
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await writer.wait_for_room()
         assert await writer.append(b"x") == 2
 
@@ -58,7 +58,7 @@ async def test_the_window_is_full_by_bytes_too() -> None:
 @pytest.mark.rule("G3")
 async def test_many_producers_never_exceed_the_window_and_all_get_through() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=3))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=3))) as where,
         await writer_of(where) as writer,
     ):
         most = 0
@@ -79,7 +79,7 @@ async def test_many_producers_never_exceed_the_window_and_all_get_through() -> N
 
 async def test_room_that_the_first_in_line_does_not_use_goes_to_the_next() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
         await writer_of(where) as writer,
     ):
         where.transport.hold("abc")
@@ -89,7 +89,7 @@ async def test_room_that_the_first_in_line_does_not_use_goes_to_the_next() -> No
         accepted = asyncio.create_task(writer.append(b"1"))
         await settled()
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         async with asyncio.timeout(5):
             assert await accepted == 1
             await idle
@@ -99,7 +99,7 @@ async def test_room_that_the_first_in_line_does_not_use_goes_to_the_next() -> No
 
 async def test_room_for_several_goes_to_several() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_bytes=10))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_bytes=10))) as where,
         await writer_of(where) as writer,
     ):
         where.transport.hold("abc")
@@ -108,18 +108,18 @@ async def test_room_for_several_goes_to_several() -> None:
         await settled()
         assert writer.last_add_pushed == 0
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         where.transport.hold("abc")
         await settled()
 
         assert writer.last_add_pushed == 5
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert sorted(await asyncio.gather(*small)) == [1, 2, 3, 4, 5]
 
 
 async def test_who_waits_goes_on_when_a_quarter_of_the_window_is_free() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=8))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=8))) as where,
         await writer_of(where, (1, 1, 1)) as writer,
     ):
         where.transport.hold("abc")
@@ -135,13 +135,13 @@ async def test_who_waits_goes_on_when_a_quarter_of_the_window_is_free() -> None:
         await settled()
         assert writer.last_add_pushed == 9  # the room of both, at once
 
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         assert await asyncio.gather(*waiting) == [8, 9, 10]
 
 
 async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
         await writer_of(where) as writer,
     ):
         where.transport.hold("abc")
@@ -150,7 +150,7 @@ async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() 
         second = asyncio.create_task(writer.append(b"1"))
         await settled()
 
-        where.transport.let_go("abc")  # the first waiter is woken, but has not run yet
+        where.transport.release("abc")  # the first waiter is woken, but has not run yet
         first.cancel()
         async with asyncio.timeout(5):
             assert await second == 1
@@ -158,7 +158,7 @@ async def test_a_waiter_that_is_cancelled_when_its_turn_has_come_passes_it_on() 
 
 
 async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_passed_over() -> None:
-    async with town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
+    async with fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         in_flight = writer.append_nowait(b"0")
@@ -166,7 +166,7 @@ async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_pass
         await settled()
         waiting[1].cancel()
 
-        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        where.transport.release("abc", Code.LEDGER_FENCED)
         results = await asyncio.gather(*waiting, return_exceptions=True)
 
         assert [type(result) for result in results] == [LedgerFenced, asyncio.CancelledError, LedgerFenced]
@@ -175,7 +175,7 @@ async def test_a_waiter_that_is_cancelled_in_the_moment_the_writer_fails_is_pass
 
 async def test_waiters_that_give_up_are_forgotten() -> None:
     async with (
-        town(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
+        fake_cluster(config=ClientConfig(limits=LimitSettings(max_in_flight_entries=1))) as where,
         await writer_of(where) as writer,
     ):
         where.transport.hold("abc")
@@ -187,19 +187,19 @@ async def test_waiters_that_give_up_are_forgotten() -> None:
             await settled()
 
         assert len(shell_of(writer).window.waiters) == 0
-        where.transport.let_go("abc")
+        where.transport.release("abc")
 
 
 @pytest.mark.rule("W-42")
 async def test_whoever_waits_for_room_learns_that_the_writer_has_ended() -> None:
-    async with town(config=TINY_WINDOW) as where:
+    async with fake_cluster(config=TINY_WINDOW) as where:
         writer = await writer_of(where)
         where.transport.hold("abc")
         in_flight = [writer.append_nowait(b"x") for _ in range(2)]
         waiting = [asyncio.create_task(writer.append(b"x")) for _ in range(5)]
         await settled()
 
-        where.transport.let_go("abc", Code.LEDGER_FENCED)
+        where.transport.release("abc", Code.LEDGER_FENCED)
         results = await asyncio.gather(*waiting, return_exceptions=True)
 
         assert {type(result) for result in results} == {LedgerFenced}
@@ -208,7 +208,7 @@ async def test_whoever_waits_for_room_learns_that_the_writer_has_ended() -> None
 
 
 async def test_a_producer_that_never_waits_lets_the_loop_turn_now_and_then() -> None:
-    async with town() as where, await writer_of(where) as writer:
+    async with fake_cluster() as where, await writer_of(where) as writer:
         turned = False
 
         def note() -> None:
@@ -225,7 +225,7 @@ async def test_a_producer_that_never_waits_lets_the_loop_turn_now_and_then() -> 
 
 @pytest.mark.rule("H-13")
 async def test_a_writer_and_its_client_tell_how_much_is_in_flight() -> None:
-    async with town() as where:
+    async with fake_cluster() as where:
         first, second = await writer_of(where), await writer_of(where)
         assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0)
         where.transport.hold("abc")
@@ -234,7 +234,7 @@ async def test_a_writer_and_its_client_tell_how_much_is_in_flight() -> None:
         second.append_nowait(b"eleven byte")
         assert [(w.in_flight_entries, w.in_flight_bytes) for w in (first, second)] == [(2, 4), (1, 11)]
         assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (3, 15)
-        where.transport.let_go("abc")
+        where.transport.release("abc")
         await first.flush()
         await second.flush()
         assert (where.bk.in_flight_entries, where.bk.in_flight_bytes) == (0, 0)

@@ -1,4 +1,4 @@
-"""Real bookies and a client in virtual time: for what takes bookies that wait, and readers that wait with them."""
+"""A cluster of simulated bookies and clients in virtual time: for long polls, timeouts and network faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.transport import SimulatedTransport
 
-__all__ = ["LivingTown", "Story", "now", "play"]
+__all__ = ["Story", "VirtualCluster", "now", "play"]
 
 
 def now() -> float:
@@ -28,8 +28,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class LivingTown:
-    """Bookies b0, b1, ... and the host that a story runs on."""
+class VirtualCluster:
+    """Bookies b0, b1, ... and the host that the test runs on."""
 
     def __init__(self, world: World, bookies: int) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class LivingTown:
         return False
 
     def polls(self) -> list[tuple[str, int]]:
-        """Whom long polls were sent to, and for how many milliseconds."""
+        """The bookie and the timeout in milliseconds of each long poll."""
         return [
             (bookie_id, request.long_poll.timeout_ms or 0)
             for bookie_id, request in self.requests
@@ -87,22 +87,22 @@ class LivingTown:
                 yield writer, reader
 
     def cut(self, bookie_id: str) -> None:
-        """Lose everything between the story's host and a bookie, without a sign."""
+        """Drop all messages between the test's host and a bookie, without an error."""
         self.world.network.block("client", bookie_id)
         self.world.network.block(bookie_id, "client")
 
 
-Story = Callable[[LivingTown], Coroutine[Any, Any, None]]
+Story = Callable[[VirtualCluster], Coroutine[Any, Any, None]]
 
 
 def play(story: Story, *, bookies: int = 3, seed: int = 1, network: NetworkConfig | None = None) -> None:
     """Run ``story`` on the client's host once the bookies serve."""
     with World(seed, network=network) as world:
-        town = LivingTown(world, bookies)
+        cluster = VirtualCluster(world, bookies)
 
         async def main() -> None:
-            for bookie in town.bookies.values():
+            for bookie in cluster.bookies.values():
                 await bookie.registered()
-            await world.join(town.host.spawn(story, town))
+            await world.join(cluster.host.spawn(story, cluster))
 
         world.run(main)

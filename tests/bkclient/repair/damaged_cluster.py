@@ -1,7 +1,7 @@
-"""A town of fake bookies with ledgers that lack copies, for repairs that are cancelled wherever they wait.
+"""A cluster of fake bookies with ledgers that lack copies, for repairs that are cancelled wherever they wait.
 
 Its metadata store acts and then lets its caller wait for the answer, so a caller may be cancelled before an operation as
-well as after it took effect. What must hold afterwards, whatever was cancelled, is :meth:`Hamlet.check`.
+well as after it took effect. What must hold afterwards, whatever was cancelled, is :meth:`DamagedCluster.check`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bkclient.repair.config import RepairConfig
 from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.fragments import fragments_of
 from simbookie.world.loop import VirtualTimeLoop
-from tests.bkclient.fakes import FakeStore, FakeTransport, Town, town, writer_of
+from tests.bkclient.fakes import FakeCluster, FakeStore, FakeTransport, fake_cluster, writer_of
 from tests.settling import settled
 
-__all__ = ["NARROW", "PAYLOADS", "Hamlet", "LateStore", "hamlet"]
+__all__ = ["NARROW", "PAYLOADS", "DamagedCluster", "LateStore", "damaged_cluster"]
 
 T = TypeVar("T")
 
@@ -80,10 +80,10 @@ class LateStore(FakeStore):
 
 
 @dataclass(eq=False)
-class Hamlet:
+class DamagedCluster:
     """Ledgers written by the client of ``where``, and another client, with a store that answers late, to repair them."""
 
-    where: Town
+    where: FakeCluster
     client: BookKeeper
     #: For each ledger the bookie that lost its entries, and the entries as they were.
     damaged: dict[int, str] = field(default_factory=dict)
@@ -144,15 +144,15 @@ class Hamlet:
 
 
 @asynccontextmanager
-async def hamlet(bookies: str = "abcd") -> AsyncIterator[Hamlet]:
+async def damaged_cluster(bookies: str = "abcd") -> AsyncIterator[DamagedCluster]:
     """At the end no watch and no timer of the client that repaired may be left; late reads' own go by themselves."""
-    async with town(bookies) as where:
+    async with fake_cluster(bookies) as where:
         transport = FakeTransport("")
         transport.bookies = where.transport.bookies
         watches = dict(where.service.tree._watches), len(where.service._bookie_watches)
         async with LateStore(where.service) as store, BookKeeper(store, transport, rng=Random(5)) as client:
             watched = len(where.service._bookie_watches)
-            yield Hamlet(where, client)
+            yield DamagedCluster(where, client)
             assert len(where.service._bookie_watches) == watched
         assert (where.service.tree._watches, len(where.service._bookie_watches)) == watches
     loop = asyncio.get_running_loop()
