@@ -8,7 +8,8 @@ ledger's id modulo their number says. Requests are pipelined without waiting for
 :class:`~bkclient.transport.base.BookieTransport`. A :class:`~bkclient.transport.link.Connector` makes the connections.
 
 With protocol version 2, what that version lacks goes over a second connection in version 3, as Java clients do it; what
-they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only.
+they refuse (forcing a ledger, adds with write flags) is refused here too. A batch read exists in version 2 only, and goes over a
+connection for batch reads: a bookie that does not know them closes the connection, and no other request may suffer for it.
 
 Limits: connections per bookie, requests and bytes outstanding per connection, size of a frame, time to connect and to
 answer, and the rate of attempts to reach a bookie that cannot be reached.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from bkclient.errors import Code
@@ -28,7 +29,14 @@ from bkclient.transport.base import ReplyHandler
 from bkclient.transport.link import BookieLink, Connector, LinkContext, Routes
 from bkclient.transport.request_stream import RequestStream, deliver
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.wire.messages import AuthMessage, BookieInfoRequest, Operation, Request, StartTlsRequest
+from bkclient.wire.messages import (
+    AuthMessage,
+    BatchReadRequest,
+    BookieInfoRequest,
+    Operation,
+    Request,
+    StartTlsRequest,
+)
 
 __all__ = ["LinkTransport"]
 
@@ -65,8 +73,10 @@ class LinkTransport:
         self._config = config
         self._routes = _ROUTES[config.protocol_version]
         self._channels = config.channels_per_bookie
-        #: By protocol version, and by bookie or, if there are several to each, by bookie and channel.
+        #: By protocol version, and by bookie or, if there are several to each, by bookie and channel; batch reads have channels
+        #: below zero.
         self._links: dict[int, dict[_Key, BookieLink]] = {2: {}, 3: {}}
+        self._links_to: dict[str, list[BookieLink]] = {}
         self._outcomes: list[tuple[ReplyHandler, str, Request, int]] = []
         self._is_closed = False
         self._context = LinkContext(
@@ -85,7 +95,7 @@ class LinkTransport:
 
     @property
     def connections(self) -> Mapping[str, int]:
-        """By bookie, the number of the newest connection; see :class:`~bkclient.transport.base.BookieTransport`."""
+        """By bookie, the number of a connection; see :class:`~bkclient.transport.base.BookieTransport`."""
         return self._context.connections
 
     def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
@@ -100,10 +110,13 @@ class LinkTransport:
         elif version is None:
             self._fail_later(reply_to, bookie_id, request, Code.ILLEGAL_OPERATION)
         else:
-            key = bookie_id if self._channels == 1 else (bookie_id, self._channel_of(request))
+            # Nearly every request of nearly every client needs no channel, and a call would cost each of them.
+            is_plain = self._channels == 1 and not isinstance(request, BatchReadRequest)
+            key = bookie_id if is_plain else (bookie_id, self._channel_of(request))
             link = self._links[version].get(key)
             if link is None:
                 link = self._links[version][key] = BookieLink(bookie_id, version, self._context)
+                self._links_to.setdefault(bookie_id, []).append(link)
             link.submit(request, reply_to)
 
     def streams_to(self, bookies: tuple[str, ...], ledger_id: int) -> tuple[RequestStream, ...]:
@@ -116,16 +129,16 @@ class LinkTransport:
 
     def pending_requests(self, bookie_id: str) -> int:
         """How many requests to the bookie have no outcome yet."""
-        return sum(link.pending_requests for link in self._links_to(bookie_id))
+        return sum([link.load.requests for link in self._links_to.get(bookie_id, ())])
 
     def is_writable(self, bookie_id: str) -> bool:
         """Whether none of the connections to the bookie is over its high-water mark."""
-        return all(link.is_writable for link in self._links_to(bookie_id))
+        return all(link.is_writable for link in self._links_to.get(bookie_id, ()))
 
     def check(self) -> None:
         """Assert what holds between the callbacks of an event loop; for tests and simulations, as it looks at all requests."""
-        for links in self._links.values():
-            for link in links.values():
+        for links in self._links_to.values():
+            for link in links:
                 link.check()
 
     async def aclose(self) -> None:
@@ -134,7 +147,7 @@ class LinkTransport:
         Returns when every socket is closed and no task is left.
         """
         self._is_closed = True
-        links = [link for links in self._links.values() for link in links.values()]
+        links = [link for links in self._links_to.values() for link in links]
         for link in links:
             link.close()
         self._deliver_outcomes()
@@ -144,15 +157,8 @@ class LinkTransport:
         """Requests about one ledger keep to one connection; what is about none goes over the first."""
         if isinstance(request, AuthMessage | BookieInfoRequest | StartTlsRequest):
             return 0
-        return request.ledger_id % self._channels
-
-    def _links_to(self, bookie_id: str) -> Iterator[BookieLink]:
-        several = [(bookie_id, channel) for channel in range(self._channels)]
-        keys: Sequence[_Key] = (bookie_id,) if self._channels == 1 else several
-        for links in self._links.values():
-            for key in keys:
-                if key in links:
-                    yield links[key]
+        channel = request.ledger_id % self._channels
+        return -1 - channel if isinstance(request, BatchReadRequest) else channel
 
     def _fail_later(self, reply_to: ReplyHandler, bookie_id: str, request: Request, code: int) -> None:
         if not self._outcomes:

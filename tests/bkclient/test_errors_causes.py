@@ -130,7 +130,7 @@ def test_a_copy_has_notes_of_its_own() -> None:
 def test_a_fresh_error_says_what_the_first_one_said(
     named: dict[str, int], ledger_id: int | None, entry_id: int | None, expected: tuple[int | None, int | None]
 ) -> None:
-    error = RequestTimeout("too late", bookie_id="b:3181", advice="Wait.", **named)  # type: ignore[arg-type]
+    error = RequestTimeout("too late", bookie_id="b:3181", advice="Wait.", **named)
     again = fresh(error, ledger_id=ledger_id, entry_id=entry_id)
     assert again is not error
     assert type(again) is RequestTimeout

@@ -199,6 +199,31 @@ async def test_each_connection_to_a_bookie_has_a_number_of_its_own() -> None:
         assert first < second < outcomes.transport.connections["b"]
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+async def test_a_bookie_that_closes_over_a_batch_read_fails_nothing_else(channels: int) -> None:
+    """Bookies before BookKeeper 4.17 do, who do not know the operation."""
+
+    def script(connection: BookieConnection, received: ReceivedRequest) -> None:
+        if isinstance(received.request, BatchReadRequest):
+            connection.transport.abort()
+        elif isinstance(received.request, AddRequest):
+            held.append((connection, received))
+
+    held: list[tuple[BookieConnection, ReceivedRequest]] = []
+    options = {"protocol_version": 2, "channels_per_bookie": channels}
+    async with running(script) as bookie, transport_to(bookie, **options) as outcomes:
+        for ledger_id in range(channels):
+            header = EntryCodec(ledger_id, DigestType.CRC32C, b"").encode_header(0, -1, 0, b"x")
+            outcomes.submit(AddRequest(ledger_id, 0, KEY, header, b"x"))
+            outcomes.submit(BatchReadRequest(ledger_id, 0, 5, 1000))
+        assert await outcomes.wait(channels) == [Code.BOOKIE_NOT_AVAILABLE] * channels
+        assert outcomes.transport.pending_requests("b") == channels
+        await until(lambda: len(held) == channels)
+        for connection, received in held:
+            connection.succeed(received)
+        assert (await outcomes.wait(2 * channels))[channels:] == [Code.OK] * channels
+
+
 @pytest.mark.rule("W-60")
 @pytest.mark.parametrize("operation", ["read", "add", "add in bulk"])
 async def test_an_answer_is_handed_over_under_the_number_of_its_own_connection(operation: str) -> None:
@@ -248,13 +273,14 @@ async def test_statuses_without_a_code_mean_the_general_failure_of_the_operation
 async def test_with_version_2_what_it_lacks_goes_over_a_version_3_connection() -> None:
     async with running() as bookie, transport_to(bookie, protocol_version=2) as outcomes:
         outcomes.submit(add(0))
+        await outcomes.wait(1)
         outcomes.submit(BatchReadRequest(1, 0, 2, 1000))
         await outcomes.wait(2)
-        assert len(bookie.connections) == 1
+        assert len(bookie.connections) == 2, "batch reads have one of their own"
         for request in (WriteLacRequest(1, 0, KEY, b""), ReadLacRequest(1), BookieInfoRequest(3), EntryListRequest(1)):
             outcomes.submit(request)
         await outcomes.wait(6)
-        assert len(bookie.connections) == 2
+        assert len(bookie.connections) == 3
         assert [received.protocol_version for received in bookie.received] == [2, 2, 3, 3, 3, 3]
         assert outcomes.all[1][3] == BatchReadResponse(Status.OK, 1, 0, (b"one", b"two"))
 
