@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the certificates of the tests anew, in this folder. They are kept, so that tests need no openssl; none protects anything.
 # bookie.pem and client.pem are vouched for by authority.pem; expired.pem and elsewhere.pem too, but are of no use at 127.0.0.1;
-# stranger.pem is vouched for by nobody who is trusted.
+# stranger.pem is vouched for by nobody who is trusted. They have the extensions that Python 3.13 and newer ask for by default.
 set -eu
 cd "$(dirname "$0")"
 work=$(mktemp -d)
@@ -11,10 +11,11 @@ key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -o
 
 authority() { # name
     key "$work/$1-key.pem"
-    openssl req -x509 -new -key "$work/$1-key.pem" -subj "/CN=$1 of tests" -days 36500 -out "$1.pem"
+    openssl req -x509 -new -key "$work/$1-key.pem" -subj "/CN=$1 of tests" -days 36500 -out "$1.pem" \
+        -addext "keyUsage=critical,keyCertSign,cRLSign"
     mkdir "$work/$1"
     : > "$work/$1/index.txt"
-    printf '[ca]\ndefault_ca=it\n[it]\ndatabase=%s/index.txt\nnew_certs_dir=%s\nrand_serial=yes\ndefault_md=sha256\npolicy=any\nunique_subject=no\ncopy_extensions=copy\n[any]\ncommonName=supplied\n' \
+    printf '[ca]\ndefault_ca=it\n[it]\ndatabase=%s/index.txt\nnew_certs_dir=%s\nrand_serial=yes\ndefault_md=sha256\npolicy=any\nunique_subject=no\ncopy_extensions=copy\nx509_extensions=issued\n[any]\ncommonName=supplied\n[issued]\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n' \
         "$work/$1" "$work/$1" > "$work/$1.conf"
 }
 

@@ -80,8 +80,8 @@ async def test_sticky_reads_keep_to_one_bookie(python: BookKeeper, real: RealClu
     everything = whole(ledger_id, 60)
     spread, stuck = MemoryStats(), MemoryStats()
     async with (
-        counting(real, spread, wire) as client,
-        counting(real, stuck, wire, reading={"sticky": True, "speculative_first_s": 0.5}) as sticky,
+        counting(real, spread, wire, reading={"batch": False}) as client,
+        counting(real, stuck, wire, reading={"batch": False, "sticky": True, "speculative_first_s": 0.5}) as sticky,
     ):
         assert [shown(entry) async for entry in await client.open_ledger(ledger_id, recover=True)] == everything
         assert read_by(spread, ensemble) == [20, 20, 20]

@@ -248,7 +248,7 @@ def test_the_nearest_name_ignores_case_and_underscores_and_is_not_forced() -> No
 def test_a_group_is_public_explained_and_knows_its_name(group: tuple[str, type[SettingsGroup]]) -> None:
     name, its_class = group
     assert its_class.prefix == f"{name}."
-    assert (its_class.__doc__ or "").endswith(("\n    ", "."))
+    assert (its_class.__doc__ or "").rstrip().endswith(".")
     assert getattr(bkclient, its_class.__name__) is getattr(bkclient.config, its_class.__name__) is its_class
     assert its_class.siblings == SETTINGS
 
