@@ -68,6 +68,32 @@ async def test_in_an_open_ledger_a_few_entries_are_read_until_one_tells_how_larg
         assert len(await reading) == 40
 
 
+class Permits:
+    """A rate that allows so many more requests."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def try_take(self) -> bool:
+        if self.left == 0:
+            return False
+        self.left -= 1
+        return True
+
+
+@pytest.mark.parametrize(("permits", "asked_for", "left"), [(0, 1, 0), (10, 11, 0), (39, 40, 0), (50, 40, 11)])
+async def test_a_window_takes_a_permit_for_each_request_but_the_first_and_no_other(
+    permits: int, asked_for: int, left: int
+) -> None:
+    async with fake_cluster() as where:
+        reads = reads_of(await a_reader(where, [10] * 40))
+        reads.throttle = throttle = Permits(permits)  # type: ignore[assignment]
+        window = ReadWindow(reads, ReadOperation(), 0, 64)
+        assert window.fill(39) == asked_for
+        assert throttle.left == left
+        window.clear()
+
+
 async def test_one_large_entry_is_taken_as_a_sign_of_more() -> None:
     async with fake_cluster() as where:
         reader = await a_reader(where, [4 * MIB] + [10] * 200)
