@@ -234,10 +234,10 @@ def _origin(history: History) -> tuple[str, int, str | None, TransportKind]:
     if not isinstance(name, str) or not isinstance(seed, int) or not isinstance(mutant, str | None):
         fail(f"{history.path}: its header names no scenario and seed to run again")
     check_names([name], mutant or None)
-    door = header.get("transport", TransportKind.OBJECTS.value)  # there was no other one once
-    if door not in set(TransportKind):
+    transport = header.get("transport", TransportKind.OBJECTS.value)  # there was no other one once
+    if transport not in set(TransportKind):
         fail(f"{history.path}: its header names no transport that this version knows")
-    return name, seed, mutant or None, TransportKind(door)
+    return name, seed, mutant or None, TransportKind(transport)
 
 
 def _timeline(

@@ -1,6 +1,6 @@
 """One bookie: who may do what, in which order, and when the answer goes out.
 
-A :class:`Bookie` takes typed requests from any door (a TCP server, the simulated network) and answers each through the
+A :class:`Bookie` takes typed requests from a TCP server or the simulated network and answers each through the
 callback that came with it. It executes a request when it gets it; what may take time (a journal sync, a long poll) is waited
 for on the running loop's clock, so the bookie runs the same in real and in virtual time. Answers may come in any order, and
 may come before :meth:`Bookie.submit` returns.

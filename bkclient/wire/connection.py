@@ -19,7 +19,7 @@ when an add is sent (:class:`~bkclient.wire.envelope.EncodedRequest`), so outsta
 :meth:`ClientConnection.acknowledged` looks up frame after frame as it is, in whatever order they come. Any other answer to
 an add goes the way of all answers. An add may be encoded once and registered with the connections to its whole write set.
 
-Ordinary reads of version 3 have a door of their own as well: :meth:`ClientConnection.send_reads` takes any number of them, and
+Ordinary reads of version 3 have a method of their own as well: :meth:`ClientConnection.send_reads` takes any number of them, and
 :meth:`ClientConnection.found` takes good answers out of what was received, compared and not decoded
 (:mod:`bkclient.wire.v3_read`). Every other answer to them comes as if they had been sent one by one.
 

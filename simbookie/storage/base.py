@@ -1,9 +1,9 @@
-"""The door between a bookie's request semantics and its storage.
+"""The interface between a bookie's request semantics and its storage.
 
 On one side the bookie decides who may do what (keys, fences, lanes, read-only mode); on the other a storage keeps bytes and
 says when they are safe. A storage knows nothing about clients or statuses, a bookie nothing about journals or files.
 
-Three rules make the door narrow and let the same bookie run in real and in virtual time:
+Three rules keep it narrow and let the same bookie run in real and in virtual time:
 
 * **Callbacks, not awaitables.** An operation that may wait takes a callback and a ``token`` that is handed back to it, so
   that an add costs neither a task nor a closure. A storage waits on the running loop's clock only.

@@ -29,7 +29,7 @@ async def test_a_bookie_that_does_not_answer_costs_no_more_than_configured(
         writer = await client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         slow = writer.metadata.last_fragment.ensemble[0]
         serve = loopback.cluster.bookie(slow).submit
-        loopback.cluster.bookie(slow).add = lambda *_: False  # type: ignore[method-assign]  # all comes in by the other door
+        loopback.cluster.bookie(slow).add = lambda *_: False  # type: ignore[method-assign]  # all comes in by submit()
 
         def keep_adds(request: Request, respond: Any, *, source: str = "") -> None:
             if not isinstance(request, AddRequest):
