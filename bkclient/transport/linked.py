@@ -76,6 +76,7 @@ class LinkTransport:
         #: By protocol version, and by bookie or, if there are several to each, by bookie and channel; batch reads have channels
         #: below zero.
         self._links: dict[int, dict[_Key, BookieLink]] = {2: {}, 3: {}}
+        #: The same links by bookie, in the order in which they were made.
         self._links_to: dict[str, list[BookieLink]] = {}
         self._outcomes: list[tuple[ReplyHandler, str, Request, int]] = []
         self._is_closed = False

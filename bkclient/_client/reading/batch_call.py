@@ -68,8 +68,8 @@ class BatchCall:
     def _send(self, prepaid: int = 0) -> None:
         reads = self._reads
         bookies = self._machine.to_ask()
-        if reads.throttle is not None and len(bookies) > prepaid:
-            reads.throttle.take(len(bookies) - prepaid)
+        if len(bookies) > prepaid:
+            reads.take_permits(len(bookies) - prepaid)
         for bookie_id in bookies:
             reads.submit(bookie_id, self._request, self._on_reply)
 

@@ -145,6 +145,11 @@ class EntryReads:
             await self.throttle.acquire()
         return operation
 
+    def take_permits(self, requests: int) -> None:
+        """Count so many more requests against the rate, at once: the next operation waits for them too (R-2)."""
+        if self.throttle is not None:
+            self.throttle.take(requests)
+
     def _is_free(self, entry_id: int) -> bool:
         """Whether one bookie of the entry takes requests, which is all a read needs."""
         ensemble, is_writable = self.view.metadata.ensemble_at(entry_id), self.core.transport.is_writable
@@ -311,8 +316,8 @@ class EntryCall:
     def _send(self, prepaid: int = 0) -> None:
         reads = self._reads
         bookies = self._machine.to_ask()
-        if reads.throttle is not None and len(bookies) > prepaid:
-            reads.throttle.take(len(bookies) - prepaid)
+        if len(bookies) > prepaid:
+            reads.take_permits(len(bookies) - prepaid)
         for bookie_id in bookies:
             if self._operation.fails_fast and not reads.core.transport.is_writable(bookie_id):
                 reads.loop.call_soon(self.on_reply, bookie_id, self._request, Code.TOO_MANY_REQUESTS, None)

@@ -187,8 +187,7 @@ class _Round:
         bookies = self.machine.to_ask()
         if not bookies:
             return
-        if reads.throttle is not None:
-            reads.throttle.take(len(bookies))
+        reads.take_permits(len(bookies))
         # A bookie that is asked later has less time left: the wait is that of the whole poll.
         left_ms = max(0, round((poll.deadline - reads.loop.time()) * 1000))
         request = ReadRequest(
