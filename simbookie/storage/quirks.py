@@ -1,0 +1,36 @@
+"""What Apache BookKeeper's bookies do that loses or hides data, each with a switch.
+
+A storage is given a set of quirks. :data:`REPAIRED`, the default, has none of them: what was promised is kept.
+:data:`FAITHFUL` has all: the storage does what a bookie of BookKeeper does, so that a client can be tried against it. A quirk
+says nothing about bytes: both kinds of storage write the same files.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+__all__ = ["FAITHFUL", "REPAIRED", "Quirk"]
+
+
+class Quirk(Enum):
+    """A deviation from what a bookie promises; the value is the name to switch it on by."""
+
+    #: A full flush of an interleaved or sorted store returns at once if no entry came since the last one. A fence that was
+    #: replayed is unwritten when the journal that holds it goes.
+    IDLE_FLUSH_SKIPPED = "idle-flush-skipped"
+    #: A flush writes the index headers of those ledgers only that have index pages in memory. A fence or an explicit LAC of
+    #: another ledger is unwritten when the journal that holds it goes.
+    HEADERS_WITH_PAGES_ONLY = "headers-with-pages-only"
+    #: An index header is written and not synced, unless pages of its ledger are written after it.
+    HEADERS_UNSYNCED = "headers-unsynced"
+    #: The folders of entry logs and index files are never synced, so the names of new files are durable only where the file
+    #: system makes them so when the files are synced.
+    FOLDERS_UNSYNCED = "folders-unsynced"
+    #: A write to an entry log that fails half-way is repeated behind the part that succeeded, so every later entry of the log is
+    #: further back than its location says.
+    SHIFTED_AFTER_PARTIAL_WRITE = "shifted-after-partial-write"
+
+
+REPAIRED: Final[frozenset[Quirk]] = frozenset()
+FAITHFUL: Final[frozenset[Quirk]] = frozenset(Quirk)
