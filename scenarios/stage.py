@@ -41,7 +41,7 @@ from scenarios.recording_store import AppliedStore, LearnedStore
 from simbookie.server import ServerConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetfulStorage
-from simbookie.storage.memory import MemoryDisk, MemoryStorage
+from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.faults import Action, Fate, Interception
@@ -239,7 +239,7 @@ class Stage:
     def _new_storage(self) -> MemoryStorage:
         conditions = self.conditions
         if conditions.forgets_fences is None:
-            return MemoryStorage(conditions.storage, MemoryDisk())
+            return MemoryStorage(conditions.storage, RecordLog())
         return ForgetfulStorage(
             conditions.storage,
             like=conditions.forgets_fences,

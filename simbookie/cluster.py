@@ -21,7 +21,7 @@ from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import CrashMode
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 
 __all__ = ["LocalCluster", "memory_cluster"]
 
@@ -89,7 +89,7 @@ class LocalCluster:
         sock = socket.create_server((self._host, 0))
         try:
             bookie_id = f"{self._host}:{sock.getsockname()[1]}"
-            bookie = Bookie(bookie_id, MemoryStorage(self._storage, MemoryDisk()), self._config)
+            bookie = Bookie(bookie_id, MemoryStorage(self._storage, RecordLog()), self._config)
             started = BookieServer(
                 bookie, self._host, registry=self._metadata, config=server or self._server, sock=sock
             )

@@ -37,7 +37,7 @@ _READ_REFUSALS: Final = (Code.TOO_MANY_REQUESTS, Code.READ, Code.DIGEST_MATCH, C
 
 
 @dataclass(eq=False)
-class Disk:
+class SyncedState:
     """The synced state of a bookie, and the requests that are answered after the next sync."""
 
     entries: dict[int, StoredEntry] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class StorageWorld(MachineWorld):
         self.made: dict[str, int] = {}
         super().__init__(configuration)
         self.appended = self.model.entries
-        self.disks = {name: Disk() for name in self.bookies}
+        self.disks = {name: SyncedState() for name in self.bookies}
         self.guarantees = StorageGuarantees(self)
         self.moves |= {
             "request arrives and waits for the sync": (lambda: len(self.requests), self._request_waits),

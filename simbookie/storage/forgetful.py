@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final
 
 from simbookie.storage.base import CrashMode, CrashReport, DurableCallback, SpaceListener
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 
 __all__ = ["ForgetfulStorage", "ForgetsLike"]
 
@@ -53,14 +53,14 @@ class ForgetfulStorage(MemoryStorage):
     def __init__(
         self,
         config: MemoryStorageConfig | None = None,
-        disk: MemoryDisk | None = None,
+        disk: RecordLog | None = None,
         *,
         like: ForgetsLike = ForgetsLike.SORTED,
         checkpoint_interval_s: float = _CHECKPOINT_INTERVAL_S,
     ) -> None:
         if not checkpoint_interval_s > 0:
             raise ValueError(f"storage: checkpoint_interval_s must be > 0, got {checkpoint_interval_s}")
-        super().__init__(config, disk if disk is not None else MemoryDisk())
+        super().__init__(config, disk if disk is not None else RecordLog())
         self._like = like
         self._checkpoint_interval_s = checkpoint_interval_s
         self._opened_at = 0.0

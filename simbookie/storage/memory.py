@@ -1,7 +1,7 @@
 """A ledger storage in memory with an honest journal.
 
 Entries are readable at once and acknowledged when their journal group is synced (:mod:`simbookie.storage.group_commit`). What
-survives a crash is a :class:`MemoryDisk`, the log of the records written and synced so far: a crash drops the rest, opening
+survives a crash is a :class:`RecordLog`, the log of the records written and synced so far: a crash drops the rest, opening
 replays it. Without a disk the timing is the same and nothing survives.
 
 Not modelled: files, caches, indexes, checkpoints, the cost of reading. The log is cleaned when most of it belongs to deleted
@@ -31,7 +31,7 @@ from simbookie.storage.base import (
 from simbookie.storage.group_commit import GroupCommit, JournalConfig
 from simbookie.storage.runs import EntryRuns
 
-__all__ = ["MemoryDisk", "MemoryStorage", "MemoryStorageConfig"]
+__all__ = ["MemoryStorage", "MemoryStorageConfig", "RecordLog"]
 
 _LAC_OF_ENTRY: Final = Struct(">16xq")
 
@@ -56,7 +56,7 @@ _Record = tuple[int, int, int, bytes]
 _RECORD_OVERHEAD: Final = 20
 
 
-class MemoryDisk:
+class RecordLog:
     """The log that outlives a bookie: a synced prefix and a written tail, addressed by positions that only grow."""
 
     __slots__ = ("_base", "_records", "_synced")
@@ -175,7 +175,7 @@ class _Ledger:
 class MemoryStorage:
     """Implements :class:`simbookie.storage.base.LedgerStorage`; see there for the meaning of the methods."""
 
-    def __init__(self, config: MemoryStorageConfig | None = None, disk: MemoryDisk | None = None) -> None:
+    def __init__(self, config: MemoryStorageConfig | None = None, disk: RecordLog | None = None) -> None:
         self.config = config if config is not None else MemoryStorageConfig()
         self.disk = disk
         self._capacity = self.config.capacity_bytes

@@ -20,7 +20,7 @@ from simbookie.config import BookieConfig
 from simbookie.observer import BookieObserver
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import CrashMode, LedgerStorage
-from simbookie.storage.memory import MemoryDisk, MemoryStorage
+from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.errors import WorldError
 from simbookie.world.hosts import Host, World
@@ -58,7 +58,7 @@ class BookieHost(Host):
     ) -> None:
         super().__init__(world, name)
         if storage is None:
-            storage = MemoryStorage(disk=MemoryDisk())
+            storage = MemoryStorage(disk=RecordLog())
         self.bookie = Bookie(name, storage, config, observer)
         self.store: SimulatedMetadataStore | None = None
         #: What serves it over streams, if anything does, in its present life.

@@ -23,7 +23,7 @@ from scenarios.library import SCENARIOS
 from scenarios.recording import BookieRecorder, Recorder, RecordingTransport, RecoveryRecorder
 from scenarios.recording_store import AppliedStore, LearnedStore
 from simbookie.storage.base import CrashMode
-from simbookie.storage.memory import MemoryDisk, MemoryStorage
+from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
@@ -150,7 +150,7 @@ def test_opens_and_closes_that_return_have_begun(runs: list[Played]) -> None:
 
 def make_bookie(world: World, index: int, conditions: Conditions, recorder: Recorder | None) -> BookieHost:
     name = f"bookie-{index}"
-    storage = MemoryStorage(conditions.storage, MemoryDisk())
+    storage = MemoryStorage(conditions.storage, RecordLog())
     return BookieHost(world, name, storage=storage, observer=BookieRecorder(recorder, name) if recorder else None)
 
 

@@ -13,7 +13,7 @@ from bkclient.wire.messages import AddRequest, ReadRequest, Request, Response, S
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 from simbookie.world.loop import VirtualTimeLoop
 from tests.settling import settled
 from tests.simbookie.notebook import Notebook
@@ -62,11 +62,11 @@ class Bench:
         *,
         capacity_bytes: int = 1 << 20,
         observer: Any = None,
-        disk: MemoryDisk | None = None,
+        disk: RecordLog | None = None,
         wall_clock: Callable[[], float] | None = None,
         storage: MemoryStorage | None = None,
     ) -> None:
-        self.disk = disk if disk is not None else MemoryDisk()
+        self.disk = disk if disk is not None else RecordLog()
         storage_config = MemoryStorageConfig(
             journal=journal or JournalConfig(), capacity_bytes=capacity_bytes, ledger_bytes=0
         )

@@ -33,7 +33,7 @@ from simbookie.bookie import Bookie, BookieState
 from simbookie.config import BookieConfig
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 
 Outcome = tuple[Status, Response | None]
 
@@ -91,7 +91,7 @@ async def served(
     journal: JournalConfig | None = None,
     registry: Any = None,
 ) -> AsyncIterator[BookieServer]:
-    storage = MemoryStorage(MemoryStorageConfig(journal=journal or JournalConfig()), MemoryDisk())
+    storage = MemoryStorage(MemoryStorageConfig(journal=journal or JournalConfig()), RecordLog())
     async with BookieServer(Bookie("b0", storage, config), config=server_config, registry=registry) as server:
         yield server
 
@@ -477,7 +477,7 @@ async def test_an_add_whose_ids_differ_from_its_body_is_stored_by_its_body(kit: 
 @pytest.mark.parametrize("way", ["killed", "closed"])
 async def test_a_connection_that_comes_while_the_server_ends_is_broken_not_forgotten(turns: int, way: str) -> None:
     loop = asyncio.get_running_loop()
-    server = BookieServer(Bookie("b0", MemoryStorage(None, MemoryDisk())))
+    server = BookieServer(Bookie("b0", MemoryStorage(None, RecordLog())))
     await server.start()
     with socket.create_connection((server.host, server.port), 5) as connection:
         connection.setblocking(False)

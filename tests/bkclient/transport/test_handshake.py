@@ -35,7 +35,7 @@ from bkclient.wire.server_connection import ServerConnection
 from simbookie.bookie import Bookie
 from simbookie.security import BookieSecurity, SharedSecretBookie
 from simbookie.server import BookieServer, ServerConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 from tests.bkclient.transport.scripted_bookie import until
 from tests.bkclient.transport.test_tcp import CODEC, KEY, Outcomes, add
 from tests.proxy import Direction, RecordingProxy
@@ -48,7 +48,7 @@ versions = pytest.mark.parametrize("version", [2, 3])
 @asynccontextmanager
 async def secured(security: BookieSecurity | None) -> AsyncIterator[BookieServer]:
     """A bookie with this security."""
-    bookie = Bookie("b", MemoryStorage(MemoryStorageConfig(), MemoryDisk()))
+    bookie = Bookie("b", MemoryStorage(MemoryStorageConfig(), RecordLog()))
     async with BookieServer(bookie, config=ServerConfig(security=security)) as server:
         yield server
 

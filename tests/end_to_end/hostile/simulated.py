@@ -18,7 +18,7 @@ from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from simbookie.bookie import Bookie
 from simbookie.server import BookieServer
-from simbookie.storage.memory import MemoryDisk, MemoryStorage
+from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.hosts import Host, World
 from simbookie.world.tcp_socket import Socket
 from tests.end_to_end.hostile.drama import InOrder, check, read, write
@@ -144,7 +144,7 @@ class _Stage:
 
         servers = []
         for number in range(_BOOKIES):
-            bookie = Bookie(f"b{number}", MemoryStorage(disk=MemoryDisk()))
+            bookie = Bookie(f"b{number}", MemoryStorage(disk=RecordLog()))
             servers.append(BookieServer(bookie, "bookies", registry=registry, bind=bind, clock=loop.time))
             await servers[-1].start()
         return servers

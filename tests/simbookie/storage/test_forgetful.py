@@ -11,7 +11,7 @@ import pytest
 
 from simbookie.storage.base import CrashMode, CrashReport
 from simbookie.storage.forgetful import ForgetfulStorage, ForgetsLike
-from simbookie.storage.memory import MemoryDisk
+from simbookie.storage.memory import RecordLog
 
 Virtually = Callable[[Callable[[], Any]], None]
 SORTED, DB = ForgetsLike.SORTED, ForgetsLike.DB
@@ -161,7 +161,7 @@ def test_a_fence_that_was_not_durable_is_lost_and_not_forgotten(virtually: Virtu
 
 def test_dropping_a_fence_keeps_positions_and_what_is_synced(virtually: Virtually) -> None:
     async def play() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = ForgetfulStorage(disk=disk)
         storage.open(lambda: None, lambda _: None)
         storage.set_master_key(1, b"key")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from simbookie.storage.base import CrashMode, CrashReport, LedgerInfo, LedgerStorage, NoSpace, StorageError
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 
 Virtually = Callable[[Callable[[], Any]], None]
 SLOW = JournalConfig(group_wait_max_s=0.001, sync_latency_s=0.010)
@@ -26,7 +26,7 @@ def body(ledger_id: int, entry_id: int, lac: int = -1, payload: bytes = b"") -> 
 
 
 def opened(
-    disk: MemoryDisk | None, journal: JournalConfig | None = None, spaces: list[bool] | None = None, **settings: Any
+    disk: RecordLog | None, journal: JournalConfig | None = None, spaces: list[bool] | None = None, **settings: Any
 ) -> MemoryStorage:
     settings = {"ledger_bytes": 0, **settings}
     storage = MemoryStorage(MemoryStorageConfig(journal=journal or JournalConfig(), **settings), disk)
@@ -53,7 +53,7 @@ def read(storage: LedgerStorage, ledger_id: int, entry_id: int) -> bytes | None:
 
 def test_an_entry_is_readable_at_once_and_the_last_one_is_that_with_the_highest_id(virtually: Virtually) -> None:
     async def story() -> None:
-        storage = opened(MemoryDisk(), SLOW)
+        storage = opened(RecordLog(), SLOW)
         storage.set_master_key(1, b"key")
         assert read(storage, 1, -1) is None
         storage.add_entry(1, 5, body(1, 5), None, None)
@@ -69,7 +69,7 @@ def test_an_entry_is_readable_at_once_and_the_last_one_is_that_with_the_highest_
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_everything_synced_survives_a_crash(virtually: Virtually, mode: CrashMode) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = opened(disk, SLOW)
         storage.set_master_key(1, b"key")
         storage.add_entry(1, 0, body(1, 0, lac=-1), None, None)
@@ -92,7 +92,7 @@ def test_everything_synced_survives_a_crash(virtually: Virtually, mode: CrashMod
 @pytest.mark.rule("BK-23")
 def test_a_crash_reports_what_it_destroyed_for_good(virtually: Virtually) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = opened(disk, SLOW)
         storage.set_master_key(1, b"key")
         storage.add_entry(1, 0, body(1, 0, payload=b"first copy"), None, None)
@@ -114,7 +114,7 @@ def test_what_was_written_but_not_synced_survives_a_process_crash_only(
     virtually: Virtually, mode: CrashMode, survives: bool
 ) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = opened(disk, SLOW)
         storage.set_master_key(1, b"key")
         storage.add_entry(1, 0, body(1, 0), None, None)
@@ -149,7 +149,7 @@ def test_the_storage_says_whether_its_acknowledgements_are_durable(journal: Jour
 @pytest.mark.parametrize("clean", [True, False])
 def test_without_journalled_entries_only_an_orderly_shutdown_saves_them(virtually: Virtually, clean: bool) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         journal = JournalConfig(group_wait_max_s=0.001, sync_latency_s=0.010, entries_enabled=False)
         storage = opened(disk, journal)
         assert not storage.acks_are_durable
@@ -176,7 +176,7 @@ def test_without_journalled_entries_only_an_orderly_shutdown_saves_them(virtuall
 
 def test_shutdown_runs_the_callbacks_that_wait_and_makes_everything_durable(virtually: Virtually) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = opened(disk, JournalConfig(group_wait_max_s=60, sync_latency_s=0.010))
         order: list[str] = []
         storage.set_master_key(1, b"key")
@@ -229,7 +229,7 @@ def test_crossing_the_threshold_is_reported_once_and_again_when_there_is_space(v
 @pytest.mark.rule("BK-8")
 def test_an_entry_that_does_not_fit_is_refused_and_leaves_no_trace(virtually: Virtually) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = opened(disk, capacity_bytes=100)
         storage.set_master_key(1, b"")
         storage.add_entry(1, 0, bytes(100), None, None)
@@ -275,7 +275,7 @@ def test_keys_lacs_and_ledgers_take_space_like_entries(virtually: Virtually) -> 
 @pytest.mark.rule("BK-33")
 @pytest.mark.parametrize("seed", range(20))
 def test_space_in_use_is_the_sum_of_what_is_kept_also_after_a_restart(virtually: Virtually, seed: int) -> None:
-    rng, disk = Random(seed), MemoryDisk()
+    rng, disk = Random(seed), RecordLog()
 
     def kept(storage: MemoryStorage) -> int:
         infos = {ledger_id: storage.ledger(ledger_id) for ledger_id in storage.ledger_ids()}
@@ -315,7 +315,7 @@ def test_space_in_use_is_the_sum_of_what_is_kept_also_after_a_restart(virtually:
 
 def test_deleted_ledgers_stay_deleted_and_leave_the_log(virtually: Virtually) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = opened(disk)
         for ledger_id in (1, 2):
             storage.set_master_key(ledger_id, b"key")
@@ -340,7 +340,7 @@ def test_deleted_ledgers_stay_deleted_and_leave_the_log(virtually: Virtually) ->
 
 def test_a_wiped_disk_replays_nothing(virtually: Virtually) -> None:
     async def story() -> None:
-        disk = MemoryDisk()
+        disk = RecordLog()
         storage = opened(disk)
         storage.set_master_key(1, b"key")
         await asyncio.sleep(1)
@@ -407,7 +407,7 @@ def test_a_crash_leaves_exactly_a_prefix_of_what_was_done_that_includes_everythi
             storage.set_explicit_lac(ledger_id, -1, payload, on_durable, None)
 
     async def story() -> None:
-        disk, confirmed = MemoryDisk(), [0]
+        disk, confirmed = RecordLog(), [0]
         storage = opened(disk, SLOW)
         states = [snapshot(storage)]
         for index, step in enumerate(steps, start=1):

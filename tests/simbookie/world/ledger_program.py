@@ -12,7 +12,7 @@ from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from simbookie.storage.base import CrashMode
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
 from simbookie.world.links import NetworkConfig
@@ -54,7 +54,7 @@ class Run:
         self.log.append(f"{self.world.clock_us()} {text}")
 
     def _bookie(self, name: str) -> BookieHost:
-        storage = MemoryStorage(MemoryStorageConfig(journal=JOURNAL), MemoryDisk())
+        storage = MemoryStorage(MemoryStorageConfig(journal=JOURNAL), RecordLog())
         return BookieHost(self.world, name, storage=storage, observer=Notebook(name, self.note))
 
     def _client(self, host: Host) -> BookKeeper:

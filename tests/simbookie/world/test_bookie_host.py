@@ -11,7 +11,7 @@ from bkclient.metadata.base import BookieSets
 from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response
 from simbookie.storage.base import CrashMode
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage
 from simbookie.world.errors import WorldError
@@ -33,7 +33,7 @@ class Bench:
         self.world = World(1)
         self.notebook = Notebook()
         journal = JournalConfig(sync_latency_s=0.01)
-        storage = MemoryStorage(MemoryStorageConfig(journal=journal), MemoryDisk())
+        storage = MemoryStorage(MemoryStorageConfig(journal=journal), RecordLog())
         self.b0 = BookieHost(self.world, "b0", storage=storage, observer=self.notebook)
         self.client = Host(self.world, "client")
         self.transport = SimulatedTransport(self.world, self.client)

@@ -9,7 +9,7 @@ import pytest
 
 from bkclient import BookKeeper, ClientConfig, LimitSettings
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
 from simbookie.world.links import NetworkConfig
@@ -29,7 +29,7 @@ class Recovered(NamedTuple):
 def recover_a_tail(entries: int, **options: Any) -> Recovered:
     """Append ``entries`` at once, so that none of them tells of a LAC; crash the writer; recover. ``options`` configure that."""
     with World(1, network=NETWORK) as world:
-        storages = [MemoryStorage(MemoryStorageConfig(journal=JOURNAL), MemoryDisk()) for _ in range(3)]
+        storages = [MemoryStorage(MemoryStorageConfig(journal=JOURNAL), RecordLog()) for _ in range(3)]
         bookies = [BookieHost(world, f"b{number}", storage=storage) for number, storage in enumerate(storages)]
         writer, recoverer = Host(world, "writer"), Host(world, "recoverer")
 

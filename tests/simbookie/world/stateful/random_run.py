@@ -21,7 +21,7 @@ from scenarios.machines.model import LedgerModel
 from simbookie.config import BookieConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.memory import MemoryDisk, MemoryStorage, MemoryStorageConfig
+from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
 from simbookie.world.links import NetworkConfig
@@ -100,7 +100,7 @@ class RandomRun:
         return self.deeds.total()
 
     def _bookie(self, name: str) -> BookieHost:
-        storage = MemoryStorage(MemoryStorageConfig(journal=_JOURNAL), MemoryDisk())
+        storage = MemoryStorage(MemoryStorageConfig(journal=_JOURNAL), RecordLog())
         return BookieHost(self.world, name, storage=storage, config=_BOOKIE)
 
     def _client(self, host: Host) -> BookKeeper:
