@@ -20,12 +20,8 @@ from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, Ledg
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.ledger import DigestType, LedgerMetadata, Versioned
 from bkclient.protocol.recovery import EntryVerdict
-from bkclient.transport.adds import AddReplies, AddSender
-from bkclient.transport.base import BookieTransport, ReplyHandler
-from bkclient.transport.wrapping import WatchedAdds, WrappingTransport
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
-from bkclient.wire.messages import LAST_ENTRY, AddRequest, AddTemplate, ReadRequest, ReadResponse, Request, Response
 from scenarios.history import HistoryWriter, Kind
 
 __all__ = [
@@ -36,7 +32,6 @@ __all__ = [
     "RecordedReader",
     "RecordedWriter",
     "Recorder",
-    "RecordingTransport",
     "fingerprint",
     "metadata_fields",
 ]
@@ -80,119 +75,6 @@ class Recorder:
         """``(entry_id, lac, length, payload)`` of a body. The digest is not verified."""
         _, entry_id, lac, length = _HEADER.unpack_from(body)
         return entry_id, lac, length, body[self._overhead.get(ledger_id, ENTRY_HEADER_SIZE) :]
-
-
-class RecordingTransport(WrappingTransport):
-    """Records requests of one client and the answers of bookies."""
-
-    def __init__(self, inner: BookieTransport, recorder: Recorder, actor: str, incarnation: int) -> None:
-        super().__init__(inner)
-        self._recorder = recorder
-        self._actor = actor
-        self._incarnation = incarnation
-
-    def submit(self, bookie_id: str, request: Request, reply_to: ReplyHandler) -> None:
-        """Record the request, and its answer before ``reply_to`` gets it."""
-        if isinstance(request, AddRequest):
-            self.inner.submit(bookie_id, request, self._record_add(bookie_id, request, reply_to))
-        elif isinstance(request, ReadRequest):
-            self.inner.submit(bookie_id, request, self._record_read(bookie_id, request, reply_to))
-        else:
-            self.inner.submit(bookie_id, request, reply_to)
-
-    def add_sender(self, template: AddTemplate, replies: AddReplies) -> AddSender:
-        """Record every add, and every answer before ``replies`` gets it."""
-        return _RecordedAdds(self, template, replies)
-
-    def _record_add(self, bookie_id: str, request: AddRequest, reply_to: ReplyHandler) -> ReplyHandler:
-        recovery = request.recovery
-        self.on_add_sent(bookie_id, request.header, request.payload, is_recovery=recovery)
-
-        def on_reply(bookie: str, answered: Request, code: int, response: Response | None) -> None:
-            self.on_add_answered(bookie, request.ledger_id, request.entry_id, code, is_recovery=recovery)
-            reply_to(bookie, answered, code, response)
-
-        return on_reply
-
-    def on_add_sent(self, bookie_id: str, header: bytes, payload: bytes, *, is_recovery: bool) -> None:
-        """Record an add that is sent."""
-        ledger_id, entry_id, lac, length = _HEADER.unpack_from(header)
-        self._recorder.record(
-            Kind.ADD_SEND,
-            self._actor,
-            ledger_id,
-            incarnation=self._incarnation,
-            entry=entry_id,
-            bookie=bookie_id,
-            recovery=is_recovery,
-            lac=lac,
-            length=length,
-            content=fingerprint(payload),
-            size=len(payload),
-        )
-
-    def on_add_answered(self, bookie_id: str, ledger_id: int, entry_id: int, code: int, *, is_recovery: bool) -> None:
-        """Record the outcome of an add."""
-        self._recorder.record(
-            Kind.ADD_RESP,
-            self._actor,
-            ledger_id,
-            incarnation=self._incarnation,
-            entry=entry_id,
-            bookie=bookie_id,
-            recovery=is_recovery,
-            code=int(code),
-        )
-
-    def _record_read(self, bookie_id: str, request: ReadRequest, reply_to: ReplyHandler) -> ReplyHandler:
-        record, actor, ledger_id, entry_id = self._recorder.record, self._actor, request.ledger_id, request.entry_id
-        fence = request.fence_key is not None
-        is_fencing_lac_read = entry_id == LAST_ENTRY and fence
-        is_recovery_read = request.high_priority and not is_fencing_lac_read
-        if is_fencing_lac_read:
-            record(Kind.FENCE_SEND, actor, ledger_id, bookie=bookie_id)
-        elif is_recovery_read:
-            record(Kind.REC_READ_SEND, actor, ledger_id, entry=entry_id, bookie=bookie_id, fence=fence)
-        else:
-            record(Kind.READ_SEND, actor, ledger_id, entry=entry_id, bookie=bookie_id)
-
-        def on_reply(bookie: str, answered: Request, code: int, response: Response | None) -> None:
-            body = response.body if isinstance(response, ReadResponse) else None
-            content: int | None = None
-            found_entry, lac = -1, -1
-            if body is not None:
-                found_entry, lac, _, payload = self._recorder.parse(ledger_id, body)
-                content = fingerprint(payload)
-            result = {"bookie": bookie_id, "code": int(code)}
-            if is_fencing_lac_read:
-                record(Kind.FENCE_RESP, actor, ledger_id, **result, lac=lac, entry=found_entry)
-            elif is_recovery_read:
-                record(Kind.REC_READ_RESP, actor, ledger_id, **result, entry=entry_id, fence=fence, content=content)
-            else:
-                known = response.max_lac if isinstance(response, ReadResponse) else None
-                record(Kind.READ_RESP, actor, ledger_id, **result, entry=entry_id, content=content, lac=known)
-            reply_to(bookie, answered, code, response)
-
-        return on_reply
-
-
-class _RecordedAdds(WatchedAdds):
-    """Records the adds of one writer and their outcomes."""
-
-    def __init__(self, transport: RecordingTransport, template: AddTemplate, replies: AddReplies) -> None:
-        super().__init__(transport.inner, template, replies)
-        self._transport = transport
-
-    def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
-        """Record the add for each bookie, and forward it."""
-        for bookie_id in bookies:
-            self._transport.on_add_sent(bookie_id, header, payload, is_recovery=self.template.recovery)
-        super().send(bookies, entry_id, header, payload)
-
-    def on_outcome(self, bookie_id: str, entry_id: int, code: int) -> None:
-        """Record the outcome."""
-        template = self.template
-        self._transport.on_add_answered(bookie_id, template.ledger_id, entry_id, code, is_recovery=template.recovery)
 
 
 class RecoveryRecorder:

@@ -34,10 +34,10 @@ from scenarios.recording import (
     RecordedClient,
     RecordedWriter,
     Recorder,
-    RecordingTransport,
     RecoveryRecorder,
 )
 from scenarios.recording_store import AppliedStore, LearnedStore
+from scenarios.recording_transport import RecordingTransport
 from simbookie.server import ServerConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetfulStorage

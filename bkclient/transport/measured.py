@@ -6,13 +6,16 @@ is what the protocol had to wait for, whatever the cause.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from bkclient.errors import Code
 from bkclient.observability.stats import OUTSTANDING_ADDS, OUTSTANDING_READS, REQUESTS, BookieStats
 from bkclient.transport.adds import AddReplies, AddSender
 from bkclient.transport.base import BookieTransport, ReplyHandler
-from bkclient.transport.wrapping import WatchedAdds, WrappingTransport
+from bkclient.transport.reads import ReadReplies, ReadSender
+from bkclient.transport.wrapping import WatchedAdds, WatchedReads, WrappingTransport
+from bkclient.wire.connection import FoundBody
 from bkclient.wire.messages import AddTemplate, Operation, Request, Response
 
 __all__ = ["MeasuredTransport"]
@@ -57,6 +60,10 @@ class MeasuredTransport(WrappingTransport):
         """See :class:`~bkclient.transport.adds.SendsAdds`."""
         return _MeasuredAdds(self.inner, template, replies, self._stats)
 
+    def read_sender(self, ledger_id: int) -> ReadSender:
+        """See :class:`~bkclient.transport.reads.SendsReads`."""
+        return _MeasuredReads(self.inner, ledger_id, self._stats)
+
 
 class _Measured:
     """The handler of one request: reports, then hands on."""
@@ -99,6 +106,44 @@ class _MeasuredAdds(WatchedAdds):
         _report(self._stats, bookie_id, _NAMES[Operation.ADD_ENTRY], OUTSTANDING_ADDS, times.pop(0), code)
         if not times:
             del self._began[key]
+
+
+class _MeasuredReads(WatchedReads):
+    """The reads of one ledger: reports, then hands on."""
+
+    def __init__(self, inner: BookieTransport, ledger_id: int, stats: BookieStats) -> None:
+        super().__init__(inner, ledger_id)
+        self._stats = stats
+
+    def _watched(self, bookie_id: str, entry_ids: Sequence[int], replies: ReadReplies) -> ReadReplies:
+        """Note when they begin, all at once."""
+        self._stats.bookie_level(bookie_id, OUTSTANDING_READS, len(entry_ids))
+        return _MeasuredReplies(self._stats, replies)
+
+
+class _MeasuredReplies:
+    """The handler of reads that were sent together: reports, then hands on."""
+
+    __slots__ = ("_began", "_replies", "_stats")
+
+    def __init__(self, stats: BookieStats, replies: ReadReplies) -> None:
+        self._stats = stats
+        self._replies = replies
+        self._began = stats.now()
+
+    def on_found(self, bookie_id: str, found: Sequence[FoundBody]) -> None:
+        """See :class:`~bkclient.transport.reads.ReadReplies`."""
+        stats, (name, _) = self._stats, _NAMES[Operation.READ_ENTRY]
+        seconds = stats.now() - self._began
+        for _ in found:
+            stats.request(bookie_id, name, seconds, Code.OK)
+        stats.bookie_level(bookie_id, OUTSTANDING_READS, -len(found))
+        self._replies.on_found(bookie_id, found)
+
+    def __call__(self, bookie_id: str, request: Request, code: int, response: Response | None) -> None:
+        """See :class:`~bkclient.transport.reads.ReadReplies`."""
+        _report(self._stats, bookie_id, _NAMES[Operation.READ_ENTRY], OUTSTANDING_READS, self._began, code)
+        self._replies(bookie_id, request, code, response)
 
 
 def _report(

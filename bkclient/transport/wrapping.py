@@ -8,9 +8,10 @@ from typing import Final
 from bkclient.errors import Code
 from bkclient.transport.adds import AddReplies, Submits, adds_over
 from bkclient.transport.base import BookieTransport, ReplyHandler
+from bkclient.transport.reads import ReadReplies, reads_over
 from bkclient.wire.messages import AddTemplate, Request
 
-__all__ = ["WatchedAdds", "WrappingTransport"]
+__all__ = ["WatchedAdds", "WatchedReads", "WrappingTransport"]
 
 
 class WrappingTransport:
@@ -71,3 +72,22 @@ class WatchedAdds:
         """See :class:`~bkclient.transport.adds.AddReplies`."""
         self.on_outcome(bookie_id, entry_id, code)
         self._replies.on_add_failed(bookie_id, entry_id, code)
+
+
+class WatchedReads:
+    """A :class:`~bkclient.transport.reads.ReadSender` for a transport around ``inner``, which is told what passes.
+
+    Requests and answers go on as they come, many at a time. A subclass says who hears of the answers first.
+    """
+
+    def __init__(self, inner: Submits, ledger_id: int) -> None:
+        self.ledger_id: Final = ledger_id
+        self._inner: Final = reads_over(inner, ledger_id)
+
+    def _watched(self, bookie_id: str, entry_ids: Sequence[int], replies: ReadReplies) -> ReadReplies:
+        """These entries are asked for: who hears of their outcomes, and hands each of them on to ``replies``."""
+        raise NotImplementedError
+
+    def send(self, bookie_id: str, entry_ids: Sequence[int], replies: ReadReplies) -> None:
+        """See :class:`~bkclient.transport.reads.ReadSender`."""
+        self._inner.send(bookie_id, entry_ids, self._watched(bookie_id, entry_ids, replies))

@@ -58,8 +58,8 @@ SentAdd = tuple[AddRequest | int, Token, float, int]
 SentRead = tuple[bytes, int, Token, float, int, int]
 """``(start of a good answer's message, entry id, token, deadline, bytes of the frame, ledger id)``: a read without its answer."""
 
-FoundBody = tuple[int, bytes, int]
-"""``(entry id, body, LAC)`` of a good answer to a read; the LAC is -1 if the bookie tells none."""
+FoundBody = tuple[int, bytes, int | None]
+"""``(entry id, body, LAC)`` of a good answer to a read; the LAC is None if the bookie tells none."""
 
 # (request, token, deadline, bytes of the frame)
 _Entry = tuple[Request, Token, float, int]

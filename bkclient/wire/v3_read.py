@@ -60,8 +60,8 @@ class ReadEncoder:
         self._start = _PACK_PREFIX(len(until_txn) + txn_size + len(self._after_txn) + entry_size) + until_txn
 
 
-def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes, int] | None:
-    """Body and LAC (-1 if there is none) of the good answer whose match bytes end at ``position``, and which ends at ``end``.
+def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes, int | None] | None:
+    """Body and LAC, if it tells one, of the good answer whose match bytes end at ``position``, and which ends at ``end``.
 
     ``start`` is that of its message. None if it is no good answer, or one of another layout.
     """
@@ -93,7 +93,7 @@ def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes,
             position += 1
     body_end = position + size
     if body_end == end:
-        return data[position:end], -1
+        return data[position:end], None
     if not 0 < end - body_end <= _LONGEST_REST:
         return None
     last_add_confirmed = _max_lac_in(data[body_end:end])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,8 @@ from bkclient.errors import BookKeeperError, Code, LedgerClosed, MetadataVersion
 from bkclient.ledger import Versioned
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.transport.base import ReplyHandler
+from bkclient.transport.reads import ReadReplies, reads_over
+from bkclient.wire.connection import FoundBody
 from bkclient.wire.messages import (
     LAST_ENTRY,
     AddRequest,
@@ -29,10 +32,10 @@ from scenarios.recording import (
     BookieRecorder,
     RecordedClient,
     RecordedWriter,
-    RecordingTransport,
     RecoveryRecorder,
     fingerprint,
 )
+from scenarios.recording_transport import RecordingTransport
 from scenarios.stage import Stage
 from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata_service import MetadataConfig
@@ -121,6 +124,57 @@ def test_a_read_and_its_answer(notes: Notes, client: Client) -> None:
     client.submit("b0", request)
     client.wire.answer(Code.TIMEOUT)
     assert notes.told()[1][3] == {"entry": 3, "bookie": "b0", "code": -23, "content": None, "lac": None}
+
+
+class SeveralAtOnce(Wire):
+    """The same, and it sends many reads at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, tuple[int, ...], ReadReplies]] = []
+
+    def read_sender(self, ledger_id: int) -> SeveralAtOnce:
+        assert ledger_id == LEDGER
+        return self
+
+    def send(self, bookie_id: str, entry_ids: Sequence[int], replies: ReadReplies) -> None:
+        self.asked.append((bookie_id, tuple(entry_ids), replies))
+
+
+class Hearing:
+    """A reader that notes in the history when it hears of an entry."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+
+    def on_found(self, _bookie_id: str, found: Sequence[FoundBody]) -> None:
+        self.notes.recorder.record(Kind.BK_SYNC, "heard", LEDGER, entry=found[0][0])
+        assert len(found) == 1, "what is done about one entry is recorded before the next"
+
+    def __call__(self, _bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
+        assert isinstance(request, ReadRequest)
+        assert code == Code.NO_SUCH_ENTRY
+        self.notes.recorder.record(Kind.BK_SYNC, "heard", LEDGER, entry=request.entry_id)
+
+
+def test_reads_that_are_sent_together_are_recorded_as_if_one_by_one(notes: Notes) -> None:
+    wire = SeveralAtOnce()
+    transport = RecordingTransport(wire, notes.recorder, "writer", 2)
+    reads_over(transport, LEDGER).send("b0", [3, 4, 5], Hearing(notes))
+    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": n, "bookie": "b0"}) for n in (3, 4, 5)]
+    ((bookie_id, entry_ids, replies),) = wire.asked
+    assert (bookie_id, entry_ids) == ("b0", (3, 4, 5))
+    replies.on_found("b0", [(4, entry(4, b"four"), -1), (3, entry(3, b"three"), None)])
+    replies("b0", ReadRequest(LEDGER, 5), Code.NO_SUCH_ENTRY, ReadResponse(Status.NO_ENTRY, LEDGER, 5))
+    told = [(kind, fields["entry"], fields.get("content"), fields.get("lac")) for kind, _, _, fields in notes.told()]
+    assert told == [
+        ("READ_RESP", 4, fingerprint(b"four"), -1),
+        ("BK_SYNC", 4, None, None),
+        ("READ_RESP", 3, fingerprint(b"three"), None),
+        ("BK_SYNC", 3, None, None),
+        ("READ_RESP", 5, None, None),
+        ("BK_SYNC", 5, None, None),
+    ]
 
 
 def test_a_fencing_read_and_its_answer(notes: Notes, client: Client) -> None:

@@ -75,8 +75,7 @@ class RunCall:
         try:
             assert isinstance(request, ReadRequest), "nothing else was sent"
             if not code and isinstance(response, ReadResponse):
-                max_lac = -1 if response.max_lac is None else response.max_lac
-                self._on_found(bookie_id, ((request.entry_id, response.body or b"", max_lac),))
+                self._on_found(bookie_id, ((request.entry_id, response.body or b"", response.max_lac),))
             else:
                 self._single(request.entry_id).on_reply(bookie_id, request, code, response)
         except Exception as error:  # noqa: BLE001 - as above
@@ -93,13 +92,13 @@ class RunCall:
                 except DigestMismatch:
                     pass  # found out again by a read of its own, which asks the next replica
                 else:
-                    tell(entry_id, length, max_lac)
+                    tell(entry_id, length, -1 if max_lac is None else max_lac)
                     self._machine.found(entry_id)
                     put(entry_id, Entry(ledger_id, entry_id, payload, length, last_add_confirmed))
                     good += 1
                     continue
             request = ReadRequest(reads.codec.ledger_id, entry_id)
-            response = ReadResponse(Status.OK, request.ledger_id, entry_id, body, None if max_lac < 0 else max_lac)
+            response = ReadResponse(Status.OK, request.ledger_id, entry_id, body, max_lac)
             self._single(entry_id).on_reply(bookie_id, request, Code.OK, response)
         if not good:
             return

@@ -12,6 +12,8 @@ from bkclient.observability.memory_stats import MemoryStats
 from bkclient.transport.adds import AddSender, EachReplica, adds_over
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.measured import MeasuredTransport
+from bkclient.transport.reads import ReadReplies, reads_over
+from bkclient.wire.connection import FoundBody
 from bkclient.wire.messages import (
     AddRequest,
     AddTemplate,
@@ -150,6 +152,80 @@ def test_adds_are_measured_however_they_are_sent(sender: Callable[..., AddSender
         ("b", 1, Code.BOOKIE_NOT_AVAILABLE),
         ("c", 1, Code.OK),
     ]
+
+
+class ManyReads:
+    """Keeps what is asked for until told to answer; each call's reads together."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, tuple[int, ...], ReadReplies]] = []
+
+    def send(self, bookie_id: str, entry_ids: Sequence[int], replies: ReadReplies) -> None:
+        self.sent.append((bookie_id, tuple(entry_ids), replies))
+
+
+class ManyReadsTransport(HeldTransport):
+    """Sends many reads at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = ManyReads()
+
+    def read_sender(self, ledger_id: int) -> ManyReads:
+        assert ledger_id == 7
+        return self.reads
+
+
+class ReadOutcomes:
+    def __init__(self) -> None:
+        self.found: list[tuple[str, list[FoundBody]]] = []
+        self.others: list[tuple[int, int]] = []
+
+    def on_found(self, bookie_id: str, found: Sequence[FoundBody]) -> None:
+        self.found.append((bookie_id, list(found)))
+
+    def __call__(self, _bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
+        assert isinstance(request, ReadRequest)
+        self.others.append((request.entry_id, code))
+
+
+def test_reads_that_are_sent_together_are_measured_one_by_one_and_stay_together() -> None:
+    world, heard = World(), ReadOutcomes()
+    inner = ManyReadsTransport()
+    reads = reads_over(MeasuredTransport(inner, world.stats), 7)
+    reads.send("b", range(4), heard)
+    world.clock.time += 0.25
+    reads.send("c", [4], heard)
+    assert [(bookie_id, ids) for bookie_id, ids, _ in inner.reads.sent] == [("b", (0, 1, 2, 3)), ("c", (4,))]
+    assert [world.stats.level_of(stats.OUTSTANDING_READS, b) for b in "bc"] == [4, 1]
+    (_, _, of_b), (_, _, of_c) = inner.reads.sent
+    world.clock.time += 1.0
+    bodies: list[FoundBody] = [(1, b"one", 5), (0, b"zero", None)]
+    of_b.on_found("b", bodies)
+    assert heard.found == [("b", bodies)]
+    assert world.stats.level_of(stats.OUTSTANDING_READS, "b") == 2
+    of_b("b", ReadRequest(7, 2), Code.TIMEOUT, None)
+    of_b("b", ReadRequest(7, 3), Code.OK, RESPONSE)
+    of_c("c", ReadRequest(7, 4), Code.NO_SUCH_ENTRY, RESPONSE)
+    assert heard.others == [(2, Code.TIMEOUT), (3, Code.OK), (4, Code.NO_SUCH_ENTRY)]
+    name, timeout_name = stats.REQUESTS["READ_ENTRY"]
+    by_b, by_c = world.stats.operations_of(name, "b"), world.stats.operations_of(name, "c")
+    assert (by_b.succeeded.count, by_b.succeeded.sum_ms, by_b.failed.sum_ms) == (3, 3 * 1250.0, 1250.0)
+    assert (by_c.succeeded.count, by_c.failed.sum_ms) == (0, 1000.0)
+    assert world.stats.operations_of(timeout_name, "b").succeeded.count == 1
+    assert [world.stats.level_of(stats.OUTSTANDING_READS, b) for b in "bc"] == [0, 0]
+
+
+def test_reads_over_a_transport_that_takes_one_at_a_time_are_measured_all_the_same() -> None:
+    world, heard = World(), ReadOutcomes()
+    reads_over(world.transport, 7).send("b", [1, 2], heard)
+    assert world.stats.level_of(stats.OUTSTANDING_READS, "b") == 2
+    for code in (Code.OK, Code.BOOKIE_NOT_AVAILABLE):
+        world.inner.answer(code)
+    assert heard.others == [(1, Code.OK), (2, Code.BOOKIE_NOT_AVAILABLE)]
+    ended = world.stats.operations_of(stats.REQUESTS["READ_ENTRY"][0], "b")
+    assert (ended.succeeded.count, ended.failed.count) == (1, 1)
+    assert world.stats.level_of(stats.OUTSTANDING_READS, "b") == 0
 
 
 def test_connections_are_those_of_the_inner_transport() -> None:

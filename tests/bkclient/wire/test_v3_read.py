@@ -49,7 +49,7 @@ def test_a_good_answer_is_found_as_protobuf_reads_it(
     content = answer_of(txn_id, ReadResponse(Status.OK, *ids, body, max_lac))
     _, match, start = ReadEncoder(ids[0]).encode(txn_id, ids[1])
     assert content.startswith(match)
-    expected = (body, -1 if max_lac is None else max_lac)
+    expected = (body, max_lac)
     assert found_in(content, len(match), len(content), start) == expected
     # It may stand anywhere in what has arrived.
     around = b"??" + content + b"\x28\x01"
@@ -112,9 +112,8 @@ def test_what_is_found_in_a_damaged_answer_protobuf_reads_too(
         key, response = v3.decode_response(damaged)
         assert key == match
         assert isinstance(response, ReadResponse)
-        max_lac = -1 if response.max_lac is None else response.max_lac
         assert (response.status, response.ledger_id, response.entry_id) == (Status.OK, 1, entry_id)
-        assert (response.body, max_lac) == found
+        assert (response.body, response.max_lac) == found
 
 
 def test_a_lac_in_more_bytes_than_it_needs_is_read_and_one_that_does_not_fit_is_not() -> None:
@@ -142,12 +141,12 @@ def test_a_lac_in_more_bytes_than_it_needs_is_read_and_one_that_does_not_fit_is_
 class Heard:
     """What became of reads, by token and entry: body and LAC, or a status that says why not; and how often it was told."""
 
-    outcomes: dict[tuple[str, int], tuple[Status, bytes | None, int]]
+    outcomes: dict[tuple[str, int], tuple[Status, bytes | None, int | None]]
     count: int = 0
     error: str | None = None
 
     def note(self, token: str, entry_id: int, status: Status, body: bytes | None, max_lac: int | None) -> None:
-        self.outcomes[token, entry_id] = (status, body, -1 if max_lac is None else max_lac)
+        self.outcomes[token, entry_id] = (status, body, max_lac)
         self.count += 1
 
 
