@@ -11,8 +11,8 @@ A store keeps entries and what is known of ledgers, readable at once and durable
 * **A store may know best when.** Stores that make durable what no longer changes ask for checkpoints themselves
   (:meth:`StoreOwner.request_checkpoint`); the others are given one at intervals (:attr:`LedgerStore.asks_for_checkpoints`).
 * **Steps have names.** A store that is given an ``on_step`` calls it before every step that a crash may come between, also in the
-  middle of a call. A schedule that crashes the disk there leaves on it what a bookie killed at this step leaves: files that were
-  open when a disk crashed are dead, so the rest of the call changes nothing.
+  middle of a call. A schedule that wants the bookie killed there crashes the disk and raises :class:`CrashPoint`, which passes
+  through everything: the store is dead then, and the disk has what such a bookie leaves.
 
 Callbacks are those of :mod:`simbookie.storage.base`; they never run before the call that takes them has returned, unless said so.
 """
@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadCallback, StorageError
 
-__all__ = ["LATEST", "Checkpoint", "LedgerStore", "OnStep", "StoreOwner"]
+__all__ = ["LATEST", "Checkpoint", "CrashPoint", "LedgerStore", "OnStep", "StoreOwner"]
 
 Checkpoint = tuple[tuple[int, int], ...]
 """``(file id, offset)`` in each journal, in the order of the journals; compared like any tuple."""
@@ -34,7 +34,11 @@ Checkpoint = tuple[tuple[int, int], ...]
 LATEST: Final[Checkpoint] = ((1 << 63, 0),)
 
 OnStep = Callable[[str], None]
-"""``(name)``: the step of this name comes next. Must not raise."""
+"""``(name)``: the step of this name comes next. Raises nothing but :class:`CrashPoint`."""
+
+
+class CrashPoint(Exception):
+    """The bookie ends at this step; raised by an :data:`OnStep`, and caught by who started the bookie."""
 
 
 class StoreOwner(Protocol):

@@ -1,0 +1,91 @@
+"""The folders that entry logs and index files are spread over, each on a disk of its own or sharing one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from simbookie.storage.base import DurableCallback, NoSpace
+from simbookie.storage.disk.base import Disk, DiskFile
+
+__all__ = ["Folder", "Folders"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Folder:
+    """A folder of a disk."""
+
+    disk: Disk
+    path: str
+
+    def file(self, name: str) -> str:
+        """The path on the disk of a file in this folder."""
+        return f"{self.path}/{name}"
+
+    def names(self) -> list[str]:
+        """The names of the files in it, ascending."""
+        return self.disk.names(self.path)
+
+    def exists(self, name: str) -> bool:
+        """Whether it has a file of this name."""
+        return self.disk.exists(self.file(name))
+
+    def create(self, name: str) -> DiskFile:
+        """A new, empty file."""
+        return self.disk.create(self.file(name))
+
+    def open(self, name: str) -> DiskFile:
+        """An existing file."""
+        return self.disk.open(self.file(name))
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self.disk.remove(self.file(name))
+
+    def write_small(self, name: str, data: bytes) -> None:
+        """Replace the content of a small file, which need not exist, without syncing it; neither is it replaced as a whole."""
+        file = self.open(name) if self.exists(name) else self.create(name)
+        file.truncate(0)
+        file.write(0, data)
+        file.close()
+
+    def read_small(self, name: str) -> bytes | None:
+        """The content of a small file; ``None`` if it does not exist."""
+        if not self.exists(name):
+            return None
+        file = self.open(name)
+        data = file.read_now(0, file.size)
+        file.close()
+        return data
+
+    def sync(self, on_done: DurableCallback, token: object = None) -> None:
+        """Make the names durable as they are now."""
+        self.disk.sync_folder(self.path, on_done, token)
+
+
+class Folders:
+    """Several folders; what is new goes to any of those with room, chosen by ``rng``.
+
+    ``usable_bytes_min`` is what a folder's disk must have free to be chosen.
+    """
+
+    def __init__(self, folders: Sequence[Folder], rng: Random, *, usable_bytes_min: int = 0) -> None:
+        if not folders:
+            raise ValueError("storage: at least one folder is needed")
+        if usable_bytes_min < 0:
+            raise ValueError(f"storage: usable_bytes_min must be >= 0, got {usable_bytes_min}")
+        self.all = tuple(folders)
+        self._rng = rng
+        self._usable_bytes_min = usable_bytes_min
+
+    def choose(self) -> Folder:
+        """One for a new file; :class:`~simbookie.storage.base.NoSpace` if none has room."""
+        candidates = [folder for folder in self.all if folder.disk.capacity().free >= self._usable_bytes_min]
+        if not candidates:
+            raise NoSpace(f"no folder has {self._usable_bytes_min} bytes left for a new file")
+        return candidates[0] if len(candidates) == 1 else self._rng.choice(candidates)
+
+    def find(self, name: str) -> Folder | None:
+        """The first folder that has a file of this name."""
+        return next((folder for folder in self.all if folder.exists(name)), None)

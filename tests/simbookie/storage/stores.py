@@ -1,0 +1,95 @@
+"""What tests of entry logs, indexes and ledger stores share: entries, a disk that counts, calls that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from simbookie.storage.base import DurableCallback, ReadCallback, StorageError
+from simbookie.storage.disk.simulated import SimulatedDisk, SimulatedFile
+from simbookie.storage.folders import Folder, Folders
+from simbookie.storage.ledger_store import CrashPoint
+from simbookie.world.errors import UnhandledErrors
+from simbookie.world.loop import VirtualTimeLoop
+
+__all__ = ["CountingDisk", "done", "entry", "folders", "outcome", "read_by", "run_to_crash_point"]
+
+
+def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int = -1) -> bytes:
+    """An entry as a bookie is sent it."""
+    return struct.pack(">qqqq", ledger_id, entry_id, lac, 0) + payload
+
+
+class CountingDisk(SimulatedDisk):
+    """Counts the syncs of each file."""
+
+    def __init__(self, rng: Random | None = None, *, sync_covers_names: bool = True) -> None:
+        super().__init__(rng, sync_covers_names=sync_covers_names)
+        self.syncs = Counter[str]()
+
+    def sync_pages(self, path: str, pages: object, on_done: DurableCallback, token: object) -> None:
+        self.syncs[path] += 1
+        super().sync_pages(path, pages, on_done, token)  # type: ignore[arg-type]
+
+    def content(self, path: str) -> bytes:
+        """What is in a file."""
+        file: SimulatedFile = self.open(path)
+        return file.read_now(0, file.size)
+
+
+def folders(*disks: SimulatedDisk, path: str = "ledgers/current", seed: int = 1) -> Folders:
+    """A folder on each disk."""
+    return Folders([Folder(disk, path) for disk in disks], Random(seed))
+
+
+async def outcome(call: Callable[[DurableCallback, object], None]) -> StorageError | None:
+    """What a flush, or something alike, calls back with."""
+    future = asyncio.get_running_loop().create_future()
+
+    def on_done(token: object, error: StorageError | None) -> None:
+        assert token == "token"
+        future.set_result(error)
+
+    call(on_done, "token")
+    assert not future.done(), "called back before the call returned"
+    found: StorageError | None = await future
+    return found
+
+
+def run_to_crash_point(story: Callable[[], Coroutine[Any, Any, None]]) -> str | None:
+    """Run ``story``; the crash point that ended it, if one did, in whatever callback it came."""
+    loop = VirtualTimeLoop()
+    try:
+        loop.run_until_complete(story())
+    except CrashPoint as reached:
+        return str(reached)
+    except UnhandledErrors as errors:
+        if not isinstance(errors.__cause__, CrashPoint):
+            raise
+        return str(errors.__cause__)
+    finally:
+        loop.close()
+    return None
+
+
+async def done(call: Callable[[DurableCallback, object], None]) -> None:
+    """Wait for what must not fail."""
+    error = await outcome(call)
+    assert error is None, error
+
+
+async def read_by(call: Callable[[ReadCallback, object], None]) -> bytes | StorageError | None:
+    """The entry that a read brings, None for its absence, or why that cannot be told."""
+    future = asyncio.get_running_loop().create_future()
+
+    def on_read(token: object, body: bytes | None, error: StorageError | None) -> None:
+        assert token == "token"
+        future.set_result(error if error is not None else body)
+
+    call(on_read, "token")
+    found: bytes | StorageError | None = await future
+    return found
