@@ -1,7 +1,7 @@
 """The interface between what a bookie stores and the file system it is stored in.
 
-A path is relative, with ``/`` between its parts; folders come and go with the files in them. The model is that of a POSIX file
-system over a page cache:
+A path is relative, with ``/`` between its parts; folders come and go with the files in them, and the callers see to it that no
+name is both a file's and a folder's. The model is that of a POSIX file system over a page cache:
 
 * **Written is not durable.** :meth:`DiskFile.write` and :meth:`DiskFile.truncate` change the page cache at once, and every
   read sees that. A crash of the process keeps it; a power loss keeps what was synced, and any part of the rest.
@@ -75,7 +75,7 @@ class DiskFile(Protocol):
         ...
 
     def sync(self, on_done: DurableCallback, token: object) -> None:
-        """Make durable what was written before the call. Never calls back before it returns; in the order of the calls."""
+        """Make durable what was written before the call. Never calls back before it returns; in the order of the file's syncs."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -127,5 +127,8 @@ class Disk(Protocol):
         ...
 
     def crash(self, mode: CrashMode) -> None:
-        """The process or the machine dies, and the disk with what survived is there again. Idempotent."""
+        """The process or the machine dies, and the disk with what survived is there again. Idempotent.
+
+        :class:`ValueError` for a kind of crash that the disk cannot suffer.
+        """
         ...

@@ -127,8 +127,9 @@ class SimulatedDisk:
         """Give a file another name."""
         self.strike(DiskOperation.RENAME, path)
         pages = self._named(path)
+        checked_path(new)
         del self._names[path]
-        self._names[checked_path(new)] = pages
+        self._names[new] = pages
         self._note((path, new, pages))
 
     def remove(self, path: str) -> None:

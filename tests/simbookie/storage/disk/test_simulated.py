@@ -160,6 +160,26 @@ def test_bytes_beyond_a_cut_do_not_come_back(virtually: Virtually) -> None:
     virtually(story)
 
 
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_cut_is_part_of_what_a_sync_makes_durable(virtually: Virtually, *, is_interrupted: bool) -> None:
+    async def story() -> None:
+        disk = SimulatedDisk()
+        file = disk.create("a")
+        file.write(0, b"x" * 3 * PAGE_SIZE)
+        await synced(file)
+        file.truncate(10)
+        file.write(2 * PAGE_SIZE, b"y")
+        if is_interrupted:
+            file.sync(Calls().synced, None)
+            disk.crash(CrashMode.PROCESS)
+            file = disk.open("a")
+        await synced(file)
+        disk.crash(CrashMode.POWER_LOSS)
+        assert whole(disk, "a") == b"x" * 10 + bytes(2 * PAGE_SIZE - 10) + b"y"
+
+    virtually(story)
+
+
 def test_files_opened_before_a_crash_are_dead(virtually: Virtually) -> None:
     async def story() -> None:
         disk = SimulatedDisk()
