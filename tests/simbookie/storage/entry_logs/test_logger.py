@@ -257,6 +257,37 @@ def test_a_log_without_a_map_is_scanned_instead(virtually: Virtually) -> None:
     virtually(story)
 
 
+@pytest.mark.parametrize(("offset", "data"), [(16, b"\0\0\0\x02"), (8, struct.pack(">q", 1 << 20)), (8, bytes(8))])
+def test_a_map_that_is_not_what_the_header_says_is_not_believed(virtually: Virtually, offset: int, data: bytes) -> None:
+    async def story() -> None:
+        disk = CountingDisk()
+        logger = opened(disk)
+        fill(logger)
+        await done(logger.flush)
+        sizes = logger.ledgers_of(0)
+        disk.open(f"{PATH}/0.log").write(offset, data)
+        with pytest.raises(EntryLogDamaged):
+            read_ledgers_map(disk.open(f"{PATH}/0.log"))
+        assert logger.ledgers_of(0) == sizes, "scanned"
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("is_faithful", [True, False])
+def test_the_names_of_new_logs_are_durable_unless_bookkeeper_is_imitated(
+    virtually: Virtually, is_faithful: bool
+) -> None:
+    async def story() -> None:
+        disk = CountingDisk(sync_covers_names=False)
+        logger = opened(disk, quirks=frozenset([Quirk.FOLDERS_UNSYNCED] if is_faithful else []))
+        logger.add(1, entry(1, 0))
+        await done(logger.flush)
+        disk.crash(CrashMode.POWER_LOSS)
+        assert ("0.log" in disk.names(PATH)) is not is_faithful
+
+    virtually(story)
+
+
 def test_a_scan_ends_quietly_where_the_log_is_cut_short_and_steps_over_zeros() -> None:
     loop = VirtualTimeLoop()
     disk = CountingDisk()
