@@ -30,6 +30,9 @@ class Quirk(Enum):
     #: A write to an entry log that fails half-way is repeated behind the part that succeeded, so every later entry of the log is
     #: further back than its location says.
     SHIFTED_AFTER_PARTIAL_WRITE = "shifted-after-partial-write"
+    #: A sorted store that is asked for a ledger's last entry answers with the last one in the newest memtable that has any,
+    #: though an older one, or the log, may have a higher one.
+    LAST_ENTRY_OF_NEWEST = "last-entry-of-newest"
     #: A sync that failed is tried again, and believed when it succeeds. An operating system may have dropped what the first
     #: one did not write, and then the second has nothing to do. Without the quirk, no flush succeeds any more until the store
     #: is opened again.

@@ -295,6 +295,21 @@ class EntryLogger:
         reading = _Reading(self, ledger_id, entry_id, location, on_read, token)
         file.read(offset, self.config.read_buffer_bytes, reading.head_read, file)
 
+    def read_now(self, ledger_id: int, entry_id: int, location: int) -> bytes:
+        """The same at once and free of charge, for what is asked once."""
+        log_id, offset = log_id_of(location), position_of(location) - SIZE_BYTES
+        active = self._active
+        head = active.buffered(offset, RECORD_HEAD.size) if active is not None and active.log_id == log_id else None
+        if head is None:
+            head = self._reader(log_id).read_now(offset, RECORD_HEAD.size)
+        size = _checked_size(head, ledger_id, entry_id, location)
+        entry = self.buffered_tail(location, size)
+        if entry is None:
+            entry = self._reader(log_id).read_now(position_of(location), size)
+        if len(entry) != size:
+            raise EntryLogDamaged(f"entry {entry_id} of ledger {ledger_id} in entry log {log_id:x} is cut short")
+        return entry
+
     def buffered_tail(self, location: int, size: int) -> bytes | None:
         """The entry at ``location``, of ``size`` bytes, if its end is in the buffer of the active log."""
         active = self._active

@@ -6,17 +6,18 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any
 
-from simbookie.storage.base import DurableCallback, ReadCallback, StorageError
+from simbookie.storage.base import DurableCallback, ReadCallback, StorageError, WriteCacheFull
 from simbookie.storage.disk.simulated import SimulatedDisk, SimulatedFile
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.ledger_store import CrashPoint
+from simbookie.storage.ledger_store import Checkpoint, CrashPoint, LedgerStore
 from simbookie.world.errors import UnhandledErrors
 from simbookie.world.loop import VirtualTimeLoop
 
-__all__ = ["CountingDisk", "done", "entry", "folders", "outcome", "read_by", "run_to_crash_point"]
+__all__ = ["CountingDisk", "Owner", "done", "entry", "folders", "outcome", "read_by", "run_to_crash_point"]
 
 
 def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int = -1) -> bytes:
@@ -39,6 +40,51 @@ class CountingDisk(SimulatedDisk):
         """What is in a file."""
         file: SimulatedFile = self.open(path)
         return file.read_now(0, file.size)
+
+
+class Owner:
+    """The storage around a store, whose journal is a list and never loses anything."""
+
+    def __init__(self) -> None:
+        #: What was done to the store, and up to where that need not be done again.
+        self.journal: list[Callable[[], None]] = []
+        self.mark = 0
+        self.requested: list[Checkpoint] = []
+        self.room = 0
+        self.failures: list[StorageError] = []
+
+    def take_checkpoint(self) -> Checkpoint:
+        """Everything in the journal."""
+        return ((0, len(self.journal)),)
+
+    def request_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Take note."""
+        self.requested.append(checkpoint)
+
+    def room_was_made(self) -> None:
+        """Take note."""
+        self.room += 1
+
+    def flush_failed(self, error: StorageError) -> None:
+        """Take note."""
+        self.failures.append(error)
+
+    async def make_checkpoints(self, store: LedgerStore) -> None:
+        """Make those that were requested."""
+        while self.requested:
+            checkpoint = self.requested.pop(0)
+            await done(partial(store.checkpoint, checkpoint))
+            self.mark = max(self.mark, checkpoint[0][1])
+
+    async def replay(self) -> None:
+        """Do again what may be lost."""
+        for record in self.journal[self.mark :]:
+            while True:
+                try:
+                    record()
+                    break
+                except WriteCacheFull:
+                    await asyncio.sleep(1)
 
 
 def folders(*disks: SimulatedDisk, path: str = "ledgers/current", seed: int = 1) -> Folders:

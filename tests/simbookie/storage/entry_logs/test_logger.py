@@ -257,7 +257,10 @@ def test_a_log_without_a_map_is_scanned_instead(virtually: Virtually) -> None:
     virtually(story)
 
 
-@pytest.mark.parametrize(("offset", "data"), [(16, b"\0\0\0\x02"), (8, struct.pack(">q", 1 << 20)), (8, bytes(8))])
+@pytest.mark.parametrize(
+    ("offset", "data"),
+    [(16, b"\0\0\0\x02"), (8, struct.pack(">q", 1 << 20)), (8, bytes(8)), (8, struct.pack(">qi", 1 << 20, 0))],
+)
 def test_a_map_that_is_not_what_the_header_says_is_not_believed(virtually: Virtually, offset: int, data: bytes) -> None:
     async def story() -> None:
         disk = CountingDisk()

@@ -1,0 +1,87 @@
+"""What a ledger store works out about a ledger when it is first asked, and keeps up while entries come."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import Final
+
+from simbookie.storage.runs import EntryRuns
+
+__all__ = ["KnownLacs", "KnownRuns", "lac_of"]
+
+_LAC_OF_ENTRY: Final = Struct(">16xq")
+
+
+def lac_of(entry: bytes) -> int:
+    """The LAC that an entry carries."""
+    lac: int = _LAC_OF_ENTRY.unpack_from(entry)[0]
+    return lac
+
+
+class KnownLacs:
+    """The LAC of each ledger that was asked for: that of its last entry at that time, or a higher one that came since."""
+
+    def __init__(self) -> None:
+        self._lacs: dict[int, int] = {}
+
+    def get(self, ledger_id: int, compute: Callable[[], int]) -> int:
+        """The LAC of a ledger, which ``compute`` is asked for the first time."""
+        lac = self._lacs.get(ledger_id)
+        if lac is None:
+            lac = self._lacs[ledger_id] = compute()
+        return lac
+
+    def rose(self, ledger_id: int, lac: int) -> None:
+        """Something came that states ``lac``."""
+        if lac > self._lacs.get(ledger_id, lac):
+            self._lacs[ledger_id] = lac
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget a ledger."""
+        self._lacs.pop(ledger_id, None)
+
+
+class KnownRuns:
+    """Runs of consecutive entry ids of the ledgers that were asked about."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, tuple[EntryRuns, int]] = {}
+
+    def came(self, ledger_id: int, entry_id: int) -> None:
+        """An entry was added, for the first time or again."""
+        known = self._runs.get(ledger_id)
+        if known is None:
+            return
+        runs, last = known
+        if entry_id <= last:
+            del self._runs[ledger_id]  # rare, and worked out again when somebody asks
+            return
+        if entry_id != last + 1:
+            runs.skip_to(entry_id, last)
+        self._runs[ledger_id] = (runs, entry_id)
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget a ledger."""
+        self._runs.pop(ledger_id, None)
+
+    def count(self, ledger_id: int, entry_ids: Callable[[], Iterable[int]]) -> int:
+        """At least as many as there are runs; ``entry_ids`` is asked for the ids, ascending, if need be."""
+        return len(self._known(ledger_id, entry_ids)[0]) + 1
+
+    def runs(self, ledger_id: int, entry_ids: Callable[[], Iterable[int]]) -> tuple[array[int], array[int]]:
+        """The first and the last ids of the runs."""
+        runs, last = self._known(ledger_id, entry_ids)
+        return runs.runs(last)
+
+    def _known(self, ledger_id: int, entry_ids: Callable[[], Iterable[int]]) -> tuple[EntryRuns, int]:
+        known = self._runs.get(ledger_id)
+        if known is None:
+            runs, last = EntryRuns(), -1
+            for entry_id in entry_ids():
+                if entry_id != last + 1:
+                    runs.skip_to(entry_id, last)
+                last = entry_id
+            known = self._runs[ledger_id] = (runs, last)
+        return known
