@@ -38,6 +38,21 @@ class Quirk(Enum):
     #: is opened again.
     FAILED_SYNC_RETRIED = "failed-sync-retried"
 
+    #: A fence, or an explicit LAC, does not come with the ledger's key in the journal. A bookie that was killed before it had an
+    #: entry of the ledger, or a checkpoint, finds no key, and skips both.
+    KEYLESS_FENCES = "keyless-fences"
+    #: Where flushes on both sides of a change of journal files are synced together, only the newer file is synced before those of
+    #: the older one are acknowledged; that the older one could not be synced is not told.
+    ROLLED_FILE_SYNCED_LATE = "rolled-file-synced-late"
+    #: Where acknowledgements do not wait for syncs, forcing a ledger does not wait either.
+    FORCE_WITHOUT_SYNC = "force-without-sync"
+    #: In a journal format without records of explicit LACs these are acknowledged and not written.
+    EXPLICIT_LAC_UNWRITTEN = "explicit-lac-unwritten"
+    #: A mark that could be written nowhere counts as written, and the journals before it go.
+    MARK_ERRORS_IGNORED = "mark-errors-ignored"
+    #: A record of zeros, of which a power loss kept the length alone, is replayed as entry 0 of ledger 0.
+    ZERO_RECORDS_REPLAYED = "zero-records-replayed"
+
 
 REPAIRED: Final[frozenset[Quirk]] = frozenset()
 FAITHFUL: Final[frozenset[Quirk]] = frozenset(Quirk)

@@ -3,9 +3,9 @@
 Files are :class:`~simbookie.storage.disk.pages.Pages`. Names are kept twice, as they are and as they are durable; changes of
 names that are not durable yet form a log, of which a power loss keeps a beginning, as the journal of a file system does.
 
-The device carries out one operation at a time, in the order asked: what a sync or a read of a cold page costs is
-:class:`DiskCosts`, and what waits behind it waits. Writing costs nothing until it is synced, and reading what the page cache
-has costs nothing. After a power loss the page cache is empty.
+The device carries out operations in the order asked, one at a time unless said otherwise: what a sync or a read of a cold page
+costs is :class:`DiskCosts`, and what waits behind it waits. Writing costs nothing until it is synced, and reading what the page
+cache has costs nothing. After a power loss the page cache is empty.
 
 Not modelled: a bounded page cache, writing back before a sync asks for it (a power loss may find any of it on the device all the
 same), and older versions of pages written more than once between two syncs.
@@ -17,6 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -32,12 +33,16 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class DiskCosts:
-    """What the device takes its time for. Times in seconds, bandwidths in bytes a second (``None``: unlimited)."""
+    """What the device takes its time for. Times in seconds, bandwidths in bytes a second (``None``: unlimited).
+
+    It carries out ``at_a_time`` operations at a time, but no two of the same file.
+    """
 
     sync_s: float = 0.0
     read_s: float = 0.0
     write_bandwidth: float | None = None
     read_bandwidth: float | None = None
+    at_a_time: int = 1
 
     def __post_init__(self) -> None:
         if not (self.sync_s >= 0 and self.read_s >= 0):
@@ -46,6 +51,8 @@ class DiskCosts:
             bandwidth is not None and not bandwidth > 0 for bandwidth in (self.write_bandwidth, self.read_bandwidth)
         ):
             raise ValueError(f"disk: bandwidths must be > 0, got {self}")
+        if self.at_a_time < 1:
+            raise ValueError(f"disk: at_a_time must be >= 1, got {self.at_a_time}")
 
     def of_sync(self, size: int) -> float:
         """Seconds to make ``size`` bytes durable."""
@@ -90,8 +97,8 @@ class SimulatedDisk:
         self._changes_made = 0
         #: Counts up with every crash; a file is dead in any life but the one it was opened in.
         self.life = 0
-        self._queue: deque[tuple[float, Callable[[], None]]] = deque()
-        self._timer: asyncio.Handle | None = None
+        self._queue: deque[tuple[str, float, Callable[[], None]]] = deque()
+        self._running: dict[str, asyncio.Handle] = {}
 
     # -------------------------------------------------------------------------------------------------------- names
 
@@ -161,7 +168,7 @@ class SimulatedDisk:
             self._make_names_durable(changes)
             on_done(token, None)
 
-        self.run(self.costs.of_sync(0) + _stall(fault), finish)
+        self.run(folder, self.costs.of_sync(0) + _stall(fault), finish)
 
     def _make_names_durable(self, changes: list[int]) -> None:
         for number in changes:
@@ -198,22 +205,29 @@ class SimulatedDisk:
 
     # --------------------------------------------------------------------------------------------------- the device
 
-    def run(self, cost: float, finish: Callable[[], None]) -> None:
-        """Have the device work for ``cost`` seconds once it is free, then call ``finish``."""
-        self._queue.append((cost, finish))
-        if self._timer is None:
-            self._start_next()
+    def run(self, path: str, cost: float, finish: Callable[[], None]) -> None:
+        """Have the device work on a file or folder for ``cost`` seconds once it is free, then call ``finish``."""
+        self._queue.append((path, cost, finish))
+        self._start_what_can()
 
-    def _start_next(self) -> None:
-        cost, _ = self._queue[0]
+    def _start_what_can(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(cost, self._finish) if cost > 0 else loop.call_soon(self._finish)
+        taken = set(self._running)
+        waiting, self._queue = self._queue, deque()
+        for operation in waiting:
+            path, cost, finish = operation
+            if path in taken or len(self._running) >= self.costs.at_a_time:
+                taken.add(path)
+                self._queue.append(operation)
+                continue
+            taken.add(path)
+            finished = partial(self._finish, path, finish)
+            self._running[path] = loop.call_later(cost, finished) if cost > 0 else loop.call_soon(finished)
 
-    def _finish(self) -> None:
-        _, finish = self._queue.popleft()
-        self._timer = None
+    def _finish(self, path: str, finish: Callable[[], None]) -> None:
+        del self._running[path]
         if self._queue:
-            self._start_next()
+            self._start_what_can()
         finish()
 
     def sync_pages(self, path: str, pages: Pages, on_done: DurableCallback, token: object) -> None:
@@ -233,15 +247,15 @@ class SimulatedDisk:
             self._make_names_durable(changes)
             on_done(token, None)
 
-        self.run(cost, finish)
+        self.run(path, cost, finish)
 
     def crash(self, mode: CrashMode) -> None:
         """Keep what survives."""
         self.life += 1
         self._queue.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for handle in self._running.values():
+            handle.cancel()
+        self._running.clear()
         if mode is CrashMode.PROCESS:
             for pages in self._names.values():
                 pages.interrupt()
@@ -303,7 +317,7 @@ class SimulatedFile:
             else:
                 on_read(token, self._read(offset, size, fault), None)
 
-        disk.run(disk.costs.of_read(len(cold) * PAGE_SIZE) + _stall(fault), finish)
+        disk.run(self.path, disk.costs.of_read(len(cold) * PAGE_SIZE) + _stall(fault), finish)
 
     def read_now(self, offset: int, size: int) -> bytes:
         """Read at once."""

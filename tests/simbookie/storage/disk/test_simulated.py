@@ -258,6 +258,24 @@ def test_the_device_does_one_thing_at_a_time_in_order(virtually: Virtually) -> N
     virtually(story)
 
 
+def test_a_device_with_several_channels_keeps_the_order_of_each_file(virtually: Virtually) -> None:
+    async def story() -> None:
+        disk, calls = SimulatedDisk(costs=DiskCosts(sync_s=1, at_a_time=2)), Calls()
+        a, b, c = (disk.create(name) for name in "abc")
+        for file, token in ((a, "a1"), (a, "a2"), (b, "b1"), (c, "c1"), (b, "b2")):
+            file.sync(calls.synced, token)
+        await asyncio.sleep(100)
+        assert [(token, time) for token, _, time in calls] == [
+            ("a1", 1.0),
+            ("b1", 1.0),
+            ("a2", 2.0),
+            ("c1", 2.0),
+            ("b2", 3.0),
+        ]
+
+    virtually(story)
+
+
 def test_reading_costs_what_is_not_in_the_page_cache_and_that_once(virtually: Virtually) -> None:
     async def story() -> None:
         disk = SimulatedDisk(costs=DiskCosts(read_s=1, read_bandwidth=PAGE_SIZE))
@@ -292,8 +310,10 @@ def test_space_is_what_was_written_not_where_the_file_ends(virtually: Virtually)
     virtually(story)
 
 
-@pytest.mark.parametrize("costs", [{"sync_s": -1}, {"read_s": -1}, {"write_bandwidth": 0}, {"read_bandwidth": -1}])
-def test_costs_that_make_no_sense_are_refused(costs: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "costs", [{"sync_s": -1}, {"read_s": -1}, {"write_bandwidth": 0}, {"read_bandwidth": -1}, {"at_a_time": 0}]
+)
+def test_costs_that_make_no_sense_are_refused(costs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="disk"):
         DiskCosts(**costs)
 

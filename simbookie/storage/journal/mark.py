@@ -1,0 +1,131 @@
+"""How far a journal is done with: up to its mark, everything is durable in the ledger store.
+
+A mark is the id of a journal file and an offset in it. Its file, ``lastMark`` (``lastMark.0``, ``lastMark.1``, ... where there
+are several journals), is in every ledger folder: 16 bytes, cut and written anew in place. A copy that a crash cut short does not
+count, and of the others the greatest does; without any a journal is replayed from its first file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from struct import Struct
+from typing import Final, NamedTuple
+
+from simbookie.storage.base import DurableCallback, StorageError
+from simbookie.storage.folders import Folder
+from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.sequence import Sequence as Steps
+from simbookie.storage.sequence import WaitingStep
+
+__all__ = ["LogMark", "mark_name", "read_mark", "write_mark"]
+
+_MARK: Final = Struct(">qq")
+
+
+class LogMark(NamedTuple):
+    """A position in a journal; compared like any tuple."""
+
+    file_id: int = 0
+    offset: int = 0
+
+    def encode(self) -> bytes:
+        """The content of a mark's file."""
+        return _MARK.pack(self.file_id, self.offset)
+
+    @classmethod
+    def decode(cls, data: bytes) -> LogMark | None:
+        """The mark in a file's content; ``None`` if the file was cut short."""
+        return cls(*_MARK.unpack_from(data)) if len(data) >= _MARK.size else None
+
+
+def mark_name(index: int, journals: int) -> str:
+    """The name of the mark's file of one of so many journals."""
+    return "lastMark" if journals == 1 else f"lastMark.{index}"
+
+
+def read_mark(folders: Sequence[Folder], name: str) -> LogMark:
+    """The greatest mark of those in ``folders`` that can be read; the beginning if there is none."""
+    found = LogMark()
+    for folder in folders:
+        try:
+            data = folder.read_small(name)
+        except StorageError:
+            continue
+        mark = LogMark.decode(data) if data is not None else None
+        if mark is not None and mark > found:
+            found = mark
+    return found
+
+
+class _Copies:
+    """Writes the copies of one mark, one after the other."""
+
+    def __init__(self, mark: LogMark, name: str, on_step: OnStep | None, *, sync_folders: bool) -> None:
+        self._data = mark.encode()
+        self._name = name
+        self._on_step = on_step
+        self._sync_folders = sync_folders
+        self.written = 0
+        self.error: StorageError | None = None
+
+    def steps(self, folders: Sequence[Folder]) -> Iterator[WaitingStep]:
+        for folder in folders:
+            yield partial(self._write, folder)
+            if self._sync_folders:
+                yield partial(self._sync_folder, folder)
+
+    def _step(self, name: str) -> None:
+        if self._on_step is not None:
+            self._on_step(name)
+
+    def _write(self, folder: Folder, on_done: DurableCallback) -> None:
+        try:
+            self._step("mark.open")
+            file = folder.open(self._name) if folder.exists(self._name) else folder.create(self._name)
+            self._step("mark.truncate")
+            file.truncate(0)
+            self._step("mark.write")
+            file.write(0, self._data)
+            self._step("mark.sync")
+        except StorageError as error:
+            self.error = error
+            on_done(None, None)
+            return
+
+        def synced(_token: object, error: StorageError | None) -> None:
+            file.close()
+            if error is None:
+                self.written += 1
+            else:
+                self.error = error
+            on_done(None, None)
+
+        file.sync(synced, None)
+
+    def _sync_folder(self, folder: Folder, on_done: DurableCallback) -> None:
+        folder.sync(lambda _token, _error: on_done(None, None))
+
+
+def write_mark(
+    folders: Sequence[Folder],
+    name: str,
+    mark: LogMark,
+    on_done: DurableCallback,
+    token: object,
+    *,
+    on_step: OnStep | None = None,
+    ignore_errors: bool = False,
+    sync_folders: bool = True,
+) -> Steps:
+    """Write the mark to every folder, one after the other; ``on_done`` gets an error if no copy was written.
+
+    With ``ignore_errors`` it gets none. Steps: ``mark.open``, ``mark.truncate``, ``mark.write``, ``mark.sync``, for each folder.
+    """
+    copies = _Copies(mark, name, on_step, sync_folders=sync_folders)
+
+    def done(_token: object, _error: StorageError | None) -> None:
+        failed = copies.error if not copies.written and not ignore_errors else None
+        on_done(token, failed)
+
+    return Steps(copies.steps(folders), done, None)
