@@ -17,7 +17,7 @@ demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies 
 	$(BIN)/python -m examples.demo $(if $(INPUT),--input $(INPUT))
 
 test: $(INSTALLED)  ## run the tests
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: $(INSTALLED)  ## lint, types, import contracts
 	$(BIN)/ruff check .
@@ -29,10 +29,10 @@ newcomer: $(INSTALLED)  ## README's install line, program and commands, word by 
 	$(BIN)/python -m tests.tools.newcomer
 
 environments: $(INSTALLED)  ## the tests on other Pythons, with the lowest and the highest versions allowed (ONLY="3.13-highest")
-	$(BIN)/python -m tests.tools.environments --pytest "-n 2" $(ONLY)
+	$(BIN)/python -m tests.tools.environments --pytest "-n auto" $(ONLY)
 
 environments-brief: $(INSTALLED)  ## the part of them that depends on the environment most, where the machine has the Pythons
-	$(BIN)/python -m tests.tools.environments --brief --pytest "-n 2" $(ONLY)
+	$(BIN)/python -m tests.tools.environments --brief --pytest "-n auto" $(ONLY)
 
 conformance: $(INSTALLED)  ## how many rules and behaviours of the protocol tests cover, and which not yet
 	@$(BIN)/python -m tests.tools.conformance

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +15,19 @@ from simbookie.zookeeper import ZooKeeperServer
 from tests.zookeepers import AnyZooKeeper, EmbeddedInThread
 
 _ROOTS = itertools.count(1)
+
+#: Each collects all tests, which takes some 15 s of CPU.
+WORKERS_MAX = 8
+
+# The suite starts hundreds of processes. Where bytecode is not kept, as container images often have it, each of them
+# compiles the project anew, and so does every run with the tests themselves.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``-n auto`` means: one process more than there are processors, because many tests wait for processes and timers."""
+    return min(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2, WORKERS_MAX)
 
 
 @pytest.fixture(scope="session")

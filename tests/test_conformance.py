@@ -41,7 +41,11 @@ NUMBERED = {
 BEHAVIOURS = 267
 HAZARDS = 46
 
-HERE = read_coverage()
+
+@pytest.fixture(scope="module")
+def here() -> Coverage:
+    return read_coverage()
+
 
 RULES_PAGE = """## Writing
 | rule | statement | status |
@@ -77,8 +81,8 @@ def judged(
     )
 
 
-def test_pages_and_tests_of_this_repository_agree() -> None:
-    assert HERE.problems() == []
+def test_pages_and_tests_of_this_repository_agree(here: Coverage) -> None:
+    assert here.problems() == []
 
 
 def numbers(page: Page, kind: str) -> list[int]:
@@ -86,20 +90,20 @@ def numbers(page: Page, kind: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
-def test_every_rule_of_the_protocol_is_listed_in_order(kind: str) -> None:
-    assert numbers(HERE.rules, kind) == list(range(1, NUMBERED[kind] + 1))
+def test_every_rule_of_the_protocol_is_listed_in_order(kind: str, here: Coverage) -> None:
+    assert numbers(here.rules, kind) == list(range(1, NUMBERED[kind] + 1))
 
 
-def test_every_behaviour_is_listed() -> None:
-    assert sorted(numbers(HERE.behaviours, "T")) == list(range(1, BEHAVIOURS + 1))
+def test_every_behaviour_is_listed(here: Coverage) -> None:
+    assert sorted(numbers(here.behaviours, "T")) == list(range(1, BEHAVIOURS + 1))
 
 
-def test_few_behaviours_are_declined() -> None:
-    assert len([row for row in HERE.behaviours.rows if row.status == "declined"]) < 12
+def test_few_behaviours_are_declined(here: Coverage) -> None:
+    assert len([row for row in here.behaviours.rows if row.status == "declined"]) < 12
 
 
-def test_every_hazard_is_listed_in_order() -> None:
-    assert numbers(HERE.hazards, "H") == list(range(1, HAZARDS + 1))
+def test_every_hazard_is_listed_in_order(here: Coverage) -> None:
+    assert numbers(here.hazards, "H") == list(range(1, HAZARDS + 1))
 
 
 def test_nothing_is_wrong_with_pages_that_agree() -> None:
@@ -171,13 +175,15 @@ def test_the_report_in_json_says_the_same() -> None:
     }
 
 
-def test_the_command_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--json"]) == (1 if HERE.problems() else 0)
-    assert json.loads(capsys.readouterr().out) == as_json(HERE)
+def test_the_command_prints_one_json_object(capsys: pytest.CaptureFixture[str], here: Coverage) -> None:
+    assert main(["--json"]) == (1 if here.problems() else 0)
+    assert json.loads(capsys.readouterr().out) == as_json(here)
 
 
-def test_the_command_ends_with_1_where_pages_and_tests_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
-    spoiled = dataclasses.replace(HERE, rules_named={})
+def test_the_command_ends_with_1_where_pages_and_tests_disagree(
+    monkeypatch: pytest.MonkeyPatch, here: Coverage
+) -> None:
+    spoiled = dataclasses.replace(here, rules_named={})
     monkeypatch.setattr("tests.tools.conformance.read_coverage", lambda: spoiled)
 
     assert main([]) == 1

@@ -154,7 +154,11 @@ async def test_recoverers_at_the_same_time_come_to_the_same_end(
 ) -> None:
     async with new_loopback() as loopback:
         first = await loopback.client(limits={"max_in_flight_entries": 200})
-        clients = [await loopback.client(connections={"protocol_version": version}) for _ in range(recoverers)]
+        # All of them share one processor, which may be busy with other things too.
+        clients = [
+            await loopback.client(connections={"protocol_version": version}, timeouts={"add_s": 60.0, "read_s": 60.0})
+            for _ in range(recoverers)
+        ]
         writer = await first.create_ledger(ensemble_size=5, write_quorum_size=3, ack_quorum_size=2)
         producer = Producer(writer)
         running = asyncio.create_task(producer.run())

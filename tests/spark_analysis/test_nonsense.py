@@ -20,6 +20,8 @@ from tests.spark_analysis.recorded import bystander, record, truncating
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
+TRUNCATION = next(invariant for invariant in INVARIANTS if invariant.name == "NoLacTruncation")
+
 NONSENSE: dict[FieldType, tuple[Any, ...]] = {
     FieldType.LONG: (None, -(2**63), 2**63 - 1, 2**31, 0, -1),
     FieldType.STRING: (None, "", ",", "CLOSED", "ok"),
@@ -75,7 +77,7 @@ def test_nonsense_in_a_history_is_judged_somehow_and_the_others_as_ever(spark: S
 
 def test_the_events_that_show_a_violation_are_told(spark: SparkSession, tmp_path: Path) -> None:
     path = record(tmp_path / "bad.bkh", bystander(), truncating(1))
-    (violation,) = verify(spark, path).violations
+    (violation,) = verify(spark, path, invariants=[TRUNCATION]).violations
     assert [line.split()[1] for line in violation.evidence] == ["APP_ACK", "META_CAS"]
     assert "entry=1" in violation.evidence[0]
     assert "fragments=0: b0, b1, b2" in violation.evidence[1]
@@ -84,11 +86,18 @@ def test_the_events_that_show_a_violation_are_told(spark: SparkSession, tmp_path
 
 def test_settings_of_the_session_are_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
     def settings() -> list[str | None]:
-        return [spark.conf.get(name) for name in verifying._PLANNING]
+        return [spark.conf.get(name, None) for name in (*verifying._PLANNING, *verifying._INTERPRETED)]
 
     before = settings()
     verify(spark, record(tmp_path / "good.bkh", bystander()), invariants=INVARIANTS[:1])
     assert settings() == before
+
+
+@pytest.mark.parametrize(("input_bytes", "compiles"), [(0, False), (4 << 20, False), ((4 << 20) + 1, True)])
+def test_little_is_interpreted_and_much_is_compiled(spark: SparkSession, input_bytes: int, compiles: bool) -> None:
+    with verifying._planned_for_kept_partitions(spark, input_bytes):
+        plan = spark.range(10).filter("id > 3").groupBy("id").count()
+        assert ("*(1)" in plan._jdf.queryExecution().executedPlan().toString()) == compiles
 
 
 def test_no_question_moves_the_events_again(
@@ -96,7 +105,7 @@ def test_no_question_moves_the_events_again(
 ) -> None:
     """All that follows the one shuffle by history stays where it is; this is what makes thirteen questions cheap."""
     record(tmp_path / "good.bkh", honest_life())
-    with verifying._planned_for_kept_partitions(spark):
+    with verifying._planned_for_kept_partitions(spark, input_bytes=0):
         table = verifying._read(spark, tmp_path, find_histories(tmp_path), INVARIANTS)
         table.explain()
         assert capsys.readouterr().out.count("Exchange") == 1

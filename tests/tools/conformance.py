@@ -85,7 +85,10 @@ def marked(source: str, mark: str) -> tuple[str, ...]:
     names = {
         argument.value
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.mark.{mark}"
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == mark
+        and ast.unparse(node.func) == f"pytest.mark.{mark}"
         for argument in node.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     }

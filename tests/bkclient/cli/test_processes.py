@@ -258,7 +258,7 @@ def test_the_commands_work_together_on_a_real_cluster(zookeeper_server: AnyZooKe
         outcome = invoke(*arguments, BK_METADATA_URI=uri)
         return outcome.code, outcome.stdout
 
-    with ProcessCluster(uri, 4, session_timeout_s=1.0) as cluster:
+    with ProcessCluster(uri, 4, session_timeout_s=2.5) as cluster:
         code, output = bk("bookies", "--json")
         assert code == 0
         assert len(json.loads(output)["writable"]) == 4
@@ -282,7 +282,7 @@ def test_the_commands_work_together_on_a_real_cluster(zookeeper_server: AnyZooKe
         lost = json.loads(bk("ledger", "info", ledger_id, "--json")[1])["allEnsembles"]["0"][0]
         cluster.bookie(lost).kill()
         while len(json.loads(bk("bookies", "--json")[1])["writable"]) > 3:
-            pass  # until ZooKeeper misses it
+            time.sleep(0.1)  # until ZooKeeper misses it
         assert bk("ledger", "check", ledger_id)[0] == 1
         code, output = bk("repair", "bookie", lost, "--json")
         assert (code, json.loads(output)["entriesCopied"]) == (0, 1000)

@@ -24,11 +24,10 @@ from tests.end_to_end.hostile.proxy import Fault, HostileProxy, Mischief
 from tests.proxy import Direction
 
 WIRES: Final = [pytest.param(3, id="v3"), pytest.param(2, id="v2")]
-#: First position, and bytes between two positions, tried in the ordinary run: a cut or a flip at every byte, and the others at
-#: many. The sweep tries every fault at every byte.
+#: First position, and bytes between two positions, tried in the ordinary run. The sweep tries every fault at every byte.
 STRIDES: Final = {
-    Fault.CUT: (0, 2),
-    Fault.FLIP: (1, 2),
+    Fault.CUT: (0, 3),
+    Fault.FLIP: (1, 3),
     Fault.REPEAT: (0, 5),
     Fault.STALL: (0, 7),
     Fault.HALF_CLOSE: (0, 7),
