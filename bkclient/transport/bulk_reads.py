@@ -1,7 +1,7 @@
 """Reads over links: many frames with one call, handed to the bookie's connection.
 
 :class:`LedgerReadSender` remembers the connections to bookies as long as they stand. What is rare goes the way of any other
-request: connections that are being made or are full.
+request: connections that are being made or are full, and keys in use in protocol version 2.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from bkclient.transport.adds import Submits
 from bkclient.transport.link import Routes
 from bkclient.transport.reads import EachRead, ReadReplies
 from bkclient.transport.request_stream import RequestStream
+from bkclient.wire.v2_read import ReadPacketEncoder
 from bkclient.wire.v3_read import ReadEncoder
 
 __all__ = ["LedgerReadSender", "ReadLinks"]
@@ -32,14 +33,14 @@ class ReadLinks(Submits, Protocol):
 
 
 class LedgerReadSender(EachRead):
-    """Sends the reads of one ledger over links that speak version 3."""
+    """Sends the reads of one ledger over links that speak ``protocol_version``."""
 
-    def __init__(self, links: ReadLinks, ledger_id: int, timeout_s: float) -> None:
+    def __init__(self, links: ReadLinks, ledger_id: int, *, protocol_version: int, timeout_s: float) -> None:
         super().__init__(links, ledger_id)
         self._links: Final = links
         self._routes: Final = links.routes
         self._timeout_s: Final = timeout_s
-        self._encoder: Final = ReadEncoder(ledger_id)
+        self._encoder: Final = ReadPacketEncoder(ledger_id) if protocol_version == 2 else ReadEncoder(ledger_id)
         #: The connections to bookies, as of this version of the routes.
         self._streams: dict[str, RequestStream] = {}
         self._version = -1

@@ -1,6 +1,6 @@
 """Sending ordinary reads, any number at a time, and good answers that come many at a time.
 
-A transport that offers :class:`SendsReads` encodes the reads of one ledger by hand and hands over what a chunk of bytes brought
+A transport that offers :class:`SendsReads` encodes the reads of one ledger together and hands over what a chunk of bytes brought
 in one call. For any other transport :func:`reads_over` makes a request of each read. What a reader hears is the same: each read
 has one outcome. What stands around a transport may watch reads as they pass
 (:class:`~bkclient.transport.wrapping.WatchedReads`).

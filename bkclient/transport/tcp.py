@@ -21,7 +21,7 @@ from bkclient.transport.bulk_reads import LedgerReadSender
 from bkclient.transport.handshake import Handshake, Security
 from bkclient.transport.link import NewConnection
 from bkclient.transport.linked import LinkTransport
-from bkclient.transport.reads import EachRead, ReadSender
+from bkclient.transport.reads import ReadSender
 from bkclient.transport.request_stream import Handler
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
@@ -75,9 +75,10 @@ class TcpTransport(LinkTransport):
 
     def read_sender(self, ledger_id: int) -> ReadSender:
         """See :class:`~bkclient.transport.reads.SendsReads`."""
-        if self._config.protocol_version == 2:
-            return EachRead(self, ledger_id)
-        return LedgerReadSender(self, ledger_id, self._config.read_timeout_s)
+        config = self._config
+        return LedgerReadSender(
+            self, ledger_id, protocol_version=config.protocol_version, timeout_s=config.read_timeout_s
+        )
 
 
 class TcpConnector:

@@ -19,9 +19,10 @@ when an add is sent (:class:`~bkclient.wire.envelope.EncodedRequest`), so outsta
 :meth:`ClientConnection.acknowledged` looks up frame after frame as it is, in whatever order they come. Any other answer to
 an add goes the way of all answers. An add may be encoded once and registered with the connections to its whole write set.
 
-Ordinary reads of version 3 have a method of their own as well: :meth:`ClientConnection.send_reads` takes any number of them, and
+Ordinary reads have a method of their own as well: :meth:`ClientConnection.send_reads` takes any number of them, and
 :meth:`ClientConnection.found` takes good answers out of what was received, compared and not decoded
-(:mod:`bkclient.wire.v3_read`). Every other answer to them comes as if they had been sent one by one.
+(:mod:`bkclient.wire.v3_read`, :mod:`bkclient.wire.v2_read`). Every other answer to them comes as if they had been sent one by
+one.
 
 The number and size of outstanding requests is bounded by the caller, who sees both.
 """
@@ -33,14 +34,14 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from bkclient.wire import v2, v3
+from bkclient.wire import v2, v2_read, v3
 from bkclient.wire.answers import check_answer
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.errors import FrameTooLarge, MalformedMessage, WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, PREFIX_SIZE, FrameBuffer, frame
 from bkclient.wire.messages import AddRequest, AddResponse, Operation, ReadRequest, Request, Response, Status
 from bkclient.wire.outstanding import KeyInUse, Load, Outstanding
-from bkclient.wire.v3_read import ReadEncoder, found_in
+from bkclient.wire.v3_read import found_in
 
 __all__ = ["Answer", "ClientConnection", "FoundBody", "SentAdd", "SentRead"]
 
@@ -56,7 +57,10 @@ SentAdd = tuple[AddRequest | int, Token, float, int]
 """``(request or entry id, token, deadline, bytes of the frame)``: an add that awaits its answer."""
 
 SentRead = tuple[bytes, int, Token, float, int, int]
-"""``(start of a good answer's message, entry id, token, deadline, bytes of the frame, ledger id)``: a read without its answer."""
+"""``(start of a good answer's message, entry id, token, deadline, bytes of the frame, ledger id)``: a read without its answer.
+
+The start is empty in version 2.
+"""
 
 FoundBody = tuple[int, bytes, int | None]
 """``(entry id, body, LAC)`` of a good answer to a read; the LAC is None if the bookie tells none."""
@@ -80,6 +84,12 @@ class _Dialect(Protocol):
     def acknowledgement_of(self, match: bytes, response: Response) -> bytes | None: ...
 
     def match_of_acknowledgement(self, acknowledgement: bytes) -> bytes: ...
+
+
+class _ReadEncoder(Protocol):
+    """Encodes ordinary reads of one ledger: frame, match bytes, and the start of a good answer's message."""
+
+    def encode(self, txn_id: int, entry_id: int) -> tuple[bytes, bytes, bytes]: ...
 
 
 _DIALECTS: Final[dict[int, _Dialect]] = {2: v2, 3: v3}
@@ -148,6 +158,8 @@ class ClientConnection(Generic[Token]):
             raise FrameTooLarge(size, self._frames.max_frame_size)
         acknowledgement = encoded.acknowledgement
         if acknowledgement is None:
+            if encoded.match in self.reads:
+                raise KeyInUse(encoded.match)
             self.outstanding.add(encoded.match, (request, token, deadline, size))
             self.load.put_on(size)
         else:
@@ -176,14 +188,14 @@ class ClientConnection(Generic[Token]):
         return True
 
     def send_reads(
-        self, encoder: ReadEncoder, ledger_id: int, entry_ids: Sequence[int], token: Token, deadline: float
+        self, encoder: _ReadEncoder, ledger_id: int, entry_ids: Sequence[int], token: Token, deadline: float
     ) -> list[bytes]:
         """Register ordinary reads of ``ledger_id``, which ``encoder`` is for, and return their frames, in order.
 
-        Of version 3 only. There are fewer frames than entries if the load becomes full, and none if they are larger than the
-        bookie takes: the rest is not registered.
+        ``encoder`` is one for this protocol version. There are fewer frames than entries if the load becomes full or a key is in
+        use, and none if they are larger than the bookie takes: the rest is not registered.
         """
-        assert not self.outstanding.keys_recur, "reads are told apart by transaction ids"
+        keys_recur, used = self.outstanding.keys_recur, self.outstanding.entries
         load, reads, max_frame_size = self.load, self.reads, self._frames.max_frame_size
         room = load.max_requests - load.requests
         frames: list[bytes] = []
@@ -192,6 +204,8 @@ class ClientConnection(Generic[Token]):
         for entry_id, txn_id in zip(entry_ids[: max(0, room)], self._txn_ids, strict=False):
             frame, match, start = encoder.encode(txn_id, entry_id)
             if load.bytes + size >= load.max_bytes or len(frame) > max_frame_size:
+                break
+            if keys_recur and (match in reads or match in used):
                 break
             reads[match] = (start, entry_id, token, deadline, len(frame), ledger_id)
             frames.append(frame)
@@ -206,7 +220,7 @@ class ClientConnection(Generic[Token]):
         """Whether no answer with ``key`` may come."""
         if not self.outstanding.keys_recur:
             return True
-        return self.outstanding.is_free(key) and v2.acknowledgement_with(key) not in self.adds
+        return self.outstanding.is_free(key) and key not in self.reads and v2.acknowledgement_with(key) not in self.adds
 
     def get_buffer(self) -> memoryview:
         """Where the next received bytes belong; see :meth:`buffer_updated`."""
@@ -226,11 +240,11 @@ class ClientConnection(Generic[Token]):
         Those that come one after the other for one token are together. To be called after :meth:`buffer_updated`, and before
         :meth:`answers`, which has the rest.
         """
-        if not self.reads or self._error is not None:
+        if not self.reads or self._wanted or self._error is not None:
             return []
         data, position, count, size = self._frames.whole(), 0, 0, 0
         last, most = len(data) - PREFIX_SIZE, self._frames.max_frame_size - PREFIX_SIZE
-        reads = self.reads
+        reads, is_version_2 = self.reads, self.protocol_version == 2
         found: list[tuple[Token, list[FoundBody]]] = []
         bodies: list[FoundBody] = []
         while position < last:
@@ -239,14 +253,22 @@ class ClientConnection(Generic[Token]):
             end = start + content_size
             if content_size < 2 or content_size > most or end > len(data):
                 break
-            match = data[start : start + 2 + data[start + 1]]
-            read = reads.get(match)
-            if read is None:
-                break
-            body = found_in(data, start + len(match), end, read[0])
-            if body is None:
-                break
-            del reads[match]
+            body: tuple[bytes, int | None] | None
+            if is_version_2:
+                match = v2_read.match_in(data, start, end)
+                read = None if match is None else reads.pop(match, None)
+                if read is None:
+                    break
+                body = data[start + v2_read.BODY_AT : end], None
+            else:
+                match = data[start : start + 2 + data[start + 1]]
+                read = reads.get(match)
+                if read is None:
+                    break
+                body = found_in(data, start + len(match), end, read[0])
+                if body is None:
+                    break
+                del reads[match]
             if not found or found[-1][0] is not read[2]:
                 bodies = []
                 found.append((read[2], bodies))
@@ -292,6 +314,7 @@ class ClientConnection(Generic[Token]):
             expired.append((add[0], add[1]))
         for key, read in [(key, read) for key, read in self.reads.items() if read[3] <= now]:
             del self.reads[key]
+            outstanding.never_mind(key)
             self._settle(key, read[4])
             expired.append((_request_of(read), read[2]))
         return expired
