@@ -62,6 +62,8 @@ class World:
         self.metadata = SimulatedMetadataService(self.loop, seed, metadata)
         self.hosts: dict[str, Host] = {}
         self.tcp = self.loop.tcp = Tcp(self.network, self.hosts, seed, tcp)
+        #: How often each stream of chance was asked for.
+        self._streams: dict[str, int] = {}
         self._context = Context()
         self._tasks: dict[asyncio.Task[Any], Process] = {}
         self._ends: dict[Process, asyncio.Future[None]] = {}
@@ -76,8 +78,13 @@ class World:
         self.close()
 
     def rng(self, name: str) -> Random:
-        """The stream of chance that belongs to ``name``; a new generator at its start with every call."""
-        return split(self.seed, name)
+        """The stream of chance that belongs to ``name``.
+
+        Asking again gives another stream, so that whatever is made anew, a session or a connection, does not meet the same
+        chances once more.
+        """
+        asked = self._streams[name] = self._streams.get(name, 0) + 1
+        return split(self.seed, name if asked == 1 else f"{name} ({asked})")
 
     def clock_us(self) -> int:
         """Microseconds of virtual time since the start of the run.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter, WritingSettings
 from bkclient.observability.stats import ClientStats
+from bkclient.placement import PlacementPolicy
+from bkclient.transport.base import BookieTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import ReadRequest, Request
 from simbookie.world.bookie_host import BookieHost
@@ -20,7 +22,9 @@ from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.transport import SimulatedTransport
 
-__all__ = ["Story", "VirtualCluster", "now", "play"]
+__all__ = ["VirtualCluster", "now", "run_in", "run_in_cluster"]
+
+C = TypeVar("C", bound="VirtualCluster")
 
 
 def now() -> float:
@@ -29,16 +33,36 @@ def now() -> float:
 
 
 class VirtualCluster:
-    """Bookies b0, b1, ... and the host that the test runs on."""
+    """Bookies whose names are ``prefix`` and a number, and clients.
 
-    def __init__(self, world: World, bookies: int) -> None:
+    ``host`` is the one that clients run on unless they have their own.
+    """
+
+    #: How clients are configured where a test does not say.
+    usual: ClassVar = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=0))
+
+    def __init__(self, world: World, bookies: int, prefix: str = "b") -> None:
         self.world = world
-        self.bookies = {f"b{number}": BookieHost(world, f"b{number}") for number in range(bookies)}
+        self.bookies: dict[str, BookieHost] = {}
         self.host = Host(world, "client")
+        self._prefix = prefix
         self._clients = itertools.count()
         #: Every request that bookies are sent, in order.
         self.requests: list[tuple[str, Request]] = []
         world.network.intercept(self._note, Fate.DROP)
+        for _ in range(bookies):
+            self.add_bookie()
+
+    def add_bookie(self) -> str:
+        """Another bookie, which has yet to register; its name."""
+        name = f"{self._prefix}{len(self.bookies)}"
+        self.bookies[name] = BookieHost(self.world, name)
+        return name
+
+    async def registered(self) -> None:
+        """Wait until all bookies serve."""
+        for bookie in self.bookies.values():
+            await bookie.registered()
 
     def _note(self, source: str, destination: str, message: object) -> bool:
         if isinstance(message, RequestMessage):
@@ -54,17 +78,36 @@ class VirtualCluster:
         ]
 
     @asynccontextmanager
-    async def client(self, *, stats: ClientStats | None = None, **config: Any) -> AsyncIterator[BookKeeper]:
-        """A client of its own; the rest configures it."""
-        settings = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=0)).with_changes(**config)
-        store = SimulatedMetadataStore(self.world, self.host)
-        transport = SimulatedTransport(
-            self.world, self.host, TcpTransportConfig(protocol_version=settings.connections.protocol_version)
-        )
-        rng = self.world.rng(f"client {next(self._clients)}")
-        async with BookKeeper(store, transport, config=settings, rng=rng, stats=stats) as client:
+    async def client(
+        self,
+        name: str | None = None,
+        *,
+        stats: ClientStats | None = None,
+        placement: PlacementPolicy | None = None,
+        **config: Any,
+    ) -> AsyncIterator[BookKeeper]:
+        """A client of its own, on a host of this name or the one that most share; the rest configures it."""
+        host = self.host if name is None else Host(self.world, name)
+        async with self.client_on(host, stats=stats, placement=placement, **config) as client:
+            yield client
+
+    @asynccontextmanager
+    async def client_on(
+        self, host: Host, *, stats: ClientStats | None = None, placement: PlacementPolicy | None = None, **config: Any
+    ) -> AsyncIterator[BookKeeper]:
+        """A client on this host."""
+        settings = self.usual.with_changes(**config)
+        store = SimulatedMetadataStore(self.world, host)
+        rng = self.world.rng(f"{host.name}#{next(self._clients)}")
+        transport = self.new_transport(host, settings)
+        async with BookKeeper(store, transport, config=settings, rng=rng, stats=stats, placement=placement) as client:
             yield client
         await store.aclose()
+
+    def new_transport(self, host: Host, settings: ClientConfig) -> BookieTransport:
+        """The transport of a client on this host."""
+        config = TcpTransportConfig(protocol_version=settings.connections.protocol_version)
+        return SimulatedTransport(self.world, host, config)
 
     @asynccontextmanager
     async def ledger(
@@ -92,17 +135,31 @@ class VirtualCluster:
         self.world.network.block(bookie_id, "client")
 
 
-Story = Callable[[VirtualCluster], Coroutine[Any, Any, None]]
-
-
-def play(story: Story, *, bookies: int = 3, seed: int = 1, network: NetworkConfig | None = None) -> None:
-    """Run ``story`` on the client's host once the bookies serve."""
+def run_in(
+    new_cluster: Callable[[World], C],
+    program: Callable[[C], Awaitable[None]],
+    *,
+    seed: int = 1,
+    network: NetworkConfig | None = None,
+) -> C:
+    """Run ``program`` in virtual time once the bookies of its cluster serve."""
     with World(seed, network=network) as world:
-        cluster = VirtualCluster(world, bookies)
 
-        async def main() -> None:
-            for bookie in cluster.bookies.values():
-                await bookie.registered()
-            await world.join(cluster.host.spawn(story, cluster))
+        async def main() -> C:
+            cluster = new_cluster(world)
+            await cluster.registered()
+            await program(cluster)
+            return cluster
 
-        world.run(main)
+        return world.run(main)
+
+
+def run_in_cluster(
+    program: Callable[[VirtualCluster], Awaitable[None]],
+    *,
+    bookies: int = 3,
+    seed: int = 1,
+    network: NetworkConfig | None = None,
+) -> None:
+    """Run ``program`` in a cluster of so many bookies."""
+    run_in(lambda world: VirtualCluster(world, bookies), program, seed=seed, network=network)

@@ -28,7 +28,7 @@ from bkclient.repair.findings import Flaw
 from bkclient.repair.fragments import stores_entries
 from bkclient.repair.ledger import administrative_codec
 from bkclient.repair.reads import write_copies
-from tests.bkclient.repair.simulated_cluster import SESSION_S, SimulatedCluster, played
+from tests.bkclient.repair.repair_cluster import SESSION_S, RepairCluster, run_in_repair_cluster
 
 
 def members(writer: LedgerWriter) -> tuple[str, ...]:
@@ -44,9 +44,9 @@ async def read_all(bk: BookKeeper, ledger_id: int) -> int:
 @pytest.mark.behaviour("T-235")
 @pytest.mark.behaviour("T-240")
 def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_password() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writers = [await cluster.ledger(bk, 10 * n, password=b"secret %d" % n) for n in range(4)]
+            writers = [await cluster.written_ledger(bk, 10 * n, password=b"secret %d" % n) for n in range(4)]
             dead = members(writers[0])[0]
             await cluster.lose(dead)
             steps: list[RepairEvent] = []
@@ -60,13 +60,13 @@ def test_closed_ledgers_of_a_dead_bookie_get_all_their_copies_back_without_a_pas
                 assert dead not in (await cluster.metadata(writer.ledger_id)).last_fragment.ensemble
                 assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story, bookies=4)
+    run_in_repair_cluster(program, bookies=4)
 
 
 @pytest.mark.rule("API-8")
 @pytest.mark.behaviour("T-240")
 def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client(admin={"digest_type": DigestType.HMAC, "password": b"old"}) as bk:
             core = core_of(bk)
             ensemble = ("bookie-0", "bookie-1", "bookie-2")
@@ -86,15 +86,15 @@ def test_ledgers_older_than_stored_passwords_take_the_configured_one() -> None:
         async with cluster.admin() as other:
             assert {found.flaw for found in (await other.check_ledger(77)).fragments[0].bad} == {Flaw.CORRUPT}
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-14")
 @pytest.mark.behaviour("T-236")
 def test_open_ledgers_with_the_dead_bookie_in_the_last_fragment_are_closed_and_their_writers_fail() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 5, closed=False)
+            writer = await cluster.written_ledger(bk, 5, closed=False)
             await cluster.lose(members(writer)[0])
             report = await admin.recover_bookie([members(writer)[0]])
             assert report.closed == [writer.ledger_id]
@@ -104,14 +104,14 @@ def test_open_ledgers_with_the_dead_bookie_in_the_last_fragment_are_closed_and_t
             assert (await cluster.thorough(writer.ledger_id)).is_sound
             assert await read_all(bk, writer.ledger_id) == 5
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_open_ledgers_are_left_alone_if_that_is_wanted() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 5, closed=False)
-            other = await cluster.ledger(bk, 5)
+            writer = await cluster.written_ledger(bk, 5, closed=False)
+            other = await cluster.written_ledger(bk, 5)
             dead = next(name for name in members(writer) if name in members(other))
             await cluster.lose(dead)
             report = await admin.recover_bookie([dead], skip_open_ledgers=True)
@@ -119,13 +119,13 @@ def test_open_ledgers_are_left_alone_if_that_is_wanted() -> None:
             assert (await cluster.thorough(other.ledger_id)).is_sound
             await cluster.append(writer, 1)
 
-    played(story, bookies=4)
+    run_in_repair_cluster(program, bookies=4)
 
 
 def test_a_dry_run_tells_and_changes_nothing() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 5, closed=False)
+            writer = await cluster.written_ledger(bk, 5, closed=False)
             dead = members(writer)[1]
             await cluster.lose(dead)
             before = await cluster.metadata(writer.ledger_id)
@@ -139,7 +139,7 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
             assert await cluster.metadata(writer.ledger_id) == before
             await cluster.append(writer, 1)
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-15")
@@ -148,9 +148,9 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
 @pytest.mark.behaviour("T-239")
 @pytest.mark.parametrize("delayed", [False, True])
 def test_a_writer_whose_older_fragment_is_repaired_goes_on_and_changes_its_ensemble(delayed: bool) -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client(writing={"delay_ensemble_change": delayed}) as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 5, closed=False)
+            writer = await cluster.written_ledger(bk, 5, closed=False)
             first = members(writer)
             await cluster.lose(first[0])
             await cluster.append(writer, 5)
@@ -179,14 +179,14 @@ def test_a_writer_whose_older_fragment_is_repaired_goes_on_and_changes_its_ensem
             reader = await bk.open_ledger(writer.ledger_id, password=b"secret", recover=True)
             assert reader.last_add_confirmed == stored.last_entry_id
 
-    played(story, bookies=8)
+    run_in_repair_cluster(program, bookies=8)
 
 
 @pytest.mark.behaviour("T-113")
 def test_a_writer_goes_on_after_a_repair_and_stops_at_a_fence() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.client() as other, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 5, closed=False)
+            writer = await cluster.written_ledger(bk, 5, closed=False)
             dead = members(writer)[0]
             await cluster.lose(dead)
             await cluster.append(writer, 5)
@@ -197,14 +197,14 @@ def test_a_writer_goes_on_after_a_repair_and_stops_at_a_fence() -> None:
             with pytest.raises((LedgerFenced, LedgerClosed)):
                 await writer.append(b"too late")
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 @pytest.mark.behaviour("T-237")
 def test_a_ledger_stuck_in_recovery_is_repaired_once_one_of_its_two_dead_bookies_is_back() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 5, closed=False)
+            writer = await cluster.written_ledger(bk, 5, closed=False)
             first = members(writer)
             await cluster.lose(*first[:2])
             async with cluster.client() as other:
@@ -224,30 +224,30 @@ def test_a_ledger_stuck_in_recovery_is_repaired_once_one_of_its_two_dead_bookies
             assert first[1] in stored.fragments[0].ensemble
             assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 def test_ledgers_that_cannot_be_opened_may_be_passed_over() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            stuck = await cluster.ledger(bk, 5, closed=False)
+            stuck = await cluster.written_ledger(bk, 5, closed=False)
             await cluster.lose(*members(stuck))
-            good = await cluster.ledger(bk, 5)
+            good = await cluster.written_ledger(bk, 5)
             report = await admin.recover_bookie(members(stuck)[:1], skip_unrecoverable=True)
             assert list(report.skipped) == [stuck.ledger_id]
             assert (await cluster.thorough(good.ledger_id)).is_sound
             with pytest.raises(LedgerRecoveryFailed):
                 await admin.recover_bookie(members(stuck)[:1])
 
-    played(story, bookies=6)
+    run_in_repair_cluster(program, bookies=6)
 
 
 @pytest.mark.behaviour("T-238")
 def test_too_few_bookies_fail_the_recovery_after_every_ledger_was_tried() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            wide = await cluster.ledger(bk, 3)
-            narrow = await cluster.ledger(bk, 3, (1, 1, 1))
+            wide = await cluster.written_ledger(bk, 3)
+            narrow = await cluster.written_ledger(bk, 3, (1, 1, 1))
             dead = next(name for name in members(wide) if name not in members(narrow))
             await cluster.lose(dead)
             before = await cluster.metadata(wide.ledger_id)
@@ -262,26 +262,26 @@ def test_too_few_bookies_fail_the_recovery_after_every_ledger_was_tried() -> Non
             await admin.recover_bookie([dead])
             assert (await cluster.thorough(wide.ledger_id)).is_sound
 
-    played(story, bookies=3)
+    run_in_repair_cluster(program, bookies=3)
 
 
 def test_living_bookies_can_be_emptied_as_well() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 10, (3, 2, 2))
+            writer = await cluster.written_ledger(bk, 10, (3, 2, 2))
             leaving = members(writer)[:2]
             await admin.recover_bookie(leaving)
             stored = await cluster.metadata(writer.ledger_id)
             assert not set(leaving) & set(stored.last_fragment.ensemble)
             assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 def test_a_recovery_of_bookies_may_be_limited_to_ledgers_and_wants_bookies() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            one, two = [await cluster.ledger(bk, 3, (5, 3, 2)) for _ in range(2)]
+            one, two = [await cluster.written_ledger(bk, 3, (5, 3, 2)) for _ in range(2)]
             leaving = members(one)[0]
             cluster.add_bookie()
             await cluster.bookies["bookie-5"].registered()
@@ -296,7 +296,7 @@ def test_a_recovery_of_bookies_may_be_limited_to_ledgers_and_wants_bookies() -> 
             with pytest.raises(ArgumentError):
                 await admin.recover_bookie([leaving], concurrency=0)
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 # Looking ----------------------------------------------------------------------------------------------------------
@@ -304,28 +304,28 @@ def test_a_recovery_of_bookies_may_be_limited_to_ledgers_and_wants_bookies() -> 
 
 @pytest.mark.behaviour("T-251")
 def test_the_entries_a_bookie_holds_are_listed_for_closed_open_striped_and_missing_ledgers() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            closed = await cluster.ledger(bk, 4)
-            open_one = await cluster.ledger(bk, 3, closed=False)
-            striped = await cluster.ledger(bk, 6, (3, 2, 2))
+            closed = await cluster.written_ledger(bk, 4)
+            open_one = await cluster.written_ledger(bk, 3, closed=False)
+            striped = await cluster.written_ledger(bk, 6, (3, 2, 2))
             assert list(await admin.entries_on(members(closed)[0], closed.ledger_id)) == [0, 1, 2, 3]
             assert list(await admin.entries_on(members(open_one)[0], open_one.ledger_id)) == [0, 1, 2]
             assert list(await admin.entries_on(members(striped)[0], striped.ledger_id)) == [0, 2, 3, 5]
             with pytest.raises(NoSuchLedgerOnBookie):
                 await admin.entries_on("bookie-0", 12345)
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-251")
 @pytest.mark.behaviour("T-252")
 def test_a_bookie_is_needed_by_the_ledgers_that_have_or_may_get_entries_on_it() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            closed = await cluster.ledger(bk, 1, (3, 2, 2))
-            open_one = await cluster.ledger(bk, 0, closed=False)
-            empty = await cluster.ledger(bk, 0)
+            closed = await cluster.written_ledger(bk, 1, (3, 2, 2))
+            open_one = await cluster.written_ledger(bk, 0, closed=False)
+            empty = await cluster.written_ledger(bk, 0)
             for writer, needed in ((closed, members(closed)[:2]), (open_one, members(open_one)), (empty, ())):
                 for name in cluster.bookies:
                     found = [ledger_id async for ledger_id in admin.ledgers_on(name)]
@@ -337,15 +337,15 @@ def test_a_bookie_is_needed_by_the_ledgers_that_have_or_may_get_entries_on_it() 
             assert not stores_entries(changed.closed(1, 15), "x")
             assert stores_entries(changed.closed(2, 30), "z")
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-19")
 @pytest.mark.behaviour("T-266")
 def test_the_check_of_copies_counts_entries_by_what_they_lack() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 6)
+            writer = await cluster.written_ledger(bk, 6)
             assert (await admin.check_replicas(writer.ledger_id)).is_sound
             for entry_id, lost in ((1, 1), (2, 2), (3, 3)):
                 for name in members(writer)[:lost]:
@@ -361,43 +361,43 @@ def test_the_check_of_copies_counts_entries_by_what_they_lack() -> None:
             assert list(report.silent) == [members(writer)[2]]
             assert (report.below_write_quorum.count, report.below_ack_quorum.entry_ids) == (3, [1])
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-266")
 def test_open_and_empty_ledgers_and_empty_fragments_lack_no_copy() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            for writer in (await cluster.ledger(bk, 0), await cluster.ledger(bk, 5, closed=False)):
+            for writer in (await cluster.written_ledger(bk, 0), await cluster.written_ledger(bk, 5, closed=False)):
                 report = await admin.check_replicas(writer.ledger_id)
                 assert (report.entries, report.is_sound) == (0, True)
-            writer = await cluster.ledger(bk, 2, closed=False)
+            writer = await cluster.written_ledger(bk, 2, closed=False)
             await cluster.lose(members(writer)[0])
             await cluster.append(writer, 1)
             await writer.close()
             assert (await admin.check_replicas(writer.ledger_id)).entries == 3
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_a_ledger_is_repaired_as_far_as_it_can_be() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 10)
+            writer = await cluster.written_ledger(bk, 10)
             cluster.rot(members(writer)[1], writer.ledger_id, 5)
             steps: list[RepairEvent] = []
             assert (await admin.repair_ledger(writer.ledger_id, on_progress=steps.append)).is_sound
             assert steps == [], "an ordinary check does not look there"
             assert (await admin.repair_ledger(writer.ledger_id, thorough=True, on_progress=steps.append)).is_sound
             assert [step.kind for step in steps] == [EventKind.REPLACED]
-            open_one = await cluster.ledger(bk, 3, closed=False)
+            open_one = await cluster.written_ledger(bk, 3, closed=False)
             await cluster.lose(members(open_one)[0])
             steps.clear()
             report = await admin.repair_ledger(open_one.ledger_id, on_progress=steps.append)
             assert [step.kind for step in steps] == [EventKind.SKIPPED]
             assert report.bad_bookies == (members(open_one)[0],)
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 # Retiring ---------------------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_a_ledger_is_repaired_as_far_as_it_can_be() -> None:
 
 @pytest.mark.behaviour("T-250")
 def test_a_bookie_that_runs_is_not_retired() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.admin() as admin:
             with pytest.raises(IllegalOperation, match="shut it down"):
                 await admin.decommission("bookie-0")
@@ -414,22 +414,22 @@ def test_a_bookie_that_runs_is_not_retired() -> None:
             with pytest.raises(IllegalOperation):
                 await admin.decommission("bookie-1")
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-250")
 def test_retiring_is_done_with_ledgers_of_several_fragments_open_and_empty_ones() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         cluster.auto_recovery("repairer", lost_bookie_recovery_delay_s=3600, open_ledger_grace_s=5)
         async with cluster.client() as bk, cluster.admin() as admin:
-            several = await cluster.ledger(bk, 5, (4, 3, 2), closed=False)
+            several = await cluster.written_ledger(bk, 5, (4, 3, 2), closed=False)
             await cluster.lose(members(several)[0])
             await cluster.append(several, 5)
             await several.close()
             await cluster.bring_back(several.metadata.fragments[0].ensemble[0])
             leaving = several.metadata.fragments[0].ensemble[1]
-            open_one = await cluster.ledger(bk, 5, (5, 3, 2), closed=False)
-            empty = await cluster.ledger(bk, 0, (5, 3, 2), closed=False)
+            open_one = await cluster.written_ledger(bk, 5, (5, 3, 2), closed=False)
+            empty = await cluster.written_ledger(bk, 0, (5, 3, 2), closed=False)
             assert leaving in members(open_one)
             assert leaving in members(empty)
             await cluster.bookies[leaving].stop()
@@ -442,13 +442,13 @@ def test_retiring_is_done_with_ledgers_of_several_fragments_open_and_empty_ones(
             for writer in (several, open_one, empty):
                 assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story, bookies=6)
+    run_in_repair_cluster(program, bookies=6)
 
 
 def test_retiring_gives_up_after_its_time_and_when_the_bookie_returns() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk, cluster.admin() as admin:
-            writer = await cluster.ledger(bk, 5)
+            writer = await cluster.written_ledger(bk, 5)
             leaving = members(writer)[0]
             await cluster.lose(leaving)
             with pytest.raises(TimeoutError):
@@ -458,12 +458,12 @@ def test_retiring_gives_up_after_its_time_and_when_the_bookie_returns() -> None:
                 with pytest.raises(IllegalOperation):
                     await admin.decommission(leaving, poll_s=5)
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-51")
 def test_after_the_client_was_closed_administration_is_refused() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             admin = RepairAdmin(bk)
             with pytest.raises(NoSuchLedger):
@@ -483,4 +483,4 @@ def test_after_the_client_was_closed_administration_is_refused() -> None:
         with pytest.raises(ClientClosed):
             admin.under_replication()
 
-    played(story)
+    run_in_repair_cluster(program)

@@ -17,7 +17,7 @@ from bkclient.repair.coordination.underreplication import CheckKind
 from bkclient.repair.events import EventKind
 from bkclient.wire.entry import EntryCodec
 from simbookie.world.metadata_service import MetadataFault
-from tests.bkclient.repair.simulated_cluster import EPOCH_MS, SESSION_S, SimulatedCluster, played
+from tests.bkclient.repair.repair_cluster import EPOCH_MS, SESSION_S, RepairCluster, run_in_repair_cluster
 
 #: Nothing but what a test asks for.
 QUIET: dict[str, Any] = {"bookie_check_interval_s": 0.0, "ledger_check_interval_s": 0.0, "with_worker": False}
@@ -27,11 +27,11 @@ def members(writer: LedgerWriter) -> tuple[str, ...]:
     return writer.metadata.last_fragment.ensemble
 
 
-async def marked(cluster: SimulatedCluster, bk: BookKeeper) -> dict[int, tuple[str, ...]]:
+async def marked(cluster: RepairCluster, bk: BookKeeper) -> dict[int, tuple[str, ...]]:
     return {mark.ledger_id: mark.missing async for mark in cluster.marks(bk).marks()}
 
 
-async def elected(cluster: SimulatedCluster, count: int = 1) -> None:
+async def elected(cluster: RepairCluster, count: int = 1) -> None:
     await cluster.until(lambda: len(cluster.told(EventKind.ELECTED)) >= count)
     await anyio.sleep(0.5)
 
@@ -39,7 +39,7 @@ async def elected(cluster: SimulatedCluster, count: int = 1) -> None:
 @pytest.mark.rule("AR-16")
 @pytest.mark.behaviour("T-261")
 def test_there_is_one_auditor_and_another_one_after_a_crash() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             hosts = {name: cluster.auto_recovery(name, **QUIET) for name in ("one", "two", "three")}
             await elected(cluster)
@@ -47,7 +47,7 @@ def test_there_is_one_auditor_and_another_one_after_a_crash() -> None:
             assert len(cluster.told(EventKind.ELECTED)) == 1
             first = await RepairAdmin(bk).auditor()
             assert first is not None
-            writer = await cluster.ledger(bk, 1)
+            writer = await cluster.written_ledger(bk, 1)
             hosts[first].crash()
             await elected(cluster, 2)
             second = await RepairAdmin(bk).auditor()
@@ -55,12 +55,12 @@ def test_there_is_one_auditor_and_another_one_after_a_crash() -> None:
             await cluster.lose(members(writer)[0])
             assert await marked(cluster, bk) == {writer.ledger_id: (members(writer)[0],)}
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-261")
 def test_an_auditor_whose_session_ends_stands_again_behind_the_others() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             cluster.auto_recovery("one", **QUIET)
             await elected(cluster)
@@ -74,17 +74,17 @@ def test_an_auditor_whose_session_ends_stands_again_behind_the_others() -> None:
             await elected(cluster, 3)
             assert await RepairAdmin(bk).auditor() == "one"
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-17")
 @pytest.mark.behaviour("T-262")
 def test_a_lost_bookie_marks_its_ledgers_and_one_that_is_only_read_only_none() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             cluster.auto_recovery("auditor", **QUIET)
             await elected(cluster)
-            writers = [await cluster.ledger(bk, n, closed=n % 2 == 0) for n in range(6)]
+            writers = [await cluster.written_ledger(bk, n, closed=n % 2 == 0) for n in range(6)]
             sick = members(writers[0])[0]
             cluster.bookies[sick].bookie.set_read_only(True)
             await cluster.until(lambda: cluster.world.metadata.memory.bookies().read_only)
@@ -97,14 +97,14 @@ def test_a_lost_bookie_marks_its_ledgers_and_one_that_is_only_read_only_none() -
             async for mark in cluster.marks(bk).marks():
                 assert EPOCH_MS < (mark.marked_ms or 0) <= cluster.wall_clock_ms()
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 @pytest.mark.rule("AR-17")
 def test_an_older_fragment_counts_and_every_bookie_is_named() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 3, closed=False)
+            writer = await cluster.written_ledger(bk, 3, closed=False)
             first = members(writer)
             await cluster.lose(first[0])
             await cluster.append(writer, 3)
@@ -115,17 +115,17 @@ def test_an_older_fragment_counts_and_every_bookie_is_named() -> None:
             await anyio.sleep(1)
             assert set((await marked(cluster, bk))[writer.ledger_id]) == set(first[:2])
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 @pytest.mark.rule("AR-16")
 @pytest.mark.behaviour("T-263")
 def test_the_audit_of_one_lost_bookie_waits_and_ends_if_it_returns() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             cluster.auto_recovery("auditor", **QUIET | {"lost_bookie_recovery_delay_s": 60})
             await elected(cluster)
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             for name in members(writer):  # a rolling restart
                 await cluster.lose(name)
                 await anyio.sleep(40)
@@ -138,17 +138,17 @@ def test_the_audit_of_one_lost_bookie_waits_and_ends_if_it_returns() -> None:
             await anyio.sleep(15)
             assert await marked(cluster, bk) == {writer.ledger_id: (members(writer)[0],)}
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-263")
 @pytest.mark.parametrize("delay_s", [0, 600, 5])
 def test_setting_the_delay_reaches_the_auditor(delay_s: int) -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             cluster.auto_recovery("auditor", **QUIET | {"lost_bookie_recovery_delay_s": 600})
             await elected(cluster)
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             await cluster.lose(members(writer)[0])
             await anyio.sleep(30)
             assert await marked(cluster, bk) == {}
@@ -156,31 +156,31 @@ def test_setting_the_delay_reaches_the_auditor(delay_s: int) -> None:
             await anyio.sleep(1)
             assert list(await marked(cluster, bk)) == [writer.ledger_id]
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-263")
 def test_several_lost_bookies_are_audited_at_once() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             cluster.auto_recovery("auditor", **QUIET | {"lost_bookie_recovery_delay_s": 600})
             await elected(cluster)
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             await cluster.lose(*members(writer)[:2])
             await anyio.sleep(1)
             assert set((await marked(cluster, bk))[writer.ledger_id]) == set(members(writer)[:2])
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-18")
 @pytest.mark.behaviour("T-264")
 def test_while_auto_recovery_is_switched_off_nothing_is_marked() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             await cluster.marks(bk).disable()
             cluster.auto_recovery("auditor", **QUIET | {"bookie_check_interval_s": 60, "ledger_check_interval_s": 60})
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             await cluster.lose(members(writer)[0])
             await anyio.sleep(300)
             assert await marked(cluster, bk) == {}
@@ -188,16 +188,16 @@ def test_while_auto_recovery_is_switched_off_nothing_is_marked() -> None:
             await anyio.sleep(1)
             assert list(await marked(cluster, bk)) == [writer.ledger_id]
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-264")
 def test_an_audit_during_which_auto_recovery_was_switched_off_is_done_again_when_it_is_on() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             cluster.auto_recovery("auditor", **QUIET)
             await elected(cluster)
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             held = cluster.world.metadata.intercept(
                 lambda call: call.host == "auditor" and call.operation == "list_ledgers", MetadataFault.HOLD
             )
@@ -211,15 +211,15 @@ def test_an_audit_during_which_auto_recovery_was_switched_off_is_done_again_when
             await anyio.sleep(1)
             assert list(await marked(cluster, bk)) == [writer.ledger_id]
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-18")
 @pytest.mark.behaviour("T-265")
 def test_the_periodic_check_marks_ledgers_with_rotten_and_missing_copies() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            rotten, short, good = [await cluster.ledger(bk, 5) for _ in range(3)]
+            rotten, short, good = [await cluster.written_ledger(bk, 5) for _ in range(3)]
             cluster.rot(members(rotten)[1], rotten.ledger_id, 4)
             cluster.forget(members(short)[2], short.ledger_id, 0)
             cluster.auto_recovery("auditor", **QUIET | {"ledger_check_interval_s": 3600})
@@ -229,14 +229,14 @@ def test_the_periodic_check_marks_ledgers_with_rotten_and_missing_copies() -> No
             assert await marked(cluster, bk) == expected
             assert (await cluster.thorough(good.ledger_id)).is_sound
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-265")
 def test_the_periodic_check_finds_an_entry_that_a_writer_left_short() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client("writer") as bk:
-            writer = await cluster.ledger(bk, 3, closed=False)
+            writer = await cluster.written_ledger(bk, 3, closed=False)
             slow = members(writer)[2]
             cluster.world.network.block("writer", slow)
             for _ in range(3):
@@ -254,12 +254,12 @@ def test_the_periodic_check_finds_an_entry_that_a_writer_left_short() -> None:
             await cluster.until(lambda: cluster.told(EventKind.CHECKED))
             assert await marked(cluster, bk) == {writer.ledger_id: (slow,)}
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-18")
 def test_checks_are_periodic_and_a_new_auditor_goes_on_where_the_old_one_stopped() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             settings = QUIET | {"ledger_check_interval_s": 1000.0, "replica_check_interval_s": 1000.0}
             host = cluster.auto_recovery("auditor", **settings)
@@ -275,14 +275,14 @@ def test_checks_are_periodic_and_a_new_auditor_goes_on_where_the_old_one_stopped
             assert len(cluster.told(EventKind.CHECKED)) == 4, "not before its time"
             await cluster.until(lambda: len(cluster.told(EventKind.CHECKED)) == 6, 200)
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-18")
 def test_no_check_begins_while_a_delayed_audit_is_pending() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             cluster.auto_recovery(
                 "auditor", **QUIET | {"lost_bookie_recovery_delay_s": 500, "ledger_check_interval_s": 100.0}
             )
@@ -295,7 +295,7 @@ def test_no_check_begins_while_a_delayed_audit_is_pending() -> None:
             await cluster.until(lambda: len(cluster.told(EventKind.CHECKED)) > before)
             assert list(await marked(cluster, bk)) == [writer.ledger_id]
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 class HatesBookieZero(RandomPlacement):
@@ -320,10 +320,10 @@ class HatesBookieZero(RandomPlacement):
 @pytest.mark.behaviour("T-260")
 @pytest.mark.parametrize("is_repaired", [False, True])
 def test_fragments_that_break_the_placement_policy_are_counted_and_moved_if_wanted(is_repaired: bool) -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writers = [await cluster.ledger(bk, 3) for _ in range(5)]
-            open_one = await cluster.ledger(bk, 3, (4, 3, 2), closed=False)
+            writers = [await cluster.written_ledger(bk, 3) for _ in range(5)]
+            open_one = await cluster.written_ledger(bk, 3, (4, 3, 2), closed=False)
             hated = [writer.ledger_id for writer in writers if "bookie-0" in members(writer)]
             assert hated
             cluster.auto_recovery(
@@ -350,11 +350,11 @@ def test_fragments_that_break_the_placement_policy_are_counted_and_moved_if_want
                 assert (await cluster.thorough(writer.ledger_id)).is_sound
             await open_one.append(b"it goes on")
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_marks_that_wait_too_long_are_counted() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             marks = cluster.marks(bk)
             await marks.mark(100, ("x",))
@@ -366,16 +366,16 @@ def test_marks_that_wait_too_long_are_counted() -> None:
             await cluster.until(lambda: cluster.told(EventKind.CHECKED))
             assert "1 marks are overdue" in cluster.told(EventKind.CHECKED)[0].detail
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-25")
 def test_an_auditor_bears_a_metadata_service_that_fails_for_a_while() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             cluster.auto_recovery("auditor", **QUIET)
             await elected(cluster)
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             fault = cluster.world.metadata.intercept(
                 lambda call: call.host == "auditor" and call.operation == "list_ledgers", MetadataFault.FAIL, limit=3
             )
@@ -385,13 +385,13 @@ def test_an_auditor_bears_a_metadata_service_that_fails_for_a_while() -> None:
             assert len(cluster.told(EventKind.FAILED)) == 3
             assert list(await marked(cluster, bk)) == [writer.ledger_id]
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_a_ledger_whose_metadata_cannot_be_read_keeps_no_other_from_being_marked() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            bad, good = [await cluster.ledger(bk, 3) for _ in range(2)]
+            bad, good = [await cluster.written_ledger(bk, 3) for _ in range(2)]
             cluster.world.metadata.memory._ledgers[bad.ledger_id].data = b"nonsense"
             cluster.auto_recovery("auditor", **QUIET)
             await elected(cluster)
@@ -400,13 +400,13 @@ def test_a_ledger_whose_metadata_cannot_be_read_keeps_no_other_from_being_marked
             assert [event.ledger_id for event in cluster.told(EventKind.FAILED)] == [bad.ledger_id]
             assert list(await marked(cluster, bk)) == [good.ledger_id]
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_a_check_that_reads_everything_tells_of_copies_that_disagree_and_marks_nothing_for_it() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, b"secret")
             forged = codec.encode_header(1, 0, 20, b"other") + b"other"
             cluster.rot(members(writer)[0], writer.ledger_id, 1, forged)
@@ -418,4 +418,4 @@ def test_a_check_that_reads_everything_tells_of_copies_that_disagree_and_marks_n
             (event,) = cluster.told(EventKind.CONFLICT)
             assert (event.ledger_id, event.detail) == (writer.ledger_id, "copies of 1 entries disagree, the first is 1")
 
-    played(story)
+    run_in_repair_cluster(program)

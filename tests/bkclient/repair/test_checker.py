@@ -14,14 +14,14 @@ from bkclient.repair.findings import Flaw, LedgerReport
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import Request, Response
-from tests.bkclient.repair.simulated_cluster import SentTransport, SimulatedCluster, played, submitted
+from tests.bkclient.repair.repair_cluster import RepairCluster, SentTransport, run_in_repair_cluster, submitted
 
 
 def bad(report: LedgerReport) -> dict[int, tuple[int, ...]]:
     return {found.fragment.first_entry_id: found.bad_positions for found in report.fragments}
 
 
-async def check(cluster: SimulatedCluster, ledger_id: int, **options: bool) -> LedgerReport:
+async def check(cluster: RepairCluster, ledger_id: int, **options: bool) -> LedgerReport:
     async with cluster.admin() as admin:
         return await admin.check_ledger(ledger_id, **options)
 
@@ -29,9 +29,9 @@ async def check(cluster: SimulatedCluster, ledger_id: int, **options: bool) -> L
 @pytest.mark.rule("AR-1")
 @pytest.mark.behaviour("T-241")
 def test_fragments_with_dead_bookies_are_found_once_each_with_all_positions_and_no_others() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 5, closed=False)
+            writer = await cluster.written_ledger(bk, 5, closed=False)
             first = writer.metadata.last_fragment.ensemble
             assert (await check(cluster, writer.ledger_id)).is_sound
             await cluster.lose(first[0])
@@ -44,30 +44,30 @@ def test_fragments_with_dead_bookies_are_found_once_each_with_all_positions_and_
             await cluster.lose(first[1])
             assert bad(await check(cluster, writer.ledger_id)) == {0: (0, 1), 5: (1,)}
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-6")
 @pytest.mark.behaviour("T-242")
 def test_an_open_ledger_that_nobody_wrote_to_is_sound_until_nobody_can_tell_so() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 0, closed=False)
+            writer = await cluster.written_ledger(bk, 0, closed=False)
             assert (await check(cluster, writer.ledger_id)).is_sound
             await cluster.lose(*cluster.bookies)
             report = await check(cluster, writer.ledger_id)
             assert bad(report) == {0: (0, 1, 2)}
             assert not report.fragments[0].fragment.is_final
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-6")
 @pytest.mark.behaviour("T-243")
 def test_an_open_fragment_of_one_entry_is_found_when_its_bookie_dies() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 1, (3, 2, 1), closed=False)
+            writer = await cluster.written_ledger(bk, 1, (3, 2, 1), closed=False)
             ensemble = writer.metadata.last_fragment.ensemble
             await cluster.lose(ensemble[0])
             report = await check(cluster, writer.ledger_id)
@@ -79,42 +79,42 @@ def test_an_open_fragment_of_one_entry_is_found_when_its_bookie_dies() -> None:
             await cluster.lose(last.ensemble[last.first_entry_id % 3])
             assert last.first_entry_id in bad(await check(cluster, writer.ledger_id))
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 @pytest.mark.rule("AR-6")
 def test_a_closed_ledger_whose_only_entry_everybody_denies_has_lost_it() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 1)
+            writer = await cluster.written_ledger(bk, 1)
             for bookie_id in writer.metadata.last_fragment.ensemble:
                 cluster.forget(bookie_id, writer.ledger_id, 0)
             report = await check(cluster, writer.ledger_id)
             assert [found.flaw for found in report.fragments[0].bad] == [Flaw.MISSING] * 3
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-7")
 @pytest.mark.behaviour("T-244")
 @pytest.mark.parametrize("entries", [0, 1])
 def test_closed_ledgers_are_reported_if_a_bookie_is_dead_though_it_stores_nothing(entries: int) -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, entries, (3, 2, 2))
+            writer = await cluster.written_ledger(bk, entries, (3, 2, 2))
             assert (await check(cluster, writer.ledger_id)).is_sound
             await cluster.lose(writer.metadata.last_fragment.ensemble[2])  # entry 0 is striped to the others
             assert bad(await check(cluster, writer.ledger_id)) == {0: (2,)}
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-4")
 @pytest.mark.behaviour("T-245")
 def test_bookies_known_to_be_gone_are_not_asked() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 7)
+            writer = await cluster.written_ledger(bk, 7)
             dead, *alive = writer.metadata.last_fragment.ensemble
             await cluster.lose(dead)
             before = len(submitted(bk))
@@ -123,26 +123,26 @@ def test_bookies_known_to_be_gone_are_not_asked() -> None:
             assert asked == set(alive)
             assert (report.fragments[0].bad[0].flaw, report.fragments[0].bad[0].entry_ids) == (Flaw.UNAVAILABLE, ())
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_a_read_only_bookie_counts_as_alive() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             bookie_id = writer.metadata.last_fragment.ensemble[0]
             cluster.bookies[bookie_id].bookie.set_read_only(True)
             await cluster.until(lambda: bookie_id in cluster.world.metadata.memory.bookies().read_only)
             assert (await check(cluster, writer.ledger_id)).is_sound
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-4")
 def test_an_ordinary_check_reads_both_ends_of_every_position_and_a_sample() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 50)
+            writer = await cluster.written_ledger(bk, 50)
             ensemble = writer.metadata.last_fragment.ensemble
             cluster.forget(ensemble[1], writer.ledger_id, 25)
             for percentage, copies in ((0, 3 * 2), (100, 3 * 50)):
@@ -154,14 +154,14 @@ def test_an_ordinary_check_reads_both_ends_of_every_position_and_a_sample() -> N
             found = (await check(cluster, writer.ledger_id)).fragments[0].bad
             assert [(b.position, b.flaw, b.code) for b in found] == [(2, Flaw.MISSING, Code.NO_SUCH_ENTRY)]
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-265")
 def test_a_thorough_check_finds_every_copy_that_is_missing_or_rotten() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 40, (4, 2, 2))
+            writer = await cluster.written_ledger(bk, 40, (4, 2, 2))
             ensemble = writer.metadata.last_fragment.ensemble
             cluster.forget(ensemble[1], writer.ledger_id, 20)  # positions 0 and 1
             cluster.rot(ensemble[3], writer.ledger_id, 22)  # positions 2 and 3
@@ -175,13 +175,13 @@ def test_a_thorough_check_finds_every_copy_that_is_missing_or_rotten() -> None:
             ]
             assert report.bad_bookies == tuple(sorted((ensemble[1], ensemble[3])))
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_copies_whose_digests_fit_and_that_disagree_are_told_and_left_to_a_human() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 4)
+            writer = await cluster.written_ledger(bk, 4)
             codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, b"secret")
             ensemble = writer.metadata.last_fragment.ensemble
             header_only = codec.encode_header(1, 3, 30, b"entry" * 3) + b"entry" * 3
@@ -194,14 +194,14 @@ def test_copies_whose_digests_fit_and_that_disagree_are_told_and_left_to_a_human
             assert not report.is_sound
             assert report.repairable == ()
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.behaviour("T-106")
 def test_after_a_bookie_refused_an_entry_and_the_writer_failed_there_is_nothing_to_repair() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 3, closed=False)
+            writer = await cluster.written_ledger(bk, 3, closed=False)
             refusing, hanging, _ = writer.metadata.last_fragment.ensemble
             table = cluster.bookies[refusing].bookie._table
             assert table is not None
@@ -214,23 +214,23 @@ def test_after_a_bookie_refused_an_entry_and_the_writer_failed_there_is_nothing_
             assert (await cluster.metadata(writer.ledger_id)).last_entry_id == 2
             assert (await check(cluster, writer.ledger_id, thorough=True)).is_sound
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-5")
 def test_reads_of_all_checks_are_limited_in_number() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writers = [await cluster.ledger(bk, 60) for _ in range(2)]
+            writers = [await cluster.written_ledger(bk, 60) for _ in range(2)]
             for limit in (3, 1000):
                 admin = RepairAdmin(bk, RepairConfig(max_checker_reads_in_flight=limit, verification_percentage=100))
                 most = await most_in_flight(cluster, bk, admin, [writer.ledger_id for writer in writers])
                 assert (most == limit) if limit == 3 else (most > 60)
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
-async def most_in_flight(cluster: SimulatedCluster, bk: BookKeeper, admin: RepairAdmin, ledger_ids: list[int]) -> int:
+async def most_in_flight(cluster: RepairCluster, bk: BookKeeper, admin: RepairAdmin, ledger_ids: list[int]) -> int:
     in_flight = most = 0
     (transport,) = (t for t in cluster.transports.values() if t.sent is submitted(bk))
     inner = transport.inner

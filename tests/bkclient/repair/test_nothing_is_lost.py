@@ -19,7 +19,7 @@ from bkclient.repair.events import EventKind
 from simbookie.world.hosts import World
 from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata_service import MetadataConfig
-from tests.bkclient.repair.simulated_cluster import SimulatedCluster
+from tests.bkclient.repair.repair_cluster import RepairCluster
 
 SETTINGS: dict[str, Any] = {
     "ledger_check_interval_s": 60.0,
@@ -47,7 +47,7 @@ class Run:
         with World(seed, metadata=metadata, network=network) as world:
 
             async def main() -> None:
-                self.cluster = SimulatedCluster(world, 8)
+                self.cluster = RepairCluster(world, 8)
                 for bookie in self.cluster.bookies.values():
                     await bookie.registered()
                 await self._play(rounds, with_recovery=with_recovery)

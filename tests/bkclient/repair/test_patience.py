@@ -12,7 +12,7 @@ from bkclient.repair.concurrency import first_of, for_each
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.patience import farewell, until_enabled
 from simbookie.world.metadata_service import MetadataFault
-from tests.bkclient.repair.simulated_cluster import SimulatedCluster, played
+from tests.bkclient.repair.repair_cluster import RepairCluster, run_in_repair_cluster
 
 
 async def numbers(count: int) -> AsyncIterator[int]:
@@ -21,7 +21,7 @@ async def numbers(count: int) -> AsyncIterator[int]:
 
 
 def test_all_are_done_a_bounded_number_at_a_time() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         done: list[int] = []
         running = most = 0
 
@@ -39,11 +39,11 @@ def test_all_are_done_a_bounded_number_at_a_time() -> None:
         assert (most, running) == (3, 0)
         assert cluster.world.loop.time() - started == pytest.approx(4.0)
 
-    played(story, bookies=0)
+    run_in_repair_cluster(program, bookies=0)
 
 
 def test_the_first_failure_ends_the_others_and_is_what_the_caller_gets() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         ended: list[int] = []
 
         async def work(number: int) -> None:
@@ -58,11 +58,11 @@ def test_the_first_failure_ends_the_others_and_is_what_the_caller_gets() -> None
         assert failure.value.ledger_id == 0
         assert sorted(ended) == [0, 1, 2, 3, 4]
 
-    played(story, bookies=0)
+    run_in_repair_cluster(program, bookies=0)
 
 
 def test_waiting_for_a_turn_has_an_end_if_one_is_wanted() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         with pytest.raises(TimeoutError):
             await for_each(numbers(3), 2, lambda _: anyio.sleep_forever(), wait_s=30)
 
@@ -71,7 +71,7 @@ def test_waiting_for_a_turn_has_an_end_if_one_is_wanted() -> None:
 
         await for_each(numbers(5), 2, work, wait_s=30)
 
-    played(story, bookies=0)
+    run_in_repair_cluster(program, bookies=0)
 
 
 def test_the_first_of_nested_groups_is_found() -> None:
@@ -81,7 +81,7 @@ def test_the_first_of_nested_groups_is_found() -> None:
 
 @pytest.mark.behaviour("T-264")
 def test_whoever_waits_for_the_switch_goes_on_when_it_is_set() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             marks = cluster.marks(bk)
             started = cluster.world.loop.time()
@@ -102,14 +102,14 @@ def test_whoever_waits_for_the_switch_goes_on_when_it_is_set() -> None:
                 started = cluster.world.loop.time()
             assert cluster.world.loop.time() - started < 0.1
 
-    played(story, bookies=0)
+    run_in_repair_cluster(program, bookies=0)
 
 
 def test_a_check_that_hangs_is_given_up_and_comes_again() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
             for _ in range(3):
-                await cluster.ledger(bk, 1)
+                await cluster.written_ledger(bk, 1)
             held = cluster.world.metadata.intercept(
                 lambda call: call.host == "auditor" and call.operation == "read_ledger", MetadataFault.HOLD
             )
@@ -128,11 +128,11 @@ def test_a_check_that_hangs_is_given_up_and_comes_again() -> None:
             held.remove()
             await cluster.until(lambda: cluster.told(EventKind.CHECKED))
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_a_farewell_is_said_although_its_program_is_cancelled_and_does_not_keep_it_for_long() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         said: list[float] = []
 
         async def leave() -> None:
@@ -147,12 +147,12 @@ def test_a_farewell_is_said_although_its_program_is_cancelled_and_does_not_keep_
         assert said == [began + 1]
         assert cluster.world.loop.time() == began + 2
 
-    played(story, bookies=0)
+    run_in_repair_cluster(program, bookies=0)
 
 
 @pytest.mark.parametrize(("error", "told"), [(MetadataStoreError("away"), 1), (ClientClosed(), 0)])
 def test_a_farewell_that_fails_is_told_unless_the_session_has_ended_anyway(error: Exception, told: int) -> None:
-    async def story(_: SimulatedCluster) -> None:
+    async def program(_: RepairCluster) -> None:
         events: list[RepairEvent] = []
 
         async def leave() -> None:
@@ -161,4 +161,4 @@ def test_a_farewell_that_fails_is_told_unless_the_session_has_ended_anyway(error
         await farewell(leave, events.append)
         assert [event.kind for event in events] == [EventKind.FAILED] * told
 
-    played(story, bookies=0)
+    run_in_repair_cluster(program, bookies=0)

@@ -22,7 +22,7 @@ from bkclient.repair.ledger import OpenedLedger, open_or_view
 from bkclient.repair.rate import ByteRate
 from bkclient.repair.replicator import CopyWindow, FragmentReplicator, ReplicatedFragment, UnreadableEntry
 from bkclient.wire.messages import AddRequest, ReadRequest
-from tests.bkclient.repair.simulated_cluster import SimulatedCluster, played, submitted
+from tests.bkclient.repair.repair_cluster import RepairCluster, run_in_repair_cluster, submitted
 
 
 def metadata(*fragments: tuple[int, str], closed_at: int | None = None) -> LedgerMetadata:
@@ -145,9 +145,9 @@ def test_no_repair_names_a_bookie_twice_in_an_ensemble() -> None:
 @pytest.mark.rule("AR-3")
 @pytest.mark.behaviour("T-246")
 def test_final_fragments_are_copied_and_the_open_last_one_is_refused() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 6, closed=False)
+            writer = await cluster.written_ledger(bk, 6, closed=False)
             dead = writer.metadata.last_fragment.ensemble[1]
             await cluster.lose(dead)
             await cluster.append(writer, 6)
@@ -161,15 +161,15 @@ def test_final_fragments_are_copied_and_the_open_last_one_is_refused() -> None:
             await writer.close()
             assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 @pytest.mark.rule("AR-9")
 @pytest.mark.behaviour("T-249")
 def test_copies_are_recovery_adds_of_the_very_bytes_that_the_writer_sent() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 5)
+            writer = await cluster.written_ledger(bk, 5)
             ensemble = writer.metadata.last_fragment.ensemble
             sent = {e: cluster.body(ensemble[0], writer.ledger_id, e) for e in range(5)}
             await cluster.lose(ensemble[0])
@@ -181,14 +181,14 @@ def test_copies_are_recovery_adds_of_the_very_bytes_that_the_writer_sent() -> No
             assert {b for b, _ in adds} == {done.replacements[0]}
             assert {e: cluster.body(done.replacements[0], writer.ledger_id, e) for e in range(5)} == sent
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-10")
 def test_each_new_bookie_is_sent_the_entries_of_its_position_and_no_others() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 17, (4, 2, 2))
+            writer = await cluster.written_ledger(bk, 17, (4, 2, 2))
             ensemble = writer.metadata.last_fragment.ensemble
             await cluster.lose(ensemble[0], ensemble[2])  # no entry loses both copies
             done = await replicate(bk, await open_or_view(core_of(bk), writer.ledger_id), 0, (0, 2))
@@ -198,15 +198,15 @@ def test_each_new_bookie_is_sent_the_entries_of_its_position_and_no_others() -> 
                 assert stored == [e for e in range(17) if sizes.stores(position, e)]
             assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story, bookies=6)
+    run_in_repair_cluster(program, bookies=6)
 
 
 @pytest.mark.rule("AR-11")
 @pytest.mark.behaviour("T-247")
 def test_without_a_bookie_to_copy_to_a_repair_fails_and_changes_nothing() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 5)
+            writer = await cluster.written_ledger(bk, 5)
             await cluster.lose(writer.metadata.last_fragment.ensemble[0])
             before = await cluster.metadata(writer.ledger_id)
             with pytest.raises(NotEnoughBookies):
@@ -214,13 +214,13 @@ def test_without_a_bookie_to_copy_to_a_repair_fails_and_changes_nothing() -> Non
             assert await cluster.metadata(writer.ledger_id) == before
             assert not [r for _, r in submitted(bk) if isinstance(r, AddRequest) and r.recovery]
 
-    played(story, bookies=3)
+    run_in_repair_cluster(program, bookies=3)
 
 
 def test_with_too_few_bookies_for_all_positions_those_that_can_be_are_replaced() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 5)
+            writer = await cluster.written_ledger(bk, 5)
             ensemble = writer.metadata.last_fragment.ensemble
             await cluster.lose(*ensemble[:2])
             done = await replicate(bk, await open_or_view(core_of(bk), writer.ledger_id), 0, (0, 1))
@@ -228,15 +228,15 @@ def test_with_too_few_bookies_for_all_positions_those_that_can_be_are_replaced()
             report = await cluster.thorough(writer.ledger_id)
             assert report.fragments[0].bad_positions == (1,)
 
-    played(story, bookies=4)
+    run_in_repair_cluster(program, bookies=4)
 
 
 @pytest.mark.rule("AR-9")
 @pytest.mark.rule("AR-11")
 def test_a_new_bookie_that_does_not_take_a_copy_leaves_the_metadata_as_it_was() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 30)
+            writer = await cluster.written_ledger(bk, 30)
             ensemble = writer.metadata.last_fragment.ensemble
             (spare,) = (name for name in cluster.bookies if name not in ensemble)
             await cluster.lose(ensemble[0])
@@ -258,13 +258,13 @@ def test_a_new_bookie_that_does_not_take_a_copy_leaves_the_metadata_as_it_was() 
             await replicate(bk, ledger, 0, (0,))
             assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 def test_a_rotten_copy_is_never_copied() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 4)
+            writer = await cluster.written_ledger(bk, 4)
             ensemble = writer.metadata.last_fragment.ensemble
             for entry_id in range(4):
                 cluster.rot(ensemble[1], writer.ledger_id, entry_id)
@@ -279,13 +279,13 @@ def test_a_rotten_copy_is_never_copied() -> None:
                 await replicate(bk, ledger, 0, (1,))
             assert failure.value.entry_id == 2
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 def test_a_bookie_that_leaves_is_the_last_to_be_read_and_may_be_the_only_one_left() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 6)
+            writer = await cluster.written_ledger(bk, 6)
             ensemble = writer.metadata.last_fragment.ensemble
         async with cluster.client() as bk:
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
@@ -298,15 +298,15 @@ def test_a_bookie_that_leaves_is_the_last_to_be_read_and_may_be_the_only_one_lef
             done = await replicate(bk, ledger, 0, (0,))
             assert cluster.body(done.replacements[0], writer.ledger_id, 4) is not None
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 @pytest.mark.rule("AR-13")
 def test_quarantined_bookies_are_chosen_only_if_there_are_no_others() -> None:
     # H-43
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 3)
+            writer = await cluster.written_ledger(bk, 3)
             ensemble = writer.metadata.last_fragment.ensemble
             spare = [name for name in cluster.bookies if name not in ensemble]
             watcher = core_of(bk).watcher
@@ -322,7 +322,7 @@ def test_quarantined_bookies_are_chosen_only_if_there_are_no_others() -> None:
             finally:
                 type(watcher).quarantined = quarantined  # type: ignore[method-assign]
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 # Bounds -----------------------------------------------------------------------------------------------------------
@@ -333,9 +333,9 @@ def test_quarantined_bookies_are_chosen_only_if_there_are_no_others() -> None:
 @pytest.mark.parametrize("entries", [1, 2, 9, 10, 11, 20, 21])
 @pytest.mark.parametrize("batch", [1, 3, 10])
 def test_a_fragment_is_copied_batch_by_batch_whatever_its_size(entries: int, batch: int) -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, entries, (4, 3, 2))
+            writer = await cluster.written_ledger(bk, entries, (4, 3, 2))
             ensemble = writer.metadata.last_fragment.ensemble
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             sizes: list[int] = []
@@ -348,7 +348,7 @@ def test_a_fragment_is_copied_batch_by_batch_whatever_its_size(entries: int, bat
             assert (len(sizes), sum(sizes)) == (done.entries_copied, done.bytes_copied)
             assert done.entries_copied == len(expected)
 
-    played(story, bookies=5)
+    run_in_repair_cluster(program, bookies=5)
 
 
 @pytest.mark.rule("AR-8")
@@ -362,21 +362,21 @@ def test_no_more_is_in_flight_than_entries_and_bytes_allow() -> None:
 
 @pytest.mark.rule("AR-12")
 def test_copying_is_limited_to_a_number_of_bytes_in_a_second() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 100)
+            writer = await cluster.written_ledger(bk, 100)
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             size = len(cluster.body(ledger.metadata.last_fragment.ensemble[0], writer.ledger_id, 0) or b"")
             started = cluster.world.loop.time()
             await replicate(bk, ledger, 0, (0,), copy_bytes_per_s=10.0 * size)
             assert 9.5 < cluster.world.loop.time() - started < 10.5
 
-    played(story)
+    run_in_repair_cluster(program)
 
 
 @pytest.mark.rule("AR-12")
 def test_a_rate_saves_nothing_up_and_none_is_no_limit() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         now = cluster.world.loop.time
         rate = ByteRate(100)
         await anyio.sleep(60)
@@ -390,13 +390,13 @@ def test_a_rate_saves_nothing_up_and_none_is_no_limit() -> None:
             await free.take(10**9)
         assert now() == started
 
-    played(story, bookies=0)
+    run_in_repair_cluster(program, bookies=0)
 
 
 def test_a_cancelled_copy_leaves_the_metadata_as_it_was_and_may_be_repeated() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
+    async def program(cluster: RepairCluster) -> None:
         async with cluster.client() as bk:
-            writer = await cluster.ledger(bk, 50)
+            writer = await cluster.written_ledger(bk, 50)
             ledger = await open_or_view(core_of(bk), writer.ledger_id)
             before = await cluster.metadata(writer.ledger_id)
             for after_s in (0.0, 0.01, 0.03):
@@ -407,4 +407,4 @@ def test_a_cancelled_copy_leaves_the_metadata_as_it_was_and_may_be_repeated() ->
             await replicate(bk, ledger, 0, (0,))
             assert (await cluster.thorough(writer.ledger_id)).is_sound
 
-    played(story)
+    run_in_repair_cluster(program)

@@ -257,3 +257,14 @@ def test_a_closed_world_leaves_nothing_behind() -> None:
     references = run()
     gc.collect()
     assert [reference() for reference in references] == [None] * 3
+
+
+def test_a_stream_of_chance_never_starts_again_and_depends_on_the_seed_alone() -> None:
+    def draws(seed: int) -> list[float]:
+        with World(seed) as world:
+            return [world.rng(name).random() for name in ("session", "session", "session", "other")]
+
+    first = draws(1)
+    assert len(set(first)) == 4, "a session that is made anew does not meet the same chances once more"
+    assert draws(1) == first
+    assert not set(draws(2)) & set(first)

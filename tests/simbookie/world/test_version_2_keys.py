@@ -11,7 +11,7 @@ from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response,
 from bkclient.wire.outstanding import Outstanding
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.faults import Delay, Duplicate, Fate
-from tests.bkclient.virtual_cluster import VirtualCluster, play
+from tests.bkclient.virtual_cluster import VirtualCluster, run_in_cluster
 from tests.simbookie.world.test_transport import Bench, add, read
 
 FENCING = ReadRequest(1, 0, fence_key=b"k" * 20)
@@ -41,7 +41,7 @@ class Answering(Bench):
 
 
 def test_a_late_answer_settles_no_other_request_of_its_key() -> None:
-    async def story(bench: Bench) -> None:
+    async def program(bench: Bench) -> None:
         ordinary = bench.network.intercept(lambda _s, _d, m: is_answer(m, fencing=False), Fate.HOLD)
         fencing = bench.network.intercept(lambda _s, _d, m: is_answer(m, fencing=True), Delay(1.0))
         bench.submit(read())
@@ -60,11 +60,11 @@ def test_a_late_answer_settles_no_other_request_of_its_key() -> None:
         assert isinstance(bench, Answering)
         assert bench.connections == 2
 
-    Answering().play(story)
+    Answering().play(program)
 
 
 def test_answers_that_overtake_each_other_settle_their_own_requests() -> None:
-    async def story(bench: Bench) -> None:
+    async def program(bench: Bench) -> None:
         bench.network.intercept(lambda _s, _d, m: is_answer(m, fencing=False), Delay(1.0))
         bench.submit(read())
         bench.submit(FENCING)
@@ -74,11 +74,11 @@ def test_answers_that_overtake_each_other_settle_their_own_requests() -> None:
             (bench.outcomes[1][1], Code.NO_SUCH_ENTRY),
         ]
 
-    Answering().play(story)
+    Answering().play(program)
 
 
 def test_copies_of_an_answer_settle_nothing() -> None:
-    async def story(bench: Bench) -> None:
+    async def program(bench: Bench) -> None:
         bench.network.intercept(lambda _s, _d, m: is_answer(m, fencing=False), Duplicate(2))
         bench.submit(read())
         await asyncio.sleep(0)
@@ -88,11 +88,11 @@ def test_copies_of_an_answer_settle_nothing() -> None:
         await asyncio.sleep(1)
         assert bench.codes == [Code.NO_SUCH_ENTRY, Code.OK]
 
-    Answering().play(story)
+    Answering().play(program)
 
 
 def test_lanes_are_bounded_and_closed_when_idle() -> None:
-    async def story(bench: Bench) -> None:
+    async def program(bench: Bench) -> None:
         assert isinstance(bench, Answering)
         held = bench.network.intercept(lambda _s, _d, m: is_answer(m, fencing=False), Fate.HOLD)
         for _ in range(5):
@@ -109,11 +109,11 @@ def test_lanes_are_bounded_and_closed_when_idle() -> None:
         await asyncio.sleep(1)
         assert bench.connections == 2
 
-    Answering(lanes_max=2).play(story)
+    Answering(lanes_max=2).play(program)
 
 
 def test_what_waits_for_a_lane_times_out_and_ends_with_the_client() -> None:
-    async def story(bench: Bench) -> None:
+    async def program(bench: Bench) -> None:
         bench.network.intercept(lambda _s, _d, m: isinstance(m, RequestMessage), Fate.DROP)
         for _ in range(4):
             bench.submit(read())
@@ -126,7 +126,7 @@ def test_what_waits_for_a_lane_times_out_and_ends_with_the_client() -> None:
         assert bench.codes[4:] == [Code.CLIENT_CLOSED] * 4
         assert bench.transport.pending_requests("b0") == 0
 
-    Answering(lanes_max=2).play(story)
+    Answering(lanes_max=2).play(program)
 
 
 async def takeover_after_a_late_denial(cluster: VirtualCluster) -> None:
@@ -152,7 +152,7 @@ async def takeover_after_a_late_denial(cluster: VirtualCluster) -> None:
 
 
 def test_a_late_denial_ends_no_ledger() -> None:
-    play(takeover_after_a_late_denial, bookies=2)
+    run_in_cluster(takeover_after_a_late_denial, bookies=2)
 
 
 def test_a_run_sees_a_transport_that_uses_a_key_again_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,4 +161,4 @@ def test_a_run_sees_a_transport_that_uses_a_key_again_too_early(monkeypatch: pyt
 
     monkeypatch.setattr(Outstanding, "give_up", frees_at_once)
     with pytest.raises(AssertionError, match="an acknowledged entry is gone"):
-        play(takeover_after_a_late_denial, bookies=2)
+        run_in_cluster(takeover_after_a_late_denial, bookies=2)

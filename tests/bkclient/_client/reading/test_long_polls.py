@@ -20,7 +20,7 @@ from simbookie.world.calls import RequestMessage
 from simbookie.world.faults import Fate
 from tests.bkclient._client.reading.test_late_reads import Stats
 from tests.bkclient.inside import reads_of
-from tests.bkclient.virtual_cluster import VirtualCluster, now, play
+from tests.bkclient.virtual_cluster import VirtualCluster, now, run_in_cluster
 
 
 def position(ensemble: tuple[str, ...], entry_id: int) -> str:
@@ -36,7 +36,7 @@ def position(ensemble: tuple[str, ...], entry_id: int) -> str:
 @pytest.mark.behaviour("T-150")
 @pytest.mark.parametrize("parallel", [False, True])
 def test_a_long_poll_ends_with_the_next_entry_when_that_is_confirmed(parallel: bool) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         stats = Stats()
         async with cluster.ledger(entries=3, stats=stats) as (writer, reader):
             assert reader.last_add_confirmed == 1
@@ -59,12 +59,12 @@ def test_a_long_poll_ends_with_the_next_entry_when_that_is_confirmed(parallel: b
             await asyncio.sleep(10)
             assert stats.operations == [(names.READ_LAC_AND_ENTRY, 0)]
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-39")
 def test_an_entry_that_is_confirmed_already_is_just_read() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=5) as (_, reader):
             began = now()
             result = await reader.read_last_add_confirmed_and_entry(1, 5.0)
@@ -74,14 +74,14 @@ def test_an_entry_that_is_confirmed_already_is_just_read() -> None:
             assert cluster.polls() == []
             assert now() - began < 0.1
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-39")
 @pytest.mark.behaviour("T-28")
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_closed_ledger_answers_every_question_for_its_end_by_itself(version: int) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with (
             cluster.ledger(entries=2) as (writer, _),
             cluster.client(connections={"protocol_version": version}) as client,
@@ -99,14 +99,14 @@ def test_a_closed_ledger_answers_every_question_for_its_end_by_itself(version: i
             assert found.entry is not None
             assert found.entry.payload == b"0"
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-44")
 @pytest.mark.rule("R-45")
 @pytest.mark.rule("R-41")
 def test_a_poll_without_news_ends_in_time_and_is_no_error() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (_, reader):
             began = now()
             result = await reader.read_last_add_confirmed_and_entry(2, 4.0)
@@ -116,26 +116,26 @@ def test_a_poll_without_news_ends_in_time_and_is_no_error() -> None:
             # The second one is asked when the first is late, and waits for what is left of the time.
             assert [timeout_ms for _, timeout_ms in cluster.polls()] == [4000, 2500]
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("H-21")
 @pytest.mark.rule("R-24")
 def test_a_poll_may_wait_longer_than_the_timeout_of_a_read() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3, timeouts={"read_s": 1.0}) as (writer, reader):
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 60.0))
             await asyncio.sleep(50)
             await writer.append(b"3")
             assert (await polling).last_add_confirmed == 2
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-43")
 @pytest.mark.behaviour("T-152")
 def test_a_bookie_that_knows_the_lac_and_lacks_the_entry_ends_the_poll_without_it() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         # Striped, one copy each: the news that an entry is confirmed comes to another bookie than the entry.
         async with cluster.ledger(entries=4, sizes=(4, 1, 1)) as (writer, reader):
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(3, 5.0, parallel=True))
@@ -145,13 +145,13 @@ def test_a_bookie_that_knows_the_lac_and_lacks_the_entry_ends_the_poll_without_i
             assert result == LastConfirmedAndEntry(3, None)
             assert (await reader.read(3)).payload == b"3"
 
-    play(story, bookies=4)
+    run_in_cluster(program, bookies=4)
 
 
 @pytest.mark.behaviour("T-151")
 @pytest.mark.parametrize("call", ["poll", "try", "read"])
 def test_long_polls_and_lac_reads_go_on_while_bookies_are_down(call: str) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3, sizes=(3, 3, 1)) as (writer, reader):
             down = position(writer.metadata.last_fragment.ensemble, 2)
             cluster.bookies[down].crash()
@@ -167,13 +167,13 @@ def test_long_polls_and_lac_reads_go_on_while_bookies_are_down(call: str) -> Non
                 with pytest.raises(BookieNotAvailable):  # with Qa = 1 any bookie may know more
                     await reader.read_last_add_confirmed()
 
-    play(story, bookies=4)
+    run_in_cluster(program, bookies=4)
 
 
 @pytest.mark.behaviour("T-153")
 @pytest.mark.behaviour("T-155")
 def test_a_late_answer_leaves_a_finished_poll_alone_and_is_known_to_the_next() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (writer, reader):
             slow = writer.metadata.last_fragment.ensemble[0]
             held = cluster.world.network.intercept(
@@ -196,12 +196,12 @@ def test_a_late_answer_leaves_a_finished_poll_alone_and_is_known_to_the_next() -
             assert reader.last_add_confirmed == 3
             assert (await reader.read_last_add_confirmed_and_entry(3, 3.0)).entry is not None
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.behaviour("T-154")
 def test_speculative_polls_to_several_bookies_end_once() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         stats = Stats()
         async with cluster.ledger(entries=3, stats=stats) as (writer, reader):
             stats.operations.clear()
@@ -215,12 +215,12 @@ def test_speculative_polls_to_several_bookies_end_once() -> None:
             assert stats.events[names.SPECULATIVE_READS] == 2
             assert stats.events[names.LAC_UPDATE_HITS] == 1
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-43")
 def test_a_bookie_that_was_cut_off_costs_one_delay() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (writer, reader):
             cluster.world.network.block(position(writer.metadata.last_fragment.ensemble, 2), "client")
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 30.0))
@@ -230,12 +230,12 @@ def test_a_bookie_that_was_cut_off_costs_one_delay() -> None:
             assert (await polling).last_add_confirmed == 2
             assert now() - began < 1.6
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-43")
 def test_a_poll_fails_only_when_nobody_answers() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         stats = Stats()
         async with cluster.ledger(entries=3, stats=stats) as (_, reader):
             for bookie in cluster.bookies.values():
@@ -244,24 +244,24 @@ def test_a_poll_fails_only_when_nobody_answers() -> None:
                 await reader.read_last_add_confirmed_and_entry(2, 30.0)
             assert stats.operations[-1] == (names.READ_LAC_AND_ENTRY, Code.BOOKIE_NOT_AVAILABLE)
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("RO-7")
 def test_a_ledger_that_bookies_do_not_know_yet_is_nothing_to_blame_them_for() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(sizes=(3, 1, 1)) as (writer, reader):
             with pytest.raises(NoSuchLedgerOnBookie):
                 await reader.read_last_add_confirmed_and_entry(0, 5.0)
             ensemble = writer.metadata.last_fragment.ensemble
             assert [reads_of(reader).health.last_failed_entry(b) for b in ensemble] == [0, None, None]
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("NR-7")
 def test_a_poll_ends_when_the_ledger_is_closed() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (writer, reader):
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 60.0))
             beyond = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(3, 60.0))
@@ -274,13 +274,13 @@ def test_a_poll_ends_when_the_ledger_is_closed() -> None:
             assert now() - began < 1
             assert (reader.is_closed, reader.length) == (True, 3)
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("NR-7")
 @pytest.mark.behaviour("T-164")
 def test_a_poll_goes_on_at_the_new_ensemble() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3, sizes=(2, 2, 2)) as (writer, reader):
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(4, 60.0))
             await asyncio.sleep(1)
@@ -297,11 +297,11 @@ def test_a_poll_goes_on_at_the_new_ensemble() -> None:
             assert result.entry.payload == b"4"
             assert now() - began < 25
 
-    play(story, bookies=6)
+    run_in_cluster(program, bookies=6)
 
 
 def test_an_ensemble_change_that_confirms_the_entry_ends_the_poll() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3, sizes=(1, 1, 1)) as (writer, reader):
             polling = asyncio.ensure_future(reader.read_last_add_confirmed_and_entry(2, 60.0))
             await asyncio.sleep(1)
@@ -312,11 +312,11 @@ def test_an_ensemble_change_that_confirms_the_entry_ends_the_poll() -> None:
             # T-72: all before the last fragment is confirmed, whatever its bookies know.
             assert reader.last_add_confirmed == 2
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_a_client_that_closes_ends_polls_and_waits() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (writer, _):
             async with cluster.client() as client:
                 reader = await client.open_ledger(writer.ledger_id, recover=False)
@@ -334,7 +334,7 @@ def test_a_client_that_closes_ends_polls_and_waits() -> None:
             with pytest.raises(ClientClosed):
                 await reader.read_last_add_confirmed_and_entry(2, 60.0)
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.parametrize(
@@ -353,18 +353,18 @@ def test_a_client_that_closes_ends_polls_and_waits() -> None:
     ],
 )
 def test_wrong_arguments_of_a_poll_are_refused(entry_id: int, timeout_s: float, parallel: bool) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (_, reader):
             with pytest.raises(ArgumentError):
                 await reader.read_last_add_confirmed_and_entry(entry_id, timeout_s, parallel=parallel)
             assert cluster.requests == []
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-2")
 def test_polls_take_permits_like_other_requests() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3, limits={"throttle_per_s": 1}) as (_, reader):
             await asyncio.sleep(5)
             await reader.read_last_add_confirmed_and_entry(2, 0.1, parallel=True)
@@ -372,7 +372,7 @@ def test_polls_take_permits_like_other_requests() -> None:
             await reader.read(0)
             assert now() - began == pytest.approx(2.9, abs=0.2)
 
-    play(story)
+    run_in_cluster(program)
 
 
 # Over protocol version 2 -------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_polls_take_permits_like_other_requests() -> None:
 
 @pytest.mark.rule("R-39")
 def test_over_version_2_the_lac_is_asked_for_until_the_entry_is_confirmed_or_the_time_is_up() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3, connections={"protocol_version": 2}) as (writer, reader):
             began = now()
             assert await reader.read_last_add_confirmed_and_entry(2, 2.0) == LastConfirmedAndEntry(1, None)
@@ -399,7 +399,7 @@ def test_over_version_2_the_lac_is_asked_for_until_the_entry_is_confirmed_or_the
             assert await beyond == LastConfirmedAndEntry(3, None)
             assert cluster.polls() == []
 
-    play(story)
+    run_in_cluster(program)
 
 
 # The first sign of progress ----------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ def test_over_version_2_the_lac_is_asked_for_until_the_entry_is_confirmed_or_the
 @pytest.mark.behaviour("T-157")
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_first_progress_is_the_lac_of_the_last_entry_and_no_progress_the_known_one(version: int) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         stats = Stats()
         async with cluster.ledger(entries=3, connections={"protocol_version": version}, stats=stats) as (
             writer,
@@ -423,13 +423,13 @@ def test_the_first_progress_is_the_lac_of_the_last_entry_and_no_progress_the_kno
             assert reader.last_add_confirmed == 8
             assert stats.operations[-2:] == [(names.TRY_READ_LAC, 0)] * 2
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-38")
 @pytest.mark.behaviour("T-148")
 def test_one_bookie_of_three_suffices() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=5, sizes=(3, 1, 1)) as (writer, reader):
             alive = position(writer.metadata.last_fragment.ensemble, 3)
             for name, bookie in cluster.bookies.items():
@@ -437,13 +437,13 @@ def test_one_bookie_of_three_suffices() -> None:
                     bookie.crash()
             assert await reader.try_read_last_add_confirmed() == 3
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("R-38")
 @pytest.mark.behaviour("T-149")
 def test_with_no_bookie_alive_asking_for_progress_is_an_error() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         stats = Stats()
         async with cluster.ledger(entries=5, stats=stats) as (_, reader):
             for bookie in cluster.bookies.values():
@@ -452,4 +452,4 @@ def test_with_no_bookie_alive_asking_for_progress_is_an_error() -> None:
                 await reader.try_read_last_add_confirmed()
             assert stats.operations[-1] == (names.TRY_READ_LAC, Code.BOOKIE_NOT_AVAILABLE)
 
-    play(story)
+    run_in_cluster(program)

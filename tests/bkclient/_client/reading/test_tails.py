@@ -23,7 +23,7 @@ from bkclient.errors import (
     NoSuchLedger,
 )
 from tests.bkclient.fakes import fake_cluster, writer_of
-from tests.bkclient.virtual_cluster import VirtualCluster, now, play
+from tests.bkclient.virtual_cluster import VirtualCluster, now, run_in_cluster
 from tests.settling import settled
 
 
@@ -55,7 +55,7 @@ async def append(writer: LedgerWriter, first: int, last: int, *, pause_s: float 
 def test_a_tail_delivers_every_entry_once_and_in_order_and_ends_with_the_ledger(
     version: int, sizes: tuple[int, int, int], pause_s: float
 ) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=5, sizes=sizes, connections={"protocol_version": version}) as (
             writer,
             reader,
@@ -69,12 +69,12 @@ def test_a_tail_delivers_every_entry_once_and_in_order_and_ends_with_the_ledger(
             assert now() - began < 1.5
             assert reader.length == sum(map(len, numbers(0, 30)))
 
-    play(story, bookies=4)
+    run_in_cluster(program, bookies=4)
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_of_a_closed_ledger_a_tail_is_a_range_and_beyond_its_end_nothing(version: int) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with (
             cluster.ledger(entries=5) as (writer, _),
             cluster.client(connections={"protocol_version": version}) as client,
@@ -84,11 +84,11 @@ def test_of_a_closed_ledger_a_tail_is_a_range_and_beyond_its_end_nothing(version
             assert await follow(reader.tail(2)) == numbers(2, 4)
             assert await follow(reader.tail(5)) == await follow(reader.tail(2**62)) == []
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_a_tail_of_a_ledger_without_entries_waits_for_the_first() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger() as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail(patience_s=1)))
             await asyncio.sleep(30)
@@ -96,11 +96,11 @@ def test_a_tail_of_a_ledger_without_entries_waits_for_the_first() -> None:
             await writer.close()
             assert await tail == numbers(0, 3)
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_a_tail_that_waits_costs_few_requests() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail()))
             await asyncio.sleep(600)
@@ -108,11 +108,11 @@ def test_a_tail_that_waits_costs_few_requests() -> None:
             await writer.close()
             assert await tail == numbers(0, 2)
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_a_new_entry_is_delivered_at_once() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=2) as (writer, reader):
             tail = reader.tail(1)
             for entry_id in range(1, 6):
@@ -124,7 +124,7 @@ def test_a_new_entry_is_delivered_at_once() -> None:
                 assert now() - began < 0.05
             await tail.aclose()
 
-    play(story)
+    run_in_cluster(program)
 
 
 # Bookies that fail -------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_a_new_entry_is_delivered_at_once() -> None:
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("fault", ["crash", "cut", "pause"])
 def test_a_tail_lives_through_the_replacement_of_every_bookie(version: int, fault: str) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3, connections={"protocol_version": version}) as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail()))
             first = writer.metadata.last_fragment.ensemble
@@ -159,11 +159,11 @@ def test_a_tail_lives_through_the_replacement_of_every_bookie(version: int, faul
             await writer.close()
             assert await tail == numbers(0, written - 1)
 
-    play(story, bookies=6)
+    run_in_cluster(program, bookies=6)
 
 
 def test_bookies_that_are_all_away_for_a_while_cost_pauses_and_no_entry() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=4) as (writer, reader):
             tail = asyncio.ensure_future(follow(reader.tail()))
             await asyncio.sleep(1)
@@ -180,11 +180,11 @@ def test_bookies_that_are_all_away_for_a_while_cost_pauses_and_no_entry() -> Non
             await writer.close()
             assert await tail == numbers(0, 6)
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_a_failure_that_lasts_is_raised_and_the_tail_can_go_on_after_it() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=4) as (writer, reader):
             tail = reader.tail(patience_s=10)
             assert (await anext(tail)).entry_id == 0
@@ -204,7 +204,7 @@ def test_a_failure_that_lasts_is_raised_and_the_tail_can_go_on_after_it() -> Non
             rest = await follow(tail)
             assert rest == numbers(6 - len(rest), 5)
 
-    play(story)
+    run_in_cluster(program)
 
 
 async def test_what_repeating_does_not_help_against_is_raised_at_once() -> None:
@@ -248,7 +248,7 @@ async def test_bookies_that_do_not_wait_are_not_asked_without_a_pause() -> None:
 @pytest.mark.behaviour("T-165")
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_tail_of_a_ledger_that_was_deleted_ends_with_an_error_after_what_was_confirmed(version: int) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with (
             cluster.ledger(entries=4, connections={"protocol_version": version}) as (writer, reader),
             cluster.client() as other,
@@ -266,12 +266,12 @@ def test_a_tail_of_a_ledger_that_was_deleted_ends_with_an_error_after_what_was_c
             with pytest.raises(NoSuchLedger):
                 await anext(tail)
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("NR-8")
 def test_a_reader_that_is_closed_cannot_be_followed_beyond_what_it_knows() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=4) as (_, reader):
             tail = reader.tail()
             closed = asyncio.ensure_future(reader.wait_closed())
@@ -285,13 +285,13 @@ def test_a_reader_that_is_closed_cannot_be_followed_beyond_what_it_knows() -> No
                 await anext(tail)
             assert not reader.is_following
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("after_s", [0.0, 0.3, 5.0])
 def test_a_client_that_closes_ends_a_tail_with_an_error(version: int, after_s: float) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=4) as (writer, _):
             async with cluster.client(connections={"protocol_version": version}) as client:
                 reader = await client.open_ledger(writer.ledger_id, recover=False)
@@ -300,7 +300,7 @@ def test_a_client_that_closes_ends_a_tail_with_an_error(version: int, after_s: f
             with pytest.raises(ClientClosed):
                 await tail
 
-    play(story)
+    run_in_cluster(program)
 
 
 # Callers that go away ----------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_client_that_closes_ends_a_tail_with_an_error(version: int, after_s: f
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("patience_s", [0.0005, 0.004, 0.3])
 def test_a_caller_that_gives_up_again_and_again_misses_nothing(version: int, patience_s: float) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=5, connections={"protocol_version": version}) as (writer, reader):
             writing = asyncio.ensure_future(append(writer, 5, 40, pause_s=0.01))
             payloads: list[bytes] = []
@@ -327,11 +327,11 @@ def test_a_caller_that_gives_up_again_and_again_misses_nothing(version: int, pat
             with pytest.raises(StopAsyncIteration):
                 await anext(tail)
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_a_poll_outlives_the_callers_that_give_up_waiting() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (writer, reader):
             tail = reader.tail(2)
             for _ in range(20):
@@ -345,11 +345,11 @@ def test_a_poll_outlives_the_callers_that_give_up_waiting() -> None:
             with pytest.raises(StopAsyncIteration):
                 await anext(tail)
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_two_tasks_at_a_time_are_one_too_many() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=3) as (_, reader), reader.tail(2) as tail:
             waiting = asyncio.ensure_future(anext(tail))
             await asyncio.sleep(0.1)
@@ -358,7 +358,7 @@ def test_two_tasks_at_a_time_are_one_too_many() -> None:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 
-    play(story)
+    run_in_cluster(program)
 
 
 async def test_who_just_stops_following_leaves_nothing_behind_that_complains() -> None:
@@ -444,7 +444,7 @@ async def follow_through_crashes(cluster: VirtualCluster, ledger_id: int, entrie
     [(8, 100, 1), (8, 100, 2), pytest.param(50, 2000, 3, marks=[pytest.mark.sweep, pytest.mark.timeout(1200)])],
 )
 def test_many_tails_of_one_ledger_see_all_of_it_whatever_breaks(readers: int, entries: int, seed: int) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         created: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         async with cluster.client() as writing, anyio.create_task_group() as tasks:
             tasks.start_soon(write_through_crashes, cluster, writing, created, entries)
@@ -452,4 +452,4 @@ def test_many_tails_of_one_ledger_see_all_of_it_whatever_breaks(readers: int, en
             for number in range(readers):
                 tasks.start_soon(follow_through_crashes, cluster, ledger_id, entries, 2 + number % 2)
 
-    play(story, bookies=8, seed=seed)
+    run_in_cluster(program, bookies=8, seed=seed)

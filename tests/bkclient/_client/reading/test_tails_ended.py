@@ -13,7 +13,7 @@ from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import IllegalOperation, NoSuchLedger, UnexpectedCondition
 from bkclient.ledger import LedgerMetadata
 from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time, writer_of
-from tests.bkclient.virtual_cluster import VirtualCluster, now, play
+from tests.bkclient.virtual_cluster import VirtualCluster, now, run_in_cluster
 from tests.settling import settled
 
 
@@ -33,7 +33,7 @@ async def filled(where: FakeCluster, entries: int = 4) -> LedgerWriter:
 def test_who_waits_for_an_entry_of_a_tail_that_is_closed_meanwhile_is_told_that_there_is_none(
     version: int, after_s: float
 ) -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=2, connections={"protocol_version": version}) as (_, reader):
             tail = reader.tail()
             following = asyncio.ensure_future(rest_of(tail))
@@ -45,7 +45,7 @@ def test_who_waits_for_an_entry_of_a_tail_that_is_closed_meanwhile_is_told_that_
             assert now() - began < 0.01
             assert await rest_of(tail) == []
 
-    play(story)
+    run_in_cluster(program)
 
 
 @in_virtual_time
@@ -81,7 +81,7 @@ async def test_a_tail_that_is_closed_while_the_rate_holds_it_back_sends_nothing(
 
 
 def test_a_tail_that_is_closed_while_it_pauses_ends_at_once() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.ledger(entries=1) as (_, reader):
             for bookie_id in cluster.bookies:
                 cluster.cut(bookie_id)
@@ -93,11 +93,11 @@ def test_a_tail_that_is_closed_while_it_pauses_ends_at_once() -> None:
             assert await following == []
             assert now() == began
 
-    play(story)
+    run_in_cluster(program)
 
 
 def test_who_waits_learns_at_once_that_the_ledger_was_deleted_or_the_reader_closed() -> None:
-    async def story(cluster: VirtualCluster) -> None:
+    async def program(cluster: VirtualCluster) -> None:
         async with cluster.client() as client, cluster.ledger(entries=1) as (writer, reader):
             tails = [reader.tail(), reader.tail()]
             following = [asyncio.ensure_future(rest_of(tail)) for tail in tails]
@@ -119,7 +119,7 @@ def test_who_waits_learns_at_once_that_the_ledger_was_deleted_or_the_reader_clos
             assert now() - began < 0.1
             await other.aclose()
 
-    play(story)
+    run_in_cluster(program)
 
 
 @pytest.mark.rule("NR-7")

@@ -1,19 +1,14 @@
-"""A simulated cluster: bookies, clients and auto-recovery programs in virtual time, for stories about repairs.
-
-A story is a coroutine that gets the cluster; it runs as the director of the world, so that clients, crashes and waiting mix
-freely.
-"""
+"""A cluster in virtual time with auto-recovery programs, and bookies whose copies rot and get lost."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 
-from bkclient import BookKeeper, ClientConfig, DigestType, PlacementSettings, WritingSettings
+from bkclient import BookKeeper, ClientConfig, DigestType, PlacementSettings
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import MetadataStoreError
 from bkclient.ledger import LedgerMetadata
@@ -29,18 +24,14 @@ from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import Request
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryStorage
-from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
-from simbookie.world.metadata import SimulatedMetadataStore
-from simbookie.world.transport import SimulatedTransport
+from tests.bkclient.virtual_cluster import VirtualCluster, run_in
 
-__all__ = ["EPOCH_MS", "SentTransport", "SimulatedCluster", "Story", "played", "submitted"]
+__all__ = ["EPOCH_MS", "RepairCluster", "SentTransport", "run_in_repair_cluster", "submitted"]
 
 EPOCH_MS = 1_700_000_000_000
 SESSION_S = 10.0
 """How long a crashed bookie stays registered, as the world has it by default."""
-
-USUAL = ClientConfig(placement=PlacementSettings(policy="random"), writing=WritingSettings(explicit_lac_interval_s=0))
 
 
 class SentTransport(WrappingTransport):
@@ -55,24 +46,22 @@ class SentTransport(WrappingTransport):
         super().submit(bookie_id, request, reply_to)
 
 
-class SimulatedCluster:
-    """What a story has at hand."""
+class RepairCluster(VirtualCluster):
+    """Bookies bookie-0, bookie-1, ..., clients, and programs of auto-recovery."""
+
+    usual: ClassVar = VirtualCluster.usual.with_changes(placement=PlacementSettings(policy="random"))
 
     def __init__(self, world: World, bookies: int) -> None:
-        self.world = world
-        self.bookies: dict[str, BookieHost] = {}
+        super().__init__(world, bookies, "bookie-")
         self.events: list[tuple[float, str, RepairEvent]] = []
+        #: What the newest client on each host sends.
         self.transports: dict[str, SentTransport] = {}
-        self._hosts = itertools.count(1)
-        for _ in range(bookies):
-            self.add_bookie()
+
+    def new_transport(self, host: Host, settings: ClientConfig) -> BookieTransport:
+        transport = self.transports[host.name] = SentTransport(super().new_transport(host, settings))
+        return transport
 
     # Bookies -----------------------------------------------------------------------------------------------------
-
-    def add_bookie(self) -> str:
-        name = f"bookie-{len(self.bookies)}"
-        self.bookies[name] = BookieHost(self.world, name)
-        return name
 
     async def lose(self, *names: str, wiped: bool = False) -> None:
         """Crash bookies, perhaps with their disks, and wait until the service has noticed."""
@@ -113,26 +102,6 @@ class SimulatedCluster:
     # Clients -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def client(
-        self, name: str | None = None, *, placement: PlacementPolicy | None = None, **config: Any
-    ) -> AsyncIterator[BookKeeper]:
-        host = Host(self.world, name or f"client-{next(self._hosts)}")
-        async with self._client_on(host, placement, config) as client:
-            yield client
-
-    @asynccontextmanager
-    async def _client_on(
-        self, host: Host, placement: PlacementPolicy | None, config: dict[str, Any]
-    ) -> AsyncIterator[BookKeeper]:
-        store = SimulatedMetadataStore(self.world, host)
-        transport = self.transports[host.name] = SentTransport(SimulatedTransport(self.world, host))
-        settings = USUAL.with_changes(**config)
-        rng = self.world.rng(f"{host.name}#{host.incarnation}")
-        async with BookKeeper(store, transport, config=settings, rng=rng, placement=placement) as client:
-            yield client
-        await store.aclose()
-
-    @asynccontextmanager
     async def admin(self, **config: Any) -> AsyncIterator[RepairAdmin]:
         async with self.client() as client:
             yield RepairAdmin(client, RepairConfig(**config))
@@ -143,7 +112,7 @@ class SimulatedCluster:
     def wall_clock_ms(self) -> int:
         return EPOCH_MS + round(1000 * self.world.loop.time())
 
-    async def ledger(
+    async def written_ledger(
         self,
         client: BookKeeper,
         entries: int,
@@ -186,7 +155,7 @@ class SimulatedCluster:
         config = RepairConfig(**settings)
 
         async def run() -> None:
-            async with self._client_on(host, placement, {}) as client:
+            async with self.client_on(host, placement=placement) as client:
                 recovery = AutoRecovery(
                     client,
                     config,
@@ -229,21 +198,11 @@ class SimulatedCluster:
             return await admin.check_ledger(ledger_id, thorough=True)
 
 
-Story = Callable[[SimulatedCluster], Awaitable[None]]
-
-
-def played(story: Story, *, bookies: int = 4, seed: int = 1) -> SimulatedCluster:
-    """Play a story in a cluster whose bookies are all up."""
-    with World(seed) as world:
-
-        async def main() -> SimulatedCluster:
-            cluster = SimulatedCluster(world, bookies)
-            for bookie in cluster.bookies.values():
-                await bookie.registered()
-            await story(cluster)
-            return cluster
-
-        return world.run(main)
+def run_in_repair_cluster(
+    program: Callable[[RepairCluster], Awaitable[None]], *, bookies: int = 4, seed: int = 1
+) -> RepairCluster:
+    """Run ``program`` in virtual time, in a cluster of so many bookies."""
+    return run_in(lambda world: RepairCluster(world, bookies), program, seed=seed)
 
 
 def submitted(client: BookKeeper) -> list[tuple[str, Request]]:
