@@ -20,6 +20,10 @@ _COMMANDS: Final = {
     "zookeeper": Late("simbookie.cli_cluster", "Run one ZooKeeper server."),
     "cluster": Late("simbookie.cli_cluster", "Run a ZooKeeper and several bookies."),
 }
+_INSPECT: Final = {
+    "log": Late("simbookie.cli_inspect_log", "List the entries in an entry log."),
+    "index": Late("simbookie.cli_inspect_index", "List the locations in an index file."),
+}
 
 app = typer.Typer(
     name="bk-sim",
@@ -29,6 +33,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+)
+app.add_typer(
+    typer.Typer(cls=late_group(_INSPECT), no_args_is_help=True, rich_markup_mode=None),
+    name="inspect",
+    help="Look into the files that a bookie keeps, ours or one of Apache BookKeeper.",
 )
 
 

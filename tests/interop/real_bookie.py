@@ -99,6 +99,12 @@ class RealBookie:
         if number is signal.SIGSTOP:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
+    def end(self) -> None:
+        """SIGTERM, and wait until it has flushed everything and ended."""
+        self.signal(signal.SIGTERM)
+        assert self._process is not None
+        self._process.wait(_START_TIMEOUT_S)
+
     def kill(self) -> None:
         """SIGKILL, whatever it is doing. Idempotent."""
         if self._process is not None:

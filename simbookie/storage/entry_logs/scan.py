@@ -7,9 +7,8 @@ cut short. A length of 0 or less is taken for padding, and the next byte is trie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from simbookie.storage.disk.base import DiskFile
 from simbookie.storage.entry_logs.format import (
     HEADER_SIZE,
     MAP_LEDGER_ID,
@@ -19,10 +18,23 @@ from simbookie.storage.entry_logs.format import (
     parse_map_record,
 )
 
-__all__ = ["LogRecord", "ledgers_of", "read_header", "read_ledgers_map", "scan"]
+__all__ = ["LogRecord", "ScannedFile", "ledgers_of", "read_header", "read_ledgers_map", "scan"]
 
 _LEDGER_ID_END: Final = SIZE_BYTES + 8
 _CHUNK: Final = 1 << 16
+
+
+class ScannedFile(Protocol):
+    """What is needed of a file to scan it."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        ...
+
+    def read_now(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset`` on, fewer at the end."""
+        ...
 
 
 class LogRecord(NamedTuple):
@@ -40,7 +52,7 @@ def _always(_ledger_id: int) -> bool:
 class _Window:
     """Reads a file in chunks, forwards."""
 
-    def __init__(self, file: DiskFile) -> None:
+    def __init__(self, file: ScannedFile) -> None:
         self._file = file
         self._start = 0
         self._data = b""
@@ -54,7 +66,7 @@ class _Window:
         return self._data[at : at + size]
 
 
-def scan(file: DiskFile, accepts: Callable[[int], bool] = _always) -> Iterator[LogRecord]:
+def scan(file: ScannedFile, accepts: Callable[[int], bool] = _always) -> Iterator[LogRecord]:
     """The entries of the ledgers that ``accepts`` is true of; the ledgers map is none."""
     window = _Window(file)
     size = file.size
@@ -75,12 +87,12 @@ def scan(file: DiskFile, accepts: Callable[[int], bool] = _always) -> Iterator[L
         offset += SIZE_BYTES + length
 
 
-def read_header(file: DiskFile) -> EntryLogHeader:
+def read_header(file: ScannedFile) -> EntryLogHeader:
     """The header of a log; :class:`EntryLogDamaged` if it has none."""
     return EntryLogHeader.decode(file.read_now(0, HEADER_SIZE))
 
 
-def read_ledgers_map(file: DiskFile) -> dict[int, int]:
+def read_ledgers_map(file: ScannedFile) -> dict[int, int]:
     """The ledgers map of a log that is complete; :class:`EntryLogDamaged` if there is none, or not one that can be used."""
     header = read_header(file)
     if not header.has_map:
@@ -101,7 +113,7 @@ def read_ledgers_map(file: DiskFile) -> dict[int, int]:
     return sizes
 
 
-def ledgers_of(file: DiskFile) -> dict[int, int]:
+def ledgers_of(file: ScannedFile) -> dict[int, int]:
     """Bytes by ledger, lengths included: from the ledgers map, or by a scan of a log that has none that can be used."""
     try:
         return read_ledgers_map(file)

@@ -17,7 +17,7 @@ from simbookie.storage.ledger_store import Checkpoint, CrashPoint, LedgerStore
 from simbookie.world.errors import UnhandledErrors
 from simbookie.world.loop import VirtualTimeLoop
 
-__all__ = ["CountingDisk", "Owner", "done", "entry", "folders", "outcome", "read_by", "run_to_crash_point"]
+__all__ = ["CountingDisk", "Owner", "add", "done", "entry", "folders", "outcome", "read_by", "run_to_crash_point"]
 
 
 def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int = -1) -> bytes:
@@ -85,6 +85,17 @@ class Owner:
                     break
                 except WriteCacheFull:
                     await asyncio.sleep(1)
+
+
+async def add(store: LedgerStore, ledger_id: int, entry_id: int, body: bytes) -> None:
+    """Add as one who waits for room."""
+    while True:
+        try:
+            store.add_entry(ledger_id, entry_id, body)
+        except WriteCacheFull:
+            await asyncio.sleep(0.01)
+        else:
+            return
 
 
 def folders(*disks: SimulatedDisk, path: str = "ledgers/current", seed: int = 1) -> Folders:

@@ -26,6 +26,7 @@ from simbookie.world.loop import VirtualTimeLoop
 from tests.simbookie.storage.stores import (
     CountingDisk,
     Owner,
+    add,
     done,
     entry,
     folders,
@@ -62,17 +63,6 @@ def opened(kind: str, disk: CountingDisk, owner: Owner | None = None, **settings
 
 def read(store: LedgerStore, ledger_id: int, entry_id: int) -> Any:
     return read_by(partial(store.read_entry, ledger_id, entry_id))
-
-
-async def add(store: LedgerStore, ledger_id: int, entry_id: int, body: bytes) -> None:
-    """Add as one who waits for room."""
-    while True:
-        try:
-            store.add_entry(ledger_id, entry_id, body)
-        except WriteCacheFull:
-            await asyncio.sleep(1)
-        else:
-            return
 
 
 def crash(disk: CountingDisk, store: LedgerStore, mode: CrashMode = CrashMode.PROCESS) -> None:
@@ -176,10 +166,12 @@ def test_a_deleted_ledger_is_gone_and_its_id_can_be_used_again(virtually: Virtua
             store.set_master_key(ledger_id, b"key")
             store.add_entry(ledger_id, 0, entry(ledger_id, 0))
         await done(store.flush)
-        store.add_entry(1, 1, entry(1, 1))
+        store.add_entry(1, 1, entry(1, 1, lac=0))
+        assert store.ledger(1) == LedgerInfo(b"key", lac=0)
         store.delete_ledger(1)
         assert (store.ledger_ids(), store.ledger(1)) == ([2], None)
         store.set_master_key(1, b"new")
+        assert store.ledger(1) == LedgerInfo(b"new")
         assert store.entry_ids(1) == []
         assert await read(store, 1, 1) is None
         await done(store.flush)
@@ -342,6 +334,26 @@ def test_an_entry_larger_than_the_rest_of_the_room_has_the_memtable_written(virt
         store.add_entry(1, 1, entry(1, 1, b"x" * 1500))
         with pytest.raises(StorageIOError, match="never"):
             store.add_entry(1, 2, entry(1, 2, b"x" * 2000))
+
+    virtually(story)
+
+
+def test_a_deleted_ledger_gives_its_room_back_from_the_memtable_and_the_snapshot(virtually: Virtually) -> None:
+    async def story() -> None:
+        disk = CountingDisk()
+        store = sorted_store(disk)
+        for ledger_id in (1, 2):
+            store.set_master_key(ledger_id, b"key")
+        for entry_id in range(12):
+            store.add_entry(1, entry_id, entry(1, entry_id, b"x" * 68))
+        store.add_entry(2, 0, entry(2, 0))
+        assert store.taken_bytes == 1232
+        store.delete_ledger(1)
+        assert store.taken_bytes == 32
+        await done(store.flush)
+        assert store.taken_bytes == 0
+        logs = [disk.open(f"{PATH}/{name}") for name in disk.names(PATH) if name.endswith(".log")]
+        assert [record.ledger_id for file in logs for record in scan(file)] == [2]
 
     virtually(story)
 
