@@ -50,8 +50,12 @@ class Quirk(Enum):
     EXPLICIT_LAC_UNWRITTEN = "explicit-lac-unwritten"
     #: A mark that could be written nowhere counts as written, and the journals before it go.
     MARK_ERRORS_IGNORED = "mark-errors-ignored"
-    #: A record of zeros, of which a power loss kept the length alone, is replayed as entry 0 of ledger 0.
+    #: A record of which a power loss kept no more than the length and the ledger id, and zeros for the rest, is replayed as
+    #: entry 0, in the place of the one that was there.
     ZERO_RECORDS_REPLAYED = "zero-records-replayed"
+    #: A mark may name a journal file that was replayed from the page cache and never synced. If the power fails then, the file is
+    #: missing, and the bookie does not start.
+    REPLAYED_FILES_UNSYNCED = "replayed-files-unsynced"
 
 
 REPAIRED: Final[frozenset[Quirk]] = frozenset()

@@ -124,6 +124,8 @@ class LedgerCache:
             ledger_id = ledger_of(final)
             if ledger_id is not None:
                 self._ledgers.setdefault(ledger_id, folder)
+                # The process that made it may have been killed before its name was durable.
+                self._note_name(folder, below)
 
     def close(self) -> None:
         """Close all files. What was not flushed is lost."""
@@ -221,8 +223,7 @@ class LedgerCache:
             self._step("index.create")
             handle.file = folder.create(index_name(ledger_id))
             self._ledgers[ledger_id] = folder
-            below = index_folder(ledger_id)
-            self._new_names[id(folder), below] = Folder(folder.disk, folder.file(below))
+            self._note_name(folder, index_folder(ledger_id))
             handle.is_dirty = True
         return handle.file
 
@@ -349,9 +350,22 @@ class LedgerCache:
             ):  # it may have been deleted, or written meanwhile
                 yield partial(self._flush_ledger, ledger_id)
         if Quirk.FOLDERS_UNSYNCED not in self._quirks:
-            new, self._new_names = self._new_names, {}
-            for folder in new.values():
-                yield folder.sync
+            for key in list(self._new_names):
+                yield partial(self._sync_names, key)
+
+    def _sync_names(self, key: tuple[int, str], on_done: DurableCallback) -> None:
+        folder = self._new_names.pop(key)
+
+        def synced(_token: object, error: StorageError | None) -> None:
+            if error is not None:
+                self._new_names[key] = folder
+            on_done(None, error)
+
+        folder.sync(synced)
+
+    def _note_name(self, folder: Folder, below: str) -> None:
+        """A file in this folder has a name that is not durable."""
+        self._new_names[id(folder), below] = Folder(folder.disk, folder.file(below))
 
     def _flush_ledger(self, ledger_id: int, on_done: DurableCallback) -> None:
         try:

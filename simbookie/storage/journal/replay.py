@@ -6,16 +6,18 @@ that records are missing, and then nothing is replayed at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
-from simbookie.storage.base import StorageIOError
+from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.folders import Folder
 from simbookie.storage.journal.mark import LogMark
 from simbookie.storage.journal.reader import JournalScan
 from simbookie.storage.journal.records import JournalFormatError, JournalRecord, file_id_of, file_name, parse_body
 from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.sequence import WaitingStep
 
-__all__ = ["JournalReplay", "file_ids", "remove_old_files"]
+__all__ = ["JournalReplay", "file_ids", "remove_old_files", "sync_files"]
 
 
 def file_ids(folder: Folder) -> list[int]:
@@ -33,6 +35,8 @@ class JournalReplay:
     def __init__(self, folder: Folder, mark: LogMark, *, skip_invalid: bool = False) -> None:
         self.folder = folder
         self.mark = mark
+        #: The files that were read to their end.
+        self.files: list[int] = []
         self._skip_invalid = skip_invalid
 
     def __iter__(self) -> Iterator[JournalRecord]:
@@ -59,6 +63,24 @@ class JournalReplay:
         finally:
             file.close()
         self.mark = LogMark(file_id, scan.position)
+        self.files.append(file_id)
+
+
+def sync_files(folder: Folder, ids: Iterable[int]) -> Iterator[WaitingStep]:
+    """Make files durable that were replayed, content and name."""
+
+    def sync(file_id: int, on_done: DurableCallback) -> None:
+        try:
+            file = folder.open(file_name(file_id))
+        except StorageError as error:
+            on_done(None, error)
+            return
+        file.sync(on_done, None)
+        file.close()
+
+    for file_id in ids:
+        yield partial(sync, file_id)
+    yield folder.sync
 
 
 def remove_old_files(folder: Folder, mark: LogMark, backups_max: int, on_step: OnStep | None = None) -> list[int]:

@@ -1,0 +1,80 @@
+"""When a bookie has too little space to take ordinary writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simbookie.storage.base import Capacity, SpaceListener
+
+__all__ = ["SpaceConfig", "SpaceWatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceConfig:
+    """Shares of the capacity that are in use, and seconds. In brackets: BookKeeper's keys."""
+
+    #: Above this the bookie turns read-only (``diskUsageThreshold``).
+    full_above: float = 0.95
+    #: At or below this it turns writable again (``diskUsageLwmThreshold``).
+    writable_below: float = 0.90
+    #: How often one looks (``diskCheckInterval``).
+    interval_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.writable_below <= self.full_above <= 1:
+            raise ValueError(
+                f"storage: 0 < writable_below <= full_above <= 1 must hold, got {self.writable_below} and {self.full_above}"
+            )
+        if not self.interval_s > 0:
+            raise ValueError(f"storage: interval_s must be > 0, got {self.interval_s}")
+
+
+class SpaceWatch:
+    """Looks at the capacity when something is written, at most once in an interval, and while there is too little space.
+
+    With plenty of it an idle bookie has no timer. ``on_space`` is told of every change, beginning with there being space.
+    """
+
+    def __init__(self, config: SpaceConfig, capacity: Callable[[], Capacity], on_space: SpaceListener) -> None:
+        self._config = config
+        self._capacity = capacity
+        self._on_space = on_space
+        self._is_full = False
+        self._has_failed = False
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look for the first time."""
+        self._look()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def look(self, *, now: bool = False) -> None:
+        """Something was written; with ``now``, or it could not be."""
+        if now or asyncio.get_running_loop().time() >= self._due:
+            self._look()
+
+    def fail(self) -> None:
+        """There is no space any more, whatever the disks say."""
+        self._has_failed = True
+        self._look()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._due = loop.time() + self._config.interval_s
+        capacity = self._capacity()
+        used = 1 - capacity.free / capacity.total if capacity.total else 1.0
+        is_full = self._has_failed or used > (self._config.writable_below if self._is_full else self._config.full_above)
+        self.stop()
+        if is_full and not self._has_failed:
+            self._timer = loop.call_later(self._config.interval_s, self._look)
+        if is_full != self._is_full:
+            self._is_full = is_full
+            self._on_space(is_full)
