@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from bkclient.wire.messages import LAST_ENTRY
 from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadCallback, StorageError, StorageIOError
+from simbookie.storage.entry_logs.format import log_id_of
 from simbookie.storage.entry_logs.logger import EntryLogConfig, EntryLogger
 from simbookie.storage.folders import Folders
 from simbookie.storage.indexes.ledger_cache import IndexConfig, LedgerCache
@@ -68,6 +70,8 @@ class InterleavedLedgerStore:
         if self._flushing is not None:
             self._flushing.cancel()
         self._flushing = None
+        #: What is to be flushed, one after the other; the first is under way.
+        self._flushes: deque[tuple[list[WaitingStep], DurableCallback, object]] = deque()
         self._owner = None
         self._lacs = KnownLacs()
         self._runs = KnownRuns()
@@ -226,15 +230,39 @@ class InterleavedLedgerStore:
         self._was_written = False
         self._flush(self.logger.flush, on_done, token)
 
+    def move_entries(
+        self, log_id: int, moved: list[tuple[int, int, int]], on_done: DurableCallback, token: object
+    ) -> None:
+        """Have entries of a log found where they were copied to: ``(ledger, entry, location)``.
+
+        The copies are made durable first, then the locations, but for those that do not point to the log any more.
+        """
+
+        def set_locations(go_on: DurableCallback) -> None:
+            self._step("move.locations")
+            try:
+                for ledger_id, entry_id, location in moved:
+                    now = self.cache.get(ledger_id, entry_id) if ledger_id in self.cache else 0
+                    if now and log_id_of(now) == log_id:
+                        self.cache.put(ledger_id, entry_id, location)
+            except StorageIOError as error:
+                go_on(None, error)
+            else:
+                go_on(None, None)
+
+        def flush_logs(go_on: DurableCallback) -> None:
+            self.logger.flush(go_on, None)
+
+        def flush_index(go_on: DurableCallback) -> None:
+            self._step("move.index")
+            self.cache.flush(go_on, None)
+
+        self._queue_flush([flush_logs, set_locations, flush_index], on_done, token)
+
     def _flush(
         self, flush_logs: Callable[[DurableCallback, object], None], on_done: DurableCallback, token: object
     ) -> None:
         failed: list[StorageError] = []
-
-        def both(_token: object, _error: StorageError | None) -> None:
-            self._flushing = None
-            self._step("flush.done")
-            on_done(token, failed[0] if failed else None)
 
         def tried(flush: Callable[[DurableCallback, object], None], name: str) -> WaitingStep:
             """A step that does not keep the next one from being tried."""
@@ -250,5 +278,21 @@ class InterleavedLedgerStore:
 
             return start
 
-        steps = [tried(self.cache.flush, "flush.index"), tried(flush_logs, "flush.logs")]
-        self._flushing = Sequence(steps, both, None)
+        def end(go_on: DurableCallback) -> None:
+            self._step("flush.done")
+            go_on(None, failed[0] if failed else None)
+
+        self._queue_flush(
+            [tried(self.cache.flush, "flush.index"), tried(flush_logs, "flush.logs"), end], on_done, token
+        )
+
+    def _queue_flush(self, steps: list[WaitingStep], on_done: DurableCallback, token: object) -> None:
+        """Begin when what was asked for before is done."""
+        self._flushes.append((steps, on_done, token))
+        if len(self._flushes) == 1:
+            self._flushing = Sequence(steps, self._flushed, None)
+
+    def _flushed(self, _token: object, error: StorageError | None) -> None:
+        _, on_done, token = self._flushes.popleft()
+        self._flushing = Sequence(self._flushes[0][0], self._flushed, None) if self._flushes else None
+        on_done(token, error)

@@ -33,6 +33,8 @@ class Quirk(Enum):
     #: A sorted store that is asked for a ledger's last entry answers with the last one in the newest memtable that has any,
     #: though an older one, or the log, may have a higher one.
     LAST_ENTRY_OF_NEWEST = "last-entry-of-newest"
+    #: What a compaction should have brought counts as brought when it failed.
+    FAILED_COMPACTIONS_COUNTED = "failed-compactions-counted"
     #: A sync that failed is tried again, and believed when it succeeds. An operating system may have dropped what the first
     #: one did not write, and then the second has nothing to do. Without the quirk, no flush succeeds any more until the store
     #: is opened again.

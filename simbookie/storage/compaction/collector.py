@@ -1,0 +1,258 @@
+"""The garbage collector of entry logs: what :mod:`simbookie.storage.compaction.plan` decides, carried out on a store.
+
+One run goes through all flushed logs: it learns which ledgers are in those it has not seen, forgets the ledgers that do not
+exist, removes logs without any, and compacts others if a compaction is due. Deleting ledgers from the store is not its business.
+
+To compact a log is to append its live entries to the log that is written, at a limited rate; to make that durable; to set their
+locations and make these durable; then to remove it. Until the last step the log is whole, so a crash anywhere costs space only. A
+location that has come to point elsewhere in the meantime is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
+from simbookie.storage.compaction.plan import (
+    CompactionConfig,
+    CompactionKind,
+    CompactionSchedule,
+    LogUsage,
+    Throttle,
+    bucket_counts,
+    in_order,
+)
+from simbookie.storage.entry_logs.scan import LogRecord
+from simbookie.storage.interleaved import InterleavedLedgerStore
+from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.quirks import REPAIRED, Quirk
+from simbookie.storage.sequence import Sequence, WaitingStep
+
+__all__ = ["CollectorStats", "EntryLogCollector"]
+
+#: Entries that are copied in one turn of the loop.
+_ENTRIES_PER_TURN = 100
+
+
+@dataclass(slots=True)
+class CollectorStats:
+    """What a collector has done since it was made."""
+
+    major_compactions: int = 0
+    minor_compactions: int = 0
+    #: Bytes of logs that were removed because no ledger was left in them, and of dead entries in compacted ones.
+    bytes_of_deleted: int = 0
+    bytes_of_compacted: int = 0
+    logs_not_removed: int = 0
+
+
+class EntryLogCollector:
+    """Collects the garbage of ``store``, in runs that are asked for. Must be made inside a running loop."""
+
+    def __init__(
+        self,
+        store: InterleavedLedgerStore,
+        config: CompactionConfig | None = None,
+        *,
+        on_step: OnStep | None = None,
+        quirks: frozenset[Quirk] = REPAIRED,
+    ) -> None:
+        self.config = config if config is not None else CompactionConfig()
+        self.stats = CollectorStats()
+        self._store = store
+        self._on_step = on_step
+        self._quirks = quirks
+        self._loop = asyncio.get_running_loop()
+        self.schedule = CompactionSchedule(self.config, self._loop.time())
+        rate = self.config.bytes_per_s if self.config.bytes_per_s is not None else self.config.entries_per_s
+        self._throttle = Throttle(rate, self._loop.time())
+        self._usages: dict[int, LogUsage] = {}
+        self._running: Sequence | None = None
+        self._copying: _Copying | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is under way."""
+        return self._running is not None
+
+    def usages(self) -> list[int]:
+        """How many logs are alive to less than 10%, 20%, and so on, each counted once, as of the last run."""
+        return bucket_counts(self._usage(log) for log in self._usages.values())
+
+    def _usage(self, log: LogUsage) -> float:
+        full_size = self._store.logger.config.log_size_max if self.config.measures_by_full_size else None
+        return log.usage(full_size)
+
+    def _step(self, name: str) -> None:
+        if self._on_step is not None:
+            self._on_step(name)
+
+    def stop(self) -> None:
+        """End a run that is under way, without calling back: the store closes, or has crashed."""
+        if self._running is not None:
+            self._running.cancel()
+        if self._copying is not None:
+            self._copying.cancel()
+        self._running = self._copying = None
+
+    def collect(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+        """Run once. One run at a time. A log that cannot be read, compacted or removed is left, and is no error."""
+        assert self._running is None, "a run is under way"
+
+        def ended(_token: object, error: StorageError | None) -> None:
+            self._running = None
+            on_done(token, error)
+
+        self._running = Sequence(self._steps(is_forced=is_forced), ended, None)
+
+    def _steps(self, *, is_forced: bool) -> Iterator[WaitingStep]:
+        logger, exists = self._store.logger, self._store.cache.__contains__
+        for log_id in logger.flushed_ids():
+            if log_id not in self._usages:
+                try:
+                    self._usages[log_id] = LogUsage(log_id, logger.ledgers_of(log_id))
+                except StorageIOError:
+                    continue  # damaged; perhaps its ledgers are deleted one day, but nobody can tell
+                yield self._next_turn
+        for log in list(self._usages.values()):
+            log.keep(exists)
+            if not log.ledgers:
+                self._remove(log)
+                yield self._next_turn
+        kind = self.schedule.choose(self._loop.time(), is_forced=is_forced)
+        if kind is not None:
+            yield from self._compaction(kind)
+            self.schedule.ran(kind, self._loop.time())
+            if kind is CompactionKind.MAJOR:
+                self.stats.major_compactions += 1
+            else:
+                self.stats.minor_compactions += 1
+
+    def _next_turn(self, on_done: DurableCallback) -> None:
+        self._loop.call_soon(on_done, None, None)
+
+    def _remove(self, log: LogUsage) -> None:
+        size = self._store.logger.size_of(log.log_id)
+        try:
+            self._store.logger.remove(log.log_id)
+        except StorageIOError:
+            self.stats.logs_not_removed += 1
+            return
+        del self._usages[log.log_id]
+        self.stats.bytes_of_deleted += size
+
+    def _compaction(self, kind: CompactionKind) -> Iterator[WaitingStep]:
+        rule = self.config.major if kind is CompactionKind.MAJOR else self.config.minor
+        usages = [(log.log_id, self._usage(log)) for log in self._usages.values()]
+        start = self._loop.time()
+        for log_id in in_order(usages, rule.threshold):
+            if rule.time_max_s is not None and self._loop.time() - start >= rule.time_max_s:
+                return
+            log = self._usages.get(log_id)
+            if log is not None:
+                yield partial(self._compact, log)
+
+    def _compact(self, log: LogUsage, on_done: DurableCallback) -> None:
+        dead = log.total - log.remaining
+
+        def copied(_token: object, error: StorageError | None) -> None:
+            self._copying = None
+            if error is None:
+                self._step("compaction.remove")
+                try:
+                    self._store.logger.remove(log.log_id)
+                except StorageIOError as failure:
+                    error = failure
+                else:
+                    del self._usages[log.log_id]
+            if error is None or Quirk.FAILED_COMPACTIONS_COUNTED in self._quirks:
+                self.stats.bytes_of_compacted += dead
+            on_done(None, None)
+
+        self._copying = _Copying(self._store, log, self._take, self.config.moved_max, copied, self._step)
+
+    def _take(self, size: int) -> float:
+        permits = size if self.config.bytes_per_s is not None else 1
+        return self._throttle.take(permits, self._loop.time())
+
+
+class _Copying:
+    """One log being emptied into the one that is written."""
+
+    def __init__(
+        self,
+        store: InterleavedLedgerStore,
+        log: LogUsage,
+        take: Callable[[int], float],
+        moved_max: int,
+        on_done: DurableCallback,
+        step: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._take = take
+        self._moved_max = moved_max
+        self._on_done = on_done
+        self._step = step
+        self._moved: list[tuple[int, int, int]] = []
+        self._is_cancelled = False
+        self._records = iter(store.logger.scan(log.log_id, log.ledgers.__contains__))
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.Handle = self._loop.call_soon(self._copy_on)
+
+    def cancel(self) -> None:
+        """Do nothing any more."""
+        self._is_cancelled = True
+        self._timer.cancel()
+
+    def _copy_on(self) -> None:
+        try:
+            for _ in range(_ENTRIES_PER_TURN):
+                if len(self._moved) >= self._moved_max:
+                    self._make_durable(self._go_on_after)
+                    return
+                record = next(self._records, None)
+                if record is None:
+                    self._make_durable(self._end)
+                    return
+                wait = self._take(len(record.entry))
+                if wait > 0:
+                    self._timer = self._loop.call_later(wait, self._copy_late, record)
+                    return
+                self._copy(record)
+        except StorageError as error:
+            self._end(None, error)
+            return
+        self._timer = self._loop.call_soon(self._copy_on)
+
+    def _copy_late(self, record: LogRecord) -> None:
+        try:
+            self._copy(record)
+        except StorageError as error:
+            self._end(None, error)
+        else:
+            self._copy_on()
+
+    def _copy(self, record: LogRecord) -> None:
+        entry_id = int.from_bytes(record.entry[8:16], signed=True)
+        self._moved.append((record.ledger_id, entry_id, self._store.logger.add(record.ledger_id, record.entry)))
+
+    def _make_durable(self, on_done: DurableCallback) -> None:
+        self._step("compaction.flush")
+        moved, self._moved = self._moved, []
+        self._store.move_entries(self._log.log_id, moved, on_done, None)
+
+    def _go_on_after(self, _token: object, error: StorageError | None) -> None:
+        if self._is_cancelled:
+            return
+        if error is not None:
+            self._end(None, error)
+        else:
+            self._copy_on()
+
+    def _end(self, _token: object, error: StorageError | None) -> None:
+        if not self._is_cancelled:
+            self._on_done(None, error)
