@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from bkclient import BookKeeper
+from bkclient import BookKeeper, ClientConfig
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import Code, UnauthorizedAccess
 from bkclient.protocol.append import AppendMachine
 from bkclient.repair.admin import RepairAdmin
-from bkclient.transport.base import ReplyHandler
+from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.wire.messages import AddRequest, Request
 from simbookie.world.bookie_host import BookieHost
-from simbookie.world.hosts import Host, World
-from simbookie.world.metadata import SimulatedMetadataStore
+from simbookie.world.hosts import Host
 from simbookie.world.transport import SimulatedTransport
+from tests.bkclient.virtual_cluster import VirtualCluster, now, run_in
 
 
 class RefusingTransport(SimulatedTransport):
@@ -51,24 +51,28 @@ class Place:
         return (await RepairAdmin(self.client).check_ledger(ledger_id, thorough=True)).is_sound
 
 
-def play(story: Callable[[Place], Awaitable[None]], *, bookies: int) -> float:
-    """Run ``story`` in a world without other trouble; returns how many simulated seconds it took."""
-    with World(1) as world:
-        hosts = {name: BookieHost(world, name) for name in (f"b{number}" for number in range(bookies))}
-        home = Host(world, "client")
+class RefusingCluster(VirtualCluster):
+    """A cluster whose client has a :class:`RefusingTransport`."""
 
-        async def at_home() -> None:
-            store, transport = SimulatedMetadataStore(world, home), RefusingTransport(world, home)
-            async with BookKeeper(store, transport, rng=world.rng("client")) as client:
-                await story(Place(client, transport, hosts))
+    usual: ClassVar = ClientConfig()
+    transport: RefusingTransport
 
-        async def direct() -> None:
-            for host in hosts.values():
-                await host.registered()
-            await world.join(home.spawn(at_home))
+    def new_transport(self, host: Host, settings: ClientConfig) -> BookieTransport:
+        self.transport = RefusingTransport(self.world, host)
+        return self.transport
 
-        world.run(direct)
-        return world.clock_us() / 1e6
+
+def run_in_place(program: Callable[[Place], Awaitable[None]], *, bookies: int) -> float:
+    """Run ``program`` in a world without other trouble; returns how many simulated seconds it took."""
+    ended: list[float] = []
+
+    async def with_client(cluster: RefusingCluster) -> None:
+        async with cluster.client() as client:
+            await program(Place(client, cluster.transport, cluster.bookies))
+        ended.append(now())
+
+    run_in(lambda world: RefusingCluster(world, bookies), with_client)
+    return ended[0]
 
 
 async def create(place: Place, ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> LedgerWriter:
@@ -79,7 +83,7 @@ async def create(place: Place, ensemble_size: int, write_quorum_size: int, ack_q
 
 @pytest.mark.behaviour("T-57")
 def test_writing_one_by_one_goes_on_while_three_of_five_bookies_die() -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 5, 4, 4)
         expected = []
         victims = iter(writer.metadata.last_fragment.ensemble)
@@ -93,12 +97,12 @@ def test_writing_one_by_one_goes_on_while_three_of_five_bookies_die() -> None:
         assert len(writer.metadata.fragments) >= 4
         assert await place.payloads(writer.ledger_id) == expected
 
-    play(story, bookies=8)
+    run_in_place(program, bookies=8)
 
 
 @pytest.mark.behaviour("T-58")
 def test_two_pipelined_writers_go_on_while_three_of_five_bookies_die() -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writers = [await create(place, 5, 4, 4) for _ in range(2)]
         futures = []
         victims = iter(writers[0].metadata.last_fragment.ensemble)
@@ -114,7 +118,7 @@ def test_two_pipelined_writers_go_on_while_three_of_five_bookies_die() -> None:
             await writer.close()
             assert await place.payloads(writer.ledger_id) == [b"%d" % number for number in range(90)]
 
-    play(story, bookies=8)
+    run_in_place(program, bookies=8)
 
 
 @pytest.mark.rule("W-2")
@@ -140,7 +144,7 @@ def test_what_happens_to_a_ledger_reaches_its_writer_one_event_after_the_other(m
     for name in sorted(inputs):
         guard(name)
 
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 3, 3, 2)
         victims = iter(writer.metadata.last_fragment.ensemble)
         for number in range(8):
@@ -152,7 +156,7 @@ def test_what_happens_to_a_ledger_reaches_its_writer_one_event_after_the_other(m
         await writer.force()
         await writer.close()
 
-    play(story, bookies=5)
+    run_in_place(program, bookies=5)
 
     assert seen == inputs
 
@@ -160,7 +164,7 @@ def test_what_happens_to_a_ledger_reaches_its_writer_one_event_after_the_other(m
 @pytest.mark.rule("W-45")
 @pytest.mark.behaviour("T-52")
 def test_a_bookie_slower_than_the_timeout_is_replaced_and_the_append_completes() -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 3, 3, 3)
         await writer.append(b"before")
         before = writer.metadata.last_fragment.ensemble
@@ -174,12 +178,12 @@ def test_a_bookie_slower_than_the_timeout_is_replaced_and_the_append_completes()
         assert after[1] != slow
         await writer.close()
 
-    assert 5 <= play(story, bookies=4) < 15
+    assert 5 <= run_in_place(program, bookies=4) < 15
 
 
 @pytest.mark.behaviour("T-182")
 def test_with_an_ack_quorum_to_spare_a_slow_bookie_holds_nobody_up_and_misses_nothing_in_the_end() -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 3, 3, 2)
         await writer.append(b"0")
         slow = place.bookies[writer.metadata.last_fragment.ensemble[2]]
@@ -196,13 +200,13 @@ def test_with_an_ack_quorum_to_spare_a_slow_bookie_holds_nobody_up_and_misses_no
         assert len(writer.metadata.fragments) == 1
         assert await place.is_sound(writer.ledger_id)
 
-    play(story, bookies=4)
+    run_in_place(program, bookies=4)
 
 
 @pytest.mark.behaviour("T-183")
 @pytest.mark.parametrize("sleepers", [1, 2])
 def test_bookies_that_sleep_past_the_timeout_fail_no_append_and_leave_no_gap(sleepers: int) -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 4, 3, 3)
         futures = []
         sleeping = writer.metadata.last_fragment.ensemble[:sleepers]
@@ -221,13 +225,13 @@ def test_bookies_that_sleep_past_the_timeout_fail_no_append_and_leave_no_gap(sle
         assert not set(sleeping) & set(writer.metadata.last_fragment.ensemble)
         assert await place.is_sound(writer.ledger_id)
 
-    play(story, bookies=6)
+    run_in_place(program, bookies=6)
 
 
 @pytest.mark.behaviour("T-105")
 @pytest.mark.behaviour("T-106")
 def test_after_one_bookie_refused_and_another_hung_the_ledger_ends_in_one_place_with_all_its_copies() -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 3, 3, 2)
         for number in range(3):
             await writer.append(b"%d" % number)
@@ -246,12 +250,12 @@ def test_after_one_bookie_refused_and_another_hung_the_ledger_ends_in_one_place_
         assert ends == [3, 3]
         assert await place.is_sound(writer.ledger_id)
 
-    play(story, bookies=4)
+    run_in_place(program, bookies=4)
 
 
 @pytest.mark.rule("H-5")
 def test_an_idle_writer_that_found_nobody_to_replace_a_silent_bookie_tries_again() -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 3, 3, 2)
         members = writer.metadata.last_fragment.ensemble
         (spare,) = [name for name in place.bookies if name not in members]
@@ -267,13 +271,13 @@ def test_an_idle_writer_that_found_nobody_to_replace_a_silent_bookie_tries_again
         assert writer.metadata.last_fragment.ensemble == (spare, *members[1:])
         await writer.close()
 
-    play(story, bookies=4)
+    run_in_place(program, bookies=4)
 
 
 @pytest.mark.rule("H-5")
 @pytest.mark.rule("W-33")
 def test_an_idle_writer_replaces_a_bookie_that_fell_silent_after_the_quorum() -> None:
-    async def story(place: Place) -> None:
+    async def program(place: Place) -> None:
         writer = await create(place, 3, 3, 2)
         dead = writer.metadata.last_fragment.ensemble[0]
         place.bookies[dead].pause()
@@ -285,4 +289,4 @@ def test_an_idle_writer_replaces_a_bookie_that_fell_silent_after_the_quorum() ->
         await writer.append(b"1")
         await writer.close()
 
-    play(story, bookies=4)
+    run_in_place(program, bookies=4)

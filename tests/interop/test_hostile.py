@@ -11,8 +11,8 @@ import pytest
 
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.opening import open_store
-from tests.end_to_end.hostile.drama import StoreFactory, play
-from tests.end_to_end.hostile.proxy import Fault, Mischief
+from tests.end_to_end.hostile.proxy import Fault, PlannedFault
+from tests.end_to_end.hostile.workload import StoreFactory, run_workload
 from tests.interop.real_bookie import RealCluster
 from tests.proxy import Direction
 
@@ -48,19 +48,19 @@ async def stores_of(cluster: RealCluster) -> AsyncIterator[StoreFactory]:
 
 @pytest.mark.matrix("every fault, both directions, at a sample of bytes")
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
-async def test_mischief_before_a_real_bookie(real: RealCluster, fault: Fault, wire: int) -> None:
+async def test_a_fault_before_a_real_bookie(real: RealCluster, fault: Fault, wire: int) -> None:
     rng = Random(f"{fault}{wire}")
     async with stores_of(real) as new_store:
-        faithful = await play(new_store, wire, None, timeout_s=20.0, honest_timeout_s=20.0, bound_s=BOUND_S)
+        faithful = await run_workload(new_store, wire, None, timeout_s=20.0, honest_timeout_s=20.0, bound_s=BOUND_S)
         struck = 0
         for direction in Direction:
             length = faithful.forwarded[direction]
             assert length > 100, "acknowledgements at least; reads may all be answered by others"
             part = length // POSITIONS[fault]
             for position in [0, *(k * part + rng.randrange(part) for k in range(POSITIONS[fault]))]:
-                mischief = Mischief(fault, direction, position, rng.randrange(1, 64))
-                proxy = await play(
-                    new_store, wire, mischief, timeout_s=TIMEOUT_S, honest_timeout_s=20.0, bound_s=BOUND_S
+                planned = PlannedFault(fault, direction, position, rng.randrange(1, 64))
+                proxy = await run_workload(
+                    new_store, wire, planned, timeout_s=TIMEOUT_S, honest_timeout_s=20.0, bound_s=BOUND_S
                 )
                 struck += proxy.has_struck
     assert struck >= 3, "the fault happened, at several places"

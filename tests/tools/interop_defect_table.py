@@ -129,7 +129,7 @@ _BYTES: Final = (
         "bkclient/wire/entry.py",
         "if not hmac.compare_digest(self._digest(head, payload), body[ENTRY_HEADER_SIZE:overhead]):",
         "if self._digest(head, payload) is None:",
-        _one("test_hostile", "test_mischief_before_a_real_bookie", "v2", "flip"),
+        _one("test_hostile", "test_a_fault_before_a_real_bookie", "v2", "flip"),
         r"a wrong payload was returned",
     ),
 )

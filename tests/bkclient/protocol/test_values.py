@@ -439,3 +439,8 @@ def test_a_run_of_answers_is_the_same_answers_one_by_one(make: Callable[[], Writ
                     machine.on_add_reply(bookie_id, entry_id, Code.OK)
     assert by_run.machine == one_by_one.machine
     assert (by_run.acked, by_run.failed, by_run.sent()) == (one_by_one.acked, one_by_one.failed, one_by_one.sent())
+
+
+def test_an_entry_to_be_sent_shows_what_it_is_and_not_what_is_in_it() -> None:
+    shown = repr(NewEntry(entry_id=7, payload=b"secret", last_add_confirmed=6, length=42))
+    assert shown == "NewEntry(entry_id=7, payload=..., last_add_confirmed=6, length=42)"

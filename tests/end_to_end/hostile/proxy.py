@@ -18,7 +18,7 @@ from enum import Enum
 from bkclient.metadata.base import BookieAddress
 from tests.proxy import Cut, Direction, Flow, Proxy
 
-__all__ = ["Fault", "HostileProxy", "Mischief"]
+__all__ = ["Fault", "HostileProxy", "PlannedFault"]
 
 
 class Fault(Enum):
@@ -32,7 +32,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mischief:
+class PlannedFault:
     """One fault, before byte ``position`` of a direction is forwarded (FLIP: in it). ``amount``: bits or bytes."""
 
     fault: Fault
@@ -42,11 +42,11 @@ class Mischief:
 
 
 class HostileProxy(Proxy):
-    """``mischief`` may be None, then it is a faithful proxy that counts bytes."""
+    """``planned`` may be None, then it is a faithful proxy that counts bytes."""
 
-    def __init__(self, target: BookieAddress, mischief: Mischief | None = None) -> None:
+    def __init__(self, target: BookieAddress, planned: PlannedFault | None = None) -> None:
         super().__init__(target)
-        self._mischief = mischief
+        self._planned = planned
         #: Whether the fault has happened.
         self.has_struck = False
         self._is_stalled = False
@@ -54,25 +54,25 @@ class HostileProxy(Proxy):
         self.forwarded = dict.fromkeys(Direction, 0)
 
     async def passes(self, flow: Flow, data: bytes) -> None:
-        mischief = self._mischief
-        if mischief is None or mischief.direction is not flow.direction:
+        planned = self._planned
+        if planned is None or planned.direction is not flow.direction:
             await self._forward(flow, data)
         elif self._is_stalled:
             pass  # what is stalled never arrives
-        elif self.has_struck or mischief.position - self.forwarded[flow.direction] >= len(data):
+        elif self.has_struck or planned.position - self.forwarded[flow.direction] >= len(data):
             await self._forward(flow, data)
         else:
             self.has_struck = True
-            before = mischief.position - self.forwarded[flow.direction]
-            await self._strike(mischief, flow, data[:before], data[before:])
+            before = planned.position - self.forwarded[flow.direction]
+            await self._strike(planned, flow, data[:before], data[before:])
 
-    async def _strike(self, mischief: Mischief, flow: Flow, before: bytes, after: bytes) -> None:
-        match mischief.fault:
+    async def _strike(self, planned: PlannedFault, flow: Flow, before: bytes, after: bytes) -> None:
+        match planned.fault:
             case Fault.FLIP:
-                after = bytes((after[0] ^ 1 << mischief.amount % 8,)) + after[1:]
+                after = bytes((after[0] ^ 1 << planned.amount % 8,)) + after[1:]
                 await self._forward(flow, before + after)
             case Fault.REPEAT:
-                await self._forward(flow, before + before[-mischief.amount :] + after)
+                await self._forward(flow, before + before[-planned.amount :] + after)
             case Fault.CUT:
                 await self._forward(flow, before)
                 raise Cut

@@ -1,4 +1,4 @@
-"""The drama in virtual time: the shipped client, transport, codecs and server, and a link that turns against one connection.
+"""The workload in virtual time: the shipped client, transport, codecs and server, and a link that turns against one connection.
 
 The clients of two acts reach one bookie over a link that does at a chosen byte what a
 :class:`tests.end_to_end.hostile.proxy.HostileProxy` does in real time. The last client is honest.
@@ -21,14 +21,14 @@ from simbookie.server import BookieServer
 from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.hosts import Host, World
 from simbookie.world.tcp_socket import Socket
-from tests.end_to_end.hostile.drama import InOrder, check, read, write
-from tests.end_to_end.hostile.proxy import Fault, Mischief
+from tests.end_to_end.hostile.proxy import Fault, PlannedFault
+from tests.end_to_end.hostile.workload import InOrder, check, read, write
 from tests.proxy import Direction
 
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["HostileLink", "play"]
+__all__ = ["HostileLink", "run_workload"]
 
 _BOUND_S: Final = 60.0
 _BOOKIES: Final = 4
@@ -58,10 +58,10 @@ _CONFIGS: Final = {wire: _configs(wire) for wire in (2, 3)}
 class HostileLink:
     """Counts the bytes of each direction over all connections between ``client`` and the port ``port``, and strikes once."""
 
-    def __init__(self, mischief: Mischief | None) -> None:
-        self.mischief = mischief
+    def __init__(self, planned: PlannedFault | None) -> None:
+        self.planned = planned
         self.has_struck = False
-        #: Nothing of the mischief's direction passes any more, on any connection.
+        #: Nothing of the planned's direction passes any more, on any connection.
         self.is_stalled = False
         #: Bytes that came, whatever became of them.
         self.forwarded = dict.fromkeys(Direction, 0)
@@ -86,28 +86,28 @@ class _Meddler:
     def forward(self, data: bytes) -> None:
         link = self._link
         before = link.forwarded[self._direction]
-        mischief = link.mischief
-        if mischief is None or mischief.direction is not self._direction:
+        planned = link.planned
+        if planned is None or planned.direction is not self._direction:
             self._pass(data)
         elif link.is_stalled:
             pass
-        elif link.has_struck or mischief.position - before >= len(data):
+        elif link.has_struck or planned.position - before >= len(data):
             self._pass(data)
         else:
             link.has_struck = True
-            split = mischief.position - before
-            self._strike(mischief, data[:split], data[split:])
+            split = planned.position - before
+            self._strike(planned, data[:split], data[split:])
 
     def end(self, finish: Callable[[], None]) -> None:
         if not self._has_ended:
             finish()
 
-    def _strike(self, mischief: Mischief, before: bytes, after: bytes) -> None:
-        match mischief.fault:
+    def _strike(self, planned: PlannedFault, before: bytes, after: bytes) -> None:
+        match planned.fault:
             case Fault.FLIP:
-                self._pass(before + bytes((after[0] ^ 1 << mischief.amount % 8,)) + after[1:])
+                self._pass(before + bytes((after[0] ^ 1 << planned.amount % 8,)) + after[1:])
             case Fault.REPEAT:
-                self._pass(before + before[-mischief.amount :] + after)
+                self._pass(before + before[-planned.amount :] + after)
             case Fault.CUT:
                 self._pass(before)
                 self._sender.sever()
@@ -159,9 +159,11 @@ class _Stage:
         await store.aclose()
 
 
-def play(wire: int, mischief: Mischief | None, *, digest_type: DigestType = DigestType.CRC32C) -> HostileLink:
-    """The whole play; returns the link."""
-    link = HostileLink(mischief)
+def run_workload(
+    wire: int, planned: PlannedFault | None, *, digest_type: DigestType = DigestType.CRC32C
+) -> HostileLink:
+    """The whole workload; returns the link."""
+    link = HostileLink(planned)
     with World(1) as world:
         world.tcp.on_connection = link.on_connection
         stage = _Stage(world, wire)
@@ -186,7 +188,7 @@ def play(wire: int, mischief: Mischief | None, *, digest_type: DigestType = Dige
                         reader = await checking.open_ledger(ledger_id, recover=True)
                         return [entry.payload async for entry in reader]
 
-                check(await honest.spawn(last_act), acknowledged, mischief)
+                check(await honest.spawn(last_act), acknowledged, planned)
 
         world.run(main)
     return link

@@ -144,7 +144,7 @@ async def cluster(zookeeper_server: AnyZooKeeper, zookeeper_root: str) -> AsyncI
     await store.aclose()
 
 
-async def play(uri: str, cluster: LocalCluster, address: str, root: str, seed: int, scattered: int) -> None:
+async def run_workload(uri: str, cluster: LocalCluster, address: str, root: str, seed: int, scattered: int) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     with Vandal(address, root, Random(seed)) as vandal:
@@ -165,7 +165,7 @@ async def test_an_honest_client_works_beside_nonsense_in_the_metadata(
     cluster: tuple[str, LocalCluster], zookeeper_server: AnyZooKeeper, zookeeper_root: str
 ) -> None:
     uri, running = cluster
-    await play(uri, running, zookeeper_server.address, zookeeper_root, 1, 60)
+    await run_workload(uri, running, zookeeper_server.address, zookeeper_root, 1, 60)
 
 
 @pytest.mark.sweep
@@ -175,4 +175,4 @@ async def test_an_honest_client_works_beside_much_nonsense(
     cluster: tuple[str, LocalCluster], zookeeper_server: AnyZooKeeper, zookeeper_root: str, seed: int
 ) -> None:
     uri, running = cluster
-    await play(uri, running, zookeeper_server.address, zookeeper_root, seed, 2000)
+    await run_workload(uri, running, zookeeper_server.address, zookeeper_root, seed, 2000)

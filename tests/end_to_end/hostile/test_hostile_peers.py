@@ -1,7 +1,7 @@
 """Whatever happens to the bytes between a client and a bookie, no wrong data is returned and every call ends.
 
-In virtual time, over simulated TCP, with the shipped transport and server; a play over real sockets shows that it is the same
-play there.
+In virtual time, over simulated TCP, with the shipped transport and server; a run over real sockets shows that it is the same
+there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bkclient.ledger import DigestType
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
 from simbookie.cluster import LocalCluster
-from tests.end_to_end.hostile import drama, simulated
-from tests.end_to_end.hostile.drama import StoreFactory
-from tests.end_to_end.hostile.proxy import Fault, HostileProxy, Mischief
+from tests.end_to_end.hostile import simulated, workload
+from tests.end_to_end.hostile.proxy import Fault, HostileProxy, PlannedFault
+from tests.end_to_end.hostile.workload import StoreFactory
 from tests.proxy import Direction
 
 WIRES: Final = [pytest.param(3, id="v3"), pytest.param(2, id="v2")]
@@ -35,20 +35,20 @@ STRIDES: Final = {
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_the_play_over_a_faithful_link(wire: int) -> None:
-    link = simulated.play(wire, None)
+def test_the_workload_over_a_faithful_link(wire: int) -> None:
+    link = simulated.run_workload(wire, None)
 
     assert link.forwarded[Direction.REQUESTS] > 400
     assert link.forwarded[Direction.ANSWERS] > 200
-    assert simulated.play(wire, None).forwarded == link.forwarded
+    assert simulated.run_workload(wire, None).forwarded == link.forwarded
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
-def test_mischief_at_many_bytes(fault: Fault, direction: Direction, wire: int) -> None:
-    tried, struck = play_at_every(*STRIDES[fault], fault, direction, wire)
+def test_a_fault_at_many_bytes(fault: Fault, direction: Direction, wire: int) -> None:
+    tried, struck = run_at_every(*STRIDES[fault], fault, direction, wire)
 
     assert struck == tried >= 30, "the fault happened wherever it was to"
 
@@ -58,18 +58,18 @@ def test_mischief_at_many_bytes(fault: Fault, direction: Direction, wire: int) -
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
-def test_mischief_at_every_byte(fault: Fault, direction: Direction, wire: int) -> None:
-    play_at_every(0, 1, fault, direction, wire)
+def test_a_fault_at_every_byte(fault: Fault, direction: Direction, wire: int) -> None:
+    run_at_every(0, 1, fault, direction, wire)
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_without_a_digest_the_play_notices_wrong_data(wire: int) -> None:
+def test_without_a_digest_the_workload_notices_wrong_data(wire: int) -> None:
     """The witness can see what it looks for: a ledger that asks for no digest is defenceless against flipped bits."""
     with pytest.raises(AssertionError, match=r"wrong payload|but what was appended"):
-        play_at_every(0, 3, Fault.FLIP, Direction.ANSWERS, wire, DigestType.DUMMY)
+        run_at_every(0, 3, Fault.FLIP, Direction.ANSWERS, wire, DigestType.DUMMY)
 
 
-def play_at_every(
+def run_at_every(
     first: int,
     stride: int,
     fault: Fault,
@@ -79,14 +79,14 @@ def play_at_every(
 ) -> tuple[int, int]:
     """How many positions were tried, and at how many the fault happened."""
     rng = Random(f"{fault}{direction}{wire}")
-    positions = range(first, simulated.play(wire, None).forwarded[direction], stride)
+    positions = range(first, simulated.run_workload(wire, None).forwarded[direction], stride)
     struck = 0
     for position in positions:
-        mischief = Mischief(fault, direction, position, rng.randrange(1, 64))
+        planned = PlannedFault(fault, direction, position, rng.randrange(1, 64))
         try:
-            struck += simulated.play(wire, mischief, digest_type=digest_type).has_struck
+            struck += simulated.run_workload(wire, planned, digest_type=digest_type).has_struck
         except BaseException as error:
-            error.add_note(f"with {mischief}")
+            error.add_note(f"with {planned}")
             raise
     return len(positions), struck
 
@@ -115,14 +115,14 @@ async def cluster(bookies: int = 4) -> AsyncIterator[StoreFactory]:
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("fault", [None, *Fault], ids=lambda fault: fault.value if fault else "faithful")
-def test_the_same_play_over_real_sockets(fault: Fault | None, wire: int) -> None:
-    async def play() -> HostileProxy:
+def test_the_same_workload_over_real_sockets(fault: Fault | None, wire: int) -> None:
+    async def run_workload() -> HostileProxy:
         async with cluster() as new_store:
-            mischief = None if fault is None else Mischief(fault, Direction.ANSWERS, 100, 5)
-            return await drama.play(new_store, wire, mischief)
+            planned = None if fault is None else PlannedFault(fault, Direction.ANSWERS, 100, 5)
+            return await workload.run_workload(new_store, wire, planned)
 
-    length = simulated.play(wire, None).forwarded
-    proxy = asyncio.run(play())
+    length = simulated.run_workload(wire, None).forwarded
+    proxy = asyncio.run(run_workload())
     if fault is None:
         assert proxy.forwarded == length, "byte for byte as many as in virtual time"
     else:

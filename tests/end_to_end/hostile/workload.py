@@ -19,12 +19,12 @@ from bkclient.ledger import DigestType, Ensemble
 from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.placement import LedgerShape, RandomPlacement
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
-from tests.end_to_end.hostile.proxy import Fault, HostileProxy, Mischief
+from tests.end_to_end.hostile.proxy import Fault, HostileProxy, PlannedFault
 
-__all__ = ["ENTRIES", "InOrder", "check", "play", "read", "write"]
+__all__ = ["ENTRIES", "InOrder", "check", "read", "run_workload", "write"]
 
 ENTRIES: Final = [b"", b"one", b"\x00" * 40, b"three" * 9, b"4"]
-#: Far more than any play takes; one that does not end within is one that hangs.
+#: Far more than any workload takes; one that does not end within is one that hangs.
 _BOUND_S: Final = 20.0
 
 StoreFactory = Callable[[], MetadataStore]
@@ -81,17 +81,17 @@ class _Cast:
         )
 
 
-async def play(
+async def run_workload(
     new_store: StoreFactory,
     wire: int,
-    mischief: Mischief | None,
+    planned: PlannedFault | None,
     *,
     timeout_s: float = 0.15,
     honest_timeout_s: float = 0.15,
     bound_s: float = _BOUND_S,
     digest_type: DigestType = DigestType.CRC32C,
 ) -> HostileProxy:
-    """The whole play; returns its proxy. The cluster has exactly the bookies of the ledger, plus one to replace.
+    """The whole workload; returns its proxy. The cluster has exactly the bookies of the ledger, plus one to replace.
 
     ``timeout_s`` is that of the clients behind the proxy; real bookies deserve more patience, of the honest client above all.
     """
@@ -99,18 +99,18 @@ async def play(
     async with asyncio.timeout(bound_s), cast.stack:
         honest = await cast.client()
         proxied = (await honest.bookies()).writable[0]
-        proxy = await cast.stack.enter_async_context(HostileProxy(await _address(new_store, proxied), mischief))
+        proxy = await cast.stack.enter_async_context(HostileProxy(await _address(new_store, proxied), planned))
         acknowledged, ledger_id = await write(await cast.client(proxied, proxy), digest_type)
         await read(await cast.client(proxied, proxy), ledger_id)
         reader = await honest.open_ledger(ledger_id, recover=True)
-        check([entry.payload async for entry in reader], acknowledged, mischief)
+        check([entry.payload async for entry in reader], acknowledged, planned)
     return proxy
 
 
-def check(found: list[bytes], acknowledged: int, mischief: Mischief | None) -> None:
+def check(found: list[bytes], acknowledged: int, planned: PlannedFault | None) -> None:
     """What an honest reader found must be what was appended, and all of it that was acknowledged unless bits were flipped."""
     assert found == ENTRIES[: len(found)], "nothing but what was appended is in the ledger"
-    if mischief is None or mischief.fault is not Fault.FLIP:
+    if planned is None or planned.fault is not Fault.FLIP:
         assert len(found) >= acknowledged, "what was acknowledged is there"
 
 
