@@ -12,8 +12,7 @@ is to have.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +27,7 @@ from spark_analysis.invariants import INVARIANTS, Invariant, judge
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
+from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.schema import HISTORY_COLUMNS, columns_of
 from spark_analysis.source import HistoryFile, event_rows, file_rows, find_histories, read_histories
 
@@ -47,25 +47,6 @@ REJECTED_MAX: Final = 1000
 PARTITION_BYTES: Final = 8 * 1024 * 1024
 
 _KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "problem", "events")
-
-#: Everything is partitioned by history from the start, and every question groups and joins by history and more. Adaptive
-#: execution would find nothing to adapt, and hides from later queries how kept data is partitioned. Hash aggregates hold a row
-#: per ledger or entry of a partition, which is no reason to sort. And a nonsensical number in one history (an overflow, to ANSI
-#: arithmetic) must not end the judgement of all others.
-_PLANNING: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.ansi.enabled": "false",
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
-}
-
-#: Generated code is compiled for every stage of every question, which repays itself from about 8 MiB of histories on. Less than
-#: this is interpreted: a folder of 2 MiB then takes three quarters of the time.
-INTERPRETED_BYTES: Final = 4 * 1024 * 1024
-_INTERPRETED: Final = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 
 
 class NoHistoriesError(Exception):
@@ -162,7 +143,7 @@ def verify(
         raise NoHistoriesError(str(error)) from error
     if not files:
         raise NoHistoriesError(f"{folder}: holds no history (*.bkh)")
-    with _planned_for_kept_partitions(spark, sum(file.size for file in files)):
+    with planned_for_kept_partitions(spark, sum(file.size for file in files)):
         table = _keep(_read(spark, folder, files, invariants))
         counted, rejected = _count_files(table)
         facts = Facts(event_rows(table), _keep)
@@ -181,23 +162,6 @@ def verify(
         violations=violations,
         seconds=time.perf_counter() - started,
     )
-
-
-@contextmanager
-def _planned_for_kept_partitions(spark: SparkSession, input_bytes: int) -> Iterator[None]:
-    """Inside, queries are planned with :data:`_PLANNING`, and interpreted if there is little to read."""
-    planning = _PLANNING | _INTERPRETED if input_bytes <= INTERPRETED_BYTES else _PLANNING
-    before = {name: spark.conf.get(name, None) for name in planning}
-    for name, value in planning.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)
 
 
 def _keep(relation: DataFrame) -> DataFrame:

@@ -12,6 +12,7 @@ from scenarios.history import FIELDS, Event, FieldType
 from spark_analysis.invariants import INVARIANTS, judge
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.jobs import verify as verifying
+from spark_analysis.jobs.planning import INTERPRETED, PLANNING, planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
 from spark_analysis.source import event_rows, find_histories
 from tests.spark_analysis.plants import honest_life
@@ -86,7 +87,7 @@ def test_the_events_that_show_a_violation_are_told(spark: SparkSession, tmp_path
 
 def test_settings_of_the_session_are_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
     def settings() -> list[str | None]:
-        return [spark.conf.get(name, None) for name in (*verifying._PLANNING, *verifying._INTERPRETED)]
+        return [spark.conf.get(name, None) for name in (*PLANNING, *INTERPRETED)]
 
     before = settings()
     verify(spark, record(tmp_path / "good.bkh", bystander()), invariants=INVARIANTS[:1])
@@ -95,7 +96,7 @@ def test_settings_of_the_session_are_as_they_were(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize(("input_bytes", "compiles"), [(0, False), (4 << 20, False), ((4 << 20) + 1, True)])
 def test_little_is_interpreted_and_much_is_compiled(spark: SparkSession, input_bytes: int, compiles: bool) -> None:
-    with verifying._planned_for_kept_partitions(spark, input_bytes):
+    with planned_for_kept_partitions(spark, input_bytes):
         plan = spark.range(10).filter("id > 3").groupBy("id").count()
         assert ("*(1)" in plan._jdf.queryExecution().executedPlan().toString()) == compiles
 
@@ -105,7 +106,7 @@ def test_no_question_moves_the_events_again(
 ) -> None:
     """All that follows the one shuffle by history stays where it is; this is what makes thirteen questions cheap."""
     record(tmp_path / "good.bkh", honest_life())
-    with verifying._planned_for_kept_partitions(spark, input_bytes=0):
+    with planned_for_kept_partitions(spark, input_bytes=0):
         table = verifying._read(spark, tmp_path, find_histories(tmp_path), INVARIANTS)
         table.explain()
         assert capsys.readouterr().out.count("Exchange") == 1

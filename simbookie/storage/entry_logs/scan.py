@@ -44,6 +44,10 @@ class LogRecord(NamedTuple):
     ledger_id: int
     entry: bytes
 
+    def __repr__(self) -> str:
+        """Without the entry, which may be secret."""
+        return f"LogRecord(offset={self.offset}, ledger_id={self.ledger_id}, entry=...)"
+
 
 def _always(_ledger_id: int) -> bool:
     return True
