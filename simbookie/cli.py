@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "cluster": Late("simbookie.cli_cluster", "Run a ZooKeeper and several bookies."),
 }
 _INSPECT: Final = {
+    "journal": Late("simbookie.cli_inspect_journal", "List the records in a journal."),
     "log": Late("simbookie.cli_inspect_log", "List the entries in an entry log."),
     "index": Late("simbookie.cli_inspect_index", "List the locations in an index file."),
 }

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
-from simbookie.storage.disk.base import DiskFile
+from simbookie.storage.entry_logs.scan import ScannedFile
 from simbookie.storage.journal.records import (
     HEADER_HEAD_BYTES,
     LENGTH,
@@ -44,7 +44,7 @@ class JournalScan:
     :class:`JournalFormatError` for a version that nobody can read.
     """
 
-    def __init__(self, file: DiskFile, position: int = 0) -> None:
+    def __init__(self, file: ScannedFile, position: int = 0) -> None:
         self._file = file
         self._size = file.size
         self.version = version_of_header(file.read_now(0, HEADER_HEAD_BYTES))
@@ -72,7 +72,7 @@ class JournalScan:
                     return
             if length < 0:
                 self.end = ScanEnd.DAMAGED
-                raise JournalFormatError(f"{self._file.path}: a record of {length} bytes at {offset}")
+                raise JournalFormatError(f"a record of {length} bytes at {offset}")
             if self._size - self.position < length:
                 self.position = max(self.position, self._size)
                 self.end = ScanEnd.SHORT_RECORD
