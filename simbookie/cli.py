@@ -16,7 +16,7 @@ from bkclient.cli.late import Late, late_group
 __all__ = ["app", "main"]
 
 _COMMANDS: Final = {
-    "bookie": Late("simbookie.cli_bookie", "Run one bookie, in memory."),
+    "bookie": Late("simbookie.cli_bookie", "Run one bookie."),
     "zookeeper": Late("simbookie.cli_cluster", "Run one ZooKeeper server."),
     "cluster": Late("simbookie.cli_cluster", "Run a ZooKeeper and several bookies."),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -41,6 +42,7 @@ from simbookie.security_options import (
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.serving import BookieOptions, run, serve_bookie
 from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.journal.settings import JournalSettings
 from simbookie.storage.memory import MemoryStorageConfig
 
 __all__ = ["add_to"]
@@ -53,18 +55,23 @@ def add_to(app: typer.Typer) -> None:
 
 _BOOKIE_HELP: Final = """Run one bookie and register it.
 
-Everything is kept IN MEMORY: nothing is on disk, and when the process ends all its entries are gone, whatever it
-acknowledged. The journal options give acknowledgements the timing of a real journal, not its durability.
+Without --data everything is kept IN MEMORY: nothing is on disk, and when the process ends all its entries are gone, whatever
+it acknowledged. The journal options give acknowledgements the timing of a real journal, not its durability.
+
+With --data DIR they are on disk, in the files of a bookie of BookKeeper: what was acknowledged is synced, and is there after any
+end of the process. A folder is one bookie's for good, so it needs an --id or a --port of its own.
 
 \b
 Examples:
   bk-sim bookie --metadata zk+hierarchical://127.0.0.1:2181/ledgers
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --id bookie-1 --journal-sync-ms 5
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --tls-certificate bookie.pem --tls-key bookie-key.pem --require-tls
+  bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1
   bk-sim bookie --metadata "zk://zk1:2181;zk2:2181/ledgers" --host 0.0.0.0 --advertised-host 10.0.0.7 --json
 
 \b
-Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken or the metadata service fails; 2 wrong usage.
+Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken, the metadata service fails or the data cannot be used; 2 wrong
+usage.
 With --json: {"bookie_id", "host", "port", "metadata", "pid", "durable"}, once the bookie is registered.
 """
 
@@ -79,6 +86,10 @@ def bookie(
     ] = None,
     advertised_host: Annotated[
         str | None, typer.Option(help="Host that clients are told.  [default: --host]", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder to keep everything in.  [default: in memory]", file_okay=False, show_default=False),
     ] = None,
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
@@ -106,6 +117,12 @@ def bookie(
         start_logging(log_level)
         use_uvloop = choose_loop(uvloop)
         parse_metadata_uri(metadata)
+        if data is not None and port == 0 and bookie_id is None:
+            raise typer.BadParameter(
+                "requires --id or --port, so that the bookie is the same one next time", param_hint="--data"
+            )
+        if data is not None and journal_sync_ms != 0:
+            raise typer.BadParameter("with --data a sync takes as long as it takes", param_hint="--journal-sync-ms")
         security = SecurityOptions(
             tls_certificate,
             tls_key,
@@ -128,6 +145,8 @@ def bookie(
                 journal=JournalConfig(group_wait_max_s=journal_wait_ms / 1000, sync_latency_s=journal_sync_ms / 1000),
                 capacity_bytes=capacity_mib << 20,
             ),
+            data=data,
+            journal=JournalSettings(group_wait_max_s=journal_wait_ms / 1000),
             bookie=BookieConfig(pending_adds_max=pending_adds_max),
             server=ServerConfig(
                 max_frame_size=max_frame_size,
@@ -137,10 +156,10 @@ def bookie(
             ),
         )
 
-        run(serve_bookie(options, partial(_announce_bookie, metadata, as_json=as_json)), uvloop=use_uvloop)
+        run(serve_bookie(options, partial(_announce_bookie, metadata, data, as_json=as_json)), uvloop=use_uvloop)
 
 
-def _announce_bookie(metadata: str, server: BookieServer, *, as_json: bool) -> None:
+def _announce_bookie(metadata: str, data: Path | None, server: BookieServer, *, as_json: bool) -> None:
     address = server.address
     facts = {
         "bookie_id": server.bookie.bookie_id,
@@ -148,7 +167,8 @@ def _announce_bookie(metadata: str, server: BookieServer, *, as_json: bool) -> N
         "port": address.port,
         "metadata": metadata,
         "pid": os.getpid(),
-        "durable": False,
+        "durable": data is not None,
     }
-    text = f"bookie {server.bookie.bookie_id} serves on {address.host}:{address.port}, in memory only"
+    where = f"with its data in {data}" if data is not None else "in memory only"
+    text = f"bookie {server.bookie.bookie_id} serves on {address.host}:{address.port}, {where}"
     announce(facts, text, as_json=as_json)

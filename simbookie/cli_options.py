@@ -15,6 +15,7 @@ from bkclient.errors import BookKeeperError
 from simbookie.java import JavaNotFoundError
 from simbookie.processes import BookieStartError
 from simbookie.serving import uvloop_is_installed
+from simbookie.storage.base import StorageError
 from simbookie.zookeeper.java_server import ZooKeeperStartError
 
 __all__ = [
@@ -92,7 +93,7 @@ def errors_end_the_program(*, as_json: bool) -> Iterator[None]:
     """Turn what can go wrong outside this program into a message and an exit code."""
     try:
         yield
-    except (BookKeeperError, BookieStartError, ZooKeeperStartError, JavaNotFoundError, OSError) as error:
+    except (BookKeeperError, BookieStartError, StorageError, ZooKeeperStartError, JavaNotFoundError, OSError) as error:
         if as_json:
             typer.echo(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}))
         typer.echo(f"error: {error}", err=True)

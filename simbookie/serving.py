@@ -13,11 +13,13 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
+from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.opening import open_store
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
@@ -25,6 +27,9 @@ from simbookie.cookies import leave_cookie
 from simbookie.garbage import GarbageCollector
 from simbookie.heap import HeapTrimmer, find_malloc_trim
 from simbookie.server import BookieServer, ServerConfig
+from simbookie.storage.base import LedgerStorage, StorageError
+from simbookie.storage.data_folder import data_folder
+from simbookie.storage.journal.settings import JournalSettings
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
 from simbookie.tcp.admission import DESCRIPTORS_KEPT
 from simbookie.tcp.listener import bound_socket
@@ -47,6 +52,9 @@ class BookieOptions:
     garbage_interval_s: float = 60.0
     exit_with_stdin: bool = False
     storage: MemoryStorageConfig = field(default_factory=MemoryStorageConfig)
+    #: Where the bookie keeps its data; without, it is in memory, as ``storage`` says. With it, ``journal`` says how.
+    data: Path | None = None
+    journal: JournalSettings = field(default_factory=JournalSettings)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
 
@@ -88,8 +96,8 @@ def raise_descriptor_limit(connections: int) -> None:
 async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer], None]) -> None:
     """Serve until SIGINT or SIGTERM, then stop in order. ``on_ready`` is called once the bookie is registered.
 
-    Raises ``OSError`` if the address cannot be used and :class:`~bkclient.errors.BookKeeperError` if the metadata service
-    cannot.
+    Raises ``OSError`` if the address cannot be used, :class:`~bkclient.errors.BookKeeperError` if the metadata service cannot,
+    and :class:`~simbookie.storage.base.StorageError` if the data cannot be used, or no more.
     """
     stop = stop_signal()
     raise_descriptor_limit(options.server.connections_max)
@@ -100,33 +108,70 @@ async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer]
         port: int = sock.getsockname()[1]
         advertised_host = options.advertised_host or host
         bookie_id = options.bookie_id or f"{advertised_host}:{port}"
+        with _storage(options, bookie_id, stop) as storage:
+            bookie = Bookie(bookie_id, storage, options.bookie, wall_clock=time.time)
+            metadata = await open_store(
+                options.metadata_uri,
+                rng=random.SystemRandom(),
+                session_timeout_s=options.session_timeout_s,
+                initialise=True,
+            )
+            server = BookieServer(
+                bookie,
+                host,
+                port,
+                registry=metadata,
+                advertised_host=advertised_host,
+                config=options.server,
+                sock=sock,
+            )
+            await _serve(server, metadata, options, stop, on_ready)
+
+
+async def _serve(
+    server: BookieServer,
+    metadata: MetadataStore,
+    options: BookieOptions,
+    stop: asyncio.Event,
+    on_ready: Callable[[BookieServer], None],
+) -> None:
+    bookie = server.bookie
+    collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage_interval_s).run())
+    try:
+        await leave_cookie(metadata, bookie.bookie_id)
+        async with server, _trimmed_heap(server):
+            on_ready(server)
+            await stop.wait()
+    finally:
+        collector.cancel()
+        await asyncio.gather(collector, return_exceptions=True)
+        await metadata.aclose()
+
+
+@contextmanager
+def _storage(options: BookieOptions, bookie_id: str, stop: asyncio.Event) -> Iterator[LedgerStorage]:
+    """What the bookie stores in; a journal that fails stops the bookie, and is raised in the end."""
+    if options.data is None:
         # no disk: this process is the machine, and nothing of it is left when it dies
-        bookie = Bookie(bookie_id, MemoryStorage(options.storage), options.bookie, wall_clock=time.time)
-        metadata = await open_store(
-            options.metadata_uri,
-            rng=random.SystemRandom(),
-            session_timeout_s=options.session_timeout_s,
-            initialise=True,
-        )
-        server = BookieServer(
-            bookie,
-            host,
-            port,
-            registry=metadata,
-            advertised_host=advertised_host,
-            config=options.server,
-            sock=sock,
-        )
-        collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage_interval_s).run())
-        try:
-            await leave_cookie(metadata, bookie_id)
-            async with server, _trimmed_heap(server):
-                on_ready(server)
-                await stop.wait()
-        finally:
-            collector.cancel()
-            await asyncio.gather(collector, return_exceptions=True)
-            await metadata.aclose()
+        yield MemoryStorage(options.storage)
+        return
+    failures: list[StorageError] = []
+
+    def fail(error: StorageError) -> None:
+        failures.append(error)
+        stop.set()
+
+    with data_folder(
+        options.data,
+        bookie_id,
+        options.journal,
+        clock_ms=lambda: int(time.time() * 1000),
+        rng=random.SystemRandom(),
+        on_fatal=fail,
+    ) as storage:
+        yield storage
+    if failures:
+        raise failures[0]
 
 
 @asynccontextmanager

@@ -185,15 +185,20 @@ class Journal:
         return True
 
     def drain(self, on_drained: Callable[[], None]) -> None:
-        """Write and sync everything, run its callbacks, then ``on_drained``, never before this returns."""
+        """Write and sync everything, run its callbacks, then ``on_drained``, never before this returns.
+
+        After a failure there is nothing to do but the latter.
+        """
         assert self._on_drained is None, "the journal is being closed"
         self._on_drained = on_drained
+        if self._failure is not None:
+            self._loop.call_soon(self._tell_drained)
         self._wake()
 
     def crash(self) -> list[tuple[int, int]]:
         """Stop dead; returns what was not synced, as pairs of ledger and entry, in order. The disk's crash is the caller's."""
         self._stop()
-        self._failure = None
+        self._failure = self._on_drained = None
         return [
             *((ledger_id, entry_id) for _, ledger_id, entry_id in self._unsynced),
             *((record.ledger_id, record.entry_id) for record in self._queue.unwritten() if record.body is not None),
@@ -445,10 +450,12 @@ class Journal:
             self._sync_next()
             return
         file.close()
-        on_drained = self._on_drained
         self._stop()
-        if on_drained is not None:
-            on_drained()
+        self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        if self._on_drained is not None:
+            self._on_drained()
 
     def _stop(self) -> None:
         self._is_alive = False

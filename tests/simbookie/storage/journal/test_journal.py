@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -533,6 +534,24 @@ def test_a_disk_that_fails_ends_the_journal_and_fails_everything_that_waits(
         assert [token for token, _ in bench.acknowledged.errors] == [0, 1, 2, 3, "force"]
         assert len(bench.failures) == 1
         assert isinstance(bench.failures[0], StorageIOError)
+
+    virtually(story)
+
+
+def test_a_journal_that_failed_can_be_drained_and_crashed(virtually: Virtually) -> None:
+    async def story() -> None:
+        for is_crashed in (False, True):
+            bench = await JournalBench(EMPTY).opened()
+            bench.disk.faults.plant(DiskFault(DiskOperation.SYNC))
+            bench.add(0)
+            await asyncio.sleep(1)
+            drained: list[bool] = []
+            bench.journal.drain(partial(drained.append, True))
+            assert drained == []
+            if is_crashed:
+                bench.journal.crash()
+            await asyncio.sleep(1)
+            assert drained == ([] if is_crashed else [True])
 
     virtually(story)
 

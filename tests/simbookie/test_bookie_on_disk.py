@@ -1,0 +1,112 @@
+"""Bookie processes with ``--data``: what they acknowledged outlives any end; a folder is one bookie's and one process's."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+from typer.testing import CliRunner
+
+from bkclient.wire.connection import ClientConnection
+from bkclient.wire.messages import AddRequest, ReadRequest, Request, Status
+from simbookie.cli import app
+from simbookie.processes import BookieProcess, BookieStartError
+from simbookie.storage.data_folder import DataFolderError, data_folder
+from simbookie.storage.journal.settings import JournalSettings
+from tests.simbookie.storage.stores import entry
+
+# a metadata service of each process's own: enough for a bookie that is asked directly
+MEMORY = "mem://alone"
+KEY = b"k" * 20
+
+
+@pytest.fixture
+def bookie(tmp_path: Path) -> Iterator[BookieProcess]:
+    process = BookieProcess("b0", MEMORY, tmp_path, bookie_id="b0", options=["--data", str(tmp_path / "data")])
+    yield process
+    process.kill()
+
+
+def asked(bookie: BookieProcess, *requests: Request) -> list[tuple[Status, bytes | None]]:
+    """The status of each answer, and the entry it brings."""
+    found: list[tuple[Status, bytes | None]] = []
+    with closing(socket.create_connection((bookie.address.host, bookie.address.port), 10)) as connection:
+        wire: ClientConnection[None] = ClientConnection(3)
+        for request in requests:
+            connection.sendall(b"".join(bytes(part) for part in wire.send(request, None)))
+            came = len(found)
+            while len(found) == came:
+                answers = wire.receive(connection.recv(65_536))
+                found += [(status, getattr(response, "body", None)) for _, _, status, response in answers]
+    return found
+
+
+def add(entry_id: int) -> AddRequest:
+    body = entry(7, entry_id, b"payload %d" % entry_id, lac=entry_id - 1)
+    return AddRequest(7, entry_id, KEY, body[:32], body[32:])
+
+
+def test_what_a_bookie_acknowledged_outlives_a_kill_and_an_orderly_end(bookie: BookieProcess) -> None:
+    bookie.start()
+    assert asked(bookie, *map(add, range(20))) == [(Status.OK, None)] * 20
+    ((status, _),) = asked(bookie, ReadRequest(7, 19, fence_key=KEY, high_priority=True))
+    assert status is Status.OK
+    bookie.kill()
+    for _ in range(2):
+        bookie.start()
+        for entry_id, (status, body) in enumerate(asked(bookie, *(ReadRequest(7, number) for number in range(20)))):
+            assert (status, (body or b"").endswith(b"payload %d" % entry_id)) == (Status.OK, True)
+        assert asked(bookie, add(20)) == [(Status.FENCED, None)]
+        assert bookie.terminate() == 0
+
+
+def test_a_folder_is_of_one_process_at_a_time_and_of_one_bookie_for_good(bookie: BookieProcess, tmp_path: Path) -> None:
+    bookie.start()
+    options = ["--data", str(tmp_path / "data")]
+    with pytest.raises(BookieStartError, match="in use by another process"):
+        BookieProcess("second", MEMORY, tmp_path, bookie_id="b0", options=options).start()
+    assert bookie.terminate() == 0
+    with pytest.raises(BookieStartError, match="the data of bookie b0, not of b1; use --id b0"):
+        BookieProcess("other", MEMORY, tmp_path, bookie_id="b1", options=options).start()
+
+
+def test_a_damaged_journal_is_one_sentence(bookie: BookieProcess, tmp_path: Path) -> None:
+    bookie.start()
+    asked(bookie, add(0))
+    bookie.kill()
+    (journal,) = (tmp_path / "data" / "journal" / "current").glob("*.txn")
+    content = bytearray(journal.read_bytes())
+    content[512:516] = b"\xff\xff\xff\x01"
+    journal.write_bytes(content)
+    with pytest.raises(BookieStartError, match=r"error: .*\.txn: a record of -255 bytes at 512"):
+        bookie.start()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [([], "requires --id or --port"), (["--id", "b0", "--journal-sync-ms", "1"], "a sync takes as long as it takes")],
+)
+def test_what_does_not_go_with_a_folder_is_wrong_usage(arguments: list[str], complaint: str, tmp_path: Path) -> None:
+    command = ["bookie", "--metadata", "mem://", "--data", str(tmp_path / "data"), *arguments]
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, complaint in " ".join(result.stderr.split())) == (2, True)
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_lock_ends_with_the_block(tmp_path: Path) -> None:
+    def use() -> None:
+        folder = tmp_path / "data"
+        with data_folder(
+            folder, "b0", JournalSettings(), clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None
+        ) as storage:
+            assert storage.acks_are_durable
+
+    use()
+    use()
+    (tmp_path / "data" / "bookie-id").write_text("b9\n")
+    with pytest.raises(DataFolderError, match="bookie b9"):
+        use()
