@@ -90,7 +90,8 @@ class EntryCodec:
             raise self._mismatch(expected_entry_id, f"the bookie returned an entry of ledger {ledger_id}")
         if expected_entry_id is not None and entry_id != expected_entry_id:
             raise self._mismatch(expected_entry_id, f"the bookie returned entry {entry_id}")
-        return DecodedEntry(ledger_id, entry_id, last_add_confirmed, length, payload)
+        # Its own constructor is a Python function, which every entry would pay.
+        return tuple.__new__(DecodedEntry, (ledger_id, entry_id, last_add_confirmed, length, payload))
 
     def encode_lac(self, last_add_confirmed: int) -> bytes:
         """The explicit-LAC packet that a writer stores with its bookies."""

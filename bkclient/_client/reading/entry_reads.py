@@ -9,6 +9,7 @@ that are read many at a time are in :mod:`bkclient._client.reading.runs` and :mo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from bkclient._backoff import Backoff
@@ -27,8 +28,9 @@ from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.sticky import StickyIndex
 from bkclient.transport.reads import reads_over
+from bkclient.wire.connection import FoundBody
 from bkclient.wire.entry import EntryCodec
-from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response
+from bkclient.wire.messages import ReadRequest, ReadResponse, Request, Response, Status
 
 __all__ = ["EntryCall", "EntryReads", "LedgerView", "ReadOperation", "Waits"]
 
@@ -322,7 +324,7 @@ class EntryCall:
             if self._operation.fails_fast and not reads.core.transport.is_writable(bookie_id):
                 reads.loop.call_soon(self.on_reply, bookie_id, self._request, Code.TOO_MANY_REQUESTS, None)
             else:
-                reads.submit(bookie_id, self._request, self.on_reply)
+                reads.sender.send(bookie_id, (self._request.entry_id,), self)
 
     def late(self) -> None:
         """The first answer is late."""
@@ -337,6 +339,16 @@ class EntryCall:
             return False
         self._send()
         return True
+
+    def on_found(self, bookie_id: BookieId, found: Sequence[FoundBody]) -> None:
+        """See :class:`~bkclient.transport.reads.ReadReplies`."""
+        for entry_id, body, max_lac in found:
+            response = ReadResponse(Status.OK, self._request.ledger_id, entry_id, body, max_lac)
+            self.on_reply(bookie_id, self._request, Code.OK, response)
+
+    def __call__(self, bookie_id: BookieId, request: Request, code: int, response: Response | None) -> None:
+        """Any other answer, as a :class:`~bkclient.transport.base.ReplyHandler` hears of it."""
+        self.on_reply(bookie_id, request, code, response)
 
     def _decode(self, _request: Request, response: Response | None) -> Entry:
         assert isinstance(response, ReadResponse), "a read is answered by a read response"
