@@ -43,6 +43,16 @@ class Folder:
         """Remove a file."""
         self.disk.remove(self.file(name))
 
+    def link(self, name: str, new: str) -> None:
+        """Give a file a second name, unless there is a file of that name."""
+        if not self.exists(new):
+            self.disk.link(self.file(name), self.file(new))
+
+    def discard(self, name: str) -> None:
+        """Remove a file if it exists."""
+        if self.exists(name):
+            self.remove(name)
+
     def write_small(self, name: str, data: bytes) -> None:
         """Replace the content of a small file, which need not exist, without syncing it; neither is it replaced as a whole."""
         file = self.open(name) if self.exists(name) else self.create(name)

@@ -231,11 +231,18 @@ class InterleavedLedgerStore:
         self._flush(self.logger.flush, on_done, token)
 
     def move_entries(
-        self, log_id: int, moved: list[tuple[int, int, int]], on_done: DurableCallback, token: object
+        self,
+        log_id: int,
+        moved: list[tuple[int, int, int]],
+        on_done: DurableCallback,
+        token: object,
+        *,
+        are_durable: bool = False,
     ) -> None:
         """Have entries of a log found where they were copied to: ``(ledger, entry, location)``.
 
-        The copies are made durable first, then the locations, but for those that do not point to the log any more.
+        The copies are made durable first, unless they are, then the locations, but for those that do not point to the log any
+        more.
         """
 
         def set_locations(go_on: DurableCallback) -> None:
@@ -257,7 +264,8 @@ class InterleavedLedgerStore:
             self._step("move.index")
             self.cache.flush(go_on, None)
 
-        self._queue_flush([flush_logs, set_locations, flush_index], on_done, token)
+        first = [] if are_durable else [flush_logs]
+        self._queue_flush([*first, set_locations, flush_index], on_done, token)
 
     def _flush(
         self, flush_logs: Callable[[DurableCallback, object], None], on_done: DurableCallback, token: object

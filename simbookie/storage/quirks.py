@@ -33,6 +33,9 @@ class Quirk(Enum):
     #: A sorted store that is asked for a ledger's last entry answers with the last one in the newest memtable that has any,
     #: though an older one, or the log, may have a higher one.
     LAST_ENTRY_OF_NEWEST = "last-entry-of-newest"
+    #: A compaction in transactions that was interrupted gives the new log the name of another one, its id in decimal, and
+    #: never ends if the id has a letter or more than one digit.
+    DECIMAL_LOG_NAMES = "decimal-log-names"
     #: What a compaction should have brought counts as brought when it failed.
     FAILED_COMPACTIONS_COUNTED = "failed-compactions-counted"
     #: A sync that failed is tried again, and believed when it succeeds. An operating system may have dropped what the first

@@ -6,16 +6,20 @@ exist, removes logs without any, and compacts others if a compaction is due. Del
 To compact a log is to append its live entries to the log that is written, at a limited rate; to make that durable; to set their
 locations and make these durable; then to remove it. Until the last step the log is whole, so a crash anywhere costs space only. A
 location that has come to point elsewhere in the meantime is left alone.
+
+In transactions a log is compacted into one of its own instead, and a run first ends what an earlier one, of a bookie that
+died, had begun (:mod:`simbookie.storage.entry_logs.compaction_log`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
+from simbookie.storage.compaction.copying import CompactionTransaction, Copying, Moved, entry_id_of
 from simbookie.storage.compaction.plan import (
     CompactionConfig,
     CompactionKind,
@@ -25,16 +29,14 @@ from simbookie.storage.compaction.plan import (
     bucket_counts,
     in_order,
 )
-from simbookie.storage.entry_logs.scan import LogRecord
+from simbookie.storage.entry_logs.compaction_log import CompactionLog
+from simbookie.storage.entry_logs.format import SIZE_BYTES, location_of
 from simbookie.storage.interleaved import InterleavedLedgerStore
 from simbookie.storage.ledger_store import OnStep
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
 
 __all__ = ["CollectorStats", "EntryLogCollector"]
-
-#: Entries that are copied in one turn of the loop.
-_ENTRIES_PER_TURN = 100
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ class EntryLogCollector:
         self._throttle = Throttle(rate, self._loop.time())
         self._usages: dict[int, LogUsage] = {}
         self._running: Sequence | None = None
-        self._copying: _Copying | None = None
+        self._copying: Copying | None = None
+        self._transaction: CompactionTransaction | None = None
 
     @property
     def is_running(self) -> bool:
@@ -94,9 +97,10 @@ class EntryLogCollector:
         """End a run that is under way, without calling back: the store closes, or has crashed."""
         if self._running is not None:
             self._running.cancel()
-        if self._copying is not None:
-            self._copying.cancel()
-        self._running = self._copying = None
+        for part in (self._copying, self._transaction):
+            if part is not None:
+                part.cancel()
+        self._running = self._copying = self._transaction = None
 
     def collect(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
         """Run once. One run at a time. A log that cannot be read, compacted or removed is left, and is no error."""
@@ -110,6 +114,9 @@ class EntryLogCollector:
 
     def _steps(self, *, is_forced: bool) -> Iterator[WaitingStep]:
         logger, exists = self._store.logger, self._store.cache.__contains__
+        if self.config.in_transactions:
+            for unfinished in logger.unfinished_compactions():
+                yield partial(self._recover, unfinished)
         for log_id in logger.flushed_ids():
             if log_id not in self._usages:
                 try:
@@ -172,87 +179,62 @@ class EntryLogCollector:
                 self.stats.bytes_of_compacted += dead
             on_done(None, None)
 
-        self._copying = _Copying(self._store, log, self._take, self.config.moved_max, copied, self._step)
+        if self.config.in_transactions:
+            try:
+                target = self._begin(self._store.logger.begin_compaction(log.log_id))
+            except StorageIOError as error:
+                copied(None, error)
+                return
+            self._copying = Copying(
+                self._store,
+                log,
+                target.add,
+                self._take,
+                target.moved_max,
+                target.commit,
+                copied,
+                on_failed=target.abort,
+            )
+            return
+        move = partial(self._store.move_entries, log.log_id)
+
+        def deliver(moved: list[Moved], delivered: DurableCallback) -> None:
+            self._step("compaction.flush")
+            move(moved, delivered, None)
+
+        self._copying = Copying(
+            self._store, log, self._store.logger.add, self._take, self.config.moved_max, deliver, copied
+        )
+
+    def _recover(self, unfinished: CompactionLog, on_done: DurableCallback) -> None:
+        """Set the locations of a log that was complete when its bookie died."""
+
+        def recovered(_token: object, error: StorageError | None) -> None:
+            if error is None:
+                try:
+                    self._store.logger.remove(unfinished.source_id)
+                except StorageIOError:
+                    self.stats.logs_not_removed += 1
+                else:
+                    self._usages.pop(unfinished.source_id, None)
+            on_done(None, None)  # one that fails is tried again with the next run
+
+        try:
+            unfinished.make_available()
+            records = list(self._store.logger.scan(unfinished.log_id, lambda ledger_id: ledger_id >= 0))
+        except StorageIOError as error:
+            recovered(None, error)
+            return
+        moved = [
+            (each.ledger_id, entry_id_of(each), location_of(unfinished.log_id, each.offset + SIZE_BYTES))
+            for each in records
+        ]
+        self._begin(unfinished).set_locations(moved, recovered)
+
+    def _begin(self, log: CompactionLog) -> CompactionTransaction:
+        self._transaction = CompactionTransaction(self._store, log, self._step)
+        return self._transaction
 
     def _take(self, size: int) -> float:
         permits = size if self.config.bytes_per_s is not None else 1
         return self._throttle.take(permits, self._loop.time())
-
-
-class _Copying:
-    """One log being emptied into the one that is written."""
-
-    def __init__(
-        self,
-        store: InterleavedLedgerStore,
-        log: LogUsage,
-        take: Callable[[int], float],
-        moved_max: int,
-        on_done: DurableCallback,
-        step: Callable[[str], None],
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._take = take
-        self._moved_max = moved_max
-        self._on_done = on_done
-        self._step = step
-        self._moved: list[tuple[int, int, int]] = []
-        self._is_cancelled = False
-        self._records = iter(store.logger.scan(log.log_id, log.ledgers.__contains__))
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.Handle = self._loop.call_soon(self._copy_on)
-
-    def cancel(self) -> None:
-        """Do nothing any more."""
-        self._is_cancelled = True
-        self._timer.cancel()
-
-    def _copy_on(self) -> None:
-        try:
-            for _ in range(_ENTRIES_PER_TURN):
-                if len(self._moved) >= self._moved_max:
-                    self._make_durable(self._go_on_after)
-                    return
-                record = next(self._records, None)
-                if record is None:
-                    self._make_durable(self._end)
-                    return
-                wait = self._take(len(record.entry))
-                if wait > 0:
-                    self._timer = self._loop.call_later(wait, self._copy_late, record)
-                    return
-                self._copy(record)
-        except StorageError as error:
-            self._end(None, error)
-            return
-        self._timer = self._loop.call_soon(self._copy_on)
-
-    def _copy_late(self, record: LogRecord) -> None:
-        try:
-            self._copy(record)
-        except StorageError as error:
-            self._end(None, error)
-        else:
-            self._copy_on()
-
-    def _copy(self, record: LogRecord) -> None:
-        entry_id = int.from_bytes(record.entry[8:16], signed=True)
-        self._moved.append((record.ledger_id, entry_id, self._store.logger.add(record.ledger_id, record.entry)))
-
-    def _make_durable(self, on_done: DurableCallback) -> None:
-        self._step("compaction.flush")
-        moved, self._moved = self._moved, []
-        self._store.move_entries(self._log.log_id, moved, on_done, None)
-
-    def _go_on_after(self, _token: object, error: StorageError | None) -> None:
-        if self._is_cancelled:
-            return
-        if error is not None:
-            self._end(None, error)
-        else:
-            self._copy_on()
-
-    def _end(self, _token: object, error: StorageError | None) -> None:
-        if not self._is_cancelled:
-            self._on_done(None, error)

@@ -64,6 +64,8 @@ class CompactionConfig:
     bytes_per_s: float | None = None
     #: So many entries are copied before their new locations are made durable (``compactionMaxOutstandingRequests``).
     moved_max: int = 100_000
+    #: Whether a log is compacted into one of its own, which replaces it when it is complete (``useTransactionalCompaction``).
+    in_transactions: bool = False
     #: Whether a small log counts as one of full size that is nearly empty (``useTargetEntryLogSizeForGc``).
     measures_by_full_size: bool = False
     #: Whether a forced run compacts where it would never do so by itself (``forceAllowCompaction``).

@@ -5,8 +5,9 @@ name is both a file's and a folder's. The model is that of a POSIX file system o
 
 * **Written is not durable.** :meth:`DiskFile.write` and :meth:`DiskFile.truncate` change the page cache at once, and every
   read sees that. A crash of the process keeps it; a power loss keeps what was synced, and any part of the rest.
-* **A name is not its file.** :meth:`Disk.create`, :meth:`Disk.rename` and :meth:`Disk.remove` change a folder at once;
-  :meth:`Disk.sync_folder` makes the change durable. Whether :meth:`DiskFile.sync` does that too depends on the file system.
+* **A name is not its file.** :meth:`Disk.create`, :meth:`Disk.rename`, :meth:`Disk.link` and :meth:`Disk.remove` change a
+  folder at once; :meth:`Disk.sync_folder` makes the change durable. Whether :meth:`DiskFile.sync` does that too depends on the
+  file system.
 * **Callbacks, not awaitables.** What may take time takes a callback and a ``token`` that is handed back to it. Callbacks run on
   the running loop, must not raise, may call the disk again, and may close, crash or reopen it.
 * **A crash is silence.** After :meth:`Disk.crash` no callback of an earlier call runs, and files opened before are dead.
@@ -114,8 +115,12 @@ class Disk(Protocol):
         """Give a file another name, in place of a file that has it; :class:`NoSuchFile` if there is none."""
         ...
 
+    def link(self, path: str, new: str) -> None:
+        """Give a file a second name, which is :class:`FileExists` if taken; :class:`NoSuchFile` if there is no file."""
+        ...
+
     def remove(self, path: str) -> None:
-        """Remove a file; those who have it open keep it. :class:`NoSuchFile` if there is none."""
+        """Remove a name, and the file with its last one; those who have it open keep it. :class:`NoSuchFile` if there is none."""
         ...
 
     def sync_folder(self, folder: str, on_done: DurableCallback, token: object) -> None:

@@ -85,6 +85,15 @@ class DirectoryDisk:
             source.replace(target)
             self._prune(source.parent)
 
+    def link(self, path: str, new: str) -> None:
+        """Give a file a second name."""
+        source, target = self.root / checked_path(path), self.root / checked_path(new)
+        with _errors(f"could not link {path} to {new}"):
+            if not source.is_file():
+                raise NoSuchFile(f"{path} does not exist")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.hardlink_to(source)
+
     def remove(self, path: str) -> None:
         """Remove a file."""
         target = self.root / checked_path(path)

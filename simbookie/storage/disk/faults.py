@@ -23,6 +23,7 @@ class DiskOperation(Enum):
     SYNC = auto()
     TRUNCATE = auto()
     RENAME = auto()
+    LINK = auto()
     REMOVE = auto()
     SYNC_FOLDER = auto()
 

@@ -134,10 +134,24 @@ class SimulatedDisk:
         """Give a file another name."""
         self.strike(DiskOperation.RENAME, path)
         pages = self._named(path)
-        checked_path(new)
+        if self._names.get(checked_path(new)) is pages:
+            return  # two names of one file: POSIX keeps both
         del self._names[path]
         self._names[new] = pages
         self._note((path, new, pages))
+
+    def link(self, path: str, new: str) -> None:
+        """Give a file a second name."""
+        self.strike(DiskOperation.LINK, path)
+        pages = self._named(path)
+        if checked_path(new) in self._names:
+            raise FileExists(f"{new} exists")
+        self._names[new] = pages
+        self._note((None, new, pages))
+
+    def _files(self) -> list[Pages]:
+        """All files, each once, however many names it has."""
+        return list({id(pages): pages for pages in self._names.values()}.values())
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -183,7 +197,7 @@ class SimulatedDisk:
         return Capacity(self._capacity, max(0, self._capacity - self._used()))
 
     def _used(self) -> int:
-        return sum(map(len, self._names.values())) * PAGE_SIZE
+        return sum(map(len, self._files())) * PAGE_SIZE
 
     def reserve(self, pages: int) -> None:
         """:class:`~simbookie.storage.base.NoSpace` unless so many pages fit."""
@@ -257,14 +271,14 @@ class SimulatedDisk:
             handle.cancel()
         self._running.clear()
         if mode is CrashMode.PROCESS:
-            for pages in self._names.values():
+            for pages in self._files():
                 pages.interrupt()
             return
         kept = self._rng.randint(0, len(self._name_changes)) if self._rng is not None else 0
         self._make_names_durable(list(self._name_changes)[:kept])
         self._name_changes.clear()
         self._names = dict(self._durable_names)
-        for pages in self._names.values():
+        for pages in self._files():
             pages.lose_power(self._rng)
 
 

@@ -33,15 +33,19 @@ __all__ = [
     "EntryLogDamaged",
     "EntryLogHeader",
     "compacted_ids",
+    "compacted_name",
+    "compacting_name",
     "decode_last_id",
     "encode_last_id",
     "encode_ledgers_map",
     "id_after",
+    "is_compacting",
     "last_id_in",
     "location_of",
     "log_id_of",
     "log_ids",
     "log_name",
+    "parse_compacted_name",
     "parse_map_record",
     "position_of",
 ]
@@ -66,6 +70,7 @@ _VERSION: Final = 1
 _HEADER: Final = Struct(">4siqi")
 _MAP_HEAD: Final = Struct(">iqqi")
 _MAP_ITEM: Final = Struct(">qq")
+_COMPACTING_SUFFIX: Final = ".log.compacting"
 _LOG_NAME: Final = re.compile(r"([0-9a-fA-F]+)\.log")
 _LAST_ID: Final = re.compile(rb"([0-9a-fA-F]{1,16})(?:\r?\n|$)")
 _COMPACTED_NAME: Final = re.compile(r"([0-9a-fA-F]+)\.log\.([0-9a-fA-F]+)\.compacted")
@@ -158,6 +163,27 @@ def log_ids(names: Iterable[str]) -> list[int]:
 def compacted_ids(names: Iterable[str]) -> list[int]:
     """The ids of the logs that a compaction has written and not yet put in place, ascending."""
     return sorted(int(match[1], 16) for name in names if (match := _COMPACTED_NAME.fullmatch(name)))
+
+
+def compacting_name(log_id: int) -> str:
+    """The name of a log while a compaction fills it."""
+    return f"{log_id:x}{_COMPACTING_SUFFIX}"
+
+
+def compacted_name(log_id: int, source_id: int) -> str:
+    """The name of a log that has all that is alive of ``source_id``, until that is not needed any more."""
+    return f"{log_name(log_id)}.{source_id:x}.compacted"
+
+
+def parse_compacted_name(name: str) -> tuple[int, int] | None:
+    """The ids of a log with such a name and of its source."""
+    match = _COMPACTED_NAME.fullmatch(name)
+    return (int(match[1], 16), int(match[2], 16)) if match else None
+
+
+def is_compacting(name: str) -> bool:
+    """Whether a compaction was filling this file."""
+    return name.endswith(_COMPACTING_SUFFIX)
 
 
 def encode_last_id(log_id: int) -> bytes:

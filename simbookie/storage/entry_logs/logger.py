@@ -19,6 +19,7 @@ from typing import Final
 
 from simbookie.storage.base import CrashMode, DurableCallback, ReadCallback, StorageError, StorageIOError
 from simbookie.storage.disk.base import DiskFile
+from simbookie.storage.entry_logs.compaction_log import CompactionLog
 from simbookie.storage.entry_logs.format import (
     LAST_ID_FILE,
     LOG_SIZE_MAX,
@@ -26,13 +27,16 @@ from simbookie.storage.entry_logs.format import (
     SIZE_BYTES,
     EntryLogDamaged,
     compacted_ids,
+    compacting_name,
     decode_last_id,
     encode_last_id,
     id_after,
+    is_compacting,
     last_id_in,
     log_id_of,
     log_ids,
     log_name,
+    parse_compacted_name,
     position_of,
 )
 from simbookie.storage.entry_logs.log import WritableLog
@@ -200,23 +204,57 @@ class EntryLogger:
         return new
 
     def _allocate(self) -> WritableLog:
+        folder, log_id = self._next_id()
+        log = self._new_log(folder, log_id, log_name(log_id))
+        self._recent[log_id] = False
+        return log
+
+    def _next_id(self) -> tuple[Folder, int]:
+        """An id that has no file, given out now, and the folder for its log."""
         folder = self._folders.choose()
         log_id = id_after(self._last_id)
         while self._folders.find(log_name(log_id)) is not None:
             log_id = id_after(log_id)
         self._last_id = log_id
-        file = folder.create(log_name(log_id))
+        return folder, log_id
+
+    def _new_log(self, folder: Folder, log_id: int, name: str) -> WritableLog:
+        file = folder.create(name)
         self._step("log.allocated")
-        for each in self._folders.all:
-            each.write_small(LAST_ID_FILE, encode_last_id(log_id))
-        self._recent[log_id] = False
-        return WritableLog(
-            log_id,
-            folder,
-            file,
-            buffer_bytes=self.config.write_buffer_bytes,
-            shifts=Quirk.SHIFTED_AFTER_PARTIAL_WRITE in self._quirks,
-        )
+        try:
+            for each in self._folders.all:
+                each.write_small(LAST_ID_FILE, encode_last_id(log_id))
+            return WritableLog(
+                log_id,
+                folder,
+                file,
+                buffer_bytes=self.config.write_buffer_bytes,
+                shifts=Quirk.SHIFTED_AFTER_PARTIAL_WRITE in self._quirks,
+            )
+        except StorageIOError:
+            file.close()
+            with suppress(StorageIOError):  # the error told is the first
+                folder.discard(name)
+            raise
+
+    def begin_compaction(self, source_id: int) -> CompactionLog:
+        """A log for what is alive in another one, which is none of :meth:`ids` before it is complete."""
+        folder, log_id = self._next_id()
+        log = self._new_log(folder, log_id, compacting_name(log_id))
+        return CompactionLog(log_id, source_id, folder, log)
+
+    def unfinished_compactions(self) -> list[CompactionLog]:
+        """Those that were complete when their bookie died, ascending; what of others is left is removed."""
+        found = []
+        for folder in self._folders.all:
+            for name in folder.names():
+                if is_compacting(name):
+                    folder.remove(name)
+                ids = parse_compacted_name(name)
+                if ids is not None:
+                    in_decimal = Quirk.DECIMAL_LOG_NAMES in self._quirks
+                    found.append(CompactionLog(*ids, folder, None, final_name=f"{ids[0]}.log" if in_decimal else None))
+        return sorted(found, key=lambda log: log.log_id)
 
     # ------------------------------------------------------------------------------------------------------- flushing
 

@@ -277,6 +277,18 @@ def test_a_flush_that_fails_in_one_part_tries_the_other_and_says_so(virtually: V
     virtually(story)
 
 
+def test_flushes_take_turns(virtually: Virtually) -> None:
+    async def story() -> None:
+        steps: list[str] = []
+        store = interleaved(CountingDisk(), on_step=steps.append)
+        store.set_master_key(1, b"key")
+        store.add_entry(1, 0, entry(1, 0))
+        await asyncio.gather(done(store.flush), done(store.flush))
+        assert [step for step in steps if step.startswith("flush.")] == ["flush.index", "flush.logs", "flush.done"] * 2
+
+    virtually(story)
+
+
 # ------------------------------------------------------------------------------------------------------- the sorted store
 
 

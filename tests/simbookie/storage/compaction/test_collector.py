@@ -18,6 +18,8 @@ from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
 from simbookie.storage.entry_logs.format import log_id_of
 from simbookie.storage.entry_logs.logger import EntryLogConfig
+from simbookie.storage.entry_logs.scan import read_ledgers_map
+from simbookie.storage.folders import Folder
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.ledger_store import CrashPoint
 from simbookie.storage.quirks import Quirk
@@ -247,22 +249,28 @@ def test_a_run_that_is_stopped_does_nothing_any_more(virtually: Virtually) -> No
     virtually(story)
 
 
+DEFAULT = CompactionConfig()
+IN_TRANSACTIONS = CompactionConfig(in_transactions=True)
 STEPS = [
-    "compaction.flush",
-    "log.sync",
-    "move.locations",
-    "move.index",
-    "index.pages",
-    "index.sync",
-    "compaction.remove",
-    "log.remove",
+    *("compaction.flush", "log.sync", "move.locations", "move.index", "index.pages", "index.sync"),
+    *("compaction.remove", "log.remove"),
+]
+STEPS_OF_TRANSACTIONS = [
+    *("log.allocated", "transaction.flush", "transaction.compacted", "transaction.available", "move.locations"),
+    *("move.index", "index.pages", "index.sync", "transaction.finish", "compaction.remove", "log.remove"),
 ]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("config", "step"),
+    [*((DEFAULT, step) for step in STEPS), *((IN_TRANSACTIONS, step) for step in STEPS_OF_TRANSACTIONS)],
+)
 @pytest.mark.parametrize("mode", list(CrashMode))
-def test_a_bookie_may_die_at_every_step_of_a_compaction(virtually: Virtually, step: str, mode: CrashMode) -> None:
-    disk = CountingDisk(Random(2))
+@pytest.mark.parametrize("covers", [True, False])
+def test_a_bookie_may_die_at_every_step_of_a_compaction(
+    virtually: Virtually, config: CompactionConfig, step: str, mode: CrashMode, covers: bool
+) -> None:
+    disk = CountingDisk(Random(2), sync_covers_names=covers)
     compacting: list[int] = []
 
     async def until_it_dies() -> None:
@@ -275,7 +283,7 @@ def test_a_bookie_may_die_at_every_step_of_a_compaction(virtually: Virtually, st
         await fill(store, 1, 2)
         store.delete_ledger(2)
         compacting.append(1)
-        await done(partial(EntryLogCollector(store, on_step=on_step).collect, is_forced=True))
+        await done(partial(EntryLogCollector(store, config, on_step=on_step).collect, is_forced=True))
 
     async def afterwards() -> None:
         store = opened(disk)
@@ -283,22 +291,103 @@ def test_a_bookie_may_die_at_every_step_of_a_compaction(virtually: Virtually, st
             store.delete_ledger(2)
         assert store.entry_ids(1) == list(range(7))
         assert await all_readable(store)
-        await done(partial(EntryLogCollector(store).collect, is_forced=True))
+        await done(partial(EntryLogCollector(store, config).collect, is_forced=True))
+        assert await all_readable(store)
+        await done(partial(EntryLogCollector(store, config).collect, is_forced=True))
         assert 0 not in store.logger.ids(), "compacted again, or removed"
         assert await all_readable(store)
+        assert all(name.endswith((".log", "lastId")) for name in disk.names(PATH))
 
     assert run_to_crash_point(until_it_dies) == step
     virtually(afterwards)
 
 
+def test_in_transactions_a_log_is_replaced_by_one_of_its_own(virtually: Virtually) -> None:
+    async def story() -> None:
+        disk = CountingDisk()
+        store = opened(disk)
+        await fill(store, 1, 2)
+        active = store.logger.active_id
+        store.delete_ledger(2)
+        await done(partial(EntryLogCollector(store, IN_TRANSACTIONS).collect, is_forced=True))
+        (log_id,) = logs_of(store, 1)
+        assert active is not None
+        assert log_id > active
+        assert store.logger.ledgers_of(log_id) == {1: 7 * RECORD}
+        assert read_ledgers_map(disk.open(f"{PATH}/{log_id:x}.log")) == {1: 7 * RECORD}
+        assert store.logger.active_id == active
+        assert await all_readable(store)
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("operation", "skip"),
+    [(DiskOperation.WRITE, 0), (DiskOperation.WRITE, 9), (DiskOperation.SYNC, 0), (DiskOperation.LINK, 0)],
+)
+def test_a_transaction_that_fails_leaves_nothing_but_the_log(
+    virtually: Virtually, operation: DiskOperation, skip: int
+) -> None:
+    async def story() -> None:
+        disk = CountingDisk()
+        store = opened(disk)
+        await fill(store, 1, 2)
+        store.delete_ledger(2)
+        before = disk.names(PATH)
+        disk.faults.plant(DiskFault(operation, path="*.compacting", skip=skip))
+        await done(partial(EntryLogCollector(store, IN_TRANSACTIONS).collect, is_forced=True))
+        assert disk.names(PATH) == before
+        assert await all_readable(store)
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("is_faithful", [True, False])
+def test_an_interrupted_transaction_ends_in_the_next_run_unless_bookkeeper_is_imitated(
+    virtually: Virtually, is_faithful: bool
+) -> None:
+    disk = CountingDisk()
+    Folder(disk, PATH).write_small("lastId", b"d\n")
+
+    async def until_it_dies() -> None:
+        def on_step(name: str) -> None:
+            if name == "transaction.available":
+                disk.crash(CrashMode.PROCESS)
+                raise CrashPoint(name)
+
+        store = opened(disk)
+        await fill(store, 1, 2)
+        store.delete_ledger(2)
+        await done(partial(EntryLogCollector(store, IN_TRANSACTIONS, on_step=on_step).collect, is_forced=True))
+
+    async def afterwards() -> None:
+        assert "11.log.e.compacted" in disk.names(PATH)
+        store = opened(disk, quirks=frozenset([Quirk.DECIMAL_LOG_NAMES] if is_faithful else []))
+        for _ in range(2):
+            await done(EntryLogCollector(store, IN_TRANSACTIONS).collect)
+        assert ("11.log.e.compacted" in disk.names(PATH)) is is_faithful
+        assert logs_of(store, 1) == ({0xE} if is_faithful else {0x11})
+        assert ("17.log" in disk.names(PATH)) is is_faithful, "the id in decimal"
+        assert await all_readable(store)
+
+    run_to_crash_point(until_it_dies)
+    virtually(afterwards)
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["fill", "delete", "collect", "crash", "power"]), max_size=15), st.integers(0, 1 << 32))
-def test_what_was_flushed_is_readable_whatever_is_collected_and_compacted(actions: list[str], seed: int) -> None:
+@given(
+    st.lists(st.sampled_from(["fill", "delete", "collect", "crash", "power"]), max_size=15),
+    st.integers(0, 1 << 32),
+    st.booleans(),
+)
+def test_what_was_flushed_is_readable_whatever_is_collected_and_compacted(
+    actions: list[str], seed: int, in_transactions: bool
+) -> None:
     async def story() -> None:
         rng = Random(seed)
         disk = CountingDisk(Random(seed))
         store = opened(disk)
-        collector = EntryLogCollector(store)
+        collector = EntryLogCollector(store, IN_TRANSACTIONS if in_transactions else DEFAULT)
         alive: dict[int, int] = {}
         for action in actions:
             if action == "fill":
@@ -316,7 +405,7 @@ def test_what_was_flushed_is_readable_whatever_is_collected_and_compacted(action
                 store.crash(mode)
                 disk.crash(mode)
                 store = opened(disk)
-                collector = EntryLogCollector(store)
+                collector = EntryLogCollector(store, IN_TRANSACTIONS if in_transactions else DEFAULT)
                 for ledger_id in set(store.ledger_ids()) - set(alive):
                     store.delete_ledger(
                         ledger_id

@@ -77,7 +77,10 @@ def test_a_forced_run_does_a_major_compaction_unless_there_is_none() -> None:
     assert CompactionSchedule(none, 0.0).choose(2 * DAY, is_forced=True) is None
     always = CompactionConfig(major=off, minor=CompactionRule(0, HOUR), force_always=True)
     assert CompactionSchedule(always, 0.0).choose(1, is_forced=True) is MAJOR
-    assert CompactionSchedule(always, 0.0).choose(2 * DAY) is None
+    schedule = CompactionSchedule(always, 0.0)
+    assert schedule.choose(2 * DAY) is None
+    schedule.major_is_suspended = True
+    assert schedule.choose(1, is_forced=True) is None, "a threshold of 0 takes no log"
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,21 @@ async def test_a_rename_replaces_what_had_the_name(disk: Disk) -> None:
     assert (disk.names(""), contents(disk, "old")) == (["old"], b"new")
 
 
+async def test_a_file_with_two_names_is_one_file_and_stays_until_its_last_name_goes(disk: Disk) -> None:
+    file = disk.create("f/a")
+    disk.link("f/a", "g/b")
+    file.write(0, b"x")
+    assert contents(disk, "g/b") == b"x"
+    with pytest.raises(FileExists):
+        disk.link("f/a", "g/b")
+    with pytest.raises(NoSuchFile):
+        disk.link("f/missing", "g/c")
+    disk.rename("f/a", "g/b")
+    assert (disk.names("f"), disk.names("g")) == (["a"], ["b"]), "a rename between them does nothing"
+    disk.remove("f/a")
+    assert (disk.names("f"), contents(disk, "g/b")) == ([], b"x")
+
+
 async def test_who_has_a_removed_file_open_keeps_it(disk: Disk) -> None:
     file = disk.create("a")
     file.write(0, b"x")
@@ -281,6 +296,10 @@ class BothDisks(RuleBasedStateMachine):
     @rule(path=PATHS, new=PATHS)
     def rename(self, path: str, new: str) -> None:
         self.same(lambda disk: disk.rename(path, new))
+
+    @rule(path=PATHS, new=PATHS)
+    def link(self, path: str, new: str) -> None:
+        self.same(lambda disk: disk.link(path, new))
 
     @rule(path=PATHS)
     def remove(self, path: str) -> None:

@@ -226,6 +226,27 @@ def test_a_synced_folder_has_its_names_and_no_other_has(virtually: Virtually) ->
     virtually(story)
 
 
+def test_a_second_name_costs_no_space_and_is_durable_like_any_other(virtually: Virtually) -> None:
+    async def story() -> None:
+        disk, calls = SimulatedDisk(Random(3), sync_covers_names=False), Calls()
+        file = disk.create("f/a")
+        file.write(0, b"x" * 5000)
+        await synced(file)
+        disk.sync_folder("f", calls.synced, 1)
+        await asyncio.sleep(1)
+        free = disk.capacity().free
+        disk.link("f/a", "g/b")
+        assert disk.capacity().free == free
+        disk.sync_folder("g", calls.synced, 2)
+        await asyncio.sleep(1)
+        disk.link("f/a", "h/c")
+        disk.crash(CrashMode.POWER_LOSS)
+        assert (disk.names("f"), disk.names("g")) == (["a"], ["b"])
+        assert whole(disk, "f/a") == whole(disk, "g/b") == b"x" * 5000
+
+    virtually(story)
+
+
 def test_a_power_loss_keeps_a_beginning_of_the_changes_of_names(virtually: Virtually) -> None:
     async def story() -> None:
         seen = set()
