@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from bkclient.program import loading
-from spark_analysis.defaults import LOCAL_MASTER, MAX_WITNESSES_DEFAULT
+from spark_analysis.defaults import EXIT_FAILED, LOCAL_MASTER, MAX_WITNESSES_DEFAULT
 
 __all__ = ["app", "main"]
 
@@ -22,7 +24,7 @@ Examples:
 
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
-others are judged nevertheless).
+others are judged nevertheless); 3 nothing was judged, because Spark or this program failed.
 """
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -34,7 +36,10 @@ def verify_histories(
         Path | None, typer.Argument(help="Folder of *.bkh files, searched below; or one such file.")
     ] = None,
     *,
-    master: Annotated[str, typer.Option(help="Spark master to run on.")] = LOCAL_MASTER,
+    master: Annotated[
+        str | None,
+        typer.Option(help=f"Spark master to run on. Default: what spark-submit was told, or {LOCAL_MASTER}."),
+    ] = None,
     invariant: Annotated[
         list[str] | None, typer.Option(help="Check only this invariant; may be given again. Default: all.")
     ] = None,
@@ -57,7 +62,11 @@ def verify_histories(
 
 def main() -> None:
     """Run ``bk-verify``."""
-    app()
+    try:
+        app()
+    except Exception:  # noqa: BLE001  Python would exit with 1, which says that an invariant is violated
+        traceback.print_exc()
+        sys.exit(EXIT_FAILED)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import typer
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from rich.console import Console
 
 from scenarios.history import History, HistoryError
 from simbookie.java import JavaNotFoundError
+from spark_analysis.defaults import EXIT_FAILED, EXIT_UNUSABLE, EXIT_VIOLATED
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.verify import REJECTED_MAX, NoHistoriesError, Verdict, verify
 from spark_analysis.report import rejected_table, verdict_table, witness_list
@@ -21,9 +24,6 @@ from spark_analysis.session import open_session
 from spark_analysis.source import HistoryFile, find_histories
 
 __all__ = ["list_invariants", "verify_folder"]
-
-EXIT_VIOLATED = 1
-EXIT_UNUSABLE = 2
 
 
 def list_invariants(*, as_json: bool) -> None:
@@ -40,7 +40,7 @@ def list_invariants(*, as_json: bool) -> None:
 
 
 def verify_folder(
-    folder: Path | None, *, master: str, invariants: Sequence[str], max_witnesses: int, as_json: bool
+    folder: Path | None, *, master: str | None, invariants: Sequence[str], max_witnesses: int, as_json: bool
 ) -> None:
     """Judge the histories in ``folder``, and print the verdict."""
     if folder is None:
@@ -62,6 +62,9 @@ def verify_folder(
             verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
     except (NoHistoriesError, JavaNotFoundError) as error:
         _fail(str(error))
+    except (PySparkException, Py4JError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        _fail(f"Spark failed, and nothing was judged: {reason[0]}", EXIT_FAILED)
     if as_json:
         typer.echo(json.dumps(verdict.as_json()))
     else:
@@ -73,9 +76,9 @@ def verify_folder(
         raise typer.Exit(EXIT_UNUSABLE)
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = EXIT_UNUSABLE) -> NoReturn:
     typer.echo(f"bk-verify: {message}", err=True)
-    raise typer.Exit(EXIT_UNUSABLE)
+    raise typer.Exit(code)
 
 
 def _print_verdict(verdict: Verdict) -> None:

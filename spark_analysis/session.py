@@ -64,7 +64,7 @@ _GIB: Final = 1024**3
 
 
 def open_session(
-    master: str = LOCAL_MASTER,
+    master: str | None = None,
     *,
     app_name: str = "bk-verify",
     log_level: str = "error",
@@ -73,6 +73,8 @@ def open_session(
 ) -> SparkSession:
     """The session of this process, started at ``master`` if there is none yet.
 
+    Without a ``master``, a program that ``spark-submit`` started runs where that was told to, any other on all processors of
+    this machine.
     ``input_bytes`` is about how much is going to be read: up to :data:`QUICK_BYTES` the JVM compiles quickly and not well,
     because compiling well would take longer than the whole job. ``java`` is the runtime to start it with, by default the one
     that :func:`simbookie.java.find_java` finds; raises
@@ -86,17 +88,27 @@ def open_session(
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     log_configuration = scratch / "log4j2.properties"
     log_configuration.write_text(_LOG_CONFIGURATION.format(level=log_level))
-    builder = SparkSession.builder.master(master).appName(app_name)
+    builder = SparkSession.builder.appName(app_name)
+    if master is None and not _is_submitted():
+        master = LOCAL_MASTER
+    if master is not None:
+        builder = builder.master(master)
     java_options = [*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={log_configuration.as_uri()}"]
     if input_bytes <= QUICK_BYTES:
         java_options += _QUICK_COMPILATION
     for name, value in _settings(master, scratch, java_options).items():
         builder = builder.config(name, value)
-    with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=sys.executable):
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=python):
         return builder.getOrCreate()
 
 
-def _settings(master: str, scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
+def _is_submitted() -> bool:
+    """Whether ``spark-submit`` started this program, and so knows its master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _settings(master: str | None, scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     settings = {
         "spark.driver.extraJavaOptions": " ".join(java_options),
         # Dozens of small hash tables and sorts at a time: each takes at least a page.
@@ -111,7 +123,7 @@ def _settings(master: str, scratch: Path, java_options: Sequence[str]) -> dict[s
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
     }
-    if master.startswith("local"):
+    if master is not None and master.startswith("local"):
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

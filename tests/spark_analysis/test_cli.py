@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from simbookie.java import JavaNotFoundError
-from spark_analysis import cli_verify
+from spark_analysis import cli, cli_verify
 from spark_analysis.cli import app
 from spark_analysis.invariants import INVARIANTS
 from tests.spark_analysis.recorded import bystander, record, truncated, truncating
@@ -73,6 +75,42 @@ def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     code, _, err = run(tmp_path)
     assert code == 2
     assert err == "bk-verify: no Java anywhere\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}),
+        Py4JNetworkError("Answer from Java side is empty"),
+    ],
+)
+def test_a_failure_of_spark_exits_with_3_and_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Not with 1, which says that an invariant is violated."""
+
+    def fails(*_: object, **_options: object) -> SparkSession:
+        raise error
+
+    record(tmp_path / "good.bkh", bystander())
+    monkeypatch.setattr(cli_verify, "open_session", fails)
+    code, out, err = run(tmp_path)
+    assert (code, out) == (3, "")
+    assert err.startswith("bk-verify: Spark failed, and nothing was judged: ")
+    assert err.count("\n") == 1
+
+
+def test_a_defect_of_the_program_exits_with_3_and_shows_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def breaks() -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(cli, "app", breaks)
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    assert exit_.value.code == 3
+    assert "RuntimeError: a defect" in capsys.readouterr().err
 
 
 # With Spark ----------------------------------------------------------------------------------------------------------

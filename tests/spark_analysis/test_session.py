@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -56,3 +58,27 @@ def test_a_local_session_is_reached_from_this_machine_alone(tmp_path: Path) -> N
 def test_there_is_one_session_whatever_is_asked_for(spark: SparkSession) -> None:
     assert open_session("local[1]", input_bytes=QUICK_BYTES + 1) is spark
     assert spark.sparkContext.master == "local[2]"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("submitted", "master"), [(True, "local[1]"), (False, "local[*]")])
+def test_a_submitted_program_runs_where_spark_submit_was_told_to(
+    tmp_path: Path, java: JavaRuntime, submitted: bool, master: str
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from spark_analysis.session import open_session\n"
+        "session = open_session()\n"
+        "print('runs at', session.sparkContext.master)\n"
+    )
+    home = Path(pyspark.__file__).parent
+    command = [home / "bin" / "spark-submit", "--master", "local[1]"] if submitted else [sys.executable]
+    done = subprocess.run(
+        [*command, program],
+        env=os.environ | {"SPARK_HOME": str(home), "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"runs at {master}" in done.stdout, done.stderr
