@@ -64,6 +64,8 @@ def main() -> None:
     """Run ``bk-verify``."""
     try:
         app()
+    except ModuleNotFoundError:
+        raise  # a package that was not asked for at installation is told by the caller
     except Exception:  # noqa: BLE001  Python would exit with 1, which says that an invariant is violated
         traceback.print_exc()
         sys.exit(EXIT_FAILED)
