@@ -99,6 +99,8 @@ class LedgerCache:
         self._dirty: dict[int, None] = {}
         self._unsynced: dict[int, int] = {}
         self._writes = 0
+        #: Ledgers whose files were synced since the store was opened, so that nothing in them is from before and not durable.
+        self._synced_once: set[int] = set()
         self._new_names: dict[tuple[int, str], Folder] = {}
         self._failed: StorageError | None = None
         self.hits = 0
@@ -169,6 +171,10 @@ class LedgerCache:
         """Fence the ledger; returns whether it was not fenced before."""
         handle = self._handle(ledger_id)
         if handle.header.fenced:
+            if ledger_id not in self._synced_once:
+                self._set_header_dirty(
+                    ledger_id, handle
+                )  # a bookie that was killed may have written it and not synced it
             return False
         handle.header.fenced = True
         self._set_header_dirty(ledger_id, handle)
@@ -322,6 +328,7 @@ class LedgerCache:
             handle.file.close()
         self._dirty.pop(ledger_id, None)
         self._unsynced.pop(ledger_id, None)
+        self._synced_once.discard(ledger_id)
         folder = self._ledgers.pop(ledger_id)
         if folder is not None:
             self._step("index.remove")
@@ -400,6 +407,7 @@ class LedgerCache:
     def _synced(self, token: tuple[int, int, DurableCallback], error: StorageError | None) -> None:
         ledger_id, write, on_done = token
         if error is None:
+            self._synced_once.add(ledger_id)
             if self._unsynced.get(ledger_id) == write:
                 del self._unsynced[ledger_id]
         elif Quirk.FAILED_SYNC_RETRIED not in self._quirks:

@@ -178,6 +178,28 @@ def test_a_flush_keeps_headers_unless_bookkeeper_is_imitated(virtually: Virtuall
     virtually(story)
 
 
+def test_a_fence_that_was_written_and_not_synced_is_synced_when_it_is_set_again(virtually: Virtually) -> None:
+    async def story() -> None:
+        disk = CountingDisk()
+        cache = opened(disk, IndexConfig(open_files_max=1))
+        cache.create(1, b"key")
+        await done(cache.flush)
+        cache.set_fenced(1)
+        cache.create(2, b"other")  # takes the handle, so the header is written
+        crash(disk, cache, CrashMode.PROCESS)
+        replaying = opened(disk)
+        assert not replaying.set_fenced(1)
+        await done(replaying.flush)
+        syncs = disk.syncs.total()
+        assert not replaying.set_fenced(1)
+        await done(replaying.flush)
+        assert disk.syncs.total() == syncs, "once is enough"
+        crash(disk, replaying)
+        assert opened(disk).header(1).fenced
+
+    virtually(story)
+
+
 def test_a_header_is_written_with_the_pages_of_its_ledger(virtually: Virtually) -> None:
     async def story() -> None:
         disk = CountingDisk()
@@ -379,6 +401,10 @@ class Story:
             self.latest[key] = self.found(*key)
             assert self.latest[key] in values | {0}, "a value that nobody put"
             assert self.latest[key] >= self.flushed.get(key, 0), "what was flushed is older now"
+
+        for (ledger_id, what), value in self.latest.items():
+            if value:
+                self.change(ledger_id, what, value)  # as a replay of the journal does
 
     def change(self, ledger_id: int, what: Any, value: int) -> None:
         if ledger_id not in self.cache or self.cache.header(ledger_id).master_key is None:
