@@ -45,7 +45,7 @@ SUBJECTS: dict[str, Measure] = {
 def main(
     full: Annotated[bool, typer.Option("--full", help="more rounds, and more in each")] = False,  # noqa: FBT002
     rounds: Annotated[int | None, typer.Option(help="rounds counted  [default: 3; 7 if full]")] = None,
-    scale: Annotated[float | None, typer.Option(help="multiplies amounts  [default: 0.2; 1.5 if full]")] = None,
+    scale: Annotated[float | None, typer.Option(help="multiplies amounts  [default: 0.1; 1.5 if full]")] = None,
     subject: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(SUBJECTS)}; may be given again")] = None,
     java: Annotated[bool, typer.Option(help="use Apache BookKeeper's client and bookies")] = True,  # noqa: FBT002
     output: Annotated[Path | None, typer.Option(help="also keep the JSON object in this file")] = None,
@@ -56,7 +56,7 @@ def main(
     if unknown:
         raise typer.BadParameter(f"no subject {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
     results: list[Result] = []
-    rounds, scale = rounds or (7 if full else 3), scale or (1.5 if full else 0.2)
+    rounds, scale = rounds or (7 if full else 3), scale or (1.5 if full else 0.1)
     with a_bench(rounds=rounds, scale=scale, kinds=("ours", "apache"), protocols=(3, 2), java=java) as bench:
         for each in bench.without:
             print(each, file=sys.stderr)

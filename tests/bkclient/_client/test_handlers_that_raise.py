@@ -533,6 +533,8 @@ CALLED = {
 #: Handlers that end nobody's wait, or do nothing that could raise before they have.
 HARMLESS = {
     "core.tell": "guards the handlers of updates",
+    "reading.entry_reads.__call__": "calls on_reply, which is in the table",
+    "reading.entry_reads.on_found": "calls on_reply, which is in the table",
     "repair.auditor._on_bookies": "sets an event",
     "repair.worker._on_bookies": "sets an event",
     "writing.admission._complete": "sets a future",
