@@ -517,6 +517,16 @@ def test_an_entry_for_which_there_is_no_space_is_refused_and_told_at_once(virtua
     virtually(story)
 
 
+def test_a_store_that_cannot_write_what_it_took_takes_no_more_for_good(virtually: Virtually) -> None:
+    async def story() -> None:
+        bench = await StorageBench().opened()
+        bench.storage.flush_failed(StorageIOError("no"))
+        await asyncio.sleep(30)
+        assert bench.spaces == [True]
+
+    virtually(story)
+
+
 def test_the_capacity_counts_each_disk_once() -> None:
     bench = StorageBench(disk=SimulatedDisk(capacity_bytes=8_192))
     assert bench.storage.capacity().total == 8_192

@@ -51,20 +51,6 @@ def read(storage: LedgerStorage, ledger_id: int, entry_id: int) -> bytes | None:
     return found[0]
 
 
-def test_an_entry_is_readable_at_once_and_the_last_one_is_that_with_the_highest_id(virtually: Virtually) -> None:
-    async def story() -> None:
-        storage = opened(RecordLog(), SLOW)
-        storage.set_master_key(1, b"key")
-        assert read(storage, 1, -1) is None
-        storage.add_entry(1, 5, body(1, 5), None, None)
-        storage.add_entry(1, 2, body(1, 2), None, None)
-        assert read(storage, 1, -1) == read(storage, 1, 5) == body(1, 5)
-        assert read(storage, 1, 3) is None
-        assert storage.entry_ids(1) == [2, 5]
-
-    virtually(story)
-
-
 @pytest.mark.rule("BK-23")
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_everything_synced_survives_a_crash(virtually: Virtually, mode: CrashMode) -> None:
@@ -85,25 +71,6 @@ def test_everything_synced_survives_a_crash(virtually: Virtually, mode: CrashMod
         assert again.ledger(2) == LedgerInfo(None, fenced=False, in_limbo=True, lac=-1)
         assert again.explicit_lac(1) == b"packet"
         assert [read(again, 1, 0), read(again, 1, -1)] == [body(1, 0, -1), body(1, 1, 0)]
-
-    virtually(story)
-
-
-@pytest.mark.rule("BK-23")
-def test_a_crash_reports_what_it_destroyed_for_good(virtually: Virtually) -> None:
-    async def story() -> None:
-        disk = RecordLog()
-        storage = opened(disk, SLOW)
-        storage.set_master_key(1, b"key")
-        storage.add_entry(1, 0, body(1, 0, payload=b"first copy"), None, None)
-        await asyncio.sleep(1)
-        storage.add_entry(1, 0, body(1, 0, payload=b"second copy"), None, None)
-        storage.add_entry(1, 1, body(1, 1), None, None)
-        storage.fence(1, lambda *_: None, None)
-        assert storage.crash(CrashMode.PROCESS) == CrashReport(entries_lost=((1, 1),), fences_lost=(1,))
-        again = opened(disk)
-        assert read(again, 1, 0) == body(1, 0, payload=b"first copy")
-        assert again.ledger(1) == LedgerInfo(b"key", lac=-1)
 
     virtually(story)
 
@@ -170,22 +137,6 @@ def test_without_journalled_entries_only_an_orderly_shutdown_saves_them(virtuall
         assert info is not None
         assert info.fenced
         assert read(again, 1, 0) == (body(1, 0) if clean else None)
-
-    virtually(story)
-
-
-def test_shutdown_runs_the_callbacks_that_wait_and_makes_everything_durable(virtually: Virtually) -> None:
-    async def story() -> None:
-        disk = RecordLog()
-        storage = opened(disk, JournalConfig(group_wait_max_s=60, sync_latency_s=0.010))
-        order: list[str] = []
-        storage.set_master_key(1, b"key")
-        storage.add_entry(1, 0, body(1, 0), lambda *_: order.append("entry"), None)
-        storage.shutdown(lambda: order.append("closed"))
-        assert order == []
-        await asyncio.sleep(1)
-        assert order == ["entry", "closed"]
-        assert read(opened(disk), 1, 0) == body(1, 0)
 
     virtually(story)
 

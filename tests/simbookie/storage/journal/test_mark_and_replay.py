@@ -19,6 +19,7 @@ from simbookie.storage.journal.mark import LogMark, mark_name, read_mark, write_
 from simbookie.storage.journal.records import LENGTH, explicit_lac_body, fence_body, file_name, header, key_body
 from simbookie.storage.journal.replay import JournalReplay, file_ids, remove_old_files
 from simbookie.storage.journal.settings import JOURNAL_KEYS, JournalSettings
+from simbookie.storage.quirks import Quirk
 from tests.simbookie.storage.journals import JournalBench, journal_settings
 from tests.simbookie.storage.stores import entry
 
@@ -239,6 +240,13 @@ def test_the_page_lists_every_setting() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (\w+) \|", page, re.MULTILINE)
     assert [(field, key) for key, field, _ in rows] == [(field, key) for field, (key, _) in JOURNAL_KEYS.items()]
     assert JournalSettings.from_conf({key: default for key, _, default in rows}) == JournalSettings()
+
+
+def test_the_page_knows_the_quirks_that_it_tells_of() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "reference" / "journal.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \| ", page.partition("## Quirks")[2], re.MULTILINE)
+    assert len(listed) == 7
+    assert set(listed) <= {quirk.value for quirk in Quirk}
 
 
 def test_settings_are_read_by_bookkeepers_names_and_units() -> None:
