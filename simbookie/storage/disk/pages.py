@@ -67,8 +67,10 @@ class Pages:
         return sum(1 for page in _pages_of(offset, size) if page not in self._cached)
 
     def write(self, offset: int, data: AnyBytes) -> None:
-        """Change what reads see."""
+        """Change what reads see; nothing to write is nothing written, wherever that would be."""
         size, done = len(data), 0
+        if size == 0:
+            return
         view = memoryview(data)
         while done < size:
             page, start = divmod(offset + done, PAGE_SIZE)

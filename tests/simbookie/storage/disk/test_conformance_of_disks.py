@@ -223,6 +223,12 @@ async def test_there_is_space(disk: Disk) -> None:
     assert 0 < capacity.free <= capacity.total
 
 
+async def test_nothing_written_beyond_the_end_is_nothing(disk: Disk) -> None:
+    file = disk.create("a")
+    file.write(9, b"")
+    assert (file.size, contents(disk, "a")) == (0, b"")
+
+
 async def test_a_folder_without_files_is_removed(tmp_path: Path) -> None:
     disk = DirectoryDisk(tmp_path / "disk")
     disk.create("f/g/a").close()
