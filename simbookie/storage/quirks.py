@@ -56,7 +56,7 @@ class Quirk(Enum):
     #: A mark that could be written nowhere counts as written, and the journals before it go.
     MARK_ERRORS_IGNORED = "mark-errors-ignored"
     #: A record of which a power loss kept no more than the length and the ledger id, and zeros for the rest, is replayed as
-    #: entry 0, in the place of the one that was there.
+    #: entry 0, in the place of the one that was there; and so is an explicit LAC with zeros for its packet.
     ZERO_RECORDS_REPLAYED = "zero-records-replayed"
     #: A mark may name a journal file that was replayed from the page cache and never synced. If the power fails then, the file is
     #: missing, and the bookie does not start.

@@ -72,10 +72,16 @@ class Replayer:
             if record.kind is JournalRecordKind.FENCE:
                 store.set_fenced(ledger_id)
             elif record.kind is JournalRecordKind.EXPLICIT_LAC:
-                # the packet begins with ledger id and LAC
-                store.set_explicit_lac(ledger_id, lac_of(bytes(8) + record.content), record.content)
+                self._apply_explicit_lac(ledger_id, record.content)
             elif any(record.content[_ZEROS_FROM:_ENTRY_HEAD_BYTES]) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:
                 store.add_entry(ledger_id, record.entry_id, record.content)
+
+    def _apply_explicit_lac(self, ledger_id: int, packet: bytes) -> None:
+        """Explicit LACs rise, so a lower one was torn by a power loss, and must not replace one that was acknowledged."""
+        lac = lac_of(bytes(8) + packet)  # a packet begins with ledger id and LAC
+        known = self._store.explicit_lac(ledger_id)
+        if known is None or lac > lac_of(bytes(8) + known) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:
+            self._store.set_explicit_lac(ledger_id, lac, packet)
 
     def _has_key(self, ledger_id: int) -> bool:
         if ledger_id not in self.keyed and ledger_id not in self._known:

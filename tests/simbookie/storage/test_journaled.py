@@ -18,7 +18,7 @@ from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.journal.mark import LogMark, read_mark
-from simbookie.storage.journal.records import file_name, header
+from simbookie.storage.journal.records import explicit_lac_body, file_name, header
 from simbookie.storage.journal.replay import file_ids
 from simbookie.storage.journaled import JournaledConfig, JournaledStorage
 from simbookie.storage.quirks import FAITHFUL, REPAIRED, Quirk
@@ -220,6 +220,29 @@ def test_a_record_of_zeros_is_not_entry_0(virtually: Virtually, *, is_faithful: 
         bench.journal_folders[0].create(file_name(50)).write(0, content)
         await bench.opened()
         assert (await bench.has(0, 0)) is not is_faithful
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("is_faithful", [False, True])
+def test_a_torn_explicit_lac_does_not_replace_one_that_was_acknowledged(
+    virtually: Virtually, *, is_faithful: bool
+) -> None:
+    packet = struct.pack(">qq", 0, 5)
+
+    async def story() -> None:
+        bench = await StorageBench(
+            quirks=frozenset({Quirk.ZERO_RECORDS_REPLAYED}) if is_faithful else REPAIRED
+        ).opened()
+        await bench.added(0, 0)
+        bench.storage.set_explicit_lac(0, 5, packet, bench.acknowledged, "lac")
+        await asyncio.sleep(1)
+        bench.storage.crash(CrashMode.PROCESS)
+        torn = explicit_lac_body(0, bytes(16))
+        content = header(6) + struct.pack(">i", len(torn)) + torn
+        bench.journal_folders[0].create(file_name(50)).write(0, content)
+        await bench.opened()
+        assert bench.storage.explicit_lac(0) == (bytes(16) if is_faithful else packet)
 
     virtually(story)
 
