@@ -94,7 +94,7 @@ def measure(bench: Bench) -> list[Result]:
 
 
 def _in_turn(bench: Bench, bookies: Bookies, kind: str, ledgers: int) -> list[Result]:
-    entries = bench.scaled(ENTRIES, 2 * LEDGERS)
+    entries = bench.scaled(ENTRIES, 20 * LEDGERS)
 
     def ours(loop: str) -> Values:
         return run_on(loop, append_in_turn(bookies, ledgers, entries))
