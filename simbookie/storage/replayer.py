@@ -23,6 +23,7 @@ __all__ = ["Replayer"]
 #: loss may, where it kept the sector with the beginning of a record and not the next.
 _ENTRY_HEAD_BYTES: Final = 32
 _ZEROS_FROM: Final = 8
+_ENTRY_BYTES_MIN: Final = 24
 
 
 class Replayer:
@@ -73,6 +74,8 @@ class Replayer:
                 store.set_fenced(ledger_id)
             elif record.kind is JournalRecordKind.EXPLICIT_LAC:
                 self._apply_explicit_lac(ledger_id, record.content)
+            elif len(record.content) < _ENTRY_BYTES_MIN:
+                return  # no bookie takes such an entry: what a power loss left of a length
             elif any(record.content[_ZEROS_FROM:_ENTRY_HEAD_BYTES]) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:
                 store.add_entry(ledger_id, record.entry_id, record.content)
 
