@@ -24,6 +24,7 @@ __all__ = ["Replayer"]
 _ENTRY_HEAD_BYTES: Final = 32
 _ZEROS_FROM: Final = 8
 _ENTRY_BYTES_MIN: Final = 24
+_PACKET_BYTES_MIN: Final = 16
 
 
 class Replayer:
@@ -81,6 +82,8 @@ class Replayer:
 
     def _apply_explicit_lac(self, ledger_id: int, packet: bytes) -> None:
         """Explicit LACs rise, so a lower one was torn by a power loss, and must not replace one that was acknowledged."""
+        if len(packet) < _PACKET_BYTES_MIN:
+            return
         lac = lac_of(bytes(8) + packet)  # a packet begins with ledger id and LAC
         known = self._store.explicit_lac(ledger_id)
         if known is None or lac > lac_of(bytes(8) + known) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:

@@ -198,7 +198,14 @@ def test_a_replay_knows_keys_of_the_journal_and_of_the_store_and_skips_what_has_
         bench = await StorageBench().opened()
         await bench.added(7, 0)
         await bench.closed()
-        records = [body(7, 1), body(7, 2)[:20], body(9, 0), struct.pack(">qq", 9, -8192), struct.pack(">qq", 7, -77)]
+        records = [
+            body(7, 1),
+            body(7, 2)[:20],
+            explicit_lac_body(7, bytes(8)),
+            body(9, 0),
+            struct.pack(">qq", 9, -8192),
+            struct.pack(">qq", 7, -77),
+        ]
         content = header(6) + b"".join(struct.pack(">i", len(record)) + record for record in records)
         bench.journal_folders[0].create(file_name(50)).write(0, content)
         await bench.opened()
