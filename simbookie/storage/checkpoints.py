@@ -134,6 +134,7 @@ class Checkpoints:
             on_step=self._on_step,
             ignore_errors=Quirk.MARK_ERRORS_IGNORED in self._quirks,
             sync_folders=Quirk.FOLDERS_UNSYNCED not in self._quirks,
+            in_place=Quirk.MARKS_IN_PLACE in self._quirks,
         )
 
     def _remove_old_files(self, index: int) -> None:

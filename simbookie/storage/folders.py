@@ -43,6 +43,10 @@ class Folder:
         """Remove a file."""
         self.disk.remove(self.file(name))
 
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name, in place of a file that has it."""
+        self.disk.rename(self.file(name), self.file(new))
+
     def link(self, name: str, new: str) -> None:
         """Give a file a second name, unless there is a file of that name."""
         if not self.exists(new):

@@ -1,8 +1,12 @@
 """How far a journal is done with: up to its mark, everything is durable in the ledger store.
 
 A mark is the id of a journal file and an offset in it. Its file, ``lastMark`` (``lastMark.0``, ``lastMark.1``, ... where there
-are several journals), is in every ledger folder: 16 bytes, cut and written anew in place. A copy that a crash cut short does not
-count, and of the others the greatest does; without any a journal is replayed from its first file.
+are several journals), is in every ledger folder: 16 bytes. A copy that a crash cut short does not count, and of the others the
+greatest does; without any a journal is replayed from its first file.
+
+A mark is written to a file beside it, which takes its name when it is durable. BookKeeper cuts and writes it in place. A process
+that is killed meanwhile leaves none, so its next life replays everything, which moves entries that were durable to a new place;
+if the power fails before that is durable, the old mark is back, and the old place of these entries may be gone.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from simbookie.storage.sequence import WaitingStep
 __all__ = ["LogMark", "mark_name", "read_mark", "write_mark"]
 
 _MARK: Final = Struct(">qq")
+_BESIDE: Final = ".new"
 
 
 class LogMark(NamedTuple):
@@ -61,11 +66,12 @@ def read_mark(folders: Sequence[Folder], name: str) -> LogMark:
 class _Copies:
     """Writes the copies of one mark, one after the other."""
 
-    def __init__(self, mark: LogMark, name: str, on_step: OnStep | None, *, sync_folders: bool) -> None:
+    def __init__(self, mark: LogMark, name: str, on_step: OnStep | None, *, sync_folders: bool, in_place: bool) -> None:
         self._data = mark.encode()
         self._name = name
         self._on_step = on_step
         self._sync_folders = sync_folders
+        self._in_place = in_place
         self.written = 0
         self.error: StorageError | None = None
 
@@ -80,9 +86,10 @@ class _Copies:
             self._on_step(name)
 
     def _write(self, folder: Folder, on_done: DurableCallback) -> None:
+        name = self._name if self._in_place else self._name + _BESIDE
         try:
             self._step("mark.open")
-            file = folder.open(self._name) if folder.exists(self._name) else folder.create(self._name)
+            file = folder.open(name) if folder.exists(name) else folder.create(name)
             self._step("mark.truncate")
             file.truncate(0)
             self._step("mark.write")
@@ -95,6 +102,8 @@ class _Copies:
 
         def synced(_token: object, error: StorageError | None) -> None:
             file.close()
+            if error is None and not self._in_place:
+                error = self._renamed(folder, name)
             if error is None:
                 self.written += 1
             else:
@@ -102,6 +111,14 @@ class _Copies:
             on_done(None, None)
 
         file.sync(synced, None)
+
+    def _renamed(self, folder: Folder, name: str) -> StorageError | None:
+        self._step("mark.rename")
+        try:
+            folder.rename(name, self._name)
+        except StorageError as error:
+            return error
+        return None
 
     def _sync_folder(self, folder: Folder, on_done: DurableCallback) -> None:
         folder.sync(lambda _token, _error: on_done(None, None))
@@ -117,12 +134,14 @@ def write_mark(
     on_step: OnStep | None = None,
     ignore_errors: bool = False,
     sync_folders: bool = True,
+    in_place: bool = False,
 ) -> Steps:
     """Write the mark to every folder, one after the other; ``on_done`` gets an error if no copy was written.
 
-    With ``ignore_errors`` it gets none. Steps: ``mark.open``, ``mark.truncate``, ``mark.write``, ``mark.sync``, for each folder.
+    With ``ignore_errors`` it gets none; ``in_place`` writes it as BookKeeper does. Steps: ``mark.open``, ``mark.truncate``,
+    ``mark.write``, ``mark.sync``, ``mark.rename``, for each folder.
     """
-    copies = _Copies(mark, name, on_step, sync_folders=sync_folders)
+    copies = _Copies(mark, name, on_step, sync_folders=sync_folders, in_place=in_place)
 
     def done(_token: object, _error: StorageError | None) -> None:
         failed = copies.error if not copies.written and not ignore_errors else None

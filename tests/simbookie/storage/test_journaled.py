@@ -386,7 +386,7 @@ def test_a_mark_that_could_not_be_written_keeps_the_journals(virtually: Virtuall
         await bench.added(7, 0, size=400)
         await bench.closed()
         await bench.opened()
-        bench.disk.faults.plant(DiskFault(DiskOperation.TRUNCATE, path="*lastMark", times=None))
+        bench.disk.faults.plant(DiskFault(DiskOperation.TRUNCATE, path="*lastMark*", times=None))
         for entry_id in range(1, 12):
             await bench.added(7, entry_id, size=400)
         bench.disk.faults.heal()

@@ -106,9 +106,9 @@ class Machine:
             self.storage.crash(self.mode)
             raise CrashPoint(name)
 
-    def live_until(self, step: str) -> None:
+    def live_until(self, step: str, mode: CrashMode = CrashMode.PROCESS) -> None:
         """Open, and die before ``step``."""
-        self.mode, self.until = CrashMode.PROCESS, step
+        self.mode, self.until = mode, step
         assert run_to_crash_point(partial(self.life, [("wait", 1.0)])) == step
         self.until = ""
 
@@ -248,3 +248,25 @@ def test_a_crash_before_every_step_of_one_story_loses_nothing(kind: str, mode: C
         *("open.replay", "open.sync", "open.flush", "flush.index", "flush.logs", "flush.done", "log.roll"),
     }
     assert expected - set(seen) == set()
+
+
+@pytest.mark.parametrize("is_faithful", [False, True])
+def test_a_mark_that_a_kill_cut_does_not_come_back_with_the_power(*, is_faithful: bool) -> None:
+    """Entries before it were durable; a replay from no mark moves them, and the power fails before that is durable."""
+    quirks = frozenset({Quirk.MARKS_IN_PLACE}) if is_faithful else REPAIRED
+
+    def lives(seed: int) -> None:
+        machine = Machine(kind="interleaved", seed=seed, journals=1, quirks=quirks, names=False)
+        machine.live([*[("add", 300, 400)] * 2, ("wait", 1.0)], 0, CrashMode.PROCESS)
+        machine.live([("wait", 1.0)], 0, CrashMode.PROCESS)  # what was replayed is durable, and the mark says so
+        machine.live_until("mark.write")
+        machine.live_until("flush.logs", CrashMode.POWER_LOSS)
+        machine.live([], 0, CrashMode.PROCESS)
+
+    if is_faithful:
+        with pytest.raises(AssertionError, match="is not what was acknowledged"):
+            for seed in range(50):
+                lives(seed)
+    else:
+        for seed in range(50):
+            lives(seed)

@@ -79,11 +79,19 @@ def test_of_several_marks_the_greatest_counts_and_short_ones_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "left"),
-    [("open", b"old"), ("truncate", b"old"), ("write", b""), ("sync", b"new")],
+    ("step", "in_place", "left"),
+    [
+        *(("open", in_place, b"old") for in_place in (False, True)),
+        *(("truncate", in_place, b"old") for in_place in (False, True)),
+        ("write", True, b""),
+        ("write", False, b"old"),
+        ("sync", True, b"new"),
+        ("sync", False, b"old"),
+        ("rename", False, b"old"),
+    ],
 )
-def test_a_process_crash_between_the_steps_leaves_the_old_copy_an_empty_one_or_the_new_one(
-    virtually: Virtually, step: str, left: bytes
+def test_a_process_crash_between_the_steps_leaves_the_old_copy_or_the_new_one_and_in_place_an_empty_one(
+    virtually: Virtually, step: str, left: bytes, *, in_place: bool
 ) -> None:
     contents = {b"old": LogMark(1, 1).encode(), b"": b"", b"new": LogMark(2, 2).encode()}
 
@@ -97,8 +105,9 @@ def test_a_process_crash_between_the_steps_leaves_the_old_copy_an_empty_one_or_t
             if name == f"mark.{step}" and not found:
                 found.append(folders[0].read_small("lastMark"))
 
-        await written(folders, LogMark(2, 2), on_step=look)
+        await written(folders, LogMark(2, 2), on_step=look, in_place=in_place)
         assert found == [contents[left]]
+        assert folders[0].read_small("lastMark") == contents[b"new"]
 
     virtually(story)
 
@@ -245,7 +254,7 @@ def test_the_page_lists_every_setting() -> None:
 def test_the_page_knows_the_quirks_that_it_tells_of() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "reference" / "journal.md").read_text()
     listed = re.findall(r"^\| `([a-z-]+)` \| ", page.partition("## Quirks")[2], re.MULTILINE)
-    assert len(listed) == 7
+    assert len(listed) == 8
     assert set(listed) <= {quirk.value for quirk in Quirk}
 
 
