@@ -106,7 +106,7 @@ class TcpConnector:
         async with asyncio.timeout(config.connect_timeout_s):
             address = await self._resolve(bookie_id)
             if handshake is None:
-                await asyncio.get_running_loop().create_connection(new_stream, address.host, address.port)
+                await _connected(new_stream(), address)
             else:
                 await handshake.connect(address)
         if handshake is not None:
@@ -121,6 +121,15 @@ class TcpConnector:
             protocol_version, config.max_frame_size_bytes, self.txn_ids, new.load, new.wanted
         )
         return Stream(new.owner, bookie_id, connection, config, is_tls=self.is_tls)
+
+
+async def _connected(stream: Stream, address: BookieAddress) -> None:
+    """Connect ``stream``; when this fails or is cancelled, it has ended."""
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: stream, address.host, address.port)
+    except BaseException:
+        await stream.give_up()
+        raise
 
 
 def _resolving_once(resolve: Resolve) -> Resolve:

@@ -64,6 +64,19 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    async def give_up(self) -> None:
+        """End a connection that was given up while the event loop made it; returns when its socket is closed.
+
+        A protocol may have been told of its beginning by then. asyncio tells it of the end, too; uvloop does not.
+        """
+        if self._transport is None:
+            return
+        self.abort(Code.BOOKIE_NOT_AVAILABLE, "connecting was given up")
+        await asyncio.sleep(0)  # event loops close a socket in the turn after it was given up
+        await asyncio.sleep(0)
+        if self.state is not StreamState.ENDED:
+            self.connection_lost(None)
+
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

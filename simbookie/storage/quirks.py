@@ -53,8 +53,8 @@ class Quirk(Enum):
     FORCE_WITHOUT_SYNC = "force-without-sync"
     #: In a journal format without records of explicit LACs these are acknowledged and not written.
     EXPLICIT_LAC_UNWRITTEN = "explicit-lac-unwritten"
-    #: A mark is cut and written in place. A process that is killed meanwhile leaves none; the next one replays all there is, and if
-    #: the power fails before that is durable, the mark from before is back, and entries before it may be where nothing was kept.
+    #: A mark is cut and written in place. A process that is killed meanwhile leaves none; the next one replays all there is, and
+    #: if the power fails before that is durable, the mark from before is back, and entries before it may be where nothing is.
     MARKS_IN_PLACE = "marks-in-place"
     #: A mark that could be written nowhere counts as written, and the journals before it go.
     MARK_ERRORS_IGNORED = "mark-errors-ignored"

@@ -255,18 +255,17 @@ def test_a_mark_that_a_kill_cut_does_not_come_back_with_the_power(*, is_faithful
     """Entries before it were durable; a replay from no mark moves them, and the power fails before that is durable."""
     quirks = frozenset({Quirk.MARKS_IN_PLACE}) if is_faithful else REPAIRED
 
-    def lives(seed: int) -> None:
-        machine = Machine(kind="interleaved", seed=seed, journals=1, quirks=quirks, names=False)
-        machine.live([*[("add", 300, 400)] * 2, ("wait", 1.0)], 0, CrashMode.PROCESS)
-        machine.live([("wait", 1.0)], 0, CrashMode.PROCESS)  # what was replayed is durable, and the mark says so
-        machine.live_until("mark.write")
-        machine.live_until("flush.logs", CrashMode.POWER_LOSS)
-        machine.live([], 0, CrashMode.PROCESS)
+    def lives() -> None:
+        for seed in range(50):
+            machine = Machine(kind="interleaved", seed=seed, journals=1, quirks=quirks, names=False)
+            machine.live([*[("add", 300, 400)] * 2, ("wait", 1.0)], 0, CrashMode.PROCESS)
+            machine.live([("wait", 1.0)], 0, CrashMode.PROCESS)  # what was replayed is durable, and the mark says so
+            machine.live_until("mark.write")
+            machine.live_until("flush.logs", CrashMode.POWER_LOSS)
+            machine.live([], 0, CrashMode.PROCESS)
 
     if is_faithful:
         with pytest.raises(AssertionError, match="is not what was acknowledged"):
-            for seed in range(50):
-                lives(seed)
+            lives()
     else:
-        for seed in range(50):
-            lives(seed)
+        lives()
