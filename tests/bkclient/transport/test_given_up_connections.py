@@ -96,3 +96,27 @@ def test_a_connection_that_stands_as_the_time_to_connect_is_over_is_used_or_give
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(scenario())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_closing_in_whatever_turn_of_the_loop_while_connecting_ends(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def scenario() -> None:
+        async with running(keep_silent) as bookie:
+            stood = 0
+            for turns in (*range(40), *range(40)):
+                given = Given(bookie)
+                given.submit()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                stood += given.stands
+                async with asyncio.timeout(5):
+                    await given.transport.aclose()
+                assert given.codes == [Code.CLIENT_CLOSED]
+                assert given.stands == 0
+            assert 0 < stood < 80, "before and after a connection stood"
+            await until(lambda: bookie.open == 0)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
