@@ -88,64 +88,72 @@ def add_frames(entries: int, payload: bytes, protocol: int, ledger_id: int) -> l
     return frames
 
 
-async def append_bare(addresses: list[BookieAddress], protocol: int, size: int, entries: int, window: int) -> Values:
-    """Send entries to all bookies with at most ``window`` not answered by an ack quorum."""
+Send = Callable[[list[BareConnection], int, int, int], int]
+"""``(connections, settled, sent, up to)``: send frames from ``sent`` up to there, or fewer; returns what is sent now."""
+
+
+async def _in_window(
+    addresses: list[BookieAddress],
+    entries: int,
+    window: int,
+    settled_of: Callable[[list[BareConnection]], int],
+    send: Send,
+) -> Values:
+    """Have ``send`` send ``entries`` frames, at most ``window`` of which are not settled, and measure that."""
     done = asyncio.get_running_loop().create_future()
-    frames = add_frames(entries, bytes(size), protocol, _LEDGER_ID)
     connections: list[BareConnection] = []
     sent = 0
 
     def push() -> None:
         nonlocal sent
-        confirmed = sorted(connection.answers for connection in connections)[-ACK_QUORUM]
-        if confirmed >= entries:
-            if not done.done():
-                done.set_result(None)
-            return
-        upto = min(entries, confirmed + window)
+        settled = settled_of(connections)
+        if settled < entries:
+            sent = send(connections, settled, sent, min(entries, settled + window))
+        elif not done.done():
+            done.set_result(None)
+
+    connections += await _connected(addresses, push)
+    with Meter() as meter:
+        push()
+        await done
+    for connection in connections:
+        connection.close()
+    return meter.per_entry(entries)
+
+
+async def append_bare(addresses: list[BookieAddress], protocol: int, size: int, entries: int, window: int) -> Values:
+    """Send entries to all bookies with at most ``window`` not answered by an ack quorum."""
+    frames = add_frames(entries, bytes(size), protocol, _LEDGER_ID)
+
+    def confirmed(connections: list[BareConnection]) -> int:
+        return sorted(connection.answers for connection in connections)[-ACK_QUORUM]
+
+    def send(connections: list[BareConnection], _confirmed: int, sent: int, upto: int) -> int:
         if upto > sent:
             data = b"".join(frames[sent:upto])
             for connection in connections:
                 connection.write(data)
-            sent = upto
+        return max(sent, upto)
 
-    connections += await _connected(addresses, push)
-    with Meter() as meter:
-        push()
-        await done
-    for connection in connections:
-        connection.close()
-    return meter.per_entry(entries)
+    return await _in_window(addresses, entries, window, confirmed, send)
 
 
 async def read_bare(addresses: list[BookieAddress], ledger_id: int, protocol: int, entries: int, window: int) -> Values:
     """Ask for the entries of a ledger with at most ``window`` not answered, each of the first bookie that stores it."""
-    done = asyncio.get_running_loop().create_future()
     encoder: ClientConnection[None] = ClientConnection(protocol)
     frames = [b"".join(encoder.send(ReadRequest(ledger_id, entry_id), None)) for entry_id in range(entries)]
-    connections: list[BareConnection] = []
-    sent = 0
 
-    def push() -> None:
-        nonlocal sent
-        answered = sum(connection.answers for connection in connections)
-        if answered >= entries:
-            if not done.done():
-                done.set_result(None)
-            return
-        upto = min(entries, answered + window)
+    def answered(connections: list[BareConnection]) -> int:
+        return sum(connection.answers for connection in connections)
+
+    def send(connections: list[BareConnection], settled: int, sent: int, upto: int) -> int:
         # In batches, as bookies serve them best: half a window at a time, unless nothing else is under way.
-        if upto - sent >= max(1, window // 2) or answered == sent or upto == entries:
-            for first, connection in enumerate(connections):
-                data = b"".join(frames[sent + (first - sent) % len(connections) : upto : len(connections)])
-                if data:
-                    connection.write(data)
-            sent = upto
+        if not (upto - sent >= max(1, window // 2) or settled == sent or upto == entries):
+            return sent
+        for first, connection in enumerate(connections):
+            data = b"".join(frames[sent + (first - sent) % len(connections) : upto : len(connections)])
+            if data:
+                connection.write(data)
+        return upto
 
-    connections += await _connected(addresses, push)
-    with Meter() as meter:
-        push()
-        await done
-    for connection in connections:
-        connection.close()
-    return meter.per_entry(entries)
+    return await _in_window(addresses, entries, window, answered, send)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from struct import Struct
 from typing import Annotated, Any, Final
 
 import typer
 
 from simbookie.cli_options import EXIT_FAILURE, Json
-from simbookie.inspection import InspectedFile, Payload, inspected
+from simbookie.inspection import ENTRY_HEAD, InspectedFile, Payload, inspected
 from simbookie.storage.journal.reader import JournalScan, ScanEnd
 from simbookie.storage.journal.records import (
     JournalFormatError,
@@ -20,12 +19,10 @@ from simbookie.storage.journal.records import (
     file_id_of,
     parse_body,
 )
+from simbookie.storage.known import PACKET_BYTES_MIN, lac_of_packet
 
 __all__ = ["add_to"]
 
-#: Of an entry: ledger id, entry id, LAC, length.
-_ENTRY_HEAD: Final = Struct(">qqqq")
-_LAC_OF_PACKET: Final = Struct(">8xq")
 
 _HELP: Final = """List the records in a journal file, or in all journal files of a folder in the order they were written.
 
@@ -117,13 +114,13 @@ def _facts_of(position: int, size: int, record: JournalRecord, *, with_payload: 
     }
     content = record.content
     if record.kind is JournalRecordKind.ENTRY:
-        facts["lac"] = _ENTRY_HEAD.unpack_from(content)[2] if size >= _ENTRY_HEAD.size else None
+        facts["lac"] = ENTRY_HEAD.unpack_from(content)[2] if size >= ENTRY_HEAD.size else None
         if with_payload:
-            facts["payload"] = content[_ENTRY_HEAD.size :].hex()
+            facts["payload"] = content[ENTRY_HEAD.size :].hex()
     elif record.kind is JournalRecordKind.KEY:
         facts["master_key"] = content.hex()
     elif record.kind is JournalRecordKind.EXPLICIT_LAC:
-        facts["lac"] = _LAC_OF_PACKET.unpack_from(content)[0] if len(content) >= _LAC_OF_PACKET.size else None
+        facts["lac"] = lac_of_packet(content) if len(content) >= PACKET_BYTES_MIN else None
     return facts
 
 

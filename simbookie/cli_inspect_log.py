@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from struct import Struct
 from typing import Annotated, Any, Final
 
 import typer
 
 from simbookie.cli_options import Json
-from simbookie.inspection import InspectedFile, Payload, inspected
+from simbookie.inspection import ENTRY_HEAD, InspectedFile, Payload, inspected
 from simbookie.storage.entry_logs.format import RECORD_HEAD, SIZE_BYTES
 from simbookie.storage.entry_logs.scan import LogRecord, ledgers_of, read_header, scan
 
 __all__ = ["add_to"]
 
-#: Of an entry: ledger id, entry id, LAC, length.
-_ENTRY_HEAD: Final = Struct(">qqqq")
 
 _HELP: Final = """List the entries in an entry log, and how many bytes of each ledger it has.
 
@@ -74,14 +71,14 @@ def _records(file: InspectedFile, ledger: int | None) -> list[LogRecord]:
 
 def _facts_of(record: LogRecord, *, with_payload: bool) -> dict[str, Any]:
     """``position`` is that of the entry behind its length, as in locations; an entry without a LAC has ``None``."""
-    ledger_id, entry_id, lac, _ = _ENTRY_HEAD.unpack(record.entry[: _ENTRY_HEAD.size].ljust(_ENTRY_HEAD.size, b"\xff"))
+    ledger_id, entry_id, lac, _ = ENTRY_HEAD.unpack(record.entry[: ENTRY_HEAD.size].ljust(ENTRY_HEAD.size, b"\xff"))
     facts: dict[str, Any] = {
         "position": record.offset + SIZE_BYTES,
         "ledger": ledger_id,
         "entry": entry_id,
         "bytes": len(record.entry),
-        "lac": lac if len(record.entry) >= _ENTRY_HEAD.size else None,
+        "lac": lac if len(record.entry) >= ENTRY_HEAD.size else None,
     }
     if with_payload:
-        facts["payload"] = record.entry[_ENTRY_HEAD.size :].hex()
+        facts["payload"] = record.entry[ENTRY_HEAD.size :].hex()
     return facts

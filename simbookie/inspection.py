@@ -6,14 +6,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from struct import Struct
+from typing import Annotated, Final
 
 import typer
 
 from simbookie.cli_options import EXIT_FAILURE, errors_end_the_program
 from simbookie.storage.base import StorageError
 
-__all__ = ["InspectedFile", "Payload", "inspected"]
+__all__ = ["ENTRY_HEAD", "InspectedFile", "Payload", "inspected"]
+
+#: Of an entry: ledger id, entry id, LAC, length.
+ENTRY_HEAD: Final = Struct(">qqqq")
 
 Payload = Annotated[bool, typer.Option("--payload", help="Print the payload of each entry, in hexadecimal.")]
 

@@ -30,7 +30,7 @@ from bkclient.wire.errors import MalformedMessage, WireError
 from bkclient.wire.framing import FrameBuffer
 from bkclient.wire.messages import AuthMessage, Operation, Request, Response, StartTlsRequest, Status
 
-__all__ = ["AUTH_MESSAGES_MAX", "UNANSWERED", "Handshake", "Security", "refusal_in"]
+__all__ = ["AUTH_MESSAGES_MAX", "UNANSWERED", "Handshake", "Security", "refusal_in", "socket_closed"]
 
 AUTH_MESSAGES_MAX: Final = 16
 """Messages of a plug-in that one connection may cost; Kerberos takes three."""
@@ -64,6 +64,12 @@ def refusal_in(error: BaseException) -> Refusal | None:
     if isinstance(error, ssl.SSLError):
         return Refusal(SecurityError.code, _reason_of(error))
     return None
+
+
+async def socket_closed() -> None:
+    """Return when the socket of a connection that was just aborted is closed: event loops do that in the turn after."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 class Handshake:
@@ -128,9 +134,7 @@ class Handshake:
     async def _abort(self) -> None:
         """Give the connection up and return when its socket is closed."""
         self._wire.abort()
-        # Event loops close a socket in the turn after it was given up, and hide from protocols what happens to half-made TLS.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await socket_closed()  # event loops hide from protocols what happens to half-made TLS
 
     # TLS
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from bkclient.errors import Code, Refusal
-from bkclient.transport.handshake import UNANSWERED, refusal_in
+from bkclient.transport.handshake import UNANSWERED, refusal_in, socket_closed
 from bkclient.transport.outgoing import Outgoing, chunk_bytes_for
 from bkclient.transport.request_stream import Handler, RequestStream, StreamOwner, reason_of
 from bkclient.transport.socket_options import apply_socket_options
@@ -72,8 +72,7 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self.abort(Code.BOOKIE_NOT_AVAILABLE, "connecting was given up")
-        await asyncio.sleep(0)  # event loops close a socket in the turn after it was given up
-        await asyncio.sleep(0)
+        await socket_closed()
         if self.state is not StreamState.ENDED:
             self.connection_lost(None)
 

@@ -15,7 +15,7 @@ from simbookie.storage.base import StorageError
 from simbookie.storage.folders import Folder
 from simbookie.storage.journal.mark import LogMark, mark_name, write_mark
 from simbookie.storage.journal.replay import remove_old_files
-from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep
+from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_step
 from simbookie.storage.quirks import Quirk
 from simbookie.storage.sequence import Sequence as Steps
 
@@ -44,7 +44,7 @@ class Checkpoints:
         *,
         backups_max: int,
         quirks: frozenset[Quirk],
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
     ) -> None:
         self._store = store
         self._journal_folders = journal_folders
@@ -53,7 +53,7 @@ class Checkpoints:
         self.persisted = list(persisted)
         self._backups_max = backups_max
         self._quirks = quirks
-        self._on_step = on_step
+        self._step = on_step
         self._jobs: deque[_Job] = deque()
         self._running: _Job | None = None
         self._marks: Steps | None = None
@@ -93,10 +93,6 @@ class Checkpoints:
         if self._marks is not None:
             self._marks.cancel()
 
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
-
     def _stored(self, job: _Job, error: StorageError | None) -> None:
         if not self._is_alive:
             return
@@ -131,7 +127,7 @@ class Checkpoints:
             mark,
             written,
             None,
-            on_step=self._on_step,
+            on_step=self._step,
             ignore_errors=Quirk.MARK_ERRORS_IGNORED in self._quirks,
             sync_folders=Quirk.FOLDERS_UNSYNCED not in self._quirks,
             in_place=Quirk.MARKS_IN_PLACE in self._quirks,
@@ -139,7 +135,7 @@ class Checkpoints:
 
     def _remove_old_files(self, index: int) -> None:
         try:
-            remove_old_files(self._journal_folders[index], self.persisted[index], self._backups_max, self._on_step)
+            remove_old_files(self._journal_folders[index], self.persisted[index], self._backups_max, self._step)
         except StorageError:
             return  # they go with a later checkpoint
 

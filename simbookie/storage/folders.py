@@ -39,6 +39,10 @@ class Folder:
         """An existing file."""
         return self.disk.open(self.file(name))
 
+    def open_or_create(self, name: str) -> DiskFile:
+        """The file of this name, or a new, empty one."""
+        return self.open(name) if self.exists(name) else self.create(name)
+
     def remove(self, name: str) -> None:
         """Remove a file."""
         self.disk.remove(self.file(name))
@@ -59,7 +63,7 @@ class Folder:
 
     def write_small(self, name: str, data: bytes) -> None:
         """Replace the content of a small file, which need not exist, without syncing it; neither is it replaced as a whole."""
-        file = self.open(name) if self.exists(name) else self.create(name)
+        file = self.open_or_create(name)
         file.truncate(0)
         file.write(0, data)
         file.close()

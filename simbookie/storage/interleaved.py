@@ -23,8 +23,8 @@ from simbookie.storage.entry_logs.format import log_id_of
 from simbookie.storage.entry_logs.logger import EntryLogConfig, EntryLogger
 from simbookie.storage.folders import Folders
 from simbookie.storage.indexes.ledger_cache import IndexConfig, LedgerCache
-from simbookie.storage.known import KnownLacs, KnownRuns, lac_of
-from simbookie.storage.ledger_store import Checkpoint, OnStep, StoreOwner
+from simbookie.storage.known import KnownLacs, KnownRuns, lac_of, lac_of_packet
+from simbookie.storage.ledger_store import Checkpoint, OnStep, StoreOwner, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
 
@@ -53,14 +53,14 @@ class InterleavedLedgerStore:
         *,
         index_folders: Folders | None = None,
         on_rotate: Callable[[], None] | None = None,
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
         quirks: frozenset[Quirk] = REPAIRED,
     ) -> None:
         self.config = config if config is not None else InterleavedConfig()
         rotated = on_rotate if on_rotate is not None else self._ask_for_checkpoint
         self.logger = EntryLogger(folders, self.config.entry_log, on_rotate=rotated, on_step=on_step, quirks=quirks)
         self.cache = LedgerCache(index_folders or folders, self.config.index, on_step=on_step, quirks=quirks)
-        self._on_step = on_step
+        self._step = on_step
         self._quirks = quirks
         self._owner: StoreOwner | None = None
         self._flushing: Sequence | None = None
@@ -102,10 +102,6 @@ class InterleavedLedgerStore:
         self.cache.crash()
         self._forget()
 
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
-
     def _ask_for_checkpoint(self) -> None:
         owner = self._owner
         assert owner is not None, "the store is not open"
@@ -128,7 +124,7 @@ class InterleavedLedgerStore:
                 entry = last_entry(ledger_id)
             except StorageIOError:
                 entry = None
-            explicit = lac_of(bytes(8) + header.explicit_lac) if header.explicit_lac is not None else -1
+            explicit = lac_of_packet(header.explicit_lac) if header.explicit_lac is not None else -1
             return max(explicit, lac_of(entry) if entry is not None else -1)
 
         return LedgerInfo(header.master_key, header.fenced, header.in_limbo, self._lacs.get(ledger_id, lac))

@@ -46,7 +46,7 @@ from simbookie.storage.journal.records import (
 )
 from simbookie.storage.journal.replay import JournalReplay
 from simbookie.storage.journal.settings import JournalSettings
-from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep
+from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.replayer import Replayer
 from simbookie.storage.sequence import Sequence as Steps
@@ -91,7 +91,7 @@ class JournaledStorage:
         clock_ms: Callable[[], int] = lambda: 0,
         quirks: frozenset[Quirk] = REPAIRED,
         on_fatal: Callable[[StorageError], None] | None = None,
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
     ) -> None:
         if not journal_folders or not ledger_folders:
             raise ValueError("storage: at least one folder for journals and one for ledgers are needed")
@@ -106,7 +106,7 @@ class JournaledStorage:
         self._clock_ms = clock_ms
         self._quirks = quirks
         self._on_fatal = on_fatal
-        self._on_step = on_step
+        self._step = on_step
         self._on_open: Callable[[], None] | None = None
         self._forget()
 
@@ -133,10 +133,6 @@ class JournaledStorage:
         """See :class:`LedgerStorage`."""
         return self.config.journal.write_data and self.config.journal.sync_data
 
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
-
     # ----------------------------------------------------------------------------------------------------------- start
 
     def open(self, on_open: Callable[[], None], on_space: SpaceListener) -> None:
@@ -152,7 +148,7 @@ class JournaledStorage:
             self._marks,
             backups_max=self.config.journal.backups_max,
             quirks=self._quirks,
-            on_step=self._on_step,
+            on_step=self._step,
         )
         self._space = SpaceWatch(self.config.space, self.capacity, on_space)
         try:
@@ -207,7 +203,7 @@ class JournaledStorage:
                 memory_bytes_max=share,
                 quirks=self._quirks,
                 on_failure=self._journal_failed,
-                on_step=self._on_step,
+                on_step=self._step,
             )
             for folder, mark in zip(self._journal_folders, self._marks, strict=True)
         ]

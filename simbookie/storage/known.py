@@ -9,14 +9,24 @@ from typing import Final
 
 from simbookie.storage.runs import EntryRuns
 
-__all__ = ["KnownLacs", "KnownRuns", "lac_of"]
+__all__ = ["PACKET_BYTES_MIN", "KnownLacs", "KnownRuns", "lac_of", "lac_of_packet"]
 
 _LAC_OF_ENTRY: Final = Struct(">16xq")
+_LAC_OF_PACKET: Final = Struct(">8xq")
+
+#: What a packet has at least: ledger id and LAC.
+PACKET_BYTES_MIN: Final = 16
 
 
 def lac_of(entry: bytes) -> int:
     """The LAC that an entry carries."""
     lac: int = _LAC_OF_ENTRY.unpack_from(entry)[0]
+    return lac
+
+
+def lac_of_packet(packet: bytes) -> int:
+    """The LAC that the packet of an explicit LAC states."""
+    lac: int = _LAC_OF_PACKET.unpack_from(packet)[0]
     return lac
 
 

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadCallback, StorageError
 
-__all__ = ["LATEST", "Checkpoint", "CrashPoint", "LedgerStore", "OnStep", "StoreOwner"]
+__all__ = ["LATEST", "Checkpoint", "CrashPoint", "LedgerStore", "OnStep", "StoreOwner", "no_step"]
 
 Checkpoint = tuple[tuple[int, int], ...]
 """``(file id, offset)`` in each journal, in the order of the journals; compared like any tuple."""
@@ -35,6 +35,10 @@ LATEST: Final[Checkpoint] = ((1 << 63, 0),)
 
 OnStep = Callable[[str], None]
 """``(name)``: the step of this name comes next. Raises nothing but :class:`CrashPoint`."""
+
+
+def no_step(_name: str) -> None:
+    """Let the step come: the :data:`OnStep` where nobody watches."""
 
 
 class CrashPoint(Exception):

@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from struct import Struct
 from typing import Final
 
 from bkclient.wire.messages import LAST_ENTRY
@@ -29,11 +28,11 @@ from simbookie.storage.base import (
     SpaceListener,
 )
 from simbookie.storage.group_commit import GroupCommit, JournalConfig
+from simbookie.storage.known import lac_of
 from simbookie.storage.runs import EntryRuns
+from simbookie.storage.space import check_thresholds
 
 __all__ = ["MemoryStorage", "MemoryStorageConfig", "RecordLog"]
-
-_LAC_OF_ENTRY: Final = Struct(">16xq")
 
 
 class _Kind(IntEnum):
@@ -152,11 +151,7 @@ class MemoryStorageConfig:
     def __post_init__(self) -> None:
         if self.capacity_bytes < 0:
             raise ValueError(f"storage: capacity_bytes must be >= 0, got {self.capacity_bytes}")
-        if not 0 < self.writable_below <= self.full_above <= 1:
-            raise ValueError(
-                "storage: 0 < writable_below <= full_above <= 1 must hold, "
-                f"got {self.writable_below} and {self.full_above}"
-            )
+        check_thresholds(self.full_above, self.writable_below)
 
 
 @dataclass(slots=True, eq=False)
@@ -267,7 +262,7 @@ class MemoryStorage:
         before = self._size_without_entries(ledger) if is_known else 0
         if kind == _Kind.ENTRY:
             self._put(ledger, number, body)
-            ledger.lac = max(ledger.lac, _LAC_OF_ENTRY.unpack_from(body)[0])
+            ledger.lac = max(ledger.lac, lac_of(body))
         elif kind == _Kind.KEY:
             ledger.master_key = body
         elif kind == _Kind.FENCE:

@@ -12,7 +12,7 @@ from typing import Final
 from simbookie.storage.base import WriteCacheFull
 from simbookie.storage.journal.records import JournalRecord, JournalRecordKind
 from simbookie.storage.journal.replay import JournalReplay, sync_files
-from simbookie.storage.known import lac_of
+from simbookie.storage.known import PACKET_BYTES_MIN, lac_of_packet
 from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.quirks import Quirk
 from simbookie.storage.sequence import WaitingStep
@@ -24,7 +24,6 @@ __all__ = ["Replayer"]
 _ENTRY_HEAD_BYTES: Final = 32
 _ZEROS_FROM: Final = 8
 _ENTRY_BYTES_MIN: Final = 24
-_PACKET_BYTES_MIN: Final = 16
 
 
 class Replayer:
@@ -82,11 +81,11 @@ class Replayer:
 
     def _apply_explicit_lac(self, ledger_id: int, packet: bytes) -> None:
         """Explicit LACs rise, so a lower one was torn by a power loss, and must not replace one that was acknowledged."""
-        if len(packet) < _PACKET_BYTES_MIN:
+        if len(packet) < PACKET_BYTES_MIN:
             return
-        lac = lac_of(bytes(8) + packet)  # a packet begins with ledger id and LAC
+        lac = lac_of_packet(packet)
         known = self._store.explicit_lac(ledger_id)
-        if known is None or lac > lac_of(bytes(8) + known) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:
+        if known is None or lac > lac_of_packet(known) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:
             self._store.set_explicit_lac(ledger_id, lac, packet)
 
     def _has_key(self, ledger_id: int) -> bool:

@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterable
 
 from simbookie.storage.base import DurableCallback, StorageError
 
-__all__ = ["Sequence", "WaitingStep"]
+__all__ = ["Sequence", "WaitingStep", "ignore_outcome"]
 
 WaitingStep = Callable[[DurableCallback], None]
 """``(on_done)``: do something, then call back with any token. May call back before it returns."""
+
+
+def ignore_outcome(_token: object, _error: StorageError | None) -> None:
+    """The callback of what nobody waits for."""
 
 
 class Sequence:

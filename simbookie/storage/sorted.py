@@ -31,7 +31,7 @@ from simbookie.storage.base import (
 from simbookie.storage.folders import Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.known import KnownRuns
-from simbookie.storage.ledger_store import LATEST, Checkpoint, OnStep, StoreOwner
+from simbookie.storage.ledger_store import LATEST, Checkpoint, OnStep, StoreOwner, no_step
 from simbookie.storage.memtable import MemTable
 from simbookie.storage.quirks import REPAIRED, Quirk
 
@@ -70,7 +70,7 @@ class SortedLedgerStore:
         config: SortedConfig | None = None,
         *,
         index_folders: Folders | None = None,
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
         quirks: frozenset[Quirk] = REPAIRED,
     ) -> None:
         self.config = config if config is not None else SortedConfig()
@@ -82,7 +82,7 @@ class SortedLedgerStore:
             on_step=on_step,
             quirks=quirks,
         )
-        self._on_step = on_step
+        self._step = on_step
         self._quirks = quirks
         self._owner: StoreOwner | None = None
         self._timer: asyncio.Handle | None = None
@@ -134,10 +134,6 @@ class SortedLedgerStore:
     def _opened(self) -> StoreOwner:
         assert self._owner is not None, "the store is not open"
         return self._owner
-
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
 
     # -------------------------------------------------------------------------------------------------------- ledgers
 

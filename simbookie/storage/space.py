@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from simbookie.storage.base import Capacity, SpaceListener
 
-__all__ = ["SpaceConfig", "SpaceWatch"]
+__all__ = ["SpaceConfig", "SpaceWatch", "check_thresholds"]
+
+
+def check_thresholds(full_above: float, writable_below: float) -> None:
+    """:class:`ValueError` unless these are shares of a capacity at which a bookie can turn read-only, and writable again."""
+    if not 0 < writable_below <= full_above <= 1:
+        raise ValueError(
+            f"storage: 0 < writable_below <= full_above <= 1 must hold, got {writable_below} and {full_above}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +31,7 @@ class SpaceConfig:
     interval_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.writable_below <= self.full_above <= 1:
-            raise ValueError(
-                f"storage: 0 < writable_below <= full_above <= 1 must hold, got {self.writable_below} and {self.full_above}"
-            )
+        check_thresholds(self.full_above, self.writable_below)
         if not self.interval_s > 0:
             raise ValueError(f"storage: interval_s must be > 0, got {self.interval_s}")
 

@@ -32,7 +32,7 @@ from simbookie.storage.compaction.plan import (
 from simbookie.storage.entry_logs.compaction_log import CompactionLog
 from simbookie.storage.entry_logs.format import SIZE_BYTES, location_of
 from simbookie.storage.interleaved import InterleavedLedgerStore
-from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
 
@@ -59,13 +59,13 @@ class EntryLogCollector:
         store: InterleavedLedgerStore,
         config: CompactionConfig | None = None,
         *,
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
         quirks: frozenset[Quirk] = REPAIRED,
     ) -> None:
         self.config = config if config is not None else CompactionConfig()
         self.stats = CollectorStats()
         self._store = store
-        self._on_step = on_step
+        self._step = on_step
         self._quirks = quirks
         self._loop = asyncio.get_running_loop()
         self.schedule = CompactionSchedule(self.config, self._loop.time())
@@ -88,10 +88,6 @@ class EntryLogCollector:
     def _usage(self, log: LogUsage) -> float:
         full_size = self._store.logger.config.log_size_max if self.config.measures_by_full_size else None
         return log.usage(full_size)
-
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
 
     def stop(self) -> None:
         """End a run that is under way, without calling back: the store closes, or has crashed."""

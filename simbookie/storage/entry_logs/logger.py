@@ -42,9 +42,9 @@ from simbookie.storage.entry_logs.format import (
 from simbookie.storage.entry_logs.log import WritableLog
 from simbookie.storage.entry_logs.scan import LogRecord, ledgers_of, scan
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
-from simbookie.storage.sequence import Sequence, WaitingStep
+from simbookie.storage.sequence import Sequence, WaitingStep, ignore_outcome
 
 __all__ = ["EntryLogConfig", "EntryLogger"]
 
@@ -99,13 +99,13 @@ class EntryLogger:
         config: EntryLogConfig | None = None,
         *,
         on_rotate: Callable[[], None] = lambda: None,
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
         quirks: frozenset[Quirk] = REPAIRED,
     ) -> None:
         self.config = config if config is not None else EntryLogConfig()
         self._folders = folders
         self._on_rotate = on_rotate
-        self._on_step = on_step
+        self._step = on_step
         self._quirks = quirks
         self._active: WritableLog | None = None
         self._preallocated: WritableLog | None = None
@@ -143,10 +143,6 @@ class EntryLogger:
         self._rotated, self._readers, self._recent = [], {}, {}
         self._wants_new_log = False
 
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
-
     # ------------------------------------------------------------------------------------------------------- writing
 
     @property
@@ -180,7 +176,7 @@ class EntryLogger:
     def _start_sync(self, log: WritableLog) -> None:
         log.flush()
         log.unsynced = 0
-        log.file.sync(self._synced, (log, False, _ignore))
+        log.file.sync(self._synced, (log, False, ignore_outcome))
 
     def want_new_log(self) -> None:
         """Rotate the active log before the next entry: its disk is nearly full."""
@@ -462,7 +458,3 @@ def _last_id_of(folder: Folder) -> int:
     if not said:
         said = max(log_ids(names), default=-1)
     return max(said, last_id_in([*log_ids(names), *compacted_ids(names)]))
-
-
-def _ignore(_token: object, _error: StorageError | None) -> None:
-    pass

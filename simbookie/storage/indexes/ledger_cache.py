@@ -31,9 +31,9 @@ from simbookie.storage.indexes.index_file import (
     page_position,
 )
 from simbookie.storage.indexes.pages import IndexPage, PageCollection
-from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
-from simbookie.storage.sequence import Sequence, WaitingStep
+from simbookie.storage.sequence import Sequence, WaitingStep, ignore_outcome
 
 __all__ = ["IndexConfig", "LedgerCache"]
 
@@ -76,12 +76,12 @@ class LedgerCache:
         folders: Folders,
         config: IndexConfig | None = None,
         *,
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
         quirks: frozenset[Quirk] = REPAIRED,
     ) -> None:
         self.config = config if config is not None else IndexConfig()
         self._folders = folders
-        self._on_step = on_step
+        self._step = on_step
         self._quirks = quirks
         self._flushing: Sequence | None = None
         self._forget()
@@ -139,10 +139,6 @@ class LedgerCache:
     def crash(self) -> None:
         """Forget everything in memory; the files died with the disk."""
         self._forget()
-
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
 
     # ------------------------------------------------------------------------------------------------------- headers
 
@@ -284,7 +280,7 @@ class LedgerCache:
     def _write_one_ledger(self) -> None:
         ledger_id = next(ledger_id for ledger_id in self._pages.ledgers() if self._pages.dirty(ledger_id))
         self._write(ledger_id)
-        self._start_sync(ledger_id, _ignore)  # its end is not waited for; a flush waits for one of its own
+        self._start_sync(ledger_id, ignore_outcome)  # its end is not waited for; a flush waits for one of its own
 
     def last_entry(self, ledger_id: int) -> int:
         """The highest entry that has a location; -1 without one."""
@@ -429,7 +425,3 @@ def _runs(pages: list[IndexPage]) -> Iterator[list[IndexPage]]:
         run.append(page)
     if run:
         yield run
-
-
-def _ignore(_token: object, _error: StorageError | None) -> None:
-    pass

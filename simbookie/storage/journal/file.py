@@ -7,16 +7,12 @@ zeros, which end a scan.
 
 from __future__ import annotations
 
-from typing import Final
-
 from simbookie.storage.base import DurableCallback
 from simbookie.storage.folders import Folder
-from simbookie.storage.journal.records import LENGTH, file_name, header, padding
+from simbookie.storage.journal.records import LENGTH, PADDED_FROM, file_name, header, padding
 from simbookie.storage.journal.settings import JournalSettings
 
 __all__ = ["JournalFile"]
-
-_PADDED_FROM: Final = 5
 
 
 class JournalFile:
@@ -39,7 +35,7 @@ class JournalFile:
         self._file = folder.create(file_name(file_id))
         self._alignment = settings.alignment_bytes
         self._step = settings.preallocation_bytes - settings.preallocation_bytes % self._alignment
-        self._is_padded = settings.format_version >= _PADDED_FROM
+        self._is_padded = settings.format_version >= PADDED_FROM
         self._buffer = bytearray()
         self._buffer_max = settings.write_buffer_bytes
         head = header(settings.format_version)

@@ -33,7 +33,7 @@ from simbookie.storage.journal.queue import JournalQueue, QueuedRecord
 from simbookie.storage.journal.records import EXPLICIT_LAC_ID, FORCE_ID
 from simbookie.storage.journal.replay import file_ids
 from simbookie.storage.journal.settings import JournalSettings
-from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 
 __all__ = ["FlushCause", "Journal", "JournalStats"]
@@ -93,7 +93,7 @@ class Journal:
         memory_bytes_max: int = 0,
         quirks: frozenset[Quirk] = REPAIRED,
         on_failure: Callable[[StorageError], None] | None = None,
-        on_step: OnStep | None = None,
+        on_step: OnStep = no_step,
     ) -> None:
         self.folder = folder
         self.stats = JournalStats(dict.fromkeys(FlushCause, 0))
@@ -103,7 +103,7 @@ class Journal:
         self._clock_ms = clock_ms
         self._quirks = quirks
         self._on_failure = on_failure
-        self._on_step = on_step
+        self._step = on_step
         self._loop = asyncio.get_running_loop()
         self._is_alive = True
         self._failure: StorageError | None = None
@@ -494,7 +494,3 @@ class Journal:
         for callback, token in due:
             callback(token, None)
         return self._is_alive
-
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from simbookie.storage.base import DurableCallback, StorageError
 from simbookie.storage.folders import Folder
-from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.sequence import Sequence as Steps
 from simbookie.storage.sequence import WaitingStep
 
@@ -66,10 +66,10 @@ def read_mark(folders: Sequence[Folder], name: str) -> LogMark:
 class _Copies:
     """Writes the copies of one mark, one after the other."""
 
-    def __init__(self, mark: LogMark, name: str, on_step: OnStep | None, *, sync_folders: bool, in_place: bool) -> None:
+    def __init__(self, mark: LogMark, name: str, on_step: OnStep, *, sync_folders: bool, in_place: bool) -> None:
         self._data = mark.encode()
         self._name = name
-        self._on_step = on_step
+        self._step = on_step
         self._sync_folders = sync_folders
         self._in_place = in_place
         self.written = 0
@@ -81,15 +81,11 @@ class _Copies:
             if self._sync_folders:
                 yield partial(self._sync_folder, folder)
 
-    def _step(self, name: str) -> None:
-        if self._on_step is not None:
-            self._on_step(name)
-
     def _write(self, folder: Folder, on_done: DurableCallback) -> None:
         name = self._name if self._in_place else self._name + _BESIDE
         try:
             self._step("mark.open")
-            file = folder.open(name) if folder.exists(name) else folder.create(name)
+            file = folder.open_or_create(name)
             self._step("mark.truncate")
             file.truncate(0)
             self._step("mark.write")
@@ -131,7 +127,7 @@ def write_mark(
     on_done: DurableCallback,
     token: object,
     *,
-    on_step: OnStep | None = None,
+    on_step: OnStep = no_step,
     ignore_errors: bool = False,
     sync_folders: bool = True,
     in_place: bool = False,

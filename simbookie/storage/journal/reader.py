@@ -15,6 +15,7 @@ from simbookie.storage.entry_logs.scan import ScannedFile
 from simbookie.storage.journal.records import (
     HEADER_HEAD_BYTES,
     LENGTH,
+    PADDED_FROM,
     PADDING_MASK,
     JournalFormatError,
     header_size,
@@ -23,7 +24,6 @@ from simbookie.storage.journal.records import (
 
 __all__ = ["JournalScan", "ScanEnd"]
 
-_PADDED_FROM: Final = 5
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -64,7 +64,7 @@ class JournalScan:
             if length == 0:
                 self.end = ScanEnd.ZERO_LENGTH
                 return
-            is_padding = length == PADDING_MASK and self.version >= _PADDED_FROM
+            is_padding = length == PADDING_MASK and self.version >= PADDED_FROM
             if is_padding:
                 length = self._length()
                 if length is None:

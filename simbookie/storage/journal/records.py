@@ -33,6 +33,7 @@ __all__ = [
     "KEY_ID",
     "LENGTH",
     "NEWEST_VERSION",
+    "PADDED_FROM",
     "PADDING_MASK",
     "JournalFormatError",
     "JournalRecord",
@@ -65,7 +66,8 @@ LENGTH: Final = Struct(">i")
 _MAGIC: Final = b"BKLG"
 _HEADER: Final = Struct(">4si")
 _PADDED_HEADER_BYTES: Final = 512
-_PADDED_FROM: Final = 5
+#: From this version on headers and flushes are padded.
+PADDED_FROM: Final = 5
 _IDS: Final = Struct(">qq")
 _IDS_AND_LENGTH: Final = Struct(">qqi")
 _PADDING: Final = Struct(">ii")
@@ -123,7 +125,7 @@ def file_id_of(name: str) -> int | None:
 
 def header_size(version: int) -> int:
     """Where the first record is."""
-    if version >= _PADDED_FROM:
+    if version >= PADDED_FROM:
         return _PADDED_HEADER_BYTES
     return HEADER_HEAD_BYTES if version >= 2 else 0
 

@@ -14,7 +14,7 @@ from simbookie.storage.folders import Folder
 from simbookie.storage.journal.mark import LogMark
 from simbookie.storage.journal.reader import JournalScan
 from simbookie.storage.journal.records import JournalFormatError, JournalRecord, file_id_of, file_name, parse_body
-from simbookie.storage.ledger_store import OnStep
+from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.sequence import WaitingStep
 
 __all__ = ["JournalReplay", "file_ids", "remove_old_files", "sync_files"]
@@ -83,12 +83,11 @@ def sync_files(folder: Folder, ids: Iterable[int]) -> Iterator[WaitingStep]:
     yield folder.sync
 
 
-def remove_old_files(folder: Folder, mark: LogMark, backups_max: int, on_step: OnStep | None = None) -> list[int]:
+def remove_old_files(folder: Folder, mark: LogMark, backups_max: int, on_step: OnStep = no_step) -> list[int]:
     """Remove the files before ``mark`` but the newest ``backups_max``; returns the ids. Step: ``journal.remove`` for each."""
     old = [file_id for file_id in file_ids(folder) if file_id < mark.file_id]
     gone = old[: max(0, len(old) - backups_max)]
     for file_id in gone:
-        if on_step is not None:
-            on_step("journal.remove")
+        on_step("journal.remove")
         folder.remove(file_name(file_id))
     return gone

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from simbookie.storage.base import StorageError
@@ -15,6 +14,7 @@ from simbookie.storage.journal.reader import JournalScan
 from simbookie.storage.journal.records import JournalRecord, file_name, parse_body
 from simbookie.storage.journal.replay import file_ids
 from simbookie.storage.journal.settings import JournalSettings
+from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from tests.simbookie.storage.stores import entry
 
@@ -60,7 +60,7 @@ class JournalBench:
         memory_bytes_max: int = 0,
         mark: LogMark | None = None,
         quirks: frozenset[Quirk] = REPAIRED,
-        on_step: Callable[[str], None] | None = None,
+        on_step: OnStep = no_step,
     ) -> None:
         self.disk = disk if disk is not None else SimulatedDisk(costs=DiskCosts(sync_s=sync_s))
         self.folder = Folder(self.disk, "journal/current")

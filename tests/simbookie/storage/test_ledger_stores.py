@@ -19,7 +19,7 @@ from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.entry_logs.scan import scan
 from simbookie.storage.indexes.ledger_cache import IndexConfig
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
-from simbookie.storage.ledger_store import CrashPoint, LedgerStore
+from simbookie.storage.ledger_store import CrashPoint, LedgerStore, OnStep, no_step
 from simbookie.storage.quirks import Quirk
 from simbookie.storage.sorted import SortedConfig, SortedLedgerStore
 from simbookie.world.loop import VirtualTimeLoop
@@ -472,7 +472,7 @@ ACTIONS = st.lists(
 class Story:
     """A store whose disk crashes now and then, what was done to it, and what it should hold."""
 
-    def __init__(self, kind: str, disk: CountingDisk, on_step: Callable[[str], None] | None = None) -> None:
+    def __init__(self, kind: str, disk: CountingDisk, on_step: OnStep = no_step) -> None:
         self.kind, self.disk, self.owner = kind, disk, Owner()
         self.on_step = on_step
         self.store = opened(kind, disk, self.owner, on_step=on_step)
@@ -621,7 +621,7 @@ def test_everything_journalled_is_there_after_a_crash_at_any_step(
     story = stories[0]
 
     async def afterwards() -> None:
-        story.on_step = None
+        story.on_step = no_step
         await story.restart(exact=False)  # what was being done when it died may be there
         await story.act("add", 0, 10)
         await done(story.store.flush)
