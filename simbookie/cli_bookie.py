@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from bkclient.config.properties import parse_properties
 from bkclient.metadata.uri import parse_metadata_uri
 from simbookie.cli_options import (
     Capacity,
     ConnectionsMax,
     ConnectionsPerSource,
-    GarbageInterval,
     JournalSync,
     JournalWait,
     Json,
@@ -29,6 +31,7 @@ from simbookie.cli_options import (
     start_logging,
 )
 from simbookie.config import BookieConfig
+from simbookie.garbage import GarbageConfig
 from simbookie.security_options import (
     AuthSecret,
     RequireCertificate,
@@ -41,11 +44,14 @@ from simbookie.security_options import (
 )
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.serving import BookieOptions, run, serve_bookie
+from simbookie.storage.conf import STORAGE_KEYS, StorageConf
 from simbookie.storage.group_commit import JournalConfig
-from simbookie.storage.journal.settings import JournalSettings
 from simbookie.storage.memory import MemoryStorageConfig
 
 __all__ = ["add_to"]
+
+_log: Final = logging.getLogger(__name__)
+_GARBAGE_INTERVAL_MS: Final = "60000"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -67,6 +73,7 @@ Examples:
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --id bookie-1 --journal-sync-ms 5
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --tls-certificate bookie.pem --tls-key bookie-key.pem --require-tls
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1
+  bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1 --conf bk_server.conf
   bk-sim bookie --metadata "zk://zk1:2181;zk2:2181/ledgers" --host 0.0.0.0 --advertised-host 10.0.0.7 --json
 
 \b
@@ -106,7 +113,19 @@ def bookie(
     require_client_certificate: RequireCertificate = False,
     auth_secret: AuthSecret = None,
     session_timeout_s: SessionTimeout = 10.0,
-    garbage_interval_s: GarbageInterval = 60.0,
+    garbage_interval_s: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Seconds between runs of the garbage collector.  [default: 60]", show_default=False),
+    ] = None,
+    conf: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --data: a bk_server.conf, whose keys of journal, logs, garbage collection and disks count.",
+            show_default=False,
+            dir_okay=False,
+            exists=True,
+        ),
+    ] = None,
     exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
     uvloop: Uvloop = None,
     log_level: LogLevel = "warning",
@@ -123,6 +142,9 @@ def bookie(
             )
         if data is not None and journal_sync_ms != 0:
             raise typer.BadParameter("with --data a sync takes as long as it takes", param_hint="--journal-sync-ms")
+        if conf is not None and data is None:
+            raise typer.BadParameter("requires --data: in memory there is nothing to configure", param_hint="--conf")
+        storage_conf = _storage_conf(conf, journal_wait_ms, garbage_interval_s)
         security = SecurityOptions(
             tls_certificate,
             tls_key,
@@ -139,14 +161,14 @@ def bookie(
             bookie_id=bookie_id,
             advertised_host=advertised_host,
             session_timeout_s=session_timeout_s,
-            garbage_interval_s=garbage_interval_s,
+            garbage=GarbageConfig(storage_conf.compaction.gc_interval_s, storage_conf.overreplicated_interval_s),
             exit_with_stdin=exit_with_stdin,
             storage=MemoryStorageConfig(
                 journal=JournalConfig(group_wait_max_s=journal_wait_ms / 1000, sync_latency_s=journal_sync_ms / 1000),
                 capacity_bytes=capacity_mib << 20,
             ),
             data=data,
-            journal=JournalSettings(group_wait_max_s=journal_wait_ms / 1000),
+            conf=storage_conf,
             bookie=BookieConfig(pending_adds_max=pending_adds_max),
             server=ServerConfig(
                 max_frame_size=max_frame_size,
@@ -157,6 +179,25 @@ def bookie(
         )
 
         run(serve_bookie(options, partial(_announce_bookie, metadata, data, as_json=as_json)), uvloop=use_uvloop)
+
+
+def _storage_conf(path: Path | None, journal_wait_ms: float, garbage_interval_s: float | None) -> StorageConf:
+    """What the file says, and what options say instead."""
+    known: dict[str, str] = {}
+    if path is not None:
+        known = parse_properties(path.read_text(encoding="utf-8"))
+        unknown = sorted(key for key in known if key not in STORAGE_KEYS)
+        if unknown:
+            _log.warning("%s: %d keys have no effect here: %s", path, len(unknown), ", ".join(unknown))
+    try:
+        conf = StorageConf.from_conf({"gcWaitTime": _GARBAGE_INTERVAL_MS, "journalMaxGroupWaitMSec": "0", **known})
+        if journal_wait_ms > 0:
+            conf = replace(conf, journal=replace(conf.journal, group_wait_max_s=journal_wait_ms / 1000))
+        if garbage_interval_s is not None:
+            conf = replace(conf, compaction=replace(conf.compaction, gc_interval_s=garbage_interval_s))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf" if path is not None else None) from error
+    return conf
 
 
 def _announce_bookie(metadata: str, data: Path | None, server: BookieServer, *, as_json: bool) -> None:

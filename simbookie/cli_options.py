@@ -54,7 +54,7 @@ Capacity = Annotated[int, typer.Option(min=1, help="MiB of entries one bookie ta
 SessionTimeout = Annotated[
     float, typer.Option(min=0.1, help="Seconds until the metadata service misses a silent bookie.")
 ]
-GarbageInterval = Annotated[float, typer.Option(min=0.1, help="Seconds between looks for deleted ledgers to remove.")]
+GarbageInterval = Annotated[float, typer.Option(min=0.1, help="Seconds between runs of the garbage collector.")]
 MaxFrameSize = Annotated[
     int, typer.Option(min=1024, help="Largest frame accepted, in bytes; 5253120 for Pulsar with its default settings.")
 ]

@@ -1,37 +1,83 @@
-"""Removing from a bookie the ledgers that are gone from the metadata store.
+"""The garbage collector of a bookie: what is gone from the metadata store goes from the bookie, and then from its disk.
 
 Deleting a ledger removes its metadata only; bookies find out by themselves. A ledger's metadata exist before any bookie hears
 of it, so a ledger that a bookie has and the store has not was deleted. The order of looking matters: first the bookie's
 ledgers are listed, then the store's, then every candidate is looked up once more before it goes (D12).
+
+A ledger that was closed and has come to be kept by other bookies only is *over-replicated* here, and goes as well, more
+seldom. While that is decided the ledger is locked against re-replication, which could be about to name this bookie again.
+
+Each run looks for ledgers first, and has the storage give their space back afterwards
+(:meth:`~simbookie.storage.base.LedgerStorage.collect_garbage`). A metadata store that fails ends the first part only: what was
+found to be gone is. Runs never overlap.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
+from dataclasses import dataclass
 from typing import Final
 
 from bkclient.errors import BookKeeperError, NoSuchLedger
+from bkclient.ledger import LedgerState
 from bkclient.metadata.base import MetadataStore
+from bkclient.metadata.tree import HasNodeTree, tree_of
+from bkclient.repair.coordination.underreplication import UnderReplication
 from simbookie.bookie import Bookie, BookieState
+from simbookie.storage.base import StorageError
+from simbookie.storage.quirks import REPAIRED, Quirk
 
-__all__ = ["GarbageCollector"]
+__all__ = ["GarbageCollector", "GarbageConfig"]
 
 _log: Final = logging.getLogger(__name__)
 
 
-class GarbageCollector:
-    """Collects the garbage of ``bookie`` every ``interval_s`` seconds while :meth:`run` runs."""
+@dataclass(frozen=True, slots=True)
+class GarbageConfig:
+    """Times in seconds; the defaults are BookKeeper's, whose keys are in brackets."""
 
-    def __init__(self, bookie: Bookie, metadata: MetadataStore, interval_s: float) -> None:
-        if not interval_s > 0:
-            raise ValueError(f"interval_s must be > 0, got {interval_s}")
+    #: The rest between two runs (``gcWaitTime``).
+    interval_s: float = 600.0
+    #: How long the last look for over-replicated ledgers must be ago; 0 for never (``gcOverreplicatedLedgerWaitTime``).
+    overreplicated_interval_s: float = 86_400.0
+
+    def __post_init__(self) -> None:
+        if not self.interval_s > 0:
+            raise ValueError(f"garbage: interval_s must be > 0, got {self.interval_s}")
+        if not self.overreplicated_interval_s >= 0:
+            raise ValueError(f"garbage: overreplicated_interval_s must be >= 0, got {self.overreplicated_interval_s}")
+
+
+class GarbageCollector:
+    """Collects the garbage of ``bookie`` while :meth:`run` runs."""
+
+    def __init__(
+        self,
+        bookie: Bookie,
+        metadata: MetadataStore,
+        config: GarbageConfig | None = None,
+        *,
+        quirks: frozenset[Quirk] = REPAIRED,
+    ) -> None:
+        self.config = config if config is not None else GarbageConfig()
         self._bookie = bookie
         self._metadata = metadata
-        self._interval_s = interval_s
+        self._quirks = quirks
+        self._wake = asyncio.Event()
+        self._is_forced = False
+        self._overreplicated_at: float | None = None
+
+    def force(self) -> None:
+        """Run as soon as possible, and do what would not be due yet. A second call before that changes nothing."""
+        self._is_forced = True
+        self._wake.set()
+
+    # ---------------------------------------------------------------------------------------------------------- ledgers
 
     async def collect(self) -> list[int]:
-        """Remove what is gone; returns the ledgers removed, ascending. Raises what the metadata store raises."""
+        """Remove ledgers that were deleted; returns them, ascending. Raises what the metadata store raises."""
         stored = self._bookie.ledger_ids()
         if not stored:
             return []
@@ -43,20 +89,109 @@ class GarbageCollector:
             try:
                 await self._metadata.read_ledger(ledger_id)
             except NoSuchLedger:
-                if self._bookie.state is BookieState.RUNNING and self._bookie.delete_ledger(ledger_id):
+                if self._removes(ledger_id):
                     removed.append(ledger_id)
         return removed
 
-    async def run(self) -> None:
-        """Collect again and again until cancelled; a metadata store that fails is asked again at the next turn."""
-        while True:
-            await asyncio.sleep(self._interval_s)
-            if self._bookie.state is not BookieState.RUNNING:
+    async def collect_overreplicated(self) -> list[int]:
+        """Remove closed ledgers that other bookies keep and this one need not; returns them, ascending.
+
+        Nothing is removed where the metadata store has no room for locks. Raises what the metadata store raises.
+        """
+        if not isinstance(self._metadata, HasNodeTree):
+            return []
+        locks = UnderReplication(
+            tree_of(self._metadata),
+            name=self._bookie.bookie_id,
+            wall_clock_ms=lambda: 0,  # of marks, and none is made
+            rng=random.Random(0),  # noqa: S311  the same
+        )
+        removed = []
+        for ledger_id in self._bookie.ledger_ids():
+            if not await self._is_overreplicated(ledger_id) or not await locks.block(ledger_id):
                 continue
             try:
-                removed = await self.collect()
-            except BookKeeperError as error:
-                _log.warning("bookie %s cannot collect garbage: %s", self._bookie.bookie_id, error)
-            else:
-                if removed:
-                    _log.info("bookie %s removed %d deleted ledgers", self._bookie.bookie_id, len(removed))
+                if await self._is_overreplicated(ledger_id) and self._removes(ledger_id):
+                    removed.append(ledger_id)
+            finally:
+                await locks.unblock(ledger_id)
+        return removed
+
+    async def _is_overreplicated(self, ledger_id: int) -> bool:
+        try:
+            metadata = (await self._metadata.read_ledger(ledger_id)).metadata
+        except NoSuchLedger:
+            return False  # that is found out elsewhere
+        return metadata.state is LedgerState.CLOSED and all(
+            self._bookie.bookie_id not in fragment.ensemble for fragment in metadata.fragments
+        )
+
+    def _removes(self, ledger_id: int) -> bool:
+        return self._bookie.state is BookieState.RUNNING and self._bookie.delete_ledger(ledger_id)
+
+    # ------------------------------------------------------------------------------------------------------------ runs
+
+    async def run(self) -> None:
+        """Collect again and again until cancelled; a metadata store that fails is asked again at the next turn."""
+        loop = asyncio.get_running_loop()
+        self._overreplicated_at = loop.time()
+        wait_s = self.config.interval_s * (2 if Quirk.FIRST_COLLECTION_LATE in self._quirks else 1)
+        end_watch = self._bookie.storage.watch_shortage(self.force)
+        try:
+            while True:
+                await self._rest(wait_s)
+                wait_s = self.config.interval_s
+                is_forced, self._is_forced = self._is_forced, False
+                if self._bookie.state is BookieState.RUNNING:
+                    await self.run_once(is_forced=is_forced)
+        finally:
+            end_watch()
+
+    async def _rest(self, seconds: float) -> None:
+        self._wake.clear()
+        if self._is_forced:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def run_once(self, *, is_forced: bool = False) -> None:
+        """One run over ledgers and storage. Failures are logged."""
+        await self._collect_ledgers()
+        if self._bookie.state is BookieState.RUNNING:
+            await self._collect_storage(is_forced=is_forced)
+
+    async def _collect_ledgers(self) -> None:
+        bookie_id, now = self._bookie.bookie_id, asyncio.get_running_loop().time()
+        interval_s = self.config.overreplicated_interval_s
+        try:
+            if 0 < interval_s <= now - (self._overreplicated_at if self._overreplicated_at is not None else now):
+                self._overreplicated_at = now
+                surplus = await self.collect_overreplicated()
+                if surplus:
+                    _log.info("bookie %s removed %d ledgers that other bookies keep", bookie_id, len(surplus))
+            if self._bookie.state is not BookieState.RUNNING:
+                return
+            removed = await self.collect()
+        except (BookKeeperError, StorageError) as error:
+            _log.warning("bookie %s cannot collect garbage: %s", bookie_id, error)
+        else:
+            if removed:
+                _log.info("bookie %s removed %d deleted ledgers", bookie_id, len(removed))
+
+    async def _collect_storage(self, *, is_forced: bool) -> None:
+        """Wait for the storage, unless the bookie ends meanwhile, which calls nobody back."""
+        incarnation = self._bookie.incarnation
+        done = asyncio.get_running_loop().create_future()
+
+        def collected(_token: object, error: StorageError | None) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        self._bookie.storage.collect_garbage(collected, None, is_forced=is_forced)
+        while self._bookie.state is BookieState.RUNNING and self._bookie.incarnation == incarnation:
+            await asyncio.wait({done}, timeout=self.config.interval_s)
+            if done.done():
+                break

@@ -24,12 +24,12 @@ from bkclient.metadata.opening import open_store
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
 from simbookie.cookies import leave_cookie
-from simbookie.garbage import GarbageCollector
+from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.heap import HeapTrimmer, find_malloc_trim
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import LedgerStorage, StorageError
+from simbookie.storage.conf import StorageConf
 from simbookie.storage.data_folder import data_folder
-from simbookie.storage.journal.settings import JournalSettings
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
 from simbookie.tcp.admission import DESCRIPTORS_KEPT
 from simbookie.tcp.listener import bound_socket
@@ -49,12 +49,12 @@ class BookieOptions:
     bookie_id: str | None = None
     advertised_host: str | None = None
     session_timeout_s: float = 10.0
-    garbage_interval_s: float = 60.0
+    garbage: GarbageConfig = field(default_factory=lambda: GarbageConfig(interval_s=60.0))
     exit_with_stdin: bool = False
     storage: MemoryStorageConfig = field(default_factory=MemoryStorageConfig)
-    #: Where the bookie keeps its data; without, it is in memory, as ``storage`` says. With it, ``journal`` says how.
+    #: Where the bookie keeps its data; without, it is in memory, as ``storage`` says. With it, ``conf`` says how.
     data: Path | None = None
-    journal: JournalSettings = field(default_factory=JournalSettings)
+    conf: StorageConf = field(default_factory=StorageConf)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
 
@@ -136,7 +136,7 @@ async def _serve(
     on_ready: Callable[[BookieServer], None],
 ) -> None:
     bookie = server.bookie
-    collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage_interval_s).run())
+    collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage).run())
     try:
         await leave_cookie(metadata, bookie.bookie_id)
         async with server, _trimmed_heap(server):
@@ -164,7 +164,7 @@ def _storage(options: BookieOptions, bookie_id: str, stop: asyncio.Event) -> Ite
     with data_folder(
         options.data,
         bookie_id,
-        options.journal,
+        options.conf,
         clock_ms=lambda: int(time.time() * 1000),
         rng=random.SystemRandom(),
         on_fatal=fail,

@@ -210,3 +210,14 @@ class LedgerStorage(Protocol):
     def capacity(self) -> Capacity:
         """Space in total and left."""
         ...
+
+    def collect_garbage(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+        """Give back space of deleted ledgers, as far as that takes work; one run at a time.
+
+        A *forced* run does what would not be due yet. Never calls back before it returns, nor after a shutdown has begun.
+        """
+        ...
+
+    def watch_shortage(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` when garbage should be collected by force because space runs out; returns what ends that."""
+        ...

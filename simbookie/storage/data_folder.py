@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 from simbookie.storage.base import StorageError
+from simbookie.storage.conf import StorageConf
 from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.journal.settings import JournalSettings
 from simbookie.storage.journaled import JournaledConfig, JournaledStorage
 from simbookie.storage.sorted import SortedLedgerStore
 
@@ -31,7 +31,7 @@ class DataFolderError(StorageError):
 def data_folder(
     root: Path,
     bookie_id: str,
-    journal: JournalSettings,
+    conf: StorageConf,
     *,
     clock_ms: Callable[[], int],
     rng: Random,
@@ -54,8 +54,13 @@ def data_folder(
         yield JournaledStorage(
             [Folder(disk, "journal/current")],
             [ledgers],
-            SortedLedgerStore(Folders([ledgers], rng)),
-            JournaledConfig(journal=journal),
+            SortedLedgerStore(Folders([ledgers], rng), conf.store),
+            JournaledConfig(
+                journal=conf.journal,
+                flush_interval_s=conf.flush_interval_s,
+                space=conf.space,
+                compaction=conf.compaction,
+            ),
             clock_ms=clock_ms,
             on_fatal=on_fatal,
         )

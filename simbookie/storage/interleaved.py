@@ -82,6 +82,19 @@ class InterleavedLedgerStore:
         """It does."""
         return True
 
+    @property
+    def collected(self) -> tuple[InterleavedLedgerStore]:
+        """All its logs have one collector."""
+        return (self,)
+
+    def has_ledger(self, ledger_id: int) -> bool:
+        """Whether a ledger exists."""
+        return ledger_id in self.cache
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Where an entry is, 0 for nowhere."""
+        return self.cache.get(ledger_id, entry_id) if entry_id >= 0 and ledger_id in self.cache else 0
+
     # ----------------------------------------------------------------------------------------------------------- life
 
     def open(self, owner: StoreOwner) -> None:
@@ -245,7 +258,7 @@ class InterleavedLedgerStore:
             self._step("move.locations")
             try:
                 for ledger_id, entry_id, location in moved:
-                    now = self.cache.get(ledger_id, entry_id) if ledger_id in self.cache else 0
+                    now = self.location(ledger_id, entry_id)
                     if now and log_id_of(now) == log_id:
                         self.cache.put(ledger_id, entry_id, location)
             except StorageIOError as error:

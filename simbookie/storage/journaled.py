@@ -31,6 +31,8 @@ from simbookie.storage.base import (
     StorageIOError,
 )
 from simbookie.storage.checkpoints import Checkpoints
+from simbookie.storage.compaction.plan import CompactionConfig
+from simbookie.storage.compaction.runs import CollectorRuns
 from simbookie.storage.disk.base import Disk
 from simbookie.storage.folders import Folder
 from simbookie.storage.journal.journal import Journal
@@ -50,7 +52,7 @@ from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_s
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.replayer import Replayer
 from simbookie.storage.sequence import Sequence as Steps
-from simbookie.storage.space import SpaceConfig, SpaceWatch
+from simbookie.storage.space import SpaceConfig, SpaceState, SpaceWatch
 
 __all__ = ["JournaledConfig", "JournaledStorage"]
 
@@ -66,6 +68,7 @@ class JournaledConfig:
     #: Between checkpoints, for stores that do not ask for them (``flushInterval``).
     flush_interval_s: float = 10.0
     space: SpaceConfig = field(default_factory=SpaceConfig)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
 
     def __post_init__(self) -> None:
         if not self.flush_interval_s > 0:
@@ -108,6 +111,7 @@ class JournaledStorage:
         self._on_fatal = on_fatal
         self._step = on_step
         self._on_open: Callable[[], None] | None = None
+        self._shortage_listeners: dict[Callable[[], None], None] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -120,6 +124,8 @@ class JournaledStorage:
         self._replayer: Replayer | None = None
         self._syncing: Steps | None = None
         self._space: SpaceWatch | None = None
+        #: The garbage collectors of the store, while it serves.
+        self.garbage: CollectorRuns | None = None
         #: What is scheduled, by what for.
         self._timers: dict[str, asyncio.Handle] = {}
         self._is_closing = False
@@ -150,7 +156,7 @@ class JournaledStorage:
             quirks=self._quirks,
             on_step=self._step,
         )
-        self._space = SpaceWatch(self.config.space, self.capacity, on_space)
+        self._space = SpaceWatch(self.config.space, self.capacity, on_space, self._space_changed)
         try:
             self.store.open(self)
         except StorageError:
@@ -209,6 +215,9 @@ class JournaledStorage:
         ]
         for journal in self.journals:
             journal.start()
+        self.garbage = CollectorRuns(
+            self.store.collected, self.config.compaction, on_step=self._step, quirks=self._quirks
+        )
         if not self.store.asks_for_checkpoints:
             self._schedule_checkpoint()
         assert self._space is not None
@@ -275,6 +284,8 @@ class JournaledStorage:
             self._syncing.cancel()
         if self._space is not None:
             self._space.stop()
+        if self.garbage is not None:
+            self.garbage.stop()
 
     # ------------------------------------------------------------------------------------------- what the store asks
 
@@ -305,6 +316,30 @@ class JournaledStorage:
         """Take no more writes."""
         if self._space is not None:
             self._space.fail()
+
+    def _space_changed(self, state: SpaceState) -> None:
+        if self.garbage is not None:
+            self.garbage.space_changed(state, self._tell_of_shortage)
+
+    def _tell_of_shortage(self) -> None:
+        for listener in list(self._shortage_listeners):
+            listener()
+
+    def collect_garbage(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+        """Run the collectors, one after the other."""
+        garbage, space = self.garbage, self._space
+        assert garbage is not None and space is not None and not self._is_closing, "the storage is not open"  # noqa: PT018
+
+        def done(_token: object, error: StorageError | None) -> None:
+            space.look(now=True)
+            on_done(token, error)
+
+        garbage.collect(done, None, is_forced=is_forced)
+
+    def watch_shortage(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` when space runs out, if that is to start a forced run."""
+        self._shortage_listeners[listener] = None
+        return lambda: self._shortage_listeners.pop(listener, None)
 
     def _later(self, what: str, act: Callable[[], None]) -> None:
         pending = self._timers.get(what)

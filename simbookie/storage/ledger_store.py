@@ -20,29 +20,20 @@ Callbacks are those of :mod:`simbookie.storage.base`; they never run before the 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadCallback, StorageError
+from simbookie.storage.entry_logs.logger import EntryLogger
+from simbookie.storage.steps import CrashPoint, OnStep, no_step
 
-__all__ = ["LATEST", "Checkpoint", "CrashPoint", "LedgerStore", "OnStep", "StoreOwner", "no_step"]
+__all__ = ["LATEST", "Checkpoint", "CollectedStore", "CrashPoint", "LedgerStore", "OnStep", "StoreOwner", "no_step"]
 
 Checkpoint = tuple[tuple[int, int], ...]
 """``(file id, offset)`` in each journal, in the order of the journals; compared like any tuple."""
 
 #: Later than every checkpoint that is taken.
 LATEST: Final[Checkpoint] = ((1 << 63, 0),)
-
-OnStep = Callable[[str], None]
-"""``(name)``: the step of this name comes next. Raises nothing but :class:`CrashPoint`."""
-
-
-def no_step(_name: str) -> None:
-    """Let the step come: the :data:`OnStep` where nobody watches."""
-
-
-class CrashPoint(Exception):
-    """The bookie ends at this step; raised by an :data:`OnStep`, and caught by who started the bookie."""
 
 
 class StoreOwner(Protocol):
@@ -65,6 +56,39 @@ class StoreOwner(Protocol):
         ...
 
 
+class CollectedStore(Protocol):
+    """Entry logs and the index that says where in them entries are: what a garbage collector of its own looks after."""
+
+    @property
+    def logger(self) -> EntryLogger:
+        """The entry logs."""
+        ...
+
+    def has_ledger(self, ledger_id: int) -> bool:
+        """Whether a ledger exists, so that its entries have to stay."""
+        ...
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Where in the logs an entry is, 0 for nowhere; may raise :class:`~simbookie.storage.base.StorageIOError`."""
+        ...
+
+    def move_entries(
+        self,
+        log_id: int,
+        moved: list[tuple[int, int, int]],
+        on_done: DurableCallback,
+        token: object,
+        *,
+        are_durable: bool = False,
+    ) -> None:
+        """Have entries of a log found where they were copied to: ``(ledger, entry, location)``.
+
+        The copies are made durable first, unless they are, then the locations, but for those that do not point to the log any
+        more.
+        """
+        ...
+
+
 class LedgerStore(Protocol):
     """Entries, keys, fences, explicit LACs and limbo of all ledgers of one bookie.
 
@@ -74,6 +98,11 @@ class LedgerStore(Protocol):
     @property
     def asks_for_checkpoints(self) -> bool:
         """Whether the store requests checkpoints; otherwise they are made at intervals."""
+        ...
+
+    @property
+    def collected(self) -> Sequence[CollectedStore]:
+        """The entry logs in it that have a garbage collector each."""
         ...
 
     def open(self, owner: StoreOwner) -> None:

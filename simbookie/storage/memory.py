@@ -10,6 +10,7 @@ ledgers. A duplicate add replaces the stored copy, as BookKeeper's DbLedgerStora
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -448,6 +449,14 @@ class MemoryStorage:
     def capacity(self) -> Capacity:
         """The configured capacity and what is left of it."""
         return Capacity(self._capacity, max(0, self._capacity - self._used))
+
+    def collect_garbage(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:  # noqa: ARG002
+        """Nothing is left to do: what is deleted takes no space."""
+        asyncio.get_running_loop().call_soon(on_done, token, None)
+
+    def watch_shortage(self, listener: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Never calls: collecting brings nothing."""
+        return lambda: None
 
     def _check_space(self) -> None:
         is_full = self._used > (self._writable_bytes if self._is_full else self._full_bytes)

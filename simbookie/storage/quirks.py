@@ -38,6 +38,8 @@ class Quirk(Enum):
     DECIMAL_LOG_NAMES = "decimal-log-names"
     #: What a compaction should have brought counts as brought when it failed.
     FAILED_COMPACTIONS_COUNTED = "failed-compactions-counted"
+    #: A garbage collector that has one folder runs for the first time after twice its interval.
+    FIRST_COLLECTION_LATE = "first-collection-late"
     #: A sync that failed is tried again, and believed when it succeeds. An operating system may have dropped what the first
     #: one did not write, and then the second has nothing to do. Without the quirk, no flush succeeds any more until the store
     #: is opened again.

@@ -113,6 +113,11 @@ class SortedLedgerStore:
         """Bytes in the memtable and the snapshot."""
         return self._taken
 
+    @property
+    def collected(self) -> tuple[InterleavedLedgerStore]:
+        """The store behind the memtables."""
+        return (self.interleaved,)
+
     # ----------------------------------------------------------------------------------------------------------- life
 
     def open(self, owner: StoreOwner) -> None:

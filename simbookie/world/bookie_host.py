@@ -17,6 +17,7 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.wire.messages import Response
 from simbookie.bookie import Bookie, BookieState
 from simbookie.config import BookieConfig
+from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.observer import BookieObserver
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import CrashMode, LedgerStorage
@@ -43,6 +44,7 @@ class BookieHost(Host):
     ``storage`` outlives crashes and is the bookie's for ever; without one, entries are kept in memory over a disk of their own.
     ``open_session`` is what :class:`~simbookie.world.metadata.SimulatedMetadataStore` takes. With ``server`` the bookie is served
     over streams, with these limits; otherwise its requests are objects (:class:`~simbookie.world.transport.SimulatedTransport`).
+    With ``garbage`` it collects its garbage.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class BookieHost(Host):
         observer: BookieObserver | None = None,
         open_session: OpenSession | None = None,
         server: ServerConfig | None = None,
+        garbage: GarbageConfig | None = None,
     ) -> None:
         super().__init__(world, name)
         if storage is None:
@@ -64,6 +67,9 @@ class BookieHost(Host):
         #: What serves it over streams, if anything does, in its present life.
         self.server: BookieServer | None = None
         self._server_config = server
+        self._garbage = garbage
+        #: What collects its garbage, if anything does, in its present life.
+        self.collector: GarbageCollector | None = None
         self._open_session = open_session
         self._registered = asyncio.Event()
         self._registration_changed = asyncio.Event()
@@ -84,7 +90,7 @@ class BookieHost(Host):
         if not self.is_alive:
             return
         super().crash(mode)
-        self.store = self.server = None
+        self.store = self.server = self.collector = None
         self._registered.clear()
         if self.bookie.state not in (BookieState.NEW, BookieState.STOPPED):
             self.bookie.crash(mode)
@@ -151,6 +157,11 @@ class BookieHost(Host):
         world.loop.create_task(
             self._keep_registered(self.store), name=f"registration of {self.name}", context=process.context()
         )
+        if self._garbage is not None:
+            self.collector = GarbageCollector(self.bookie, self.store, self._garbage)
+            world.loop.create_task(
+                self.collector.run(), name=f"garbage collector of {self.name}", context=process.context()
+            )
 
     async def _keep_registered(self, store: SimulatedMetadataStore) -> None:
         address = BookieAddress(self.name, _PORT)

@@ -180,7 +180,7 @@ async def fenced_deleted_and_collected(loopback: Loopback, version: int) -> Ledg
     store = store_of(loopback)
     for bookie_id in loopback.cluster.bookie_ids:
         bookie = loopback.cluster.bookie(bookie_id)
-        assert await GarbageCollector(bookie, store, 1.0).collect() == [writer.ledger_id]
+        assert await GarbageCollector(bookie, store).collect() == [writer.ledger_id]
         assert bookie.ledger_ids() == []
     await store.aclose()
     return writer

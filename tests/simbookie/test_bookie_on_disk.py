@@ -15,8 +15,8 @@ from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ReadRequest, Request, Status
 from simbookie.cli import app
 from simbookie.processes import BookieProcess, BookieStartError
+from simbookie.storage.conf import StorageConf
 from simbookie.storage.data_folder import DataFolderError, data_folder
-from simbookie.storage.journal.settings import JournalSettings
 from tests.simbookie.storage.stores import entry
 
 # a metadata service of each process's own: enough for a bookie that is asked directly
@@ -101,7 +101,7 @@ def test_the_lock_ends_with_the_block(tmp_path: Path) -> None:
     def use() -> None:
         folder = tmp_path / "data"
         with data_folder(
-            folder, "b0", JournalSettings(), clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None
+            folder, "b0", StorageConf(), clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None
         ) as storage:
             assert storage.acks_are_durable
 

@@ -13,7 +13,7 @@ from bkclient.errors import MetadataStoreError
 from bkclient.ledger import Fragment, LedgerMetadata, Versioned
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.wire.messages import Status
-from simbookie.garbage import GarbageCollector
+from simbookie.garbage import GarbageCollector, GarbageConfig
 
 Virtually = Callable[[Callable[[], Any]], None]
 
@@ -32,7 +32,7 @@ async def test_only_ledgers_without_metadata_are_removed(kit: Any) -> None:
     await bench.ask(kit.fencing_read(3))
     for ledger_id in (1, 3):
         await store.delete_ledger(ledger_id)
-    collector = GarbageCollector(bench.bookie, store, 1.0)
+    collector = GarbageCollector(bench.bookie, store)
     assert await collector.collect() == [1, 3]
     assert await collector.collect() == []
     assert bench.bookie.ledger_ids() == [2, 4]
@@ -52,7 +52,7 @@ async def test_a_ledger_missed_by_the_listing_is_looked_up_before_it_goes(kit: A
     bench = kit.Bench()
     await store.create_ledger(ledger(1))
     await bench.ask(kit.add(1, 0))
-    assert await GarbageCollector(bench.bookie, store, 1.0).collect() == []
+    assert await GarbageCollector(bench.bookie, store).collect() == []
     await store.aclose()
 
 
@@ -66,7 +66,7 @@ async def test_a_store_that_fails_proves_nothing(kit: Any) -> None:
     bench = kit.Bench()
     await bench.ask(kit.add(1, 0))
     with pytest.raises(MetadataStoreError):
-        await GarbageCollector(bench.bookie, store, 1.0).collect()
+        await GarbageCollector(bench.bookie, store).collect()
     assert bench.bookie.ledger_ids() == [1]
     await store.aclose()
 
@@ -85,7 +85,7 @@ def test_it_runs_at_its_interval_and_survives_failures_and_restarts(kit: Any, vi
         store = Flaky(MemoryMetadataService(), rng=Random(1))
         bench = kit.Bench()
         await bench.ask(kit.add(1, 0))
-        running = asyncio.create_task(GarbageCollector(bench.bookie, store, 10.0).run())
+        running = asyncio.create_task(GarbageCollector(bench.bookie, store, GarbageConfig(10.0)).run())
         await asyncio.sleep(15)
         assert bench.bookie.ledger_ids() == [1]
         await asyncio.sleep(10)
@@ -103,6 +103,7 @@ def test_it_runs_at_its_interval_and_survives_failures_and_restarts(kit: Any, vi
     virtually(story)
 
 
-def test_an_interval_must_be_positive() -> None:
+@pytest.mark.parametrize("fields", [{"interval_s": 0}, {"overreplicated_interval_s": -1}])
+def test_an_interval_must_be_positive(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="interval"):
-        GarbageCollector(None, None, 0)  # type: ignore[arg-type]
+        GarbageConfig(**fields)

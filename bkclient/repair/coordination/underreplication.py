@@ -171,7 +171,7 @@ class UnderReplication:
 
     async def try_lock(self, ledger_id: int) -> LedgerLock | None:
         """Lock a ledger; None if it is not marked or locked already, by this program too."""
-        mark_path, path = _mark_path(ledger_id), _lock_path(ledger_id)
+        mark_path = _mark_path(ledger_id)
         if ledger_id in self._held:
             return None
         # Read before it is locked: whatever is marked from now on changes the version.
@@ -179,15 +179,32 @@ class UnderReplication:
         if node is None:
             return None
         lock = LedgerLock(LedgerMark(ledger_id, *_content(node.data)), node.version)
+        if not await self._take(ledger_id):
+            return None
+        del self._doubtful[ledger_id]
+        self._held[ledger_id] = lock
+        return lock
+
+    async def _take(self, ledger_id: int) -> bool:
+        """Make the lock of a ledger, which is doubtful until the caller says otherwise; false if another program has it."""
+        path = _lock_path(ledger_id)
         self._doubtful[ledger_id] = None
         if await self._tree.create(path, encode_holder(self._name), is_ephemeral=True) is None:
             present = await self._tree.get(path)
             if present is None or not present.is_own:
                 del self._doubtful[ledger_id]
-                return None  # otherwise it is this very creation, whose answer was lost
-        del self._doubtful[ledger_id]
-        self._held[ledger_id] = lock
-        return lock
+                return False  # otherwise it is this very creation, whose answer was lost
+        return True
+
+    async def block(self, ledger_id: int) -> bool:
+        """Keep workers from a ledger, whether it is marked or not; false if one is at work on it. Ended by :meth:`unblock`."""
+        if ledger_id in self._held or ledger_id in self._doubtful:
+            return False
+        return await self._take(ledger_id)
+
+    async def unblock(self, ledger_id: int) -> None:
+        """Let workers have the ledger again."""
+        await self._remove_lock(ledger_id)
 
     async def release(self, lock: LedgerLock) -> None:
         """Unlock a ledger; its mark stays. Idempotent, and leaves the lock of another session alone.

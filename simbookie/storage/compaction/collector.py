@@ -31,8 +31,7 @@ from simbookie.storage.compaction.plan import (
 )
 from simbookie.storage.entry_logs.compaction_log import CompactionLog
 from simbookie.storage.entry_logs.format import SIZE_BYTES, location_of
-from simbookie.storage.interleaved import InterleavedLedgerStore
-from simbookie.storage.ledger_store import OnStep, no_step
+from simbookie.storage.ledger_store import CollectedStore, OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
 
@@ -56,7 +55,7 @@ class EntryLogCollector:
 
     def __init__(
         self,
-        store: InterleavedLedgerStore,
+        store: CollectedStore,
         config: CompactionConfig | None = None,
         *,
         on_step: OnStep = no_step,
@@ -109,9 +108,14 @@ class EntryLogCollector:
         self._running = Sequence(self._steps(is_forced=is_forced), ended, None)
 
     def _steps(self, *, is_forced: bool) -> Iterator[WaitingStep]:
-        logger, exists = self._store.logger, self._store.cache.__contains__
+        logger, exists = self._store.logger, self._store.has_ledger
         if self.config.in_transactions:
-            for unfinished in logger.unfinished_compactions():
+            try:
+                found = logger.unfinished_compactions()
+            except StorageIOError:
+                self.stats.logs_not_removed += 1
+                found = []
+            for unfinished in found:
                 yield partial(self._recover, unfinished)
         for log_id in logger.flushed_ids():
             if log_id not in self._usages:
@@ -199,7 +203,13 @@ class EntryLogCollector:
             move(moved, delivered, None)
 
         self._copying = Copying(
-            self._store, log, self._store.logger.add, self._take, self.config.moved_max, deliver, copied
+            self._store,
+            log,
+            self._store.logger.add,
+            self._take,
+            self.config.moved_max,
+            deliver,
+            copied,
         )
 
     def _recover(self, unfinished: CompactionLog, on_done: DurableCallback) -> None:

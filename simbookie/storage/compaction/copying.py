@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.compaction.plan import LogUsage
 from simbookie.storage.entry_logs.compaction_log import CompactionLog
+from simbookie.storage.entry_logs.format import SIZE_BYTES, location_of
 from simbookie.storage.entry_logs.scan import LogRecord
-from simbookie.storage.interleaved import InterleavedLedgerStore
+from simbookie.storage.ledger_store import CollectedStore
 from simbookie.storage.sequence import Sequence, WaitingStep
 
 __all__ = ["CompactionTransaction", "Copying", "Moved", "entry_id_of"]
@@ -30,12 +32,15 @@ def entry_id_of(record: LogRecord) -> int:
 class Copying:
     """Copies what is alive in ``log`` with ``add``, and hands the copies to ``deliver``, ``moved_max`` at a time.
 
+    Alive is what the index points at. What else a log holds, copies that a replay has replaced, and records that a power loss has
+    torn and that look like entries, is left behind.
+
     ``take`` says how long a copy of so many bytes has to wait. ``on_failed`` is called before ``on_done`` gets an error.
     """
 
     def __init__(
         self,
-        store: InterleavedLedgerStore,
+        store: CollectedStore,
         log: LogUsage,
         add: Callable[[int, bytes], int],
         take: Callable[[int], float],
@@ -45,6 +50,8 @@ class Copying:
         *,
         on_failed: Callable[[], None] = lambda: None,
     ) -> None:
+        self._log_id = log.log_id
+        self._location = store.location
         self._add = add
         self._take = take
         self._moved_max = moved_max
@@ -53,7 +60,8 @@ class Copying:
         self._on_failed = on_failed
         self._moved: list[Moved] = []
         self._is_cancelled = False
-        self._records = iter(store.logger.scan(log.log_id, log.ledgers.__contains__))
+        self._scan = partial(store.logger.scan, log.log_id, log.ledgers.__contains__)
+        self._records: Iterator[LogRecord] | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle = self._loop.call_soon(self._copy_on)
 
@@ -64,6 +72,8 @@ class Copying:
 
     def _copy_on(self) -> None:
         try:
+            if self._records is None:
+                self._records = iter(self._scan())
             for _ in range(_ENTRIES_PER_TURN):
                 if self._moved_max is not None and len(self._moved) >= self._moved_max:
                     self._hand_over(self._go_on_after)
@@ -72,6 +82,8 @@ class Copying:
                 if record is None:
                     self._hand_over(self._end)
                     return
+                if not self._is_alive(record):
+                    continue
                 wait = self._take(len(record.entry))
                 if wait > 0:
                     self._timer = self._loop.call_later(wait, self._copy_late, record)
@@ -89,6 +101,10 @@ class Copying:
             self._end(None, error)
         else:
             self._copy_on()
+
+    def _is_alive(self, record: LogRecord) -> bool:
+        here = location_of(self._log_id, record.offset + SIZE_BYTES)
+        return self._location(record.ledger_id, entry_id_of(record)) == here
 
     def _copy(self, record: LogRecord) -> None:
         self._moved.append((record.ledger_id, entry_id_of(record), self._add(record.ledger_id, record.entry)))
@@ -119,7 +135,7 @@ class CompactionTransaction:
     #: All entries are moved at once.
     moved_max = None
 
-    def __init__(self, store: InterleavedLedgerStore, log: CompactionLog, step: Callable[[str], None]) -> None:
+    def __init__(self, store: CollectedStore, log: CompactionLog, step: Callable[[str], None]) -> None:
         self._store = store
         self._log = log
         self._step = step

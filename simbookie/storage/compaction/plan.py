@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from simbookie.storage.space import SpaceState
+
 __all__ = [
     "CompactionConfig",
     "CompactionKind",
@@ -70,6 +72,9 @@ class CompactionConfig:
     measures_by_full_size: bool = False
     #: Whether a forced run compacts where it would never do so by itself (``forceAllowCompaction``).
     force_always: bool = False
+    #: Whether a disk with too little space starts a forced run, instead of suspending compaction, which needs some space first
+    #: (``isForceGCAllowWhenNoSpace``).
+    forced_without_space: bool = False
 
     def __post_init__(self) -> None:
         for name, rule in (("minor", self.minor), ("major", self.major)):
@@ -137,16 +142,24 @@ class CompactionSchedule:
     def __init__(self, config: CompactionConfig, now: float) -> None:
         self._config = config
         self.last_major = self.last_minor = now
-        #: While set, that kind does not run: the disk is nearly full, or an operator wants it so.
+        #: While set, that kind does not run: an operator wants it so. What a disk has left is looked at beside that.
         self.major_is_suspended = False
         self.minor_is_suspended = False
+        #: What the disk has left.
+        self.space = SpaceState.PLENTY
 
     def choose(self, now: float, *, is_forced: bool = False) -> CompactionKind | None:
         """What a run that gets so far now should do."""
         config = self._config
-        if not self.major_is_suspended and self._is_due(config.major, now - self.last_major, is_forced=is_forced):
+        spares_major = self.space is not SpaceState.PLENTY and not config.forced_without_space
+        spares_minor = self.space is SpaceState.NONE and not config.forced_without_space
+        if not (self.major_is_suspended or spares_major) and self._is_due(
+            config.major, now - self.last_major, is_forced=is_forced
+        ):
             return CompactionKind.MAJOR
-        if not self.minor_is_suspended and self._is_due(config.minor, now - self.last_minor, is_forced=is_forced):
+        if not (self.minor_is_suspended or spares_minor) and self._is_due(
+            config.minor, now - self.last_minor, is_forced=is_forced
+        ):
             return CompactionKind.MINOR
         return None
 

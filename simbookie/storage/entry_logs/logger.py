@@ -42,9 +42,9 @@ from simbookie.storage.entry_logs.format import (
 from simbookie.storage.entry_logs.log import WritableLog
 from simbookie.storage.entry_logs.scan import LogRecord, ledgers_of, scan
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep, ignore_outcome
+from simbookie.storage.steps import OnStep, no_step
 
 __all__ = ["EntryLogConfig", "EntryLogger"]
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from simbookie.storage.conf_keys import values_of
 from simbookie.storage.journal.records import NEWEST_VERSION
 
 __all__ = ["JOURNAL_KEYS", "JournalSettings"]
@@ -107,21 +108,6 @@ class JournalSettings:
     @classmethod
     def from_conf(cls, conf: Mapping[str, str]) -> JournalSettings:
         """The settings that ``conf`` names by BookKeeper's keys, other keys left alone; :class:`ValueError` if it cannot be."""
-        values: dict[str, object] = {}
         kinds = {field.name: type(field.default) for field in fields(cls)}
-        for name, (key, unit) in JOURNAL_KEYS.items():
-            if key in conf:
-                values[name] = _parsed(key, conf[key].strip(), kinds[name], unit)
+        values = values_of("journal", JOURNAL_KEYS, conf, kinds)
         return cls(**values)  # type: ignore[arg-type]  # each of the type of its default
-
-
-def _parsed(key: str, text: str, kind: type, unit: float) -> object:
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"journal: {key} must be true or false, got {text!r}")
-        return text.lower() == "true"
-    try:
-        number = int(text)
-    except ValueError:
-        raise ValueError(f"journal: {key} must be a whole number, got {text!r}") from None
-    return kind(number * unit)

@@ -418,3 +418,28 @@ def test_what_was_flushed_is_readable_whatever_is_collected_and_compacted(
         loop.run_until_complete(story())
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_a_torn_record_does_not_take_the_place_of_the_entry_that_it_looks_like(
+    virtually: Virtually, *, in_transactions: bool
+) -> None:
+    async def story() -> None:
+        store = opened(CountingDisk())
+        every = CompactionRule(0.9, 1000.0)
+        config = CompactionConfig(CompactionRule(0, 0), every, in_transactions=in_transactions, force_always=True)
+        collector = EntryLogCollector(store, config)
+        for ledger_id in (1, 2):
+            store.set_master_key(ledger_id, b"key")
+            store.logger.add(
+                ledger_id, entry(ledger_id, 0, bytes(100))
+            )  # of one, a power loss left length and ledger id
+            store.add_entry(ledger_id, 0, entry(ledger_id, 0, b"x" * 100))
+        store.logger.roll()
+        await done(store.flush)
+        store.delete_ledger(2)
+        await done(partial(collector.collect, is_forced=True))
+        assert logs_of(store, 1) != {0}
+        assert await all_readable(store)
+
+    virtually(story)

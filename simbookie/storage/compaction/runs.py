@@ -1,0 +1,73 @@
+"""The garbage collectors of a bookie's store: one for each of its parts that has entry logs, run one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from simbookie.storage.base import DurableCallback, StorageError
+from simbookie.storage.compaction.collector import EntryLogCollector
+from simbookie.storage.compaction.plan import CompactionConfig
+from simbookie.storage.ledger_store import CollectedStore, OnStep, no_step
+from simbookie.storage.quirks import REPAIRED, Quirk
+from simbookie.storage.sequence import Sequence as Steps
+from simbookie.storage.sequence import WaitingStep
+from simbookie.storage.space import SpaceState
+
+__all__ = ["CollectorRuns"]
+
+
+class CollectorRuns:
+    """Runs the collectors of ``parts``. Must be made inside a running loop, when the store serves."""
+
+    def __init__(
+        self,
+        parts: Sequence[CollectedStore],
+        config: CompactionConfig,
+        *,
+        on_step: OnStep = no_step,
+        quirks: frozenset[Quirk] = REPAIRED,
+    ) -> None:
+        self._parts = tuple(parts)
+        self._config = config
+        self.collectors = [EntryLogCollector(part, config, on_step=on_step, quirks=quirks) for part in self._parts]
+        self._running: Steps | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is under way."""
+        return self._running is not None
+
+    def collect(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+        """Run each collector once. One run at a time."""
+        assert self._running is None, "a run is under way"
+
+        def run(collector: EntryLogCollector) -> WaitingStep:
+            return lambda go_on: collector.collect(go_on, None, is_forced=is_forced)
+
+        def done(_token: object, error: StorageError | None) -> None:
+            self._running = None
+            on_done(token, error)
+
+        self._running = Steps(map(run, self.collectors), done, None)
+
+    def stop(self) -> None:
+        """End a run that is under way, without calling back."""
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+        for collector in self.collectors:
+            collector.stop()
+
+    def space_changed(self, state: SpaceState, on_shortage: Callable[[], None]) -> None:
+        """With little space logs end, so that they can be collected, and what needs space waits or, if so configured, makes some.
+
+        ``on_shortage`` is called in the latter case.
+        """
+        for collector in self.collectors:
+            collector.schedule.space = state
+        if state is SpaceState.PLENTY:
+            return
+        for part in self._parts:
+            part.logger.want_new_log()
+        if self._config.forced_without_space:
+            on_shortage()

@@ -1,0 +1,149 @@
+"""A bookie's configuration file as far as its storage goes: BookKeeper's keys of garbage collection, compaction, logs and disks.
+
+:meth:`StorageConf.from_conf` reads them; other keys are left alone, and :data:`STORAGE_KEYS` are those that have an effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+
+from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
+from simbookie.storage.conf_keys import MILLISECOND, SECOND, parsed, values_of
+from simbookie.storage.journal.settings import JOURNAL_KEYS, JournalSettings
+from simbookie.storage.sorted import SortedConfig
+from simbookie.storage.space import SpaceConfig
+
+__all__ = ["COMPACTION_KEYS", "STORAGE_KEYS", "StorageConf"]
+
+_Keys = Mapping[str, tuple[str, float]]
+_SHARE: Final = 1.0
+
+COMPACTION_KEYS: Final[_Keys] = {
+    "gc_interval_s": ("gcWaitTime", MILLISECOND),
+    "entries_per_s": ("compactionRateByEntries", SECOND),
+    "moved_max": ("compactionMaxOutstandingRequests", 1),
+    "in_transactions": ("useTransactionalCompaction", 1),
+    "measures_by_full_size": ("useTargetEntryLogSizeForGc", 1),
+    "force_always": ("forceAllowCompaction", 1),
+    "forced_without_space": ("isForceGCAllowWhenNoSpace", 1),
+}
+_RULE_KEYS: Final = {"threshold": ("CompactionThreshold", _SHARE), "interval_s": ("CompactionInterval", SECOND)}
+_RULE_TIME: Final = "CompactionMaxTimeMillis"
+_BY_BYTES: Final = "isThrottleByBytes"
+_BYTES_RATE: Final = "compactionRateByBytes"
+_BYTES_RATE_DEFAULT: Final = "1000000"
+_OVERREPLICATED: Final = "gcOverreplicatedLedgerWaitTime"
+_LOG_KEYS: Final[_Keys] = {
+    "log_size_max": ("logSizeLimit", 1),
+    "write_buffer_bytes": ("writeBufferSizeBytes", 1),
+    "read_buffer_bytes": ("readBufferSizeBytes", 1),
+    "sync_after_bytes": ("flushEntrylogBytes", 1),
+    "preallocates": ("entryLogFilePreallocationEnabled", 1),
+}
+_SPACE_KEYS: Final[_Keys] = {
+    "full_above": ("diskUsageThreshold", _SHARE),
+    "writable_below": ("diskUsageLwmThreshold", _SHARE),
+    "little_above": ("diskUsageWarnThreshold", _SHARE),
+    "interval_s": ("diskCheckInterval", MILLISECOND),
+}
+_MEMTABLE: Final = "skipListSizeLimit"
+_FLUSH_INTERVAL: Final = "flushInterval"
+
+#: Every key that has an effect.
+STORAGE_KEYS: Final = frozenset(
+    [
+        *(key for keys in (JOURNAL_KEYS, COMPACTION_KEYS, _LOG_KEYS, _SPACE_KEYS) for key, _ in keys.values()),
+        *(
+            f"{kind}{key}"
+            for kind in ("minor", "major")
+            for key in (*(key for key, _ in _RULE_KEYS.values()), _RULE_TIME)
+        ),
+        *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConf:
+    """What a configuration file says of a storage on disk."""
+
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    space: SpaceConfig = field(default_factory=SpaceConfig)
+    store: SortedConfig = field(default_factory=SortedConfig)
+    #: Seconds between checkpoints, for stores that do not ask for them.
+    flush_interval_s: float = 10.0
+    #: Seconds between looks for over-replicated ledgers; 0 for never.
+    overreplicated_interval_s: float = 86_400.0
+
+    def __post_init__(self) -> None:
+        if not self.flush_interval_s > 0 or not self.overreplicated_interval_s >= 0:
+            raise ValueError(
+                "storage: flush_interval_s must be > 0 and overreplicated_interval_s >= 0, "
+                f"got {self.flush_interval_s} and {self.overreplicated_interval_s}"
+            )
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, str]) -> StorageConf:
+        """What ``conf`` names by BookKeeper's keys; :class:`ValueError` if it cannot be."""
+        defaults = cls()
+        log = _replaced(defaults.store.interleaved.entry_log, "entry log", _LOG_KEYS, conf)
+        store = replace(defaults.store, interleaved=replace(defaults.store.interleaved, entry_log=log))
+        if _MEMTABLE in conf:
+            store = replace(store, memtable_bytes=_whole("sorted store", _MEMTABLE, conf))
+        values: dict[str, Any] = {}
+        for name, key in (("flush_interval_s", _FLUSH_INTERVAL), ("overreplicated_interval_s", _OVERREPLICATED)):
+            if key in conf:
+                values[name] = parsed("storage", key, conf[key].strip(), float, MILLISECOND)
+        return cls(
+            journal=JournalSettings.from_conf(conf),
+            compaction=_compaction(conf),
+            space=_space(conf),
+            store=store,
+            **values,
+        )
+
+
+def _whole(group: str, key: str, conf: Mapping[str, str]) -> int:
+    value = parsed(group, key, conf[key].strip(), int)
+    assert isinstance(value, int)
+    return value
+
+
+def _replaced(default: Any, group: str, keys: _Keys, conf: Mapping[str, str]) -> Any:
+    """``default``, a dataclass, with what ``conf`` says instead."""
+    kinds = {each.name: type(getattr(default, each.name)) for each in fields(default)}
+    return replace(default, **values_of(group, keys, conf, kinds))
+
+
+def _space(conf: Mapping[str, str]) -> SpaceConfig:
+    """The low-water mark is the threshold where it is not named but the threshold is, as in BookKeeper."""
+    threshold = _SPACE_KEYS["full_above"][0]
+    low_water = _SPACE_KEYS["writable_below"][0]
+    named = dict(conf)
+    if threshold in named:
+        named.setdefault(low_water, named[threshold])
+    space: SpaceConfig = _replaced(SpaceConfig(), "storage", _SPACE_KEYS, named)
+    return space
+
+
+def _compaction(conf: Mapping[str, str]) -> CompactionConfig:
+    default = CompactionConfig()
+    values: dict[str, Any] = {}
+    for name, rule in (("minor", default.minor), ("major", default.major)):
+        keys = {each: (f"{name}{key}", unit) for each, (key, unit) in _RULE_KEYS.items()}
+        kinds = {each.name: float for each in fields(CompactionRule)}
+        changed = replace(rule, **values_of("compaction", keys, conf, kinds))  # type: ignore[arg-type]  # floats, all
+        key = f"{name}{_RULE_TIME}"
+        if key in conf:
+            limit = parsed("compaction", key, conf[key].strip(), float, MILLISECOND)
+            assert isinstance(limit, float)
+            changed = replace(changed, time_max_s=limit if limit > 0 else None)
+        values[name] = changed
+    if _BY_BYTES in conf and parsed("compaction", _BY_BYTES, conf[_BY_BYTES].strip(), bool):
+        rate = conf.get(_BYTES_RATE, _BYTES_RATE_DEFAULT).strip()
+        values["bytes_per_s"] = parsed("compaction", _BYTES_RATE, rate, float)
+    kinds = {each.name: type(getattr(default, each.name)) for each in fields(CompactionConfig)}
+    return replace(default, **values, **values_of("compaction", COMPACTION_KEYS, conf, kinds))  # type: ignore[arg-type]
