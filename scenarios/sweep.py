@@ -9,15 +9,11 @@ A run that raises an unexpected error has the verdict ``unknown`` with the error
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +22,7 @@ from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
 from scenarios.runner import run_scenario
+from scenarios.worker_processes import worker_processes
 
 __all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "default_processes", "hunt_mutants", "sweep"]
 
@@ -33,8 +30,6 @@ Progress = Callable[[int, int, int], None]
 """``(done, in_all, found)``: told after every unit of work."""
 
 _RUNS_PER_UNIT: Final = 8
-#: Units that wait for a worker, per worker: enough to keep it busy, few enough to stop soon.
-_UNITS_AHEAD: Final = 2
 _SECONDS_PER_HOUR: Final = 3600
 
 Run = tuple[str, int]
@@ -195,7 +190,7 @@ def sweep(
         _Unit(batch, mutant, record, failing_only=failing_only, stop_at_first=stop_at_first, transport=transport)
         for batch in _batched(runs, _RUNS_PER_UNIT)
     )
-    with _workers(processes, -(-in_all // _RUNS_PER_UNIT)) as hand_out:
+    with worker_processes(_processes(processes, -(-in_all // _RUNS_PER_UNIT)), _work) as hand_out:
         for unit_done in _in_order(hand_out(units)):
             if _add_up(result, unit_done, stop_at_first=stop_at_first):
                 break
@@ -251,7 +246,7 @@ def hunt_mutants(
     _check_names(scenarios, None)
     hunts = [_Hunt(MUTANTS[name], tuple(seeds), tuple(scenarios), transport) for name in mutants]
     in_all = len(hunts)
-    with _workers(processes, in_all) as hand_out:
+    with worker_processes(_processes(processes, in_all), _work) as hand_out:
         waiting = [hunt for hunt in hunts if not hunt.is_over]
         while waiting:
             # One unit of each mutant that is not caught: workers stay busy, and few runs follow the one that catches it.
@@ -373,10 +368,6 @@ def _run(scenario: str, seed: int, unit: _Unit, record: Path | None) -> RunResul
         )
 
 
-HandOut = Callable[[Iterable[_Unit]], Iterator[tuple[int, _Done]]]
-"""Runs units and yields each with its index as it ends; only as many run or wait as keep the workers busy."""
-
-
 def _in_order(done: Iterable[tuple[int, _Done]]) -> Iterator[_Done]:
     """The results in the order of their units."""
     early: dict[int, _Done] = {}
@@ -388,33 +379,5 @@ def _in_order(done: Iterable[tuple[int, _Done]]) -> Iterator[_Done]:
             due += 1
 
 
-@contextmanager
-def _workers(processes: int | None, units: int) -> Iterator[HandOut]:
-    """Run units in worker processes, or in this process if one is enough."""
-    count = min(default_processes() if processes is None else processes, units)
-    if count <= 1:
-        yield lambda handed: ((index, _work(unit)) for index, unit in enumerate(handed))
-        return
-    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
-    executor = ProcessPoolExecutor(count, mp_context=get_context(method), initializer=_begin_worker)
-
-    def hand_out(handed: Iterable[_Unit]) -> Iterator[tuple[int, _Done]]:
-        numbered = enumerate(handed)
-        under_way: dict[Future[_Done], int] = {}
-        while True:
-            for index, unit in islice(numbered, count * (1 + _UNITS_AHEAD) - len(under_way)):
-                under_way[executor.submit(_work, unit)] = index
-            if not under_way:
-                return
-            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                yield under_way.pop(future), future.result()
-
-    try:
-        yield hand_out
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin_worker() -> None:
-    """Ignore SIGINT: the parent handles it and lets the workers finish their current unit."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _processes(asked: int | None, units: int) -> int:
+    return min(default_processes() if asked is None else asked, units)

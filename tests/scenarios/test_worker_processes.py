@@ -1,0 +1,125 @@
+"""Work in several processes: results, errors, and where an interrupt ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from scenarios.worker_processes import worker_processes
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def divide(number: int) -> float:
+    return 1 / number
+
+
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@pytest.fixture(autouse=True)
+def handler_is_left_as_it_was() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_every_unit_comes_back_with_its_index(count: int) -> None:
+    with worker_processes(count, square) as hand_out:
+        assert sorted(hand_out(range(3, 20))) == [(index, (index + 3) ** 2) for index in range(17)]
+        assert list(hand_out([])) == []
+
+
+def test_units_are_taken_as_workers_need_them() -> None:
+    taken = []
+
+    def units() -> Iterator[int]:
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    with worker_processes(2, square) as hand_out:
+        done = hand_out(units())
+        next(done)
+        assert len(taken) <= 6
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_the_work_raises_is_passed_on(count: int) -> None:
+    with pytest.raises(ZeroDivisionError), worker_processes(count, divide) as hand_out:
+        list(hand_out([1, 2, 0]))
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupt_is_raised_between_two_results_and_not_where_it_came() -> None:
+    seen = []
+
+    def work() -> None:
+        with worker_processes(2, square) as hand_out:
+            for index, _ in hand_out(range(10**6)):
+                if index == 0:
+                    interrupt()
+                    seen.append("still here")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert seen == ["still here"]
+
+
+def test_an_interrupt_is_looked_for_while_the_workers_take_their_time() -> None:
+    with worker_processes(2, nap) as hand_out:
+        list(hand_out([0.0, 0.0]))  # so that they stand
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            list(hand_out([2.0] * 4))
+
+
+def test_an_interrupt_after_the_last_result_is_not_lost() -> None:
+    def work() -> None:
+        with worker_processes(2, square) as hand_out:
+            list(hand_out([1]))
+            interrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+
+
+def test_a_second_interrupt_is_raised_at_once() -> None:
+    seen = []
+
+    def work() -> None:
+        with worker_processes(2, square):
+            interrupt()
+            seen.append("first")
+            interrupt()
+            seen.append("second")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert seen == ["first"]
+
+
+def test_a_handler_of_the_programs_own_stays_in_charge() -> None:
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append("theirs"))
+    try:
+        with worker_processes(2, square) as hand_out:
+            list(hand_out([1]))
+            interrupt()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == ["theirs"]
