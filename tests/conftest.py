@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from simbookie.java import JavaNotFoundError, JavaRuntime, find_java
 from simbookie.zookeeper import ZooKeeperServer
@@ -18,6 +20,7 @@ _ROOTS = itertools.count(1)
 
 #: Each collects all tests, which takes some 15 s of CPU.
 WORKERS_MAX = 8
+_SPARK = "tests/spark_analysis/"
 
 # The suite starts hundreds of processes. Where bytecode is not kept, as container images often have it, each of them
 # compiles the project anew, and so does every run with the tests themselves.
@@ -28,6 +31,18 @@ sys.dont_write_bytecode = False
 def pytest_xdist_auto_num_workers() -> int:
     """What ``-n auto`` means: one process more than there are processors, because many tests wait for processes and timers."""
     return min(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2, WORKERS_MAX)
+
+
+class FilesAndSpark(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """A process takes a file of tests at a time, and one all tests of Spark: a session costs as much as hundreds of tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return _SPARK if scope.startswith(_SPARK) else scope
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return FilesAndSpark(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -65,6 +65,7 @@ def _is_own(owner: ast.expr) -> bool:
     return isinstance(owner, ast.Name) and owner.id in {"self", "cls"}
 
 
+@pytest.fixture(scope="module")
 def found() -> dict[str, list[str]]:
     """By folder, every look inside."""
     inside: dict[str, list[str]] = {}
@@ -76,14 +77,13 @@ def found() -> dict[str, list[str]]:
     return {folder: lines for folder, lines in inside.items() if lines}
 
 
-def test_no_test_comes_to_look_inside() -> None:
-    inside = found()
-    more = {folder: lines for folder, lines in inside.items() if len(lines) > ALLOWED.get(folder, 0)}
+def test_no_test_comes_to_look_inside(found: dict[str, list[str]]) -> None:
+    more = {folder: lines for folder, lines in found.items() if len(lines) > ALLOWED.get(folder, 0)}
     assert more == {}, "ask what everybody can ask, or make it public; see the text of this file"
 
 
-def test_the_list_shrinks_with_what_is_listed() -> None:
-    counts = Counter({folder: len(lines) for folder, lines in found().items()})
+def test_the_list_shrinks_with_what_is_listed(found: dict[str, list[str]]) -> None:
+    counts = Counter({folder: len(lines) for folder, lines in found.items()})
     assert {folder: counts[folder] for folder, allowed in ALLOWED.items() if counts[folder] < allowed} == {}, (
         "tests look inside less often than the list allows: lower its numbers to these"
     )

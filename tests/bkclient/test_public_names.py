@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import typing
@@ -38,11 +39,22 @@ LISTED = listed()
 NAMES = [(module, name) for module, names in LISTED.items() for name in names]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def syntax_is_read_once() -> Iterator[None]:
+    yield
+    syntax.cache_clear()  # it is large
+
+
+@functools.cache
+def syntax(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def sources(*packages: str) -> Iterator[tuple[str, ast.Module]]:
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
             if not path.name.endswith("_pb2.py"):
-                yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+                yield path.relative_to(ROOT).as_posix(), syntax(path)
 
 
 def first_sentence(value: Any) -> str:

@@ -82,6 +82,8 @@ def _row(fields: Mapping[str, str | None], area: str) -> Row:
 
 def marked(source: str, mark: str) -> tuple[str, ...]:
     """What a test module names in ``pytest.mark.<mark>("...")``, wherever in the module that is, once each, sorted."""
+    if f".{mark}(" not in source:
+        return ()
     names = {
         argument.value
         for node in ast.walk(ast.parse(source))

@@ -26,8 +26,8 @@ from tests.proxy import Direction
 WIRES: Final = [pytest.param(3, id="v3"), pytest.param(2, id="v2")]
 #: First position, and bytes between two positions, tried in the ordinary run. The sweep tries every fault at every byte.
 STRIDES: Final = {
-    Fault.CUT: (0, 3),
-    Fault.FLIP: (1, 3),
+    Fault.CUT: (0, 5),
+    Fault.FLIP: (1, 5),
     Fault.REPEAT: (0, 5),
     Fault.STALL: (0, 7),
     Fault.HALF_CLOSE: (0, 7),

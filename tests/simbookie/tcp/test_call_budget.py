@@ -9,40 +9,20 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
-from tests.bkclient.test_call_budget import (
-    BOOKIES,
-    ENTRIES,
-    OURS,
-    SLACK,
-    WORLD,
-    CallCounter,
-    appends,
-    calls_of,
-    is_bookies,
-)
+from tests.bkclient.test_call_budget import ENTRIES, SLACK, appends, calls_of
 
 BUDGETS: dict[str, float] = tomllib.loads(Path(__file__).with_name("call_budget.toml").read_text())["calls"]
 #: The write quorum of a new ledger.
 REPLICAS = 2
 
 
-class BookieCallCounter(CallCounter):
-    """Counts calls of functions of ours that bookies make while a block runs."""
-
-    def _on_event(self, frame: FrameType, event: str, _argument: object) -> None:
-        path = frame.f_code.co_filename
-        if event == "call" and path.startswith((OURS, BOOKIES)) and not path.startswith(WORLD) and is_bookies(frame):
-            self.calls += 1
-
-
 @pytest.mark.parametrize("name", BUDGETS)
 def test_an_add_makes_the_calls_it_may(name: str) -> None:
     version, size = name.removeprefix("add ").split(" ")
-    calls = calls_of(appends, int(version[1:]), bytes(int(size)), counter=BookieCallCounter()) / REPLICAS
+    calls = calls_of(appends, int(version[1:]), bytes(int(size))).of_bookies / ENTRIES / REPLICAS
     assert calls <= BUDGETS[name], "more calls than before; if they are worth it, raise the budget"
     if sys.version_info < (3, 12):
         assert calls > BUDGETS[name] - SLACK, "fewer calls than before; lower the budget, so that it stays so"
@@ -50,6 +30,4 @@ def test_an_add_makes_the_calls_it_may(name: str) -> None:
 
 def test_calls_of_bookies_are_counted() -> None:
     """The witness counts: a bookie cannot take an add without any call."""
-    counter = BookieCallCounter()
-    calls_of(appends, 3, b"entry", counter=counter)
-    assert counter.calls >= ENTRIES * REPLICAS
+    assert calls_of(appends, 3, b"entry").of_bookies >= ENTRIES * REPLICAS

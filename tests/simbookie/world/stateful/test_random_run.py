@@ -73,10 +73,8 @@ FOUND = {
     "recovery-takes-silence-for-denial": LOSS,
     "one-denial-decides": LOSS,
     "recovery-closes-at-found-lac": LOSS,
-    "recovery-starts-below-last-fragment": LOSS,
     "change-starts-above-next-entry": f"{LOSS} D6",  # it lies about the LAC while it changes
     "change-starts-at-confirmed-entry": f"{LOSS} D6",
-    "acks-during-ensemble-change": LOSS,
     "ack-quorum-one-short": LOSS,
     "acks-out-of-order": "A3 A6",
     "acks-after-close": "A1 A3 A6 B6",
@@ -87,6 +85,8 @@ FOUND_LATE = {
     "ensemble-used-before-stored": LOSS,
     "undecided-entry-ends-ledger": LOSS,
     "change-ignores-takeover": LOSS,
+    "recovery-starts-below-last-fragment": LOSS,
+    "acks-during-ensemble-change": LOSS,
     "recovery-lac-advances": "D6",
 }
 
