@@ -97,6 +97,10 @@ class Folders:
         self._rng = rng
         self._usable_bytes_min = usable_bytes_min
 
+    def each_alone(self) -> list[Folders]:
+        """Every folder by itself, with the same limit."""
+        return [Folders([folder], self._rng, usable_bytes_min=self._usable_bytes_min) for folder in self.all]
+
     def choose(self) -> Folder:
         """One for a new file; :class:`~simbookie.storage.base.NoSpace` if none has room."""
         candidates = [folder for folder in self.all if folder.disk.capacity().free >= self._usable_bytes_min]

@@ -1,4 +1,4 @@
-"""Generate the protobuf modules of ``bkclient.wire`` from their ``.proto`` files.
+"""Generate the protobuf modules of this repository from their ``.proto`` files.
 
 The output is committed, so that using the package needs no compiler; a test regenerates it and compares. Run without
 arguments to refresh the working tree, or with ``--output DIR`` to generate elsewhere.
@@ -14,7 +14,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTOS = ("bkclient/wire/bookkeeper.proto", "bkclient/wire/metadata.proto")
+PROTOS = ("bkclient/wire/bookkeeper.proto", "bkclient/wire/metadata.proto", "simbookie/storage/db/ledger_data.proto")
 
 
 def generate(output: Path) -> None:

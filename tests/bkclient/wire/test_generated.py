@@ -19,7 +19,10 @@ def test_regenerating_gives_the_committed_bytes(tmp_path: Path) -> None:
     tool = ROOT / "tests/tools/generate_wire.py"
     subprocess.run([sys.executable, tool, "--output", tmp_path], check=True, cwd=tmp_path, timeout=60)
     made = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*_pb2.py*") if path.is_file())
-    committed = sorted(path.relative_to(ROOT) for path in (ROOT / "bkclient/wire").glob("*_pb2.py*"))
+    packages = [ROOT / "bkclient", ROOT / "simbookie"]
+    committed = sorted(
+        path.relative_to(ROOT) for each in packages for path in each.rglob("*_pb2.py*") if path.suffix != ".pyc"
+    )
     assert made == committed
     for path in made:
         assert (tmp_path / path).read_bytes() == (ROOT / path).read_bytes(), f"{path} is stale or was edited"

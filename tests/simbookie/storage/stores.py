@@ -11,13 +11,26 @@ from random import Random
 from typing import Any
 
 from simbookie.storage.base import DurableCallback, ReadCallback, StorageError, WriteCacheFull
+from simbookie.storage.db.key_value import KeyValueStore, OpenDatabase
+from simbookie.storage.db.log_database import LogDatabase
 from simbookie.storage.disk.simulated import SimulatedDisk, SimulatedFile
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.ledger_store import Checkpoint, CrashPoint, LedgerStore
+from simbookie.storage.ledger_store import Checkpoint, CrashPoint, LedgerStore, OnStep, no_step
 from simbookie.world.errors import UnhandledErrors
 from simbookie.world.loop import VirtualTimeLoop
 
-__all__ = ["CountingDisk", "Owner", "add", "done", "entry", "folders", "outcome", "read_by", "run_to_crash_point"]
+__all__ = [
+    "CountingDisk",
+    "Owner",
+    "add",
+    "done",
+    "entry",
+    "folders",
+    "outcome",
+    "read_by",
+    "run_to_crash_point",
+    "small_databases",
+]
 
 
 def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int = -1) -> bytes:
@@ -40,6 +53,18 @@ class CountingDisk(SimulatedDisk):
         """What is in a file."""
         file: SimulatedFile = self.open(path)
         return file.read_now(0, file.size)
+
+
+def small_databases(on_step: OnStep = no_step) -> Callable[[Folder], OpenDatabase]:
+    """Databases that begin new files often."""
+
+    def of_folder(folder: Folder) -> OpenDatabase:
+        def open_log(name: str) -> KeyValueStore:
+            return LogDatabase(Folder(folder.disk, folder.file(name)), file_bytes_min=300, on_step=on_step)
+
+        return open_log
+
+    return of_folder
 
 
 class Owner:

@@ -13,6 +13,7 @@ import pytest
 
 from simbookie.bookie import Bookie
 from simbookie.storage.base import CrashMode, CrashReport, LedgerInfo, LedgerStorage, StorageError
+from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.group_commit import JournalConfig
@@ -33,7 +34,7 @@ def in_memory(wait_s: float) -> LedgerStorage:
     return MemoryStorage(MemoryStorageConfig(journal=journal, ledger_bytes=0), RecordLog())
 
 
-def on_disk(kind: type[InterleavedLedgerStore | SortedLedgerStore], wait_s: float) -> LedgerStorage:
+def on_disk(kind: type[InterleavedLedgerStore | SortedLedgerStore | DbLedgerStore], wait_s: float) -> LedgerStorage:
     disk = SimulatedDisk(costs=DiskCosts(sync_s=SYNC_S))
     ledgers = Folder(disk, "ledgers/current")
     settings = JournaledConfig(journal=journal_settings(group_wait_max_s=wait_s))
@@ -45,6 +46,7 @@ MAKERS: dict[str, Make] = {
     "memory": in_memory,
     "interleaved": partial(on_disk, InterleavedLedgerStore),
     "sorted": partial(on_disk, SortedLedgerStore),
+    "db": partial(on_disk, DbLedgerStore),
 }
 
 

@@ -1,0 +1,1 @@
+"""The ledger store that BookKeeper calls ``DbLedgerStorage``: caches, and an index in a database."""

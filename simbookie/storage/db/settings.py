@@ -1,0 +1,68 @@
+"""Limits of a store with a database: every setting of BookKeeper's that has an effect, with BookKeeper's defaults.
+
+Fields are in bytes; :data:`DB_KEYS` names BookKeeper's key for each, whose unit may be another one. BookKeeper's caches are a
+share of the memory that its JVM has outside the heap; the defaults here are those of 1 GiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from simbookie.storage.entry_logs.logger import EntryLogConfig
+
+__all__ = ["DB_KEYS", "DbConfig"]
+
+_MIB: Final = 1 << 20
+
+#: Field of :class:`DbConfig` -> key in BookKeeper's configuration, and what one unit of the key is in the field's.
+DB_KEYS: Final[Mapping[str, tuple[str, int]]] = {
+    "write_cache_bytes": ("dbStorage_writeCacheMaxSizeMb", _MIB),
+    "read_cache_bytes": ("dbStorage_readAheadCacheMaxSizeMb", _MIB),
+    "read_ahead_entries": ("dbStorage_readAheadCacheBatchSize", 1),
+    "read_ahead_bytes": ("dbStorage_readAheadCacheBatchBytesSize", 1),
+    "batch_rows_max": ("maxOperationNumbersInSingleRocksdbWriteBatch", 1),
+}
+_DIRECT_IO: Final = "dbStorage_directIOEntryLogger"
+
+
+@dataclass(frozen=True, slots=True)
+class DbConfig:
+    """Limits of a :class:`simbookie.storage.db.store.DbLedgerStore`; :class:`ValueError` for what makes no sense."""
+
+    #: Bytes of both write caches of all folders.
+    write_cache_bytes: int = 256 * _MIB
+    #: Bytes of the read caches of all folders.
+    read_cache_bytes: int = 256 * _MIB
+    #: Entries that are read ahead at a time, at most.
+    read_ahead_entries: int = 100
+    #: Bytes that are read ahead at a time before no further entry is; 0 or less: half of the read cache.
+    read_ahead_bytes: int = -1
+    #: Changes of the database that are made at once, at most.
+    batch_rows_max: int = 100_000
+    entry_log: EntryLogConfig = field(default_factory=EntryLogConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("write_cache_bytes", "read_cache_bytes", "batch_rows_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"db store: {name} must be >= 1, got {getattr(self, name)}")
+        if self.read_ahead_entries < 0:
+            raise ValueError(f"db store: read_ahead_entries must be >= 0, got {self.read_ahead_entries}")
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, str]) -> DbConfig:
+        """The settings that ``conf`` names by BookKeeper's keys, other keys left alone; :class:`ValueError` if it cannot be."""
+        if conf.get(_DIRECT_IO, "false").strip().lower() != "false":
+            raise ValueError(
+                f"db store: {_DIRECT_IO} must be false, there is no entry logger that passes by the page cache"
+            )
+        values: dict[str, int] = {}
+        for name, (key, unit) in DB_KEYS.items():
+            text = conf.get(key, "").strip()
+            if text:  # BookKeeper's own file names the sizes of the caches without giving them
+                try:
+                    values[name] = int(text) * unit
+                except ValueError:
+                    raise ValueError(f"db store: {key} must be a whole number, got {text!r}") from None
+        return cls(**values)  # type: ignore[arg-type]  # all of the names are those of whole numbers
