@@ -52,7 +52,7 @@ _SLICE_BYTES: Final = 1 << 20
 
 
 class DbShard:
-    """Has the methods of :class:`simbookie.storage.ledger_store.LedgerStore`; see there for their meaning.
+    """Has methods of :class:`simbookie.storage.ledger_store.LedgerStore`, and those of ``CollectedStore``; see there.
 
     ``folders`` is one folder, and ``config`` is the share of it. A shard that ``is_only`` one of its store has the marks
     written after a flush that it began itself; flushes of several do not come to one moment of the store.
@@ -441,8 +441,16 @@ class DbShard:
 
         self._queue(steps(), on_done, token)
 
+    def has_ledger(self, ledger_id: int) -> bool:
+        """Whether a ledger exists."""
+        return ledger_id in self.ledgers
+
+    def location(self, ledger_id: int, entry_id: int) -> int:
+        """Where in the logs an entry is, 0 for nowhere."""
+        return self.locations.get(ledger_id, entry_id) if entry_id >= 0 and ledger_id >= 0 else 0
+
     def _is_in(self, log_id: int, row: tuple[int, int, int]) -> bool:
-        location = self.locations.get(row[0], row[1])
+        location = self.location(row[0], row[1])
         return location != 0 and log_id_of(location) == log_id
 
     def _queue(self, steps: Iterator[WaitingStep], on_done: DurableCallback, token: object) -> None:

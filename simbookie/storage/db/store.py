@@ -66,6 +66,11 @@ class DbLedgerStore:
         """It does not."""
         return False
 
+    @property
+    def collected(self) -> list[DbShard]:
+        """All parts."""
+        return self.shards
+
     def open(self, owner: StoreOwner) -> None:
         """Open all parts."""
         opened: list[DbShard] = []
