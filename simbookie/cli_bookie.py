@@ -46,6 +46,7 @@ from simbookie.server import BookieServer, ServerConfig
 from simbookie.serving import BookieOptions, run, serve_bookie
 from simbookie.storage.conf import STORAGE_KEYS, StorageConf
 from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorageConfig
 
 __all__ = ["add_to"]
@@ -73,6 +74,7 @@ Examples:
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --id bookie-1 --journal-sync-ms 5
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --tls-certificate bookie.pem --tls-key bookie-key.pem --require-tls
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1
+  bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1 --storage db
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1 --conf bk_server.conf
   bk-sim bookie --metadata "zk://zk1:2181;zk2:2181/ledgers" --host 0.0.0.0 --advertised-host 10.0.0.7 --json
 
@@ -97,6 +99,13 @@ def bookie(
     data: Annotated[
         Path | None,
         typer.Option(help="Folder to keep everything in.  [default: in memory]", file_okay=False, show_default=False),
+    ] = None,
+    storage: Annotated[
+        StoreKind | None,
+        typer.Option(
+            help="With --data: how entries are kept; db needs the extra rocksdb.  [default: as they are there, or sorted]",
+            show_default=False,
+        ),
     ] = None,
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
@@ -144,7 +153,11 @@ def bookie(
             raise typer.BadParameter("with --data a sync takes as long as it takes", param_hint="--journal-sync-ms")
         if conf is not None and data is None:
             raise typer.BadParameter("requires --data: in memory there is nothing to configure", param_hint="--conf")
+        if storage is not None and data is None:
+            raise typer.BadParameter("requires --data: in memory there is one kind", param_hint="--storage")
         storage_conf = _storage_conf(conf, journal_wait_ms, garbage_interval_s)
+        if storage is not None:
+            storage_conf = replace(storage_conf, kind=storage)
         security = SecurityOptions(
             tls_certificate,
             tls_key,

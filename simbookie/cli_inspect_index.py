@@ -1,4 +1,4 @@
-"""``bk-sim inspect index``: what is in the index file of a ledger."""
+"""``bk-sim inspect index``: what is in the index file of a ledger, or in a database of a store that has one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from simbookie.cli_inspect_database import list_database
 from simbookie.cli_options import Json
 from simbookie.inspection import InspectedFile, inspected
 from simbookie.storage.entry_logs.format import log_id_of, position_of
@@ -26,10 +27,15 @@ __all__ = ["add_to"]
 
 _HELP: Final = """List what the index file of a ledger knows of it, and where its entries are.
 
+Stores with a database (bk-sim bookie --storage db, DbLedgerStorage) have two folders instead, ledgers and locations, of all
+ledgers.
+
 \b
 Examples:
   bk-sim inspect index data/ledgers/current/0/7/7.idx
   bk-sim inspect index 7.idx --json
+  bk-sim inspect index data/ledgers/current/ledgers
+  bk-sim inspect index data/ledgers/current/locations --ledger 7
 """
 
 
@@ -39,11 +45,22 @@ def add_to(app: typer.Typer) -> None:
 
 
 def index(
-    file: Annotated[Path, typer.Argument(help="The index file, named LEDGER.idx.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The index file, named LEDGER.idx, or the folder locations or ledgers.", show_default=False
+        ),
+    ],
     *,
+    ledger: Annotated[
+        int | None, typer.Option(min=0, help="In a folder: this ledger alone.  [default: all]", show_default=False)
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """See the help."""
+    if file.is_dir():
+        list_database(file, ledger, as_json=json_output)
+        return
     with inspected(file, as_json=json_output) as opened:
         header = IndexHeader.decode(opened.read_now(0, HEADER_SIZE))
         facts = {

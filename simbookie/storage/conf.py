@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.conf_keys import MILLISECOND, SECOND, parsed, values_of
+from simbookie.storage.db.settings import DB_KEYS, DIRECT_IO, DbConfig
 from simbookie.storage.journal.settings import JOURNAL_KEYS, JournalSettings
+from simbookie.storage.kinds import STORAGE_CLASS, StoreKind
 from simbookie.storage.sorted import SortedConfig
 from simbookie.storage.space import SpaceConfig
 
@@ -60,7 +62,8 @@ STORAGE_KEYS: Final = frozenset(
             for kind in ("minor", "major")
             for key in (*(key for key, _ in _RULE_KEYS.values()), _RULE_TIME)
         ),
-        *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL),
+        *(key for key, _ in DB_KEYS.values()),
+        *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL, STORAGE_CLASS, DIRECT_IO),
     ]
 )
 
@@ -72,7 +75,10 @@ class StorageConf:
     journal: JournalSettings = field(default_factory=JournalSettings)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     space: SpaceConfig = field(default_factory=SpaceConfig)
+    #: The kind of ledger store, if it is said; with its settings.
+    kind: StoreKind | None = None
     store: SortedConfig = field(default_factory=SortedConfig)
+    db: DbConfig = field(default_factory=DbConfig)
     #: Seconds between checkpoints, for stores that do not ask for them.
     flush_interval_s: float = 10.0
     #: Seconds between looks for over-replicated ledgers; 0 for never.
@@ -94,6 +100,8 @@ class StorageConf:
         if _MEMTABLE in conf:
             store = replace(store, memtable_bytes=_whole("sorted store", _MEMTABLE, conf))
         values: dict[str, Any] = {}
+        if STORAGE_CLASS in conf:
+            values["kind"] = StoreKind.of_class(conf[STORAGE_CLASS].strip())
         for name, key in (("flush_interval_s", _FLUSH_INTERVAL), ("overreplicated_interval_s", _OVERREPLICATED)):
             if key in conf:
                 values[name] = parsed("storage", key, conf[key].strip(), float, MILLISECOND)
@@ -102,6 +110,7 @@ class StorageConf:
             compaction=_compaction(conf),
             space=_space(conf),
             store=store,
+            db=DbConfig.from_conf(conf, log),
             **values,
         )
 

@@ -2,6 +2,9 @@
 
 ``journal/current`` holds the journal, ``ledgers/current`` entry logs, indexes and marks. Two files are ours: ``lock``, which
 keeps a second process out as long as the first one lives, and ``bookie-id``, because ledgers are registered under that.
+
+The kind of ledger store is the one that is asked for, or that whose files are there. Two kinds that do not find each other's
+entries never share a folder: a bookie would deny what it has acknowledged.
 """
 
 from __future__ import annotations
@@ -15,9 +18,14 @@ from random import Random
 
 from simbookie.storage.base import StorageError
 from simbookie.storage.conf import StorageConf
+from simbookie.storage.db.rocks import require_rocksdb, rocks_databases
+from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.folders import Folder, Folders
+from simbookie.storage.interleaved import InterleavedLedgerStore
 from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.kinds import StoreKind
+from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.sorted import SortedLedgerStore
 
 __all__ = ["DataFolderError", "data_folder"]
@@ -39,7 +47,7 @@ def data_folder(
 ) -> Iterator[JournaledStorage]:
     """The storage in ``root``, which is made if it is missing, while the block lasts.
 
-    :class:`DataFolderError` if another process uses it, or if it is another bookie's.
+    :class:`DataFolderError` if another process uses it, or if it is another bookie's, or another kind of store's.
     """
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -54,7 +62,7 @@ def data_folder(
         yield JournaledStorage(
             [Folder(disk, "journal/current")],
             [ledgers],
-            SortedLedgerStore(Folders([ledgers], rng), conf.store),
+            _store(root, ledgers, conf, rng),
             JournaledConfig(
                 journal=conf.journal,
                 flush_interval_s=conf.flush_interval_s,
@@ -66,6 +74,24 @@ def data_folder(
         )
     finally:
         os.close(descriptor)  # ends the lock
+
+
+def _store(root: Path, ledgers: Folder, conf: StorageConf, rng: Random) -> LedgerStore:
+    """The store whose files are there, or that is asked for."""
+    found = StoreKind.found_in(ledgers)
+    kind = conf.kind or found or StoreKind.SORTED
+    if found is not None and not kind.reads(found):
+        raise DataFolderError(
+            f"{root} has the files of a store of kind {found.value}, and one of kind {kind.value} would find nothing there; "
+            f"use --storage {found.value}, or another folder"
+        )
+    folders = Folders([ledgers], rng)
+    if kind is StoreKind.DB:
+        require_rocksdb()
+        return DbLedgerStore(folders, conf.db, databases=lambda folder: rocks_databases(root / folder.path))
+    if kind is StoreKind.INTERLEAVED:
+        return InterleavedLedgerStore(folders, conf.store.interleaved)
+    return SortedLedgerStore(folders, conf.store)
 
 
 def _claim(path: Path, bookie_id: str) -> None:

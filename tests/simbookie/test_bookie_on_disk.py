@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +17,10 @@ from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ReadRequest, Request, Status
 from simbookie.cli import app
 from simbookie.processes import BookieProcess, BookieStartError
+from simbookie.storage.base import StorageError
 from simbookie.storage.conf import StorageConf
 from simbookie.storage.data_folder import DataFolderError, data_folder
+from simbookie.storage.kinds import StoreKind
 from tests.simbookie.storage.stores import entry
 
 # a metadata service of each process's own: enough for a bookie that is asked directly
@@ -25,8 +29,14 @@ KEY = b"k" * 20
 
 
 @pytest.fixture
-def bookie(tmp_path: Path) -> Iterator[BookieProcess]:
-    process = BookieProcess("b0", MEMORY, tmp_path, bookie_id="b0", options=["--data", str(tmp_path / "data")])
+def kind() -> StoreKind | None:
+    return None
+
+
+@pytest.fixture
+def bookie(tmp_path: Path, kind: StoreKind | None) -> Iterator[BookieProcess]:
+    options = ["--data", str(tmp_path / "data"), *(["--storage", kind.value] if kind is not None else [])]
+    process = BookieProcess("b0", MEMORY, tmp_path, bookie_id="b0", options=options)
     yield process
     process.kill()
 
@@ -50,6 +60,7 @@ def add(entry_id: int) -> AddRequest:
     return AddRequest(7, entry_id, KEY, body[:32], body[32:])
 
 
+@pytest.mark.parametrize("kind", [None, *StoreKind])
 def test_what_a_bookie_acknowledged_outlives_a_kill_and_an_orderly_end(bookie: BookieProcess) -> None:
     bookie.start()
     assert asked(bookie, *map(add, range(20))) == [(Status.OK, None)] * 20
@@ -84,6 +95,52 @@ def test_a_damaged_journal_is_one_sentence(bookie: BookieProcess, tmp_path: Path
     journal.write_bytes(content)
     with pytest.raises(BookieStartError, match=r"error: .*\.txn: a record of -255 bytes at 512"):
         bookie.start()
+
+
+def used(folder: Path, conf: StorageConf) -> None:
+    """Use a folder for a moment, and store something."""
+
+    async def use() -> None:
+        with data_folder(folder, "b0", conf, clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None) as storage:
+            ended = asyncio.Event()
+            storage.open(ended.set, lambda _: None)
+            await ended.wait()
+            storage.set_master_key(7, KEY)
+            storage.add_entry(7, 0, entry(7, 0), None, None)
+            ended.clear()
+            storage.shutdown(ended.set)
+            await ended.wait()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("first", StoreKind)
+def test_a_folder_has_the_files_of_one_kind_of_store(first: StoreKind, tmp_path: Path) -> None:
+    """A bookie with another kind would deny what it has acknowledged."""
+    used(tmp_path, StorageConf(kind=first))
+    used(tmp_path, StorageConf())
+    has_database = (tmp_path / "ledgers/current/locations").exists()
+    assert has_database is (first is StoreKind.DB)
+    for second in StoreKind:
+        if (first is StoreKind.DB) == (second is StoreKind.DB):
+            used(tmp_path, StorageConf(kind=second))
+            continue
+        with pytest.raises(
+            DataFolderError, match=f"would find nothing there; use --storage {'db' if has_database else 'sorted'}"
+        ):
+            used(tmp_path, StorageConf(kind=second))
+    assert (tmp_path / "ledgers/current/locations").exists() is has_database
+
+
+def test_a_store_with_a_database_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    with pytest.raises(StorageError, match=r"pip install 'bkclient\[rocksdb\]'"):
+        used(tmp_path, StorageConf(kind=StoreKind.DB))
+
+
+def test_a_kind_of_store_in_memory_is_wrong_usage() -> None:
+    result = CliRunner().invoke(app, ["bookie", "--metadata", "mem://", "--storage", "db"])
+    assert (result.exit_code, "requires --data" in " ".join(result.stderr.split())) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,14 @@ from simbookie.storage.db.ledger_data_pb2 import LedgerData
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
 
-__all__ = ["LedgerIndex", "LedgerRecord", "parse_ledger_id"]
+__all__ = ["LedgerIndex", "LedgerRecord", "ledger_key", "parse_ledger_id"]
 
 _KEY: Final = Struct(">q")
+
+
+def ledger_key(ledger_id: int) -> bytes:
+    """The key of a ledger."""
+    return _KEY.pack(ledger_id)
 
 
 def parse_ledger_id(key: bytes) -> int:
@@ -138,7 +143,7 @@ class LedgerIndex:
         def put(go_on: DurableCallback) -> None:
             try:
                 for ledger_id, record in written.items():
-                    self.database.put(_KEY.pack(ledger_id), record.encode())
+                    self.database.put(ledger_key(ledger_id), record.encode())
             except StorageIOError as error:
                 go_on(None, error)
             else:
@@ -166,7 +171,7 @@ class LedgerIndex:
             try:
                 for ledger_id in removed:
                     if ledger_id in self._deleted:
-                        self.database.delete(_KEY.pack(ledger_id))
+                        self.database.delete(ledger_key(ledger_id))
             except StorageIOError as error:
                 go_on(None, error)
             else:

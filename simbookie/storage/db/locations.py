@@ -16,11 +16,16 @@ from simbookie.storage.db.key_value import KeyValueBatch, KeyValueStore
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
 
-__all__ = ["LocationBatch", "LocationIndex", "parse_location"]
+__all__ = ["LocationBatch", "LocationIndex", "keys_of", "parse_location"]
 
 _KEY: Final = Struct(">QQ")
 _LOCATION: Final = Struct(">q")
 _ENTRY_ID_MAX: Final = (1 << 63) - 1
+
+
+def keys_of(ledger_id: int) -> tuple[bytes, bytes]:
+    """What the keys of a ledger's entries begin with, and come before."""
+    return _KEY.pack(ledger_id, 0), _KEY.pack(ledger_id, _ENTRY_ID_MAX)
 
 
 def parse_location(key: bytes, value: bytes) -> tuple[int, int, int]:
@@ -64,7 +69,7 @@ class LocationIndex:
         """The entries that have a location, ascending."""
         if ledger_id in self._deleted:
             return
-        for key, value in self.database.items(_KEY.pack(ledger_id, 0), _KEY.pack(ledger_id, _ENTRY_ID_MAX)):
+        for key, value in self.database.items(*keys_of(ledger_id)):
             yield parse_location(key, value)[1]
 
     def delete(self, ledger_id: int) -> None:
@@ -126,7 +131,7 @@ class LocationIndex:
 def _removal(ledgers: dict[int, int]) -> KeyValueBatch:
     batch = KeyValueBatch()
     for ledger_id in ledgers:
-        batch.delete_range(_KEY.pack(ledger_id, 0), _KEY.pack(ledger_id, _ENTRY_ID_MAX))
+        batch.delete_range(*keys_of(ledger_id))
     return batch
 
 

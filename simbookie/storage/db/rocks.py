@@ -11,8 +11,9 @@ Writes and reads are calls on the loop's thread; they meet memory, mostly. Syncs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -20,11 +21,14 @@ from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.db.key_value import KeyValueBatch, OpenDatabase
 
 if TYPE_CHECKING:
-    from rocksdict import Options, Rdict
+    from rocksdict import Options, Rdict, WriteBatch
 
-__all__ = ["RocksDatabase", "RocksDbMissing", "rocks_databases"]
+__all__ = ["RocksDatabase", "RocksDbMissing", "require_rocksdb", "rocks_databases"]
 
 _MIB: Final = 1 << 20
+#: Every database has this file; and the binding leaves the other one, wherever it is used.
+_CURRENT: Final = "CURRENT"
+_OWN_FILE: Final = "rocksdict-config.json"
 #: The newest that every supported release of BookKeeper reads.
 _TABLE_FORMAT: Final = 5
 _BLOOM_BITS_PER_KEY: Final = 10
@@ -43,6 +47,16 @@ class RocksDbMissing(StorageError):
         )
 
 
+def require_rocksdb() -> None:
+    """:class:`RocksDbMissing` without the package, before anything is begun."""
+    try:
+        import_module("rocksdict")
+    except ModuleNotFoundError as error:
+        if error.name != "rocksdict":
+            raise
+        raise RocksDbMissing from None
+
+
 def rocks_databases(folder: Path) -> OpenDatabase:
     """Opens databases in a folder of the file system."""
     return lambda name: RocksDatabase(folder / name, many_rows=name == "locations")
@@ -51,22 +65,16 @@ def rocks_databases(folder: Path) -> OpenDatabase:
 class RocksDatabase:
     """Implements :class:`simbookie.storage.db.key_value.KeyValueStore`; made in ``path`` if it is missing.
 
-    ``many_rows`` has it laid out for very many. :class:`RocksDbMissing` without the package, and
-    :class:`~simbookie.storage.base.StorageIOError` if another process has it open, or it is damaged.
+    ``many_rows`` has it laid out for very many. With ``is_read_only`` nothing is made or changed, and another process may
+    have it open. :class:`RocksDbMissing` without the package, and :class:`~simbookie.storage.base.StorageIOError` if another
+    process has it open, or it is damaged.
     """
 
-    def __init__(self, path: Path, *, many_rows: bool = True) -> None:
-        try:
-            import rocksdict  # noqa: PLC0415  optional
-        except ModuleNotFoundError as error:
-            if error.name != "rocksdict":
-                raise
-            raise RocksDbMissing from None
-        self._new_batch: Callable[[], rocksdict.WriteBatch] = lambda: rocksdict.WriteBatch(raw_mode=True)
+    def __init__(self, path: Path, *, many_rows: bool = True, is_read_only: bool = False) -> None:
+        require_rocksdb()
         self._path = path
         with self._errors("open"):
-            path.mkdir(parents=True, exist_ok=True)
-            self._database: Rdict = rocksdict.Rdict(str(path), _options(many_rows=many_rows))
+            self._database = _opened_to_read(path) if is_read_only else _opened(path, many_rows=many_rows)
         self._is_dirty = False
         self._failed: StorageIOError | None = None
         self._syncing = 0
@@ -131,7 +139,7 @@ class RocksDatabase:
         self._is_dirty = True
         try:
             with self._errors("write"):
-                made = self._new_batch()
+                made = _new_batch()
                 for change in batch.changes:
                     if len(change) == 3:
                         made.delete_range(change[0], change[1])
@@ -189,6 +197,33 @@ class RocksDatabase:
         if not self._syncing:
             with self._errors("close"):
                 self._database.close()
+
+
+def _opened(path: Path, *, many_rows: bool) -> Rdict:
+    from rocksdict import Rdict  # noqa: PLC0415  optional
+
+    path.mkdir(parents=True, exist_ok=True)
+    return Rdict(str(path), _options(many_rows=many_rows))
+
+
+def _opened_to_read(path: Path) -> Rdict:
+    from rocksdict import AccessType, Options, Rdict  # noqa: PLC0415  optional
+
+    own_file = path / _OWN_FILE
+    was_there = own_file.exists()
+    if not (path / _CURRENT).exists():
+        raise FileNotFoundError("there is none")
+    try:
+        return Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only(error_if_log_file_exist=False))
+    finally:
+        if not was_there:
+            own_file.unlink(missing_ok=True)
+
+
+def _new_batch() -> WriteBatch:
+    from rocksdict import WriteBatch  # noqa: PLC0415  optional
+
+    return WriteBatch(raw_mode=True)
 
 
 def _options(*, many_rows: bool) -> Options:

@@ -10,21 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from simbookie.storage.conf_keys import parsed, values_of
 from simbookie.storage.entry_logs.logger import EntryLogConfig
 
-__all__ = ["DB_KEYS", "DbConfig"]
+__all__ = ["DB_KEYS", "DIRECT_IO", "DbConfig"]
 
 _MIB: Final = 1 << 20
 
 #: Field of :class:`DbConfig` -> key in BookKeeper's configuration, and what one unit of the key is in the field's.
-DB_KEYS: Final[Mapping[str, tuple[str, int]]] = {
+DB_KEYS: Final[Mapping[str, tuple[str, float]]] = {
     "write_cache_bytes": ("dbStorage_writeCacheMaxSizeMb", _MIB),
     "read_cache_bytes": ("dbStorage_readAheadCacheMaxSizeMb", _MIB),
     "read_ahead_entries": ("dbStorage_readAheadCacheBatchSize", 1),
     "read_ahead_bytes": ("dbStorage_readAheadCacheBatchBytesSize", 1),
     "batch_rows_max": ("maxOperationNumbersInSingleRocksdbWriteBatch", 1),
 }
-_DIRECT_IO: Final = "dbStorage_directIOEntryLogger"
+#: Must be false.
+DIRECT_IO: Final = "dbStorage_directIOEntryLogger"
+_GROUP: Final = "db store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +49,18 @@ class DbConfig:
     def __post_init__(self) -> None:
         for name in ("write_cache_bytes", "read_cache_bytes", "batch_rows_max"):
             if getattr(self, name) < 1:
-                raise ValueError(f"db store: {name} must be >= 1, got {getattr(self, name)}")
+                raise ValueError(f"{_GROUP}: {name} must be >= 1, got {getattr(self, name)}")
         if self.read_ahead_entries < 0:
-            raise ValueError(f"db store: read_ahead_entries must be >= 0, got {self.read_ahead_entries}")
+            raise ValueError(f"{_GROUP}: read_ahead_entries must be >= 0, got {self.read_ahead_entries}")
 
     @classmethod
-    def from_conf(cls, conf: Mapping[str, str]) -> DbConfig:
-        """The settings that ``conf`` names by BookKeeper's keys, other keys left alone; :class:`ValueError` if it cannot be."""
-        if conf.get(_DIRECT_IO, "false").strip().lower() != "false":
-            raise ValueError(
-                f"db store: {_DIRECT_IO} must be false, there is no entry logger that passes by the page cache"
-            )
-        values: dict[str, int] = {}
-        for name, (key, unit) in DB_KEYS.items():
-            text = conf.get(key, "").strip()
-            if text:  # BookKeeper's own file names the sizes of the caches without giving them
-                try:
-                    values[name] = int(text) * unit
-                except ValueError:
-                    raise ValueError(f"db store: {key} must be a whole number, got {text!r}") from None
-        return cls(**values)  # type: ignore[arg-type]  # all of the names are those of whole numbers
+    def from_conf(cls, conf: Mapping[str, str], entry_log: EntryLogConfig | None = None) -> DbConfig:
+        """The settings that ``conf`` names by BookKeeper's keys, other keys left alone; :class:`ValueError` if it cannot be.
+
+        A key without a value is as good as none: BookKeeper's own file names the sizes of the caches like that.
+        """
+        named = {key: value for key, value in conf.items() if value.strip()}
+        if parsed(_GROUP, DIRECT_IO, named.get(DIRECT_IO, "false").strip(), bool):
+            raise ValueError(f"{_GROUP}: {DIRECT_IO} must be false: every entry logger here uses the page cache")
+        logs = entry_log if entry_log is not None else EntryLogConfig()
+        return cls(entry_log=logs, **values_of(_GROUP, DB_KEYS, named, dict.fromkeys(DB_KEYS, int)))  # type: ignore[arg-type]

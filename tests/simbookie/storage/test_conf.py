@@ -9,6 +9,8 @@ import pytest
 
 from simbookie.storage.compaction.plan import CompactionRule
 from simbookie.storage.conf import COMPACTION_KEYS, STORAGE_KEYS, StorageConf
+from simbookie.storage.db.settings import DB_KEYS
+from simbookie.storage.kinds import StoreKind
 
 DEFAULTS = {
     "gcWaitTime": "600000",
@@ -38,18 +40,26 @@ DEFAULTS = {
     "diskUsageLwmThreshold": "0.90",
     "diskUsageWarnThreshold": "0.90",
     "diskCheckInterval": "10000",
+    "dbStorage_writeCacheMaxSizeMb": "256",
+    "dbStorage_readAheadCacheMaxSizeMb": "256",
+    "dbStorage_readAheadCacheBatchSize": "100",
+    "dbStorage_readAheadCacheBatchBytesSize": "-1",
+    "maxOperationNumbersInSingleRocksdbWriteBatch": "100000",
+    "dbStorage_directIOEntryLogger": "false",
 }
 
 
 def test_the_defaults_are_bookkeepers() -> None:
     assert StorageConf.from_conf(DEFAULTS) == StorageConf() == StorageConf.from_conf({"bookiePort": "3181"})
-    assert {key for key in STORAGE_KEYS if "ournal" not in key} == set(DEFAULTS)
+    assert {key for key in STORAGE_KEYS if "ournal" not in key} == {*DEFAULTS, "ledgerStorageClass"}
 
 
 def test_every_key_has_an_effect() -> None:
     shares = {"minorCompactionThreshold": "0.3", "majorCompactionThreshold": "0.7", "diskUsageThreshold": "0.93"}
     shares |= {"diskUsageLwmThreshold": "0.8", "diskUsageWarnThreshold": "0.8"}
     for key, default in DEFAULTS.items():
+        if key == "dbStorage_directIOEntryLogger":
+            continue  # must not have one
         if key in shares:
             value = shares[key]
         elif default in ("true", "false"):
@@ -85,6 +95,21 @@ def test_values_are_in_bookkeepers_units() -> None:
     assert conf.journal.file_bytes_max == 3 << 20
 
 
+def test_a_key_of_the_caches_without_a_value_is_as_good_as_none() -> None:
+    assert StorageConf.from_conf({"dbStorage_writeCacheMaxSizeMb": ""}) == StorageConf()
+
+
+@pytest.mark.parametrize("kind", StoreKind)
+def test_a_kind_of_store_is_named_by_its_class(kind: StoreKind) -> None:
+    name = "storage.ldb.DbLedgerStorage" if kind is StoreKind.DB else f"{kind.name.capitalize()}LedgerStorage"
+    assert StorageConf.from_conf({"ledgerStorageClass": f"org.apache.bookkeeper.bookie.{name}"}).kind is kind
+
+
+def test_a_store_with_a_database_has_the_settings_of_the_logs_too() -> None:
+    conf = StorageConf.from_conf({"logSizeLimit": "5000", "dbStorage_readAheadCacheMaxSizeMb": "3"})
+    assert (conf.db.entry_log.log_size_max, conf.db.read_cache_bytes) == (5000, 3 << 20)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "complaint"),
     [
@@ -100,11 +125,27 @@ def test_values_are_in_bookkeepers_units() -> None:
         ("logSizeLimit", "0", "entry log: "),
         ("skipListSizeLimit", "0", "sorted store: "),
         ("flushInterval", "0", "storage: flush_interval_s"),
+        ("dbStorage_writeCacheMaxSizeMb", "0", "db store: write_cache_bytes must be >= 1"),
+        ("dbStorage_readAheadCacheBatchSize", "-1", "db store: read_ahead_entries must be >= 0"),
+        (
+            "dbStorage_readAheadCacheBatchSize",
+            "many",
+            "db store: dbStorage_readAheadCacheBatchSize must be a whole number",
+        ),
+        ("dbStorage_directIOEntryLogger", "true", "dbStorage_directIOEntryLogger must be false"),
+        ("dbStorage_directIOEntryLogger", "maybe", "must be true or false"),
+        ("ledgerStorageClass", "org.example.Storage", "ledgerStorageClass must be one of org.apache"),
     ],
 )
 def test_nonsense_is_refused(key: str, value: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(complaint)):
         StorageConf.from_conf({key: value})
+
+
+def test_the_page_lists_every_key_of_a_store_with_a_database() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "ledger-stores.md").read_text()
+    for field, (key, _) in DB_KEYS.items():
+        assert f"| `{key}` | `{field}` |" in page
 
 
 def test_the_page_lists_every_key_of_compaction() -> None:
