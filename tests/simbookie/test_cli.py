@@ -31,7 +31,17 @@ each_zookeeper = pytest.mark.parametrize("kind", ["embedded", pytest.param("java
 
 
 #: Options of "bk-sim bookie" that are different for each bookie of a cluster.
-OF_ONE_BOOKIE = {"metadata", "host", "port", "bookie_id", "advertised_host", "data", "conf", "exit_with_stdin"}
+OF_ONE_BOOKIE = {
+    "metadata",
+    "host",
+    "port",
+    "bookie_id",
+    "advertised_host",
+    "data",
+    "storage",
+    "conf",
+    "exit_with_stdin",
+}
 
 
 def options(command: str) -> dict[str, Any]:
