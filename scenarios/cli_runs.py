@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from scenarios.checker import INVARIANTS, OnlineChecker
+from scenarios.checker import INVARIANTS
 from scenarios.cli_options import HistoryFile, Json, MutantName, Transport, check_names, check_writable, exit_codes
 from scenarios.cli_output import (
     EXIT_FOUND,
@@ -24,7 +24,7 @@ from scenarios.cli_output import (
     print_result,
     terminal_width,
 )
-from scenarios.history import Event, History, HistoryError, HistoryWriter
+from scenarios.history import History, HistoryError
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.runner import run_scenario
 
@@ -99,28 +99,25 @@ With --json: what run prints, and {{"recorded_digest", "same", "difference"}}.
 
 def replay(file: HistoryFile, *, as_json: Json = False) -> None:
     """Make a recorded run again."""
-    from scenarios.determinism import first_difference  # noqa: PLC0415  needed here only
+    from scenarios.replaying import replay_history  # noqa: PLC0415  needed here only
 
-    history, recorded_digest = _whole(file)
-    name, seed, mutant, transport = _origin(history)
-    with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
-        result = _made(name, seed, mutant, Path(scratch), transport)
-        same = result.digest == recorded_digest
-        difference = None if same else first_difference(file, Path(result.path))
-    result = _without_path(result)
+    try:
+        made = replay_history(file)
+    except HistoryError as error:
+        fail(str(error))
+    digest, result = made.recorded.digest, made.result
     if as_json:
-        shown = None if difference is None else difference.as_json()
-        print_json(result.as_json() | {"recorded_digest": recorded_digest, "same": same, "difference": shown})
+        shown = None if made.difference is None else made.difference.as_json()
+        print_json(result.as_json() | {"recorded_digest": digest, "same": made.is_same, "difference": shown})
     else:
         print_result(result)
-        if same:
+        if made.is_same:
             print_lines("  the same as recorded, event by event")
         else:
-            version = history.header.get("package_version", "?")
-            print_lines(f"  not what was recorded (by version {version}, digest {recorded_digest})")
-            if difference is not None:
-                print_difference(difference, "recorded", "now")
-    if not same:
+            print_lines(f"  not what was recorded (by version {made.recorded.version or '?'}, digest {digest})")
+            if made.difference is not None:
+                print_difference(made.difference, "recorded", "now")
+    if not made.is_same:
         raise typer.Exit(EXIT_FOUND)
     _end(result)
 
@@ -153,28 +150,28 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Judge and show a recorded run."""
-    history, digest = _whole(file)
+    from scenarios.replaying import read_recorded  # noqa: PLC0415  needed here only
+
     if invariant is not None:
         known(invariant, list(INVARIANTS), "invariant")
-    checker = OnlineChecker()
-    last: Event | None = None
-    for event in history.events():
-        checker.feed(event)
-        last = event
-    violations = checker.finish()
+    try:
+        recorded = read_recorded(file)
+    except HistoryError as error:
+        fail(str(error))
+    violations = recorded.violations
     if as_json:
-        header = history.header
+        header = recorded.history.header
         print_json(
             {
                 "scenario": header.get("scenario"),
                 "seed": header.get("seed"),
                 "mutant": header.get("mutant"),
-                "digest": digest,
-                "events": checker.events,
-                "simulated_seconds": 0.0 if last is None else last.time_us / 1_000_000,
+                "digest": recorded.digest,
+                "events": recorded.events,
+                "simulated_seconds": recorded.simulated_seconds,
                 "verdict": "violated" if violations else "ok",
                 "violations": [violation.as_json() for violation in violations],
-                "checked": checker.checked,
+                "checked": recorded.checked,
             }
         )
     else:
@@ -185,7 +182,7 @@ def show(
         for violation in violations:
             print_lines(f"{violation.name}, ledger {violation.ledger}: {violation.witness}")
         if not violations:
-            judged = sum(count > 0 for count in checker.checked.values())
+            judged = sum(count > 0 for count in recorded.checked.values())
             print_lines(f"no violation; {judged} of {len(INVARIANTS)} invariants had something to judge")
     if violations:
         raise typer.Exit(EXIT_FOUND)
@@ -209,35 +206,6 @@ def _end(result: RunResult) -> None:
         raise typer.Exit(EXIT_FOUND)
     if result.verdict == "unknown":
         raise typer.Exit(EXIT_UNDECIDED)
-
-
-def _whole(file: Path) -> tuple[History, str]:
-    """The history in ``file`` and the digest of its events, read through once; refused if anything is wrong with it."""
-    now = 0
-    copy = HistoryWriter({}, lambda: now)
-    try:
-        history = History(file)
-        for event in history.events():
-            now = event.time_us
-            copy.record(event.kind, event.actor, event.ledger, **event.fields)
-    except HistoryError as error:
-        fail(str(error))
-    except (KeyError, TypeError):
-        fail(f"{file}: holds events that this version does not know")
-    return history, copy.digest
-
-
-def _origin(history: History) -> tuple[str, int, str | None, TransportKind]:
-    """The scenario, seed, mutant and transport that a history says it came from."""
-    header = history.header
-    name, seed, mutant = header.get("scenario"), header.get("seed"), header.get("mutant")
-    if not isinstance(name, str) or not isinstance(seed, int) or not isinstance(mutant, str | None):
-        fail(f"{history.path}: its header names no scenario and seed to run again")
-    check_names([name], mutant or None)
-    transport = header.get("transport", TransportKind.OBJECTS.value)  # there was no other one once
-    if transport not in set(TransportKind):
-        fail(f"{history.path}: its header names no transport that this version knows")
-    return name, seed, mutant or None, TransportKind(transport)
 
 
 def _timeline(

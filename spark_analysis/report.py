@@ -1,14 +1,21 @@
-"""A verdict for people."""
+"""Verdicts for people."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from spark_analysis.jobs.files import Rejected
+from spark_analysis.jobs.replay import ReplayVerdict
 from spark_analysis.jobs.verify import Verdict
 
-__all__ = ["rejected_table", "verdict_table", "witness_list"]
+__all__ = ["differing_list", "rejected_table", "replay_table", "verdict_table", "witness_list"]
+
+_ENDED: Final = "no such event, the history has ended"
 
 
 def verdict_table(verdict: Verdict) -> Table:
@@ -40,11 +47,48 @@ def witness_list(verdict: Verdict) -> Group:
     return Group(*blocks)
 
 
-def rejected_table(verdict: Verdict) -> Table:
+def replay_table(verdict: ReplayVerdict) -> Table:
+    """How the runs of each scenario came out when they were made again."""
+    table = Table(title=f"{verdict.histories:,} runs made again, {verdict.events:,} events", title_justify="left")
+    table.add_column("scenario", no_wrap=True)
+    for name in ("runs", "same", "differ", "end otherwise", "violated", "unknown"):
+        table.add_column(name, justify="right", min_width=min(len(name), 9))
+    for found in verdict.scenarios:
+        bad = [f"[red]{count:,}[/red]" if count else "0" for count in (found.differ, found.end_otherwise)]
+        table.add_row(
+            found.scenario,
+            f"{found.histories:,}",
+            f"{found.same:,}",
+            *bad,
+            f"{found.violated:,}",
+            f"{found.undecided:,}",
+        )
+    return table
+
+
+def differing_list(verdict: ReplayVerdict) -> Group:
+    """The runs that came out otherwise, each with the first event that differs and the clauses broken then and now."""
+    blocks: list[Text] = []
+    for run in verdict.differing:
+        planted = f" with the defect {run.mutant}" if run.mutant else ""
+        told = Text.assemble(
+            (run.history, "bold red"), f"  {run.scenario}, seed {run.seed}{planted}, by version {run.version or '?'}"
+        )
+        if run.first_seq is None:
+            told.append("\n  made once more, it was the same: it does not depend on its seed alone")
+        else:
+            told.append(f"\n  first difference at event {run.first_seq}:")
+            told.append(f"\n    recorded: {run.recorded_event or _ENDED}\n    now: {run.event or _ENDED}", style="dim")
+        if run.ends_otherwise:
+            then, now = ("; ".join(broken) or "nothing" for broken in (run.recorded_violations, run.violations))
+            told.append(f"\n  broken then: {then}\n  broken now: {now}")
+        blocks.append(told)
+    return Group(*blocks)
+
+
+def rejected_table(files: Sequence[Rejected], in_all: int) -> Table:
     """The files that could not be used, each with what is wrong."""
-    table = Table(
-        "file", "problem", title=f"{verdict.rejected_files:,} files not usable as histories", title_justify="left"
-    )
-    for rejected in verdict.rejected:
-        table.add_row(Text(rejected.file), Text(rejected.problem))
+    table = Table("file", "problem", title=f"{in_all:,} files not usable as histories", title_justify="left")
+    for file in files:
+        table.add_row(Text(file.file), Text(file.problem))
     return table

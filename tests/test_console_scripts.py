@@ -22,7 +22,7 @@ NEEDS = {
     "bk": ("cli", {"typer": ["--help"], "rich": ["bookies", "-m", "mem://x"]}),
     "bk-sim": ("sim", {"typer": ["--help"]}),
     "bk-chaos": ("sim", {"typer": ["--help"], "rich": ["list"], "msgpack": ["run", "calm-writes"]}),
-    "bk-verify": ("spark", {"typer": ["--help"], "rich": ["--list"], "pyspark": ["--list"], "pyarrow": ["--list"]}),
+    "bk-verify": ("spark", {"typer": ["--help"], "rich": ["list"], "pyspark": ["list"], "pyarrow": ["list"]}),
 }
 
 WITHOUT = """
@@ -176,7 +176,7 @@ def test_a_file_that_is_no_history_is_refused_without_starting_spark(tmp_path: P
         "def no(*_): raise AssertionError('Spark was about to be started')\n"
         "simbookie.java.find_java = no\n"
     )
-    ended = started("bk-verify", no_java, str(file))
+    ended = started("bk-verify", no_java, "verify", str(file))
 
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"bk-verify: {file}: is not a history (it does not start with a history header)\n"

@@ -27,38 +27,22 @@ from spark_analysis.invariants import INVARIANTS, Invariant, judge
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, histories_in
 from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.schema import HISTORY_COLUMNS, columns_of
-from spark_analysis.source import HistoryFile, event_rows, file_rows, find_histories, read_histories
+from spark_analysis.source import HistoryFile, event_rows, file_rows, read_histories
 
 __all__ = [
     "InvariantVerdict",
-    "NoHistoriesError",
-    "Rejected",
     "Verdict",
     "WitnessedViolation",
     "verify",
 ]
 
-#: Rejected files that are named; more are only counted.
-REJECTED_MAX: Final = 1000
-
 #: About how much of the files one partition holds; some 300,000 events.
 PARTITION_BYTES: Final = 8 * 1024 * 1024
 
 _KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "problem", "events")
-
-
-class NoHistoriesError(Exception):
-    """There is nothing to verify: the folder does not exist or holds no history."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A file that is no usable history, and why."""
-
-    file: str
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +86,8 @@ class WitnessedViolation:
 class Verdict:
     """What a verification came to.
 
-    ``violations`` are at most ``max_witnesses`` per invariant, and at most :data:`REJECTED_MAX` files are named in ``rejected``;
-    counts are complete.
+    ``violations`` are at most ``max_witnesses`` per invariant, and at most
+    :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``; counts are complete.
     """
 
     histories: int
@@ -121,7 +105,7 @@ class Verdict:
         return not any(invariant.violated for invariant in self.invariants)
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that ``bk-verify --json`` prints."""
+        """The shape that ``bk-verify verify --json`` prints."""
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
@@ -134,15 +118,11 @@ def verify(
 ) -> Verdict:
     """Judge every ledger of every history below ``folder`` by every one of ``invariants``.
 
-    Raises :class:`NoHistoriesError` if there is none. Files that are no usable histories are named in the verdict.
+    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. Files that are no usable histories are named in
+    the verdict.
     """
     started = time.perf_counter()
-    try:
-        files = find_histories(folder)
-    except FileNotFoundError as error:
-        raise NoHistoriesError(str(error)) from error
-    if not files:
-        raise NoHistoriesError(f"{folder}: holds no history (*.bkh)")
+    files = histories_in(folder)
     with planned_for_kept_partitions(spark, sum(file.size for file in files)):
         table = _keep(_read(spark, folder, files, invariants))
         counted, rejected = _count_files(table)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from simbookie.java import JavaNotFoundError
-from spark_analysis import cli, cli_verify
+from spark_analysis import cli, cli_running
 from spark_analysis.cli import app
 from spark_analysis.invariants import INVARIANTS
 from tests.spark_analysis.recorded import bystander, record, truncated, truncating
@@ -33,7 +33,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 
 def test_the_list_names_every_invariant_with_its_statement() -> None:
-    code, out, _ = run("--list")
+    code, out, _ = run("list")
     assert code == 0
     lines = out.splitlines()
     assert len(lines) == len(INVARIANTS)
@@ -43,7 +43,7 @@ def test_the_list_names_every_invariant_with_its_statement() -> None:
 
 
 def test_the_list_is_json_where_that_is_asked_for() -> None:
-    code, out, _ = run("--list", "--json")
+    code, out, _ = run("list", "--json")
     assert code == 0
     assert json.loads(out) == {
         "invariants": [
@@ -55,13 +55,13 @@ def test_the_list_is_json_where_that_is_asked_for() -> None:
 
 def test_unusable_arguments_exit_with_2_and_a_reason(tmp_path: Path) -> None:
     for arguments, reason in (
-        ((), "name a folder of histories"),
+        ((), "Missing argument"),
         ((tmp_path / "nowhere",), "no such folder or file"),
         ((tmp_path, "--invariant", "Nonsense"), "there is no invariant Nonsense; there are NoLacTruncation"),
         ((tmp_path, "--max-witnesses", -1), "max-witnesses"),
         ((tmp_path, "--colour"), "colour"),
     ):
-        code, out, err = run(*arguments)
+        code, out, err = run("verify", *arguments)
         assert (code, out) == (2, "")
         assert reason in err
 
@@ -71,8 +71,8 @@ def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise JavaNotFoundError("no Java anywhere")
 
     record(tmp_path / "good.bkh", bystander())
-    monkeypatch.setattr(cli_verify, "open_session", no_java)
-    code, _, err = run(tmp_path)
+    monkeypatch.setattr(cli_running, "open_session", no_java)
+    code, _, err = run("verify", tmp_path)
     assert code == 2
     assert err == "bk-verify: no Java anywhere\n"
 
@@ -93,8 +93,8 @@ def test_a_failure_of_spark_exits_with_3_and_one_sentence(
         raise error
 
     record(tmp_path / "good.bkh", bystander())
-    monkeypatch.setattr(cli_verify, "open_session", fails)
-    code, out, err = run(tmp_path)
+    monkeypatch.setattr(cli_running, "open_session", fails)
+    code, out, err = run("verify", tmp_path)
     assert (code, out) == (3, "")
     assert err.startswith("bk-verify: Spark failed, and nothing was judged: ")
     assert err.count("\n") == 1
@@ -119,7 +119,7 @@ def test_a_defect_of_the_program_exits_with_3_and_shows_itself(
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_folder_without_histories_is_unusable(tmp_path: Path) -> None:
-    code, out, err = run(tmp_path)
+    code, out, err = run("verify", tmp_path)
     assert (code, out) == (2, "")
     assert "holds no history" in err
 
@@ -127,7 +127,7 @@ def test_a_folder_without_histories_is_unusable(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_clean_history_exits_with_0(tmp_path: Path) -> None:
-    code, out, err = run(record(tmp_path / "good.bkh", bystander()), *ONE, "--json")
+    code, out, err = run("verify", record(tmp_path / "good.bkh", bystander()), *ONE, "--json")
     assert (code, err) == (0, "")
     shown = json.loads(out)
     assert (shown["histories"], shown["rejected"], shown["violations"]) == (1, [], [])
@@ -140,7 +140,7 @@ def test_a_clean_history_exits_with_0(tmp_path: Path) -> None:
 def test_a_violation_exits_with_1_even_beside_an_unusable_file(tmp_path: Path) -> None:
     record(tmp_path / "bad.bkh", truncating(7))
     truncated(tmp_path / "torn.bkh")
-    code, out, _ = run(tmp_path, *ONE)
+    code, out, _ = run("verify", tmp_path, *ONE)
     assert code == 1
     assert "NoLacTruncation" in out
     assert "bad.bkh" in out
@@ -154,7 +154,7 @@ def test_a_violation_exits_with_1_even_beside_an_unusable_file(tmp_path: Path) -
 def test_an_unusable_file_exits_with_2_and_the_others_are_judged(tmp_path: Path) -> None:
     record(tmp_path / "good.bkh", bystander())
     truncated(tmp_path / "torn.bkh")
-    code, out, err = run(tmp_path, *ONE, "--json")
+    code, out, err = run("verify", tmp_path, *ONE, "--json")
     assert code == 2
     shown = json.loads(out)
     assert [entry["file"] for entry in shown["rejected"]] == ["torn.bkh"]

@@ -13,7 +13,8 @@ from scenarios.history import Kind
 from scenarios.model import RunResult
 from scenarios.mutants import RUN_MUTANTS
 from spark_analysis.invariants import INVARIANTS, select
-from spark_analysis.jobs.verify import NoHistoriesError, Verdict, WitnessedViolation, verify
+from spark_analysis.jobs.files import NoHistoriesError
+from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
 from tests.scenarios.stories import Story
 from tests.spark_analysis.plants import honest_life
 from tests.spark_analysis.recorded import CAUGHT, HARMED, HARMLESS, SHIPPED, bystander, record, truncated, truncating

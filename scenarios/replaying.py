@@ -1,0 +1,131 @@
+"""Runs again what a history recorded, and tells whether the same happened.
+
+The header of a history names what its run came from: scenario, seed, planted defect and transport. A run depends on nothing else,
+so the program that recorded it makes the same events at the same times. Another version of the program may not, and then what
+matters is whether the run still ends as it did.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from scenarios.checker import OnlineChecker
+from scenarios.determinism import Difference, first_difference
+from scenarios.history import History, HistoryError, HistoryWriter
+from scenarios.library import SCENARIOS
+from scenarios.model import RunResult, TransportKind, Violation
+from scenarios.mutants import RUN_MUTANTS
+from scenarios.runner import run_scenario
+
+__all__ = ["Origin", "Recorded", "Replay", "origin_of", "read_recorded", "replay_history"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a run came from; ``mutant`` is "" where no defect was planted."""
+
+    scenario: str
+    seed: int
+    mutant: str
+    transport: TransportKind
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A history, read to its end and judged.
+
+    ``digest`` is that of its events as this version writes them. ``checked`` says for each invariant how often it had something
+    to judge. What only the run itself could tell, that something never happened, is not among the ``violations``.
+    """
+
+    history: History
+    digest: str
+    events: int
+    simulated_seconds: float
+    violations: tuple[Violation, ...]
+    checked: dict[str, int]
+
+    @property
+    def version(self) -> str:
+        """The version of the program that recorded it; "" if it does not say."""
+        return str(self.history.header.get("package_version", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A recorded run and the same run made again. ``difference`` is the first event that differs, None if none does."""
+
+    recorded: Recorded
+    result: RunResult
+    difference: Difference | None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the same happened, event by event."""
+        return self.result.digest == self.recorded.digest
+
+    @property
+    def ends_alike(self) -> bool:
+        """Whether the clauses broken in the one are those broken in the other, in the same ledgers."""
+        return self.is_same or _broken(self.recorded.violations) == _broken(self.result.violations)
+
+
+def _broken(violations: tuple[Violation, ...]) -> set[tuple[str, int]]:
+    return {(violation.clause, violation.ledger) for violation in violations}
+
+
+def read_recorded(path: Path) -> Recorded:
+    """Read a history through once and judge it. Raises :class:`~scenarios.history.HistoryError` if anything is wrong with it."""
+    now = 0
+    copy = HistoryWriter({}, lambda: now)
+    checker = OnlineChecker()
+    history = History(path)
+    try:
+        for event in history.events():
+            now = event.time_us
+            copy.record(event.kind, event.actor, event.ledger, **event.fields)
+            checker.feed(event)
+        violations = tuple(checker.finish())
+    except (KeyError, TypeError) as error:
+        raise HistoryError(path, "holds events that this version does not know") from error
+    return Recorded(history, copy.digest, checker.events, now / 1_000_000, violations, dict(checker.checked))
+
+
+def origin_of(history: History) -> Origin:
+    """What a history says it came from; :class:`~scenarios.history.HistoryError` if this version cannot run that."""
+    header = history.header
+    name, seed, mutant = header.get("scenario"), header.get("seed"), header.get("mutant") or ""
+    if not isinstance(name, str) or not isinstance(seed, int) or not isinstance(mutant, str):
+        raise HistoryError(history.path, "its header names no scenario and seed to run again")
+    if name not in SCENARIOS:
+        raise HistoryError(history.path, f"was recorded in the scenario {name}, which this version does not have")
+    if mutant and mutant not in RUN_MUTANTS:
+        raise HistoryError(history.path, f"was recorded with the defect {mutant}, which this version does not have")
+    transport = header.get("transport", TransportKind.OBJECTS.value)  # there was no other one once
+    if transport not in set(TransportKind):
+        raise HistoryError(history.path, "its header names no transport that this version knows")
+    return Origin(name, seed, mutant, TransportKind(transport))
+
+
+def replay_history(path: Path) -> Replay:
+    """Make the run again that ``path`` recorded, and compare.
+
+    Raises :class:`~scenarios.history.HistoryError` for a file that is no whole history, or of a run that this version does not
+    have. A run that differs is made a second time, with its history recorded, to find the first event that does.
+    """
+    recorded = read_recorded(path)
+    origin = origin_of(recorded.history)
+    result = _made(origin)
+    if result.digest == recorded.digest:
+        return Replay(recorded, result, None)
+    with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
+        again = _made(origin, Path(scratch))
+        return Replay(recorded, result, first_difference(path, Path(again.path)))
+
+
+def _made(origin: Origin, record: Path | None = None) -> RunResult:
+    return run_scenario(
+        origin.scenario, origin.seed, mutant=origin.mutant or None, record=record, transport=origin.transport
+    )

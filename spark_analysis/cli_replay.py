@@ -1,0 +1,72 @@
+"""``bk-verify replay``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from spark_analysis.cli_running import Folder, Json, Master, in_spark, print_json, report_rejected, usable_files
+from spark_analysis.defaults import EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
+from spark_analysis.jobs.replay import ReplayVerdict, replay
+from spark_analysis.report import differing_list, rejected_table, replay_table
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("replay", help=_REPLAY_HELP)(replay_histories)
+
+
+_REPLAY_HELP: Final = """Make every recorded run again, and compare it with its history, event by event.
+
+A history names scenario, seed, planted defect and transport of its run, which is all that the run depends on. The version that
+recorded it makes the same events at the same times; for another version, "ends otherwise" counts the runs that break other
+clauses than before.
+
+\b
+Examples:
+  bk-chaos sweep --seeds 100 --record histories && bk-verify replay histories
+  bk-verify replay histories --master spark://host:7077 --json
+
+\b
+Exit codes: 0 every run came out as it was recorded, and breaks no invariant; 1 one differs, or breaks an invariant (again);
+2 unusable input (no folder, no history, a damaged or foreign file; the others are replayed nevertheless); 3 nothing was found
+out, because Spark or this program failed.
+"""
+
+
+def replay_histories(
+    folder: Folder,
+    *,
+    master: Master = None,
+    max_differing: Annotated[
+        int, typer.Option(min=0, help="Runs that differ to show; counts are always complete.")
+    ] = MAX_WITNESSES_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Replay the histories in ``folder``, and print what came of it."""
+    files = usable_files(folder)
+    with in_spark(master, files, "replaying", "nothing was found out") as session:
+        verdict = replay(session, folder, max_differing=max_differing)
+    if as_json:
+        print_json(verdict.as_json())
+    else:
+        _print_verdict(verdict)
+    if not (verdict.is_same and verdict.is_clean):
+        raise typer.Exit(EXIT_VIOLATED)
+    if verdict.rejected_files:
+        report_rejected(verdict.rejected, verdict.rejected_files)
+        raise typer.Exit(EXIT_UNUSABLE)
+
+
+def _print_verdict(verdict: ReplayVerdict) -> None:
+    console = Console()
+    console.print(replay_table(verdict))
+    if verdict.differing:
+        console.print(differing_list(verdict))
+    if verdict.rejected:
+        console.print(rejected_table(verdict.rejected, verdict.rejected_files))
+    console.print(f"{verdict.seconds:.1f} s in Spark")

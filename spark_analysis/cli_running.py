@@ -1,0 +1,84 @@
+"""What the commands of ``bk-verify`` share: options, the histories to work on, a session, and ends that are not results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from scenarios.history import History, HistoryError
+from simbookie.java import JavaNotFoundError
+from spark_analysis.defaults import EXIT_FAILED, EXIT_UNUSABLE, LOCAL_MASTER
+from spark_analysis.jobs.files import REJECTED_MAX, NoHistoriesError, Rejected, histories_in
+from spark_analysis.session import open_session
+from spark_analysis.source import HistoryFile
+
+__all__ = ["Folder", "Json", "Master", "fail", "in_spark", "print_json", "report_rejected", "usable_files"]
+
+Folder = Annotated[Path, typer.Argument(help="Folder of *.bkh files, searched below; or one such file.")]
+Master = Annotated[
+    str | None, typer.Option(help=f"Spark master to run on. Default: what spark-submit was told, or {LOCAL_MASTER}.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def fail(message: str, code: int = EXIT_UNUSABLE) -> NoReturn:
+    """End with one sentence on standard error."""
+    typer.echo(f"bk-verify: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print the JSON object of a command."""
+    typer.echo(json.dumps(value))
+
+
+def usable_files(folder: Path) -> list[HistoryFile]:
+    """The files to work on, of which one at least begins as a history does: starting Spark takes longer than to see that."""
+    try:
+        files = histories_in(folder)
+    except NoHistoriesError as error:
+        fail(str(error))
+    problems = []
+    for file in files:
+        try:
+            History(Path(file.path))
+        except HistoryError as error:
+            problems.append(str(error))
+        else:
+            return files
+    for problem in problems[1:REJECTED_MAX]:
+        typer.echo(f"bk-verify: {problem}", err=True)
+    fail(problems[0])
+
+
+@contextmanager
+def in_spark(master: str | None, files: Sequence[HistoryFile], doing: str, failed: str) -> Iterator[SparkSession]:
+    """A session for work on ``files``. Without Java, or if Spark fails, the program ends; ``failed`` says what that means."""
+    status = Console(stderr=True).status(f"{doing} ...") if sys.stderr.isatty() else nullcontext()
+    try:
+        with status:
+            yield open_session(master, input_bytes=sum(file.size for file in files))
+    except (NoHistoriesError, JavaNotFoundError) as error:
+        fail(str(error))
+    except (PySparkException, Py4JError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        fail(f"Spark failed, and {failed}: {reason[0]}", EXIT_FAILED)
+
+
+def report_rejected(rejected: Sequence[Rejected], in_all: int) -> None:
+    """Name the files that are no usable histories on standard error."""
+    for file in rejected:
+        typer.echo(f"bk-verify: {file.file}: {file.problem}", err=True)
+    unnamed = in_all - len(rejected)
+    if unnamed:
+        typer.echo(f"bk-verify: {unnamed} more files are not usable", err=True)

@@ -1,0 +1,37 @@
+"""The files that a job works on, and those that turn out to be no histories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spark_analysis.source import SUFFIX, HistoryFile, find_histories
+
+__all__ = ["REJECTED_MAX", "NoHistoriesError", "Rejected", "histories_in"]
+
+#: Rejected files that are named; more are only counted.
+REJECTED_MAX: Final = 1000
+
+
+class NoHistoriesError(Exception):
+    """There is nothing to work on: the folder does not exist or holds no history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A file that is no usable history, and why."""
+
+    file: str
+    problem: str
+
+
+def histories_in(folder: Path | str) -> list[HistoryFile]:
+    """Every history below ``folder``, or ``folder`` itself if it is one; :class:`NoHistoriesError` if there is none."""
+    try:
+        files = find_histories(folder)
+    except FileNotFoundError as error:
+        raise NoHistoriesError(str(error)) from error
+    if not files:
+        raise NoHistoriesError(f"{folder}: holds no history (*{SUFFIX})")
+    return files
