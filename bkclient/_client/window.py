@@ -27,10 +27,14 @@ from typing import Final
 __all__ = ["ClientWindow", "WriterWindow"]
 
 
+#: In the place of those who wait as long as nobody ever did: most writers never wait. Nothing is put in.
+_NOBODY: Final[OrderedDict[asyncio.Future[None], None]] = OrderedDict()
+
+
 class _Line:
     """A window and its waiters."""
 
-    __slots__ = ("_resume_bytes", "_resume_entries", "bytes", "entries", "max_bytes", "max_entries", "waiters", "woken")
+    __slots__ = ("bytes", "entries", "max_bytes", "max_entries", "waiters", "woken")
 
     def __init__(self, max_entries: int, max_bytes: int) -> None:
         #: What is in flight now.
@@ -39,11 +43,9 @@ class _Line:
         self.max_entries: Final = max_entries
         self.max_bytes: Final = max_bytes
         #: Those who wait, the first in line first. Who is first and who gives up leaves at no cost, however long the line.
-        self.waiters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self.waiters = _NOBODY
         #: How many have left the line and have not run since.
         self.woken = 0
-        self._resume_entries: Final = max_entries * 3 // 4
-        self._resume_bytes: Final = max_bytes * 3 // 4
 
     @property
     def has_room(self) -> bool:
@@ -52,7 +54,7 @@ class _Line:
 
     def on_less(self, entries: int) -> None:
         """So many places were given back, and somebody waits: one goes on for each."""
-        if self.entries <= self._resume_entries and self.bytes <= self._resume_bytes:
+        if self.entries <= self.max_entries * 3 // 4 and self.bytes <= self.max_bytes * 3 // 4:
             self.wake(entries)
 
     def wake(self, count: int) -> None:
@@ -131,15 +133,22 @@ class _AboveGap(_Line):
 class WriterWindow(_Line):
     """What one writer has in flight, as a part of what its client has."""
 
-    __slots__ = ("_is_released", "_loop", "_own", "above_gap", "shared")
+    __slots__ = ("_above_gap", "_is_released", "_loop", "_own", "shared")
 
     def __init__(self, max_entries: int, max_bytes: int, shared: ClientWindow) -> None:
         super().__init__(max_entries, max_bytes)
         self.shared: Final = shared
-        self.above_gap: Final = _AboveGap(self)
+        self._above_gap: _AboveGap | None = None
         self._loop = asyncio.get_running_loop()
-        self._own: dict[asyncio.Future[None], None] = {}
+        self._own: dict[asyncio.Future[None], None] = _NOBODY
         self._is_released = False
+
+    @property
+    def above_gap(self) -> _AboveGap:
+        """What is above a gap; made when it is first asked for, as most writers never have one."""
+        if self._above_gap is None:
+            self._above_gap = _AboveGap(self)
+        return self._above_gap
 
     def try_take(self, size: int) -> bool:
         """Take a place for an entry of ``size`` bytes; tells whether there was one in both windows."""
@@ -239,6 +248,10 @@ class WriterWindow(_Line):
                     self.shared.waiting_above_gaps.pop(self, None)
 
     async def _wait_in(self, line: _Line, waiter: asyncio.Future[None]) -> None:
+        if line.waiters is _NOBODY:
+            line.waiters = OrderedDict()
+        if self._own is _NOBODY:
+            self._own = {}
         line.waiters[waiter] = None
         self._own[waiter] = None
         try:

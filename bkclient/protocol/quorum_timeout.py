@@ -8,7 +8,6 @@ checked at least eight times per timeout.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 
 from bkclient.protocol.adds import PendingAdd
@@ -26,14 +25,14 @@ class QuorumClock(Value):
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._marks: deque[tuple[float, tuple[int, ...]]] = deque()
+        self._marks: list[tuple[float, tuple[int, ...]]] = []
 
     def find_expired(self, now: float, pending: Mapping[int, PendingAdd]) -> PendingAdd | None:
         """An entry of ``pending`` without its ack quorum that was pending ``timeout_s`` before ``now``, None if none."""
         marks = self._marks
         old: Iterable[int] = ()
         while marks and marks[0][0] <= now - self._timeout_s:
-            old = marks.popleft()[1]  # the youngest of the old ones includes what older ones noted and is still there
+            old = marks.pop(0)[1]  # the youngest of the old ones includes what older ones noted and is still there
         if not marks or marks[-1][0] <= now - self._timeout_s / _MARKS_PER_TIMEOUT:
             marks.append((now, tuple(pending)))  # ids only: the payloads of what is done are not kept
         adds = (pending.get(entry_id) for entry_id in old)  # an id is used once in the life of a writer

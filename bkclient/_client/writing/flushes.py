@@ -15,21 +15,25 @@ __all__ = ["Flushes"]
 class Flushes:
     """Those who wait, in the order in which they came, which is that of their entries."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        #: With the entry that each waits for.
-        self.waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+    __slots__ = ("waiters",)
+
+    def __init__(self) -> None:
+        #: With the entry that each waits for; made for the first, because an empty deque has room for 64.
+        self.waiters: deque[tuple[int, asyncio.Future[None]]] | None = None
 
     async def wait(self, entry_id: int) -> None:
         """Return once ``entry_id`` is acknowledged, or raise why it will not be."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (entry_id, waiter)
-        self.waiters.append(place)
+        if self.waiters is None:
+            self.waiters = deque()
+        waiters = self.waiters
+        waiters.append(place)
         try:
             await waiter
         except asyncio.CancelledError:
-            if place in self.waiters:
-                self.waiters.remove(place)
+            if place in waiters:
+                waiters.remove(place)
             raise
 
     def reached(self, entry_id: int) -> None:

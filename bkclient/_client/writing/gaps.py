@@ -8,6 +8,8 @@ __all__ = ["Gaps"]
 class Gaps:
     """The ids that one writer was handed, each once; ids start at 0 and must leave no gap in the end."""
 
+    __slots__ = ("above", "last_without_gap")
+
     def __init__(self) -> None:
         #: Everything up to here was handed in.
         self.last_without_gap = -1

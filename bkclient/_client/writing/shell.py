@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.create import CreatedLedger
@@ -63,6 +64,16 @@ _DROPPED_S: Final = 1.0
 _LOOKS_PER_TIMEOUT: Final = 8
 
 
+@lru_cache(maxsize=64)
+def _options(**fields: Any) -> AppendOptions:
+    """The same object for all writers that behave alike."""
+    return AppendOptions(**fields)
+
+
+def _nobody() -> None:
+    """Nobody is to be told."""
+
+
 class WriterShell:
     """Everything that writers of normal and of given entry ids have in common, without what applications see."""
 
@@ -77,7 +88,7 @@ class WriterShell:
             config.limits.max_in_flight_entries, config.limits.max_in_flight_bytes, core.window
         )
         self.max_payload: Final = config.limits.max_frame_size_bytes - _FRAME_OVERHEAD_BYTES
-        options = AppendOptions(
+        options = _options(
             max_ensemble_changes=settings.max_ensemble_changes,
             delay_ensemble_change=settings.delay_ensemble_change,
             deferred_sync=deferred_sync,
@@ -104,14 +115,16 @@ class WriterShell:
         self._shape = LedgerShape.of(metadata)
         #: Of the entries that are pending.
         self.futures: Final[dict[int, asyncio.Future[int]]] = {}
-        self.flushes: Final = Flushes(self.loop)
+        self.flushes: Final = Flushes()
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
         self.gaps: Final = Gaps()
         self.turns: dict[int, asyncio.Future[None]] = {}
         self.first_failure: BookKeeperError | None = None
         #: Told whenever the metadata may have changed.
-        self.on_metadata_changed: Callable[[], None] = lambda: None
-        self._closed = asyncio.Event()
+        self.on_metadata_changed: Callable[[], None] = _nobody
+        #: Whether the end is known, and those who wait for that.
+        self._is_closed = False
+        self._closing: asyncio.Event | None = None
         self._close_error: BookKeeperError | None = None
         #: Whether every timer runs that an append needs.
         self._is_watched = config.timeouts.add_quorum_s is None
@@ -243,14 +256,16 @@ class WriterShell:
 
     async def close(self) -> None:
         """Seal the ledger at the LAC and wait until that is stored."""
-        if self.core.is_closed and not self._closed.is_set():
+        if self.core.is_closed and not self._is_closed:
             raise ClientClosed(
                 "the client was closed before the writer; the ledger is still open", ledger_id=self.ledger_id
             )
-        if not self._closed.is_set():  # else it is closed, or has to stay open
+        if not self._is_closed:  # else it is closed, or has to stay open
             self.machine.close()
             self._let_go_if_ended()
-        await self._closed.wait()
+        if not self._is_closed:
+            self._closing = self._closing or asyncio.Event()
+            await self._closing.wait()
         failed = self.machine.truncation or self._close_error
         if failed is not None:
             raise fresh(failed, ledger_id=self.ledger_id)
@@ -263,13 +278,18 @@ class WriterShell:
             fail_quietly(
                 self.futures[entry.entry_id], fresh(failure, ledger_id=self.ledger_id, entry_id=entry.entry_id)
             )
-        if not self._closed.is_set():
+        if not self._is_closed:
             self._close_error = failure
-            self._closed.set()
+            self._set_closed()
         for entry in pending:
             self.fail_add(entry, failure)
         self.flushes.fail(failure)
         self._let_go()
+
+    def _set_closed(self) -> None:
+        self._is_closed = True
+        if self._closing is not None:
+            self._closing.set()
 
     def _on_append_defect(self, error: Exception, size: int, entry_id: int) -> None:
         self.on_defect(error)
@@ -491,7 +511,7 @@ class WriterShell:
     def close_finished(self, error: BookKeeperError | None) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         self._close_error = error
-        self._closed.set()
+        self._set_closed()
         if error is None:
             log.LEDGER_CLOSED(ledger_id=self.ledger_id, entry_id=self.machine.last_add_confirmed)
         else:
