@@ -1,7 +1,7 @@
 """Adds over links: one encoding for a whole write set, handed to each bookie's connection.
 
-A writer sends one entry after the other to the same few write sets. :class:`LedgerAdds` remembers the connections to each, as
-long as all of them stand, and then an entry costs one encoding, one object and one call for each connection. Everything else
+Writers send one entry after the other to the same few write sets. The connections to each are remembered, for all writers
+together, as long as all of them stand, and then an entry costs one encoding and one object. Everything else
 is rare and goes the way of any other request, one for each bookie: connections that are being made or are full, keys in use in
 protocol version 2, and frames that are too large.
 """
@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from bkclient.errors import IllegalOperation
 from bkclient.transport.adds import AddReplies, EachReplica, Submits
-from bkclient.transport.link import Routes
 from bkclient.transport.request_stream import RequestStream
 from bkclient.wire import v2, v3
 from bkclient.wire.envelope import EncodedAdd
@@ -22,17 +21,20 @@ from bkclient.wire.messages import AddTemplate
 __all__ = ["LedgerAdds", "Links"]
 
 
+#: How many write sets are remembered.
+_WRITE_SETS_MAX: Final = 4096
+
+
 class Links(Submits, Protocol):
     """What sends adds needs of the transport with the links."""
 
     @property
-    def routes(self) -> Routes:
-        """Tells when connections have changed."""
-        ...
-
-    @property
     def txn_ids(self) -> Iterator[int]:
         """The transaction ids that all its connections take theirs from."""
+        ...
+
+    def write_sets_of(self, ledger_id: int) -> dict[tuple[str, ...], tuple[RequestStream, ...]]:
+        """Where connections that were found are remembered, for all ledgers that share them; emptied when any has changed."""
         ...
 
     def streams_to(self, bookies: tuple[str, ...], ledger_id: int) -> tuple[RequestStream, ...]:
@@ -59,18 +61,15 @@ class LedgerAdds(EachReplica):
     ) -> None:
         super().__init__(links, template, replies)
         self._links: Final = links
-        self._routes: Final = links.routes
         self._txn_ids: Final = links.txn_ids
         self._timeout_s: Final = timeout_s
         self._max_frame_size: Final = max_frame_size
         self._encoder: Final = _encoder_of(template, protocol_version)
-        #: The connections to write sets, as of this version of the routes.
-        self._streams: dict[tuple[str, ...], tuple[RequestStream, ...]] = {}
-        self._version = -1
+        self._streams: Final = links.write_sets_of(template.ledger_id)
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
         """See :class:`~bkclient.transport.adds.AddSender`."""
-        streams = self._streams.get(bookies) if self._version == self._routes.version else None
+        streams = self._streams.get(bookies)
         if streams is None:
             streams = self._find(bookies)
         encoder = self._encoder
@@ -84,21 +83,31 @@ class LedgerAdds(EachReplica):
         first = streams[0]
         now = first.turn_began if first.buffers else first.now
         add = (entry_id, self._replies, now + self._timeout_s, size)
-        for position, stream in enumerate(streams):
-            if (stream.is_paused and stream.is_overfull) or not stream.connection.send_add(acknowledgement, add):
-                super().send(bookies[position : position + 1], entry_id, header, payload)
+        for stream in streams:
+            connection = stream.connection
+            load = connection.load
+            # As ClientConnection.send_add(), whose call every replica would cost, where nothing was given up.
+            if (
+                load.requests >= load.max_requests
+                or load.bytes >= load.max_bytes
+                or (stream.has_expired and stream.is_paused and stream.is_overfull)
+                or (connection.outstanding.given_up and not connection.is_free_for(acknowledgement))
+                or connection.adds.setdefault(acknowledgement, add) is not add
+            ):
+                super().send((stream.bookie_id,), entry_id, header, payload)
                 continue
+            load.requests += 1
+            load.bytes += size
             if not stream.buffers:
                 stream.begin_turn()
             stream.buffers += buffers
 
     def _find(self, bookies: tuple[str, ...]) -> tuple[RequestStream, ...]:
-        if self._version != self._routes.version:
-            self._streams.clear()
-            self._version = self._routes.version
         streams = self._links.streams_to(bookies, self._template.ledger_id)
         if len(set(streams)) < len(streams):
             streams = ()  # old metadata may name a bookie twice, which answers once for each place
+        if len(self._streams) >= _WRITE_SETS_MAX:
+            self._streams.clear()
         self._streams[bookies] = streams
         return streams
 

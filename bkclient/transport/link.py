@@ -78,10 +78,21 @@ class Connector(Protocol):
 class Routes:
     """Which streams requests go over, for those who remember them: ``version`` changes whenever that does."""
 
-    __slots__ = ("version",)
+    __slots__ = ("_write_sets", "version")
 
     def __init__(self) -> None:
         self.version = 0
+        self._write_sets: dict[int, dict[tuple[str, ...], tuple[RequestStream, ...]]] = {}
+
+    def write_sets(self, channel: int) -> dict[tuple[str, ...], tuple[RequestStream, ...]]:
+        """The streams to write sets over one channel, as far as anybody has looked for them; emptied whenever routes change."""
+        return self._write_sets.setdefault(channel, {})
+
+    def changed(self) -> None:
+        """Requests go over other streams now."""
+        self.version += 1
+        for known in self._write_sets.values():
+            known.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +296,7 @@ class BookieLink:
         main = lanes.active[0].stream if lanes.active else None
         if main is not self._main:
             self._main = main
-            self.context.routes.version += 1
+            self.context.routes.changed()
         if lanes.need_care and self._sweep_timer is None and not self.is_closed:
             self._sweep_timer = asyncio.get_running_loop().call_later(self.config.scan_interval_s, self._sweep)
 

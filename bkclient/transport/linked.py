@@ -120,6 +120,10 @@ class LinkTransport:
                 self._links_to.setdefault(bookie_id, []).append(link)
             link.submit(request, reply_to)
 
+    def write_sets_of(self, ledger_id: int) -> dict[tuple[str, ...], tuple[RequestStream, ...]]:
+        """See :class:`~bkclient.transport.bulk.Links`."""
+        return self._context.routes.write_sets(ledger_id % self._channels)
+
     def streams_to(self, bookies: tuple[str, ...], ledger_id: int) -> tuple[RequestStream, ...]:
         """See :class:`~bkclient.transport.bulk.Links`."""
         links = self._links[self._config.protocol_version]

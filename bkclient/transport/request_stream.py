@@ -20,7 +20,7 @@ from bkclient.transport.stream_state import NEXT, StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.connection import Answer, ClientConnection, FoundBody, SentAdd
 from bkclient.wire.errors import FrameTooLarge
-from bkclient.wire.messages import Operation, Request, Response, Status, code_for_status
+from bkclient.wire.messages import AddRequest, Operation, Request, Response, Status, code_for_status
 from bkclient.wire.outstanding import KeyInUse
 
 __all__ = ["Handler", "RequestStream", "StreamOwner", "deliver", "reason_of"]
@@ -117,7 +117,7 @@ class RequestStream(ABC):
         config: TcpTransportConfig,
     ) -> None:
         self._owner = owner
-        self._bookie_id = bookie_id
+        self.bookie_id: Final = bookie_id
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.connection = connection
@@ -132,6 +132,8 @@ class RequestStream(ABC):
         self._scan: asyncio.TimerHandle | None = None
         #: Whether the socket takes no more at present.
         self.is_paused = False
+        #: Whether requests have timed out here, so that more may be unsent than is outstanding.
+        self.has_expired = False
         self._number = 0
         self._numbers: dict[str, int] = {}
 
@@ -139,7 +141,7 @@ class RequestStream(ABC):
         """The connection was established as the one with this number; ``numbers`` are those of :class:`BookieTransport`."""
         self._number = number
         self._numbers = numbers
-        numbers[self._bookie_id] = number
+        numbers[self.bookie_id] = number
 
     @property
     @abstractmethod
@@ -167,7 +169,7 @@ class RequestStream(ABC):
     @property
     def is_overfull(self) -> bool:
         """Whether as much is left to be sent as may be outstanding, because requests have timed out that were never sent."""
-        return self._unsent_bytes() >= self._load.max_bytes
+        return self.has_expired and self._unsent_bytes() >= self._load.max_bytes
 
     @property
     def now(self) -> float:
@@ -221,7 +223,7 @@ class RequestStream(ABC):
 
     def _answered(self, answers: Iterable[Answer[Handler]]) -> None:
         """Hand out answers as they are taken from ``answers``."""
-        bookie_id = self._bookie_id
+        bookie_id = self.bookie_id
         self._numbers[bookie_id] = self._number
         for request, handler, status, response in answers:
             if self.state is not _WORKING:
@@ -244,39 +246,39 @@ class RequestStream(ABC):
         """Tell of adds that were acknowledged, those of one writer that come one after the other together."""
         if self.state is not _WORKING:
             self._works()
-        self._numbers[self._bookie_id] = self._number
-        entry_ids: list[int] = []
-        current: Handler | None = None
-        for request, handler, _, _ in adds:
-            if handler is not current or not isinstance(request, int):
-                if entry_ids:
-                    self._hand_over(current, entry_ids)
-                    entry_ids = []
-                current = handler
-                if not isinstance(request, int):
-                    assert callable(handler), "requests are submitted with the function to call"
-                    deliver(handler, self._bookie_id, request, Code.OK)
-                    continue
-            entry_ids.append(request)
-        if entry_ids:
-            self._hand_over(current, entry_ids)
+        self._numbers[self.bookie_id] = self._number
+        bookie_id, position, count = self.bookie_id, 0, len(adds)
+        while position < count:
+            request, handler, _, _ = adds[position]
+            position += 1
+            if type(request) is not int:
+                assert callable(handler), "requests are submitted with the function to call"
+                deliver(handler, bookie_id, cast("AddRequest", request), Code.OK)
+                continue
+            entry_ids = [request]
+            while position < count and adds[position][1] is handler:
+                entry_ids.append(cast("int", adds[position][0]))
+                position += 1
+            try:  # as in _hand_over(), whose call every run would cost
+                cast("AddReplies", handler).on_adds_stored(bookie_id, entry_ids)
+            except Exception as error:  # noqa: BLE001 - as in deliver()
+                report_failed(handler, error)
 
     def _found(self, found: list[tuple[Handler, list[FoundBody]]]) -> None:
         """Tell of reads that were answered with entries, those of one reader that come one after the other together."""
         if self.state is not _WORKING:
             self._works()
-        self._numbers[self._bookie_id] = self._number
+        self._numbers[self.bookie_id] = self._number
         for handler, bodies in found:
             try:
-                cast("ReadReplies", handler).on_found(self._bookie_id, bodies)
+                cast("ReadReplies", handler).on_found(self.bookie_id, bodies)
             except Exception as error:  # noqa: BLE001 - as in deliver()
                 report_failed(handler, error)
 
-    def _hand_over(self, handler: Handler | None, entry_ids: list[int]) -> None:
-        assert handler is not None, "adds are sent with an object to tell"
+    def _hand_over(self, handler: Handler, entry_ids: list[int]) -> None:
         assert not callable(handler), "adds are sent with an object to tell"
         try:
-            handler.on_adds_stored(self._bookie_id, entry_ids)
+            handler.on_adds_stored(self.bookie_id, entry_ids)
         except Exception as error:  # noqa: BLE001 - as in deliver()
             report_failed(handler, error)
 
@@ -296,7 +298,7 @@ class RequestStream(ABC):
         self._drop_unsent()
         self._owner.detach(self, code, was_working=was_working, reason=reason)
         for request, handler in self.connection.abandon():
-            deliver_failure(handler, self._bookie_id, request, code)
+            deliver_failure(handler, self.bookie_id, request, code)
 
     def _ended(self) -> None:
         """The socket is closed."""
@@ -318,8 +320,9 @@ class RequestStream(ABC):
         if self.connection.outstanding_requests:
             self._look_later()
         if expired:
+            self.has_expired = True
             self._owner.settled(self)
         for request, handler in expired:
-            deliver_failure(handler, self._bookie_id, request, Code.TIMEOUT)
+            deliver_failure(handler, self.bookie_id, request, Code.TIMEOUT)
         if self.connection.outstanding_requests:  # which these handlers may have sent, in a turn that had begun
             self._look_later()

@@ -102,7 +102,8 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
                 self._stored(stored)
             if self.connection.reads and (found := self.connection.found()):
                 self._found(found)
-            self._answered(self.connection.answers())
+            if self.connection.frames.has_frame:
+                self._answered(self.connection.answers())
         except WireError as error:
             self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({error.message})")
         if self._owner.needs_care:

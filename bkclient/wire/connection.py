@@ -129,7 +129,8 @@ class ClientConnection(Generic[Token]):
         self._dialect = _DIALECTS[protocol_version]
         self._txn_ids = itertools.count(1) if txn_ids is None else txn_ids
         self._last_txn_id = 0
-        self._frames = FrameBuffer(max_frame_size)
+        #: What was received and is in no answer yet.
+        self.frames: Final = FrameBuffer(max_frame_size)
         self._error: WireError | None = None
         self._wanted = wanted
 
@@ -154,8 +155,8 @@ class ClientConnection(Generic[Token]):
         size = encoded.size
         assert encoded.txn_id > self._last_txn_id, "transaction ids ascend"
         self._last_txn_id = encoded.txn_id
-        if size > self._frames.max_frame_size:
-            raise FrameTooLarge(size, self._frames.max_frame_size)
+        if size > self.frames.max_frame_size:
+            raise FrameTooLarge(size, self.frames.max_frame_size)
         acknowledgement = encoded.acknowledgement
         if acknowledgement is None:
             if encoded.match in self.reads:
@@ -176,16 +177,17 @@ class ClientConnection(Generic[Token]):
         load = self.load
         if load.requests >= load.max_requests or load.bytes >= load.max_bytes:
             return False
-        if self.adds.setdefault(acknowledgement, add) is not add:
+        if self.outstanding.given_up and not self.is_free_for(acknowledgement):
             return False
-        if self.outstanding.given_up and not self.outstanding.is_free(
-            self._dialect.match_of_acknowledgement(acknowledgement)
-        ):
-            del self.adds[acknowledgement]
+        if self.adds.setdefault(acknowledgement, add) is not add:
             return False
         load.requests += 1
         load.bytes += add[3]
         return True
+
+    def is_free_for(self, acknowledgement: bytes) -> bool:
+        """Whether no answer that an add of other bytes awaits, or was given up with, has the key of ``acknowledgement``."""
+        return self.outstanding.is_free(self._dialect.match_of_acknowledgement(acknowledgement))
 
     def send_reads(
         self, encoder: _ReadEncoder, ledger_id: int, entry_ids: Sequence[int], token: Token, deadline: float
@@ -196,7 +198,7 @@ class ClientConnection(Generic[Token]):
         use, and none if they are larger than the bookie takes: the rest is not registered.
         """
         keys_recur, used = self.outstanding.keys_recur, self.outstanding.entries
-        load, reads, max_frame_size = self.load, self.reads, self._frames.max_frame_size
+        load, reads, max_frame_size = self.load, self.reads, self.frames.max_frame_size
         room = load.max_requests - load.requests
         frames: list[bytes] = []
         size = 0
@@ -224,14 +226,14 @@ class ClientConnection(Generic[Token]):
 
     def get_buffer(self) -> memoryview:
         """Where the next received bytes belong; see :meth:`buffer_updated`."""
-        return self._frames.get_buffer()
+        return self.frames.get_buffer()
 
     def buffer_updated(self, size: int) -> list[SentAdd[Token]]:
         """``size`` bytes were received into the start of :meth:`get_buffer`: the adds that the first of them acknowledge.
 
         Their answers go up to the first that says anything else; :meth:`answers` has it and what follows.
         """
-        self._frames.commit(size)
+        self.frames.commit(size)
         return self._acknowledged()
 
     def found(self) -> list[tuple[Token, list[FoundBody]]]:
@@ -242,8 +244,8 @@ class ClientConnection(Generic[Token]):
         """
         if not self.reads or self._wanted or self._error is not None:
             return []
-        data, position, count, size = self._frames.whole(), 0, 0, 0
-        last, most = len(data) - PREFIX_SIZE, self._frames.max_frame_size - PREFIX_SIZE
+        data, position, count, size = self.frames.whole(), 0, 0, 0
+        last, most = len(data) - PREFIX_SIZE, self.frames.max_frame_size - PREFIX_SIZE
         reads, is_version_2 = self.reads, self.protocol_version == 2
         found: list[tuple[Token, list[FoundBody]]] = []
         bodies: list[FoundBody] = []
@@ -277,7 +279,7 @@ class ClientConnection(Generic[Token]):
             size += read[4]
             position = end
         if count:
-            self._frames.skip(position)
+            self.frames.skip(position)
             self.load.take_off(size, count)
         return found
 
@@ -287,11 +289,11 @@ class ClientConnection(Generic[Token]):
         They are matched one by one as the caller takes them, who may send meanwhile. Raises
         :class:`~bkclient.wire.errors.WireError` where the bytes stop making sense.
         """
-        return self._answers(self._frames.frames())
+        return self._answers(self.frames.frames())
 
     def receive(self, data: bytes) -> Iterator[Answer[Token]]:
         """The answers in ``data``, for callers that receive chunks; otherwise like :meth:`answers`."""
-        return self._answers(self._frames.feed(data))
+        return self._answers(self.frames.feed(data))
 
     def expire(self, now: float) -> list[tuple[Request | int, Token]]:
         """Give up the outstanding requests whose deadline is not after ``now``; takes time linear in all outstanding.
@@ -355,7 +357,7 @@ class ClientConnection(Generic[Token]):
     def _acknowledged(self) -> list[SentAdd[Token]]:
         if not self.adds or self._wanted or self._error is not None:
             return []
-        chunk, position, size = self._frames.small(), 0, 0
+        chunk, position, size = self.frames.small(), 0, 0
         last = len(chunk) - PREFIX_SIZE
         take = self.adds.pop
         acknowledged = []
@@ -368,7 +370,7 @@ class ClientConnection(Generic[Token]):
             size += add[3]
             position = following
         if acknowledged:
-            self._frames.skip(position)
+            self.frames.skip(position)
             self.load.take_off(size, len(acknowledged))
         return acknowledged
 

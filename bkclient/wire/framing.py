@@ -60,6 +60,17 @@ class FrameBuffer:
         """Bytes of memory held."""
         return len(self._data) + (0 if self._parts is None else self._parts.capacity)
 
+    @property
+    def has_frame(self) -> bool:
+        """Whether :meth:`frames` has anything to give, or to raise."""
+        if self._parts is not None:
+            return self._parts.missing <= 0
+        available = self._end - self._start
+        if available < PREFIX_SIZE:
+            return False
+        size: int = PREFIX_SIZE + _PREFIX.unpack_from(self._data, self._start)[0]
+        return size <= available or size > self.max_frame_size
+
     def __len__(self) -> int:
         return self._end - self._start if self._parts is None else PREFIX_SIZE + self._parts.arrived
 

@@ -57,6 +57,9 @@ def varint(value: int) -> bytes:
     return _CONTINUED[value & 0x3FFF] + (_SHORT[rest] if rest < _SHORT_MAX else varint(rest))
 
 
+#: Sizes of a frame, and what stands in it at its beginning, and in its acknowledgement until the transaction id.
+_Parts = tuple[tuple[int, int, int], bytes, bytes]
+
 #: Of an id, what is above its lowest 14 bits; negative ones are taken as unsigned.
 _REST_MASK: Final = (1 << 50) - 1
 _rest = lru_cache(maxsize=1024)(varint)
@@ -69,6 +72,12 @@ def header_field(operation: int, txn_id: int) -> bytes:
     """
     txn = varint(txn_id)
     return b"\x0a%c\x08\x03\x10%c\x18%b" % (5 + len(txn), operation, txn)
+
+
+@lru_cache(maxsize=1024)
+def _shared(parts: _Parts) -> _Parts:
+    """The same object for equal ones: most ledgers of a client lay these parts out alike, and a thousand of them fill a cache."""
+    return parts
 
 
 class AddEncoder:
@@ -115,20 +124,22 @@ class AddEncoder:
     def _lay_out(self, body_size: int, txn_size: int, entry_size: int) -> None:
         """Note what stands before, between and after the ids in frames with these sizes, and in their acknowledgements."""
         template, tail = self._template, self._tail
-        self._laid_out = (body_size, txn_size, entry_size)
         ledger, key = varint(template.ledger_id), template.master_key
         until_entry = b"\x08%b\x10" % ledger
-        self._after_entry = b"\x1a%b%b\x22%b" % (varint(len(key)), key, varint(body_size))
-        message_size = len(until_entry) + entry_size + len(self._after_entry) + body_size + len(tail)
+        after_entry = self._after_entry = b"\x1a%b%b\x22%b" % (varint(len(key)), key, varint(body_size))
+        message_size = len(until_entry) + entry_size + len(after_entry) + body_size + len(tail)
         priority = b"\x20%c" % HIGH_PRIORITY if template.high_priority else b""
         self._after_txn = b"%b\xaa\x06%b%b" % (priority, varint(message_size), until_entry)
         until_txn = b"\x0a%c\x08\x03\x10%c\x18" % (5 + txn_size + len(priority), _ADD)
         size = len(until_txn) + txn_size + len(self._after_txn) - len(until_entry) + message_size
-        self._start = _PACK_PREFIX(size) + until_txn
+        start = _PACK_PREFIX(size) + until_txn
         # The answer: its header has no priority.
         until_txn = b"\x0a%c\x08\x03\x10%c\x18" % (5 + txn_size, _ADD)
         self._status = b"\x10\x00\xaa\x06%c\x08\x00\x10%b\x18" % (4 + len(ledger) + entry_size, ledger)
-        self._until_ledger = _PACK_PREFIX(len(until_txn) + txn_size + len(self._status) + entry_size) + until_txn
+        until_ledger = _PACK_PREFIX(len(until_txn) + txn_size + len(self._status) + entry_size) + until_txn
+        self._laid_out, self._start, self._until_ledger = _shared(
+            ((body_size, txn_size, entry_size), start, until_ledger)
+        )
 
 
 def encode_add_request(request: AddRequest, txn_id: int) -> EncodedRequest:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.create import CreatedLedger
@@ -25,6 +24,7 @@ from bkclient._client.writing.failures import fail_quietly, log_failure
 from bkclient._client.writing.flushes import Flushes
 from bkclient._client.writing.gaps import Gaps
 from bkclient._client.writing.observed import WriterStats, trace_append
+from bkclient._client.writing.options import options_of
 from bkclient._client.writing.ownership import Ownership
 from bkclient.errors import (
     ArgumentError,
@@ -40,7 +40,6 @@ from bkclient.observability import stats as names
 from bkclient.placement import LedgerShape
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine, WriterState
-from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.update import UpdateHandle
 from bkclient.transport.adds import adds_over
 from bkclient.wire.messages import AddTemplate, WriteFlags
@@ -64,12 +63,6 @@ _DROPPED_S: Final = 1.0
 _LOOKS_PER_TIMEOUT: Final = 8
 
 
-@lru_cache(maxsize=64)
-def _options(**fields: Any) -> AppendOptions:
-    """The same object for all writers that behave alike."""
-    return AppendOptions(**fields)
-
-
 def _nobody() -> None:
     """Nobody is to be told."""
 
@@ -88,18 +81,7 @@ class WriterShell:
             config.limits.max_in_flight_entries, config.limits.max_in_flight_bytes, core.window
         )
         self.max_payload: Final = config.limits.max_frame_size_bytes - _FRAME_OVERHEAD_BYTES
-        options = _options(
-            max_ensemble_changes=settings.max_ensemble_changes,
-            delay_ensemble_change=settings.delay_ensemble_change,
-            deferred_sync=deferred_sync,
-            entry_ids_given=entry_ids_given,
-            enforce_fault_domains=settings.enforce_min_fault_domains,
-            quorum_timeout_s=config.timeouts.add_quorum_s,
-            first_resend_s=settings.resend_first_s,
-            max_resend_s=settings.resend_max_s,
-            max_resends=settings.max_resends,
-            placement_policy=type(core.watcher.policy).__name__,
-        )
+        options = options_of(core, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         self.machine: Final = AppendMachine(created.value, self, options=options)
         self.ownership: Final = Ownership(core, self, created.connection)
         self._check: Final = self.ownership.check

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bkclient.errors import Code
 from bkclient.ledger import DigestType
 from bkclient.metadata.base import BookieAddress
+from bkclient.transport import bulk
 from bkclient.transport.adds import EachReplica, adds_over
 from bkclient.transport.bulk import LedgerAdds
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
@@ -182,6 +183,29 @@ async def test_writers_that_share_a_connection_hear_of_their_own_entries() -> No
         await other.replies.all()
         for sender in (one, other):
             assert [sender.replies.stored_by(bookie_id) for bookie_id in BOOKIES] == [list(range(10))] * 3
+
+
+async def test_what_is_remembered_of_connections_is_shared_by_writers_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bulk, "_WRITE_SETS_MAX", 2)
+    async with three() as (_, transport):
+        first = await connected(transport)
+        known = transport.write_sets_of(1)
+        assert not known, "there was no connection when the first entry was sent"
+        for bookies in (BOOKIES, BOOKIES[:2], BOOKIES[1:], BOOKIES):
+            first.send([len(known) + 10 * len(bookies) + first.replies.expected], bookies=bookies)
+            assert bookies in known
+            assert len(known) <= 2
+        second = Sender(transport, ledger_id=2)
+        streams = known[BOOKIES]
+        second.send([0])
+        assert transport.write_sets_of(2) is known
+        assert known[BOOKIES] is streams
+        await first.replies.all()
+        await second.replies.all()
+        streams[0].abort(Code.BOOKIE_NOT_AVAILABLE, "a test")
+        assert not known, "routes have changed"
 
 
 async def test_other_requests_and_their_answers_go_between() -> None:

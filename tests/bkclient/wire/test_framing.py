@@ -59,7 +59,11 @@ def test_any_cuts_give_the_same_frames_fed_or_written_in_place(contents: list[by
             free[:count] = chunk[:count]
             free.release()
             written.commit(count)
-            got_written += written.frames()
+            has_frame = written.has_frame
+            new = list(written.frames())
+            assert has_frame == bool(new)
+            assert not written.has_frame
+            got_written += new
             chunk = chunk[count:]  # noqa: PLW2901 - the rest of it
     assert got_fed == got_written == contents
 
@@ -71,6 +75,7 @@ def test_the_limit_counts_the_prefix_and_is_inclusive() -> None:
         list(buffer.feed(frame(b"x" * 97)))
     assert (caught.value.size, caught.value.limit) == (101, 100)
     assert isinstance(caught.value, WireError)
+    assert buffer.has_frame, "there is an error to raise"
 
 
 def test_the_default_limit_is_five_mebibytes() -> None:
