@@ -24,7 +24,6 @@ from struct import error as struct_error
 from typing import Any, Final
 
 from bkclient.wire.messages import (
-    LAST_ENTRY,
     AddRequest,
     AddResponse,
     AuthMessage,
@@ -36,7 +35,6 @@ from bkclient.wire.messages import (
     ForceLedgerRequest,
     ForceLedgerResponse,
     ReadLacRequest,
-    ReadLacResponse,
     ReadRequest,
     Request,
     StartTlsRequest,
@@ -53,7 +51,8 @@ from simbookie.ledgers import LedgerHandle, LedgerTable, status_of
 from simbookie.long_poll import LongPollDesk
 from simbookie.observer import BookieObserver
 from simbookie.reads import ReadDesk, Respond
-from simbookie.storage.base import CrashMode, LedgerStorage, StorageError
+from simbookie.storage.base import CrashMode, LedgerStorage, StorageError, WriteCacheFull
+from simbookie.waiting_adds import WaitingAdds
 
 __all__ = ["Bookie", "BookieState", "Respond"]
 
@@ -113,6 +112,7 @@ class Bookie:
         self._read_only_listeners: dict[ReadOnlyListener, None] = {}
         #: How many adds, explicit LACs and forces may wait, and who waits for that to become less.
         self.add_room = AddRoom(self.config.pending_adds_max)
+        self._waiting_adds = WaitingAdds(self.add_room, self.config.add_wait_max_s, self._try_add)
         self._table: LedgerTable | None = None
         self._reads: ReadDesk | None = None
         self._polls: LongPollDesk | None = None
@@ -168,10 +168,10 @@ class Bookie:
         assert self._polls is not None and self._lists is not None  # noqa: PT018 - one fact: it runs
         self.state = BookieState.STOPPING
         self._accepts = False
-        self._polls.finish_all()
-        self._lists.finish_all()
-        if self.state is not BookieState.STOPPING:
-            return  # answering crashed the bookie
+        for answer_all in (self._waiting_adds.refuse_all, self._polls.finish_all, self._lists.finish_all):
+            answer_all()
+            if self.state is not BookieState.STOPPING:
+                return  # answering crashed the bookie
 
         def stopped() -> None:
             self._forget()
@@ -197,6 +197,7 @@ class Bookie:
     def _forget(self) -> None:
         self._accepts = False
         self.state = BookieState.STOPPED
+        self._waiting_adds.forget()
         if self._polls is not None:
             self._polls.crash()
         if self._table is not None:
@@ -295,7 +296,7 @@ class Bookie:
         table, room, body = self._table, self.add_room, request.header
         if table is None or not self._accepts or self._read_only or room.pending >= room.pending_max:
             return False
-        if len(body) < _ENTRY_IDS.size:
+        if len(body) < _ENTRY_IDS.size or self._waiting_adds:
             return False
         ledger_id, entry_id, lac = _ENTRY_IDS.unpack_from(body)
         handle = table.handles.get(ledger_id)
@@ -309,6 +310,8 @@ class Bookie:
         try:
             self.storage.add_entry(ledger_id, entry_id, body, stored, (added, token, ledger_id, entry_id))
         except StorageError as error:
+            if isinstance(error, WriteCacheFull) and self._waiting_adds.wait_max_s:
+                return False  # it will wait
             added(token, error)
             return True
         room.pending += 1
@@ -333,38 +336,44 @@ class Bookie:
             self._polls.forget(source)
 
     def _add(self, request: AddRequest, respond: Respond, source: str) -> None:
-        table = self._table
-        assert table is not None
         if self.add_room.left <= 0 and not request.high_priority:
             respond(AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
-            return
+        elif (self._waiting_adds and not request.high_priority) or self._try_add(request, respond, source) is None:
+            self._waiting_adds.wait(request, respond, source)
+
+    def _try_add(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
+        """Carry out an add: OK if it is stored, the status that it was answered with, none if it has to wait for room."""
+        status = self._check_and_store(request, respond, source)
+        if status is not None and status is not Status.OK:
+            respond(AddResponse(status, request.ledger_id, request.entry_id))
+        return status
+
+    def _check_and_store(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
+        table = self._running()
         if self._read_only and not (request.high_priority and self.config.high_priority_adds_when_read_only):
-            respond(AddResponse(Status.READ_ONLY, request.ledger_id, request.entry_id))
-            return
+            return Status.READ_ONLY
         # the ids in the body decide, those of the request are only echoed
         body = request.header + request.payload
         try:
             ledger_id, entry_id, lac = _ENTRY_IDS.unpack_from(body)
         except struct_error:
-            respond(AddResponse(status_of_short_add(table, request, body), request.ledger_id, request.entry_id))
-            return
+            return status_of_short_add(table, request, body)
         handle = table.open(ledger_id, request.master_key)
         if not isinstance(handle, LedgerHandle):
-            status: Status = Status.FENCED if handle is Status.NO_LEDGER else handle
-        else:
-            status = add_refusal(request, handle, entry_id)
-            if status is Status.OK:
-                status = self._store(request, respond, ledger_id, entry_id, body)
-            if status is Status.OK:
-                if self._observer is not None:
-                    self._observer.entry_stored(ledger_id, entry_id, body, request.recovery, source)
-                if lac > handle.lac:
-                    table.advance_lac(handle, lac)
-                return
-        respond(AddResponse(status, request.ledger_id, request.entry_id))
+            return Status.FENCED if handle is Status.NO_LEDGER else handle
+        refusal = add_refusal(request, handle, entry_id)
+        status = self._store(request, respond, ledger_id, entry_id, body) if refusal is Status.OK else refusal
+        if status is Status.OK:
+            if self._observer is not None:
+                self._observer.entry_stored(ledger_id, entry_id, body, request.recovery, source)
+            if lac > handle.lac:
+                table.advance_lac(handle, lac)
+        return status
 
-    def _store(self, request: AddRequest, respond: Respond, ledger_id: int, entry_id: int, body: bytes) -> Status:
-        """Hand the entry to the storage; the answer follows when it is safe, unless the status is an error."""
+    def _store(
+        self, request: AddRequest, respond: Respond, ledger_id: int, entry_id: int, body: bytes
+    ) -> Status | None:
+        """Hand the entry to the storage; the answer follows when it is safe, unless the status is an error, or none."""
         token = (respond, request, ledger_id, entry_id)
         is_observed = self._observer is not None and self.storage.acks_are_durable
         try:
@@ -375,7 +384,8 @@ class Bookie:
                 on_durable = self._added_and_synced if is_observed else self._added
                 self.storage.add_entry(ledger_id, entry_id, body, on_durable, token)
         except StorageError as error:
-            return status_of(error)
+            waits = isinstance(error, WriteCacheFull) and self._waiting_adds.wait_max_s > 0
+            return None if waits else status_of(error)
         if not request.high_priority:
             self.add_room.pending += 1
         return Status.OK
@@ -440,26 +450,8 @@ class Bookie:
         respond(WriteLacResponse(Status.OK if error is None else status_of(error), request.ledger_id))
 
     def _read_lac(self, request: ReadLacRequest, respond: Respond, _source: str) -> None:
-        handle = self._running().find(request.ledger_id)
-        if handle is None or handle.in_limbo:
-            respond(ReadLacResponse(Status.NO_ENTRY, request.ledger_id))
-        else:
-            self.storage.read_entry(request.ledger_id, LAST_ENTRY, self._last_entry_read, (respond, request))
-
-    def _last_entry_read(
-        self, token: tuple[Respond, ReadLacRequest], body: bytes | None, error: StorageError | None
-    ) -> None:
-        respond, request = token
-        lac_body = None
-        if self.storage.ledger(request.ledger_id) is not None:
-            lac_body = self.storage.explicit_lac(request.ledger_id)
-        status = Status.OK
-        if error is not None:
-            status = status_of(error)
-        elif body is None:
-            # A real bookie takes it for an I/O error that there is no last entry, and answers with what else it has.
-            status = Status.NO_ENTRY if lac_body is None else Status.IO_ERROR
-        respond(ReadLacResponse(status, request.ledger_id, lac_body, body))
+        assert self._reads is not None
+        self._reads.read_lac(request, respond)
 
     def _force(self, request: ForceLedgerRequest, respond: Respond, _source: str) -> None:
         if self.add_room.left <= 0:

@@ -182,7 +182,10 @@ def bookie(
             ),
             data=data,
             conf=storage_conf,
-            bookie=BookieConfig(pending_adds_max=pending_adds_max),
+            bookie=BookieConfig(
+                pending_adds_max=pending_adds_max,
+                add_wait_max_s=storage_conf.add_wait_max_s if data is not None else 0.0,
+            ),
             server=ServerConfig(
                 max_frame_size=max_frame_size,
                 connections_max=connections_max,

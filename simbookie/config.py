@@ -13,6 +13,8 @@ class BookieConfig:
 
     #: Adds, explicit LACs and forces that wait for their answer, high-priority ones excepted (one write thread's queue).
     pending_adds_max: int = 10_000
+    #: How long an add waits for a storage that is full, with all that come after it; 0: it is refused.
+    add_wait_max_s: float = 0.0
     #: Reads that wait for their answer, high-priority and fencing ones and long polls excepted.
     pending_reads_max: int = 10_000
     #: Long polls that wait for a LAC, in all and of one source (over TCP: one connection).

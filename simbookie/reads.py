@@ -1,4 +1,4 @@
-"""Reading from a bookie: single entries, fencing reads, and batches.
+"""Reading from a bookie: single entries, fencing reads, batches, and LACs.
 
 A fencing read fences first and reads then. A successful answer waits until the fence is durable; an error answer does not,
 unless the configuration says so. Only reads that do not fence tell the known LAC.
@@ -16,6 +16,8 @@ from bkclient.wire.messages import (
     LAST_ENTRY,
     BatchReadRequest,
     BatchReadResponse,
+    ReadLacRequest,
+    ReadLacResponse,
     ReadRequest,
     ReadResponse,
     Response,
@@ -168,6 +170,29 @@ class ReadDesk:
             read.respond(response)
 
     # --------------------------------------------------------------------------------------------------------- batches
+
+    def read_lac(self, request: ReadLacRequest, respond: Respond) -> None:
+        """Answer with the explicit LAC and the last entry."""
+        handle = self._table.find(request.ledger_id)
+        if handle is None or handle.in_limbo:
+            respond(ReadLacResponse(Status.NO_ENTRY, request.ledger_id))
+        else:
+            self._storage.read_entry(request.ledger_id, LAST_ENTRY, self._last_entry_read, (respond, request))
+
+    def _last_entry_read(
+        self, token: tuple[Respond, ReadLacRequest], body: bytes | None, error: StorageError | None
+    ) -> None:
+        respond, request = token
+        lac_body = None
+        if self._storage.ledger(request.ledger_id) is not None:
+            lac_body = self._storage.explicit_lac(request.ledger_id)
+        status = Status.OK
+        if error is not None:
+            status = status_of(error)
+        elif body is None:
+            # A real bookie takes it for an I/O error that there is no last entry, and answers with what else it has.
+            status = Status.NO_ENTRY if lac_body is None else Status.IO_ERROR
+        respond(ReadLacResponse(status, request.ledger_id, lac_body, body))
 
     def batch_read(self, request: BatchReadRequest, respond: Respond, source: str) -> None:
         """Answer a batch read: consecutive entries until one is missing or a limit is reached; the first always fits."""

@@ -52,6 +52,12 @@ _SPACE_KEYS: Final[_Keys] = {
 }
 _MEMTABLE: Final = "skipListSizeLimit"
 _FLUSH_INTERVAL: Final = "flushInterval"
+_THROTTLE: Final = "dbStorage_maxThrottleTimeMs"
+_INTERVALS: Final = {
+    "flush_interval_s": _FLUSH_INTERVAL,
+    "overreplicated_interval_s": _OVERREPLICATED,
+    "add_wait_max_s": _THROTTLE,
+}
 
 #: Every key that has an effect.
 STORAGE_KEYS: Final = frozenset(
@@ -63,7 +69,7 @@ STORAGE_KEYS: Final = frozenset(
             for key in (*(key for key, _ in _RULE_KEYS.values()), _RULE_TIME)
         ),
         *(key for key, _ in DB_KEYS.values()),
-        *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL, STORAGE_CLASS, DIRECT_IO),
+        *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL, _THROTTLE, STORAGE_CLASS, DIRECT_IO),
     ]
 )
 
@@ -83,13 +89,15 @@ class StorageConf:
     flush_interval_s: float = 10.0
     #: Seconds between looks for over-replicated ledgers; 0 for never.
     overreplicated_interval_s: float = 86_400.0
+    #: Seconds that an add waits for a full store; 0: none.
+    add_wait_max_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if not self.flush_interval_s > 0 or not self.overreplicated_interval_s >= 0:
-            raise ValueError(
-                "storage: flush_interval_s must be > 0 and overreplicated_interval_s >= 0, "
-                f"got {self.flush_interval_s} and {self.overreplicated_interval_s}"
-            )
+        if not self.flush_interval_s > 0:
+            raise ValueError(f"storage: flush_interval_s must be > 0, got {self.flush_interval_s}")
+        for name in ("overreplicated_interval_s", "add_wait_max_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"storage: {name} must be >= 0, got {getattr(self, name)}")
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, str]) -> StorageConf:
@@ -102,7 +110,7 @@ class StorageConf:
         values: dict[str, Any] = {}
         if STORAGE_CLASS in conf:
             values["kind"] = StoreKind.of_class(conf[STORAGE_CLASS].strip())
-        for name, key in (("flush_interval_s", _FLUSH_INTERVAL), ("overreplicated_interval_s", _OVERREPLICATED)):
+        for name, key in _INTERVALS.items():
             if key in conf:
                 values[name] = parsed("storage", key, conf[key].strip(), float, MILLISECOND)
         return cls(

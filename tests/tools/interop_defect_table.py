@@ -412,7 +412,7 @@ _BOOKIES: Final = (
     ),
     Defect(
         "LAC reads answered without the explicit LAC",
-        "simbookie/bookie.py",
+        "simbookie/reads.py",
         "respond(ReadLacResponse(status, request.ledger_id, lac_body, body))",
         "respond(ReadLacResponse(status, request.ledger_id, None, body))",
         _one("test_java_client", "test_an_explicit_lac_reaches_a_reader", "v3"),

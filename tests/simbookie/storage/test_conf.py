@@ -45,6 +45,7 @@ DEFAULTS = {
     "dbStorage_readAheadCacheBatchSize": "100",
     "dbStorage_readAheadCacheBatchBytesSize": "-1",
     "maxOperationNumbersInSingleRocksdbWriteBatch": "100000",
+    "dbStorage_maxThrottleTimeMs": "10000",
     "dbStorage_directIOEntryLogger": "false",
 }
 
@@ -132,6 +133,7 @@ def test_a_store_with_a_database_has_the_settings_of_the_logs_too() -> None:
             "many",
             "db store: dbStorage_readAheadCacheBatchSize must be a whole number",
         ),
+        ("dbStorage_maxThrottleTimeMs", "-1", "storage: add_wait_max_s must be >= 0"),
         ("dbStorage_directIOEntryLogger", "true", "dbStorage_directIOEntryLogger must be false"),
         ("dbStorage_directIOEntryLogger", "maybe", "must be true or false"),
         ("ledgerStorageClass", "org.example.Storage", "ledgerStorageClass must be one of org.apache"),
