@@ -1,7 +1,7 @@
 """``bk-verify``: Spark's work on recorded histories, from the command line.
 
 Exit codes of every command: 0 no problem; 1 a problem was found (a broken invariant, a run that differs from what was recorded);
-2 unusable input; 3 nothing was found out, because Spark or this program failed.
+2 unusable input; 3 nothing was found out, because Spark or this program failed; 4 the two witnesses disagree.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ __all__ = ["app", "main"]
 
 _COMMANDS: Final = {
     "verify": Late("spark_analysis.cli_verify", "Check every ledger of every history against the guarantees."),
+    "check": Late("spark_analysis.cli_check", "Judge every history with the checker that also watches runs."),
+    "compare": Late("spark_analysis.cli_check", "Judge by both witnesses, and show where they disagree."),
     "replay": Late("spark_analysis.cli_replay", "Make every recorded run again, and compare event by event."),
     "list": Late("spark_analysis.cli_verify", "List the invariants with their statements."),
 }

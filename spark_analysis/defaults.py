@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EXIT_FAILED", "EXIT_UNUSABLE", "EXIT_VIOLATED", "LOCAL_MASTER", "MAX_WITNESSES_DEFAULT"]
+__all__ = ["EXIT_DISAGREE", "EXIT_FAILED", "EXIT_UNUSABLE", "EXIT_VIOLATED", "LOCAL_MASTER", "MAX_WITNESSES_DEFAULT"]
 
 LOCAL_MASTER: Final = "local[*]"
 MAX_WITNESSES_DEFAULT: Final = 100
@@ -13,3 +13,5 @@ EXIT_VIOLATED: Final = 1
 EXIT_UNUSABLE: Final = 2
 #: Nothing was judged: Spark, or the program itself, failed.
 EXIT_FAILED: Final = 3
+#: The witnesses disagree, so one of them is wrong.
+EXIT_DISAGREE: Final = 4

@@ -9,11 +9,22 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from spark_analysis.jobs.check import CheckVerdict
+from spark_analysis.jobs.compare import Comparison
 from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.replay import ReplayVerdict
 from spark_analysis.jobs.verify import Verdict
 
-__all__ = ["differing_list", "rejected_table", "replay_table", "verdict_table", "witness_list"]
+__all__ = [
+    "broken_list",
+    "check_table",
+    "differing_list",
+    "disagreement_list",
+    "rejected_table",
+    "replay_table",
+    "verdict_table",
+    "witness_list",
+]
 
 _ENDED: Final = "no such event, the history has ended"
 
@@ -83,6 +94,46 @@ def differing_list(verdict: ReplayVerdict) -> Group:
             then, now = ("; ".join(broken) or "nothing" for broken in (run.recorded_violations, run.violations))
             told.append(f"\n  broken then: {then}\n  broken now: {now}")
         blocks.append(told)
+    return Group(*blocks)
+
+
+def check_table(verdict: CheckVerdict) -> Table:
+    """How each invariant fared, in histories."""
+    table = Table(title=f"{verdict.histories:,} histories, {verdict.events:,} events", title_justify="left")
+    table.add_column("invariant", no_wrap=True)
+    for name in ("judged", "holds", "violated"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for found in verdict.invariants:
+        violated = f"[red]{found.violated_histories:,}[/red]" if found.violated_histories else "0"
+        table.add_row(found.name, f"{found.histories:,}", f"{found.histories - found.violated_histories:,}", violated)
+    return table
+
+
+def broken_list(verdict: CheckVerdict) -> Group:
+    """The broken clauses, each with its ledger and what is wrong."""
+    return Group(
+        *(
+            Text.assemble(
+                (f"{broken.invariant} ({broken.clause})", "bold red"),
+                f"  {broken.history}, ledger {broken.ledger}\n  {broken.witness}",
+            )
+            for broken in verdict.violations
+        )
+    )
+
+
+def disagreement_list(found: Comparison) -> Group:
+    """Where the witnesses disagree, each with what they say."""
+    blocks: list[Text] = []
+    for one in found.disagreements:
+        where = f"{one.history}, ledger {one.ledger}" if one.invariant else one.history
+        says = ", ".join(one.checker) or "nothing wrong"
+        formulas_say = ", ".join(one.formulas) or "nothing wrong"
+        blocks.append(
+            Text.assemble(
+                (one.invariant or "file", "bold red"), f"  {where}\n  checker: {says}\n  formulas: {formulas_say}"
+            )
+        )
     return Group(*blocks)
 
 

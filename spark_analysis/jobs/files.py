@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from scenarios.history import HistoryError
 from spark_analysis.source import SUFFIX, HistoryFile, find_histories
 
-__all__ = ["REJECTED_MAX", "NoHistoriesError", "Rejected", "histories_in"]
+__all__ = ["REJECTED_MAX", "NoHistoriesError", "Rejected", "histories_in", "problem_of"]
 
 #: Rejected files that are named; more are only counted.
 REJECTED_MAX: Final = 1000
@@ -35,3 +36,10 @@ def histories_in(folder: Path | str) -> list[HistoryFile]:
     if not files:
         raise NoHistoriesError(f"{folder}: holds no history (*{SUFFIX})")
     return files
+
+
+def problem_of(error: Exception) -> str:
+    """Why a history cannot be used, in a row that does not name its path."""
+    if isinstance(error, HistoryError):
+        return error.problem
+    return f"holds what cannot be judged ({type(error).__name__}: {error})"

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 from scenarios.determinism import Difference
-from scenarios.history import Event, HistoryError
+from scenarios.history import Event
 from scenarios.model import Violation
 from scenarios.replaying import Replay, replay_history
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, histories_in
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, histories_in, problem_of
 from spark_analysis.source import HistoryFile, plan_partitions
 
 __all__ = ["Differing", "Outcome", "ReplayVerdict", "ScenarioReplays", "replay"]
@@ -166,8 +166,8 @@ def _replay_files(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:
     for file in files:
         try:
             made = replay_history(Path(file.path))
-        except HistoryError as error:
-            yield file.name, Outcome.UNUSABLE.value, error.problem, *([None] * 11)
+        except Exception as error:  # noqa: BLE001  whatever a history holds, the others are replayed
+            yield file.name, Outcome.UNUSABLE.value, problem_of(error), *([None] * 11)
         else:
             yield file.name, *_row(made)
 

@@ -36,6 +36,7 @@ __all__ = [
     "InvariantVerdict",
     "Verdict",
     "WitnessedViolation",
+    "judged_files",
     "verify",
 ]
 
@@ -124,10 +125,8 @@ def verify(
     started = time.perf_counter()
     files = histories_in(folder)
     with planned_for_kept_partitions(spark, sum(file.size for file in files)):
-        table = _keep(_read(spark, folder, files, invariants))
+        table, findings = judged_files(spark, folder, files, invariants)
         counted, rejected = _count_files(table)
-        facts = Facts(event_rows(table), _keep)
-        findings = _keep(judge(facts, invariants))
         verdicts = _count_findings(findings, invariants, counted["ledgers"])
         violations: tuple[WitnessedViolation, ...] = ()
         if max_witnesses and any(verdict.violated for verdict in verdicts):
@@ -142,6 +141,14 @@ def verify(
         violations=violations,
         seconds=time.perf_counter() - started,
     )
+
+
+def judged_files(
+    spark: SparkSession, folder: Path | str, files: Sequence[HistoryFile], invariants: Sequence[Invariant]
+) -> tuple[DataFrame, DataFrame]:
+    """The rows of ``files``, all that are below ``folder``, and what ``invariants`` find in them; computed at first use."""
+    table = _keep(_read(spark, folder, files, invariants))
+    return table, _keep(judge(Facts(event_rows(table), _keep), invariants))
 
 
 def _keep(relation: DataFrame) -> DataFrame:

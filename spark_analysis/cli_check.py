@@ -1,0 +1,118 @@
+"""``bk-verify check`` and ``compare``: the online checker on executors, alone and beside Spark's formulas."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from spark_analysis.cli_running import Folder, Json, Master, in_spark, print_json, report_rejected, usable_files
+from spark_analysis.defaults import EXIT_DISAGREE, EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
+from spark_analysis.jobs.check import check
+from spark_analysis.jobs.compare import compare
+from spark_analysis.report import broken_list, check_table, disagreement_list, rejected_table
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("check", help=_CHECK_HELP)(check_histories)
+    app.command("compare", help=_COMPARE_HELP)(compare_witnesses)
+
+
+_CHECK_HELP: Final = """Judge every history with the checker that also watches runs, on the executors.
+
+It knows more clauses than the formulas of "verify" and takes less time, but shares the code with what judged the run when it was
+recorded.
+
+\b
+Examples:
+  bk-verify check histories
+  bk-verify check histories --master spark://host:7077 --json
+
+\b
+Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
+others are judged nevertheless); 3 nothing was judged, because Spark or this program failed.
+"""
+
+
+def check_histories(
+    folder: Folder,
+    *,
+    master: Master = None,
+    max_witnesses: Annotated[
+        int, typer.Option(min=0, help="Broken clauses to show per invariant; counts are always complete.")
+    ] = MAX_WITNESSES_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Check the histories in ``folder``, and print the verdict."""
+    files = usable_files(folder)
+    with in_spark(master, files, "checking", "nothing was judged") as session:
+        verdict = check(session, folder, max_witnesses=max_witnesses)
+    if as_json:
+        print_json(verdict.as_json())
+    else:
+        console = Console()
+        console.print(check_table(verdict))
+        if verdict.violations:
+            console.print(broken_list(verdict))
+        if verdict.rejected:
+            console.print(rejected_table(verdict.rejected, verdict.rejected_files))
+        console.print(f"{verdict.seconds:.1f} s in Spark")
+    if not verdict.is_clean:
+        raise typer.Exit(EXIT_VIOLATED)
+    if verdict.rejected_files:
+        report_rejected(verdict.rejected, verdict.rejected_files)
+        raise typer.Exit(EXIT_UNUSABLE)
+
+
+_COMPARE_HELP: Final = """Judge every history by both witnesses, and show where they disagree.
+
+The online checker and Spark's formulas were written apart. What one accuses a ledger of, the other has to, or one of them is
+wrong; except that formulas look at copies of entries at the end of a history, when somebody may have mended them.
+
+\b
+Examples:
+  bk-verify compare histories
+  bk-verify compare histories --json
+
+\b
+Exit codes: 0 both accuse nothing; 1 both accuse the same; 2 unusable input (the other files are judged nevertheless); 3 nothing
+was judged, because Spark or this program failed; 4 they disagree.
+"""
+
+
+def compare_witnesses(
+    folder: Folder,
+    *,
+    master: Master = None,
+    max_shown: Annotated[
+        int, typer.Option(min=0, help="Disagreements to show; counts are always complete.")
+    ] = MAX_WITNESSES_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Compare the witnesses on the histories in ``folder``, and print what came of it."""
+    files = usable_files(folder)
+    with in_spark(master, files, "comparing", "nothing was judged") as session:
+        found = compare(session, folder, max_shown=max_shown)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        console = Console()
+        console.print(
+            f"{found.histories:,} histories judged by both witnesses; of {found.accusations:,} ledgers accused of breaking an "
+            f"invariant they agree on {found.agreed:,}",
+            highlight=False,
+        )
+        if found.disagreements:
+            console.print(disagreement_list(found))
+        console.print(f"{found.seconds:.1f} s in Spark")
+    if found.disagreed:
+        raise typer.Exit(EXIT_DISAGREE)
+    if not found.is_clean:
+        raise typer.Exit(EXIT_VIOLATED)
+    if found.rejected_files:
+        typer.echo(f"bk-verify: {found.rejected_files} files are not usable; verify names them", err=True)
+        raise typer.Exit(EXIT_UNUSABLE)

@@ -1,0 +1,190 @@
+"""Checking a folder of histories with the online checker, on executors.
+
+The checker judges a history event by event, in one pass and with little memory, so a file is the unit of work and nothing is
+shuffled but what was found: a row for each file, and one for each broken clause and ledger. It knows more clauses than the
+formulas of :mod:`spark_analysis.invariants`, and takes less time; the formulas are the witness that shares no code with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from scenarios.checker import INVARIANTS, OnlineChecker
+from scenarios.clauses import STATEMENTS
+from scenarios.history import History
+from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, histories_in, problem_of
+from spark_analysis.source import HistoryFile, plan_partitions
+
+__all__ = ["Broken", "CheckVerdict", "CheckedInvariant", "check", "check_files", "checked_files"]
+
+#: More than one for each core, because what a history costs depends on what happened in it.
+_PARTITIONS_PER_CORE: Final = 4
+
+_SCHEMA: Final = """
+    history string, problem string, scenario string, seed bigint, events bigint, checked array<string>,
+    violations array<struct<invariant: string, clause: string, ledger: bigint, witness: string, seqs: array<bigint>>>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedInvariant:
+    """How one invariant fared, in histories: those that had something to judge, and those that break it."""
+
+    name: str
+    statement: str
+    histories: int
+    violated_histories: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A broken clause of one ledger, and the numbers of the events that show it."""
+
+    invariant: str
+    clause: str
+    history: str
+    scenario: str | None
+    seed: int | None
+    ledger: int
+    witness: str
+    seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVerdict:
+    """What a check came to.
+
+    ``violations`` are at most ``max_witnesses`` per invariant, and at most
+    :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``; counts are complete.
+    """
+
+    histories: int
+    events: int
+    invariants: tuple[CheckedInvariant, ...]
+    violations: tuple[Broken, ...]
+    rejected: tuple[Rejected, ...]
+    rejected_files: int
+    seconds: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no invariant is broken; rejected files are another matter."""
+        return not any(invariant.violated_histories for invariant in self.invariants)
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that ``bk-verify check --json`` prints."""
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_WITNESSES_DEFAULT) -> CheckVerdict:
+    """Judge every history below ``folder`` by the online checker.
+
+    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. Files that are no usable histories are named in
+    the verdict.
+    """
+    started = time.perf_counter()
+    rows = checked_files(spark, histories_in(folder)).persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    try:
+        is_usable = sf.col("problem").isNull()
+        counted = rows.agg(
+            sf.count_if(is_usable).alias("histories"),
+            sf.sum("events").alias("events"),
+            sf.count_if(~is_usable).alias("rejected"),
+        ).first()
+        assert counted is not None, "an aggregate without groups has one row"
+        invariants = _count(rows)
+        violations = _first(rows, max_witnesses) if any(found.violated_histories for found in invariants) else ()
+        rejected = rows.filter(~is_usable).orderBy("history").limit(REJECTED_MAX).select("history", "problem").collect()
+    finally:
+        rows.unpersist()
+    return CheckVerdict(
+        histories=counted["histories"],
+        events=counted["events"] or 0,
+        invariants=invariants,
+        violations=violations,
+        rejected=tuple(Rejected(row["history"], row["problem"]) for row in rejected),
+        rejected_files=counted["rejected"],
+        seconds=time.perf_counter() - started,
+    )
+
+
+def checked_files(spark: SparkSession, files: Sequence[HistoryFile]) -> DataFrame:
+    """A row for each of ``files``, computed when it is asked for.
+
+    ``history``, ``problem`` (null if the file is usable), ``scenario``, ``seed``, ``events``, ``checked`` (the invariants that
+    had something to judge) and ``violations`` (structs of ``invariant``, ``clause``, ``ledger``, ``witness``, ``seqs``).
+    """
+    context = spark.sparkContext
+    partitions = plan_partitions(files, context.defaultParallelism * _PARTITIONS_PER_CORE)
+    runs = context.parallelize([partition.files for partition in partitions], len(partitions))
+    return spark.createDataFrame(runs.flatMap(check_files), _SCHEMA)
+
+
+def check_files(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:
+    """On an executor: the rows of ``files``."""
+    for file in files:
+        try:
+            yield file.name, *_checked(Path(file.path))
+        except Exception as error:  # noqa: BLE001  whatever a history holds, the others are judged
+            yield file.name, problem_of(error), None, None, None, [], []
+
+
+def _checked(path: Path) -> tuple[Any, ...]:
+    history, checker = History(path), OnlineChecker()
+    for event in history.events():
+        checker.feed(event)
+    violations = [
+        (violation.invariant, violation.clause, violation.ledger, violation.witness, list(violation.seqs))
+        for violation in checker.finish()
+    ]
+    scenario, seed = history.header.get("scenario"), history.header.get("seed")
+    return (
+        None,
+        scenario if isinstance(scenario, str) else None,
+        seed if isinstance(seed, int) else None,
+        checker.events,
+        [name for name, count in checker.checked.items() if count],
+        violations,
+    )
+
+
+def _count(rows: DataFrame) -> tuple[CheckedInvariant, ...]:
+    def by_invariant(names: str) -> dict[str, int]:
+        exploded = rows.select("history", sf.explode(sf.array_distinct(sf.col(names))).alias("invariant"))
+        return {row["invariant"]: row["count"] for row in exploded.groupBy("invariant").count().collect()}
+
+    judged, broken = by_invariant("checked"), by_invariant("violations.invariant")
+    return tuple(
+        CheckedInvariant(name, STATEMENTS[name], judged.get(name, 0), broken.get(name, 0)) for name in INVARIANTS
+    )
+
+
+def _first(rows: DataFrame, max_witnesses: int) -> tuple[Broken, ...]:
+    """The first ``max_witnesses`` broken clauses of each invariant, by history."""
+    exploded = rows.select("history", "scenario", "seed", sf.inline("violations"))
+    in_order = Window.partitionBy("invariant").orderBy("history", "ledger", "clause")
+    shown = exploded.withColumn("rank", sf.row_number().over(in_order)).filter(sf.col("rank") <= max_witnesses)
+    order = {name: number for number, name in enumerate(INVARIANTS)}
+    found = sorted(shown.collect(), key=lambda row: (order[row["invariant"]], row["rank"]))
+    return tuple(
+        Broken(
+            invariant=row["invariant"],
+            clause=row["clause"],
+            history=row["history"],
+            scenario=row["scenario"],
+            seed=row["seed"],
+            ledger=row["ledger"],
+            witness=row["witness"],
+            seqs=tuple(row["seqs"]),
+        )
+        for row in found
+    )

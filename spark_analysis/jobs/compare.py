@@ -1,0 +1,157 @@
+"""Both witnesses over a folder of histories, and where they disagree.
+
+The online checker and Spark's formulas were written apart, from the same statements (:mod:`scenarios.clauses`). Whatever one
+accuses a ledger of, so must the other, or one of them is wrong. Two differences are known and argued:
+
+* Spark tells of each invariant and ledger the clause that is broken first, the checker every clause. So a clause of Spark's has
+  to be among the checker's.
+* Where copies of entries are, the checker judges at every moment and Spark at the end of a history
+  (:data:`JUDGED_AT_THE_END`), when somebody may have mended what was wrong. There the checker may accuse alone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
+from spark_analysis.invariants import INVARIANTS
+from spark_analysis.jobs.check import checked_files
+from spark_analysis.jobs.files import histories_in
+from spark_analysis.jobs.planning import planned_for_kept_partitions
+from spark_analysis.jobs.verify import judged_files
+from spark_analysis.source import file_rows
+
+__all__ = ["JUDGED_AT_THE_END", "Comparison", "Disagreement", "compare", "disagreements"]
+
+JUDGED_AT_THE_END: Final = ("AckedReadable", "ClosedAtQuorum")
+
+_KEY: Final = ("history", "invariant", "ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """What one witness says of an invariant in a ledger, and the other does not.
+
+    ``checker`` has the clauses that the online checker found broken, ``formulas`` the first one that Spark's formulas did. Where
+    one of them cannot use the file, ``invariant`` is "", ``ledger`` is -1, and the one has the problem instead.
+    """
+
+    history: str
+    invariant: str
+    ledger: int
+    checker: tuple[str, ...]
+    formulas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison came to: histories that both judged, ledgers that both accuse, and where they disagree.
+
+    ``accusations`` counts pairs of invariant and ledger that either accuses, ``agreed`` those on which they agree.
+    ``disagreements`` has at most as many as were asked for; ``disagreed`` counts all.
+    """
+
+    histories: int
+    rejected_files: int
+    accusations: int
+    agreed: int
+    disagreed: int
+    disagreements: tuple[Disagreement, ...]
+    seconds: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether neither witness accuses any ledger."""
+        return not self.accusations
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that ``bk-verify compare --json`` prints."""
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+def compare(spark: SparkSession, folder: Path | str, *, max_shown: int = MAX_WITNESSES_DEFAULT) -> Comparison:
+    """Judge every history below ``folder`` by both witnesses.
+
+    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none.
+    """
+    started = time.perf_counter()
+    files = histories_in(folder)
+    checked = checked_files(spark, files).persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    try:
+        with planned_for_kept_partitions(spark, sum(file.size for file in files)):
+            table, findings = judged_files(spark, folder, files, INVARIANTS)
+            told = _formulas(findings)
+            by_file = file_rows(table).select("history", sf.col("problem").alias("formulas_problem"))
+            accused, differing = disagreements(_checker(checked), told)
+            unequal = _unequal_files(checked, by_file)
+            counted = checked.agg(
+                sf.count_if(sf.col("problem").isNull()).alias("histories"),
+                sf.count_if(sf.col("problem").isNotNull()).alias("rejected"),
+            ).first()
+            assert counted is not None, "an aggregate without groups has one row"
+            accusations, of_ledgers = accused.count(), differing.count()
+            of_files = unequal.count()
+            shown = differing.union(unequal).orderBy(*_KEY).limit(max_shown).collect() if of_ledgers + of_files else []
+    finally:
+        checked.unpersist()
+    return Comparison(
+        histories=counted["histories"],
+        rejected_files=counted["rejected"],
+        accusations=accusations,
+        agreed=accusations - of_ledgers,
+        disagreed=of_ledgers + of_files,
+        disagreements=tuple(
+            Disagreement(row["history"], row["invariant"], row["ledger"], tuple(row["checker"]), tuple(row["formulas"]))
+            for row in shown
+        ),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _checker(checked: DataFrame) -> DataFrame:
+    """``history``, ``invariant``, ``ledger`` and the broken clauses, of the invariants that both judge."""
+    both = [invariant.name for invariant in INVARIANTS]
+    return (
+        checked.select("history", sf.inline("violations"))
+        .filter(sf.col("invariant").isin(both))
+        .groupBy(*_KEY)
+        .agg(sf.sort_array(sf.collect_set("clause")).alias("checker"))
+    )
+
+
+def _formulas(findings: DataFrame) -> DataFrame:
+    broken = findings.filter(sf.col("witness").isNotNull())
+    return broken.select(*_KEY, sf.array("clause").alias("formulas"))
+
+
+def disagreements(checker: DataFrame, formulas: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """What either accuses, and what they disagree on: ``history``, ``invariant``, ``ledger``, ``checker``, ``formulas``."""
+    nothing = sf.array().cast("array<string>")
+    accused = (
+        checker.join(formulas, on=list(_KEY), how="full_outer")
+        .withColumn("checker", sf.coalesce("checker", nothing))
+        .withColumn("formulas", sf.coalesce("formulas", nothing))
+    )
+    is_mended = (sf.size("formulas") == 0) & sf.col("invariant").isin(*JUDGED_AT_THE_END)
+    is_agreed = (sf.size("formulas") > 0) & (sf.size(sf.array_except("formulas", "checker")) == 0)
+    return accused, accused.filter(~(is_mended | is_agreed))
+
+
+def _unequal_files(checked: DataFrame, by_file: DataFrame) -> DataFrame:
+    """Files that one witness can use and the other cannot, as rows like those of ledgers."""
+    both = checked.select("history", "problem").join(by_file, on="history", how="full_outer")
+    unequal = both.filter(sf.col("problem").isNull() != sf.col("formulas_problem").isNull())
+    return unequal.select(
+        "history",
+        sf.lit("").alias("invariant"),
+        sf.lit(-1).cast("bigint").alias("ledger"),
+        sf.array_compact(sf.array("problem")).alias("checker"),
+        sf.array_compact(sf.array("formulas_problem")).alias("formulas"),
+    )
