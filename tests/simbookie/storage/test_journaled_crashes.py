@@ -81,14 +81,15 @@ class Machine:
         self.countdown = 0
         self.until = ""
         self.mode = CrashMode.PROCESS
-        ledgers = Folder(self.disk, "ledgers/current")
+        folders = 2 if kind == "db in two folders" else 1
+        ledgers = [Folder(self.disk, f"ledgers{index}/current") for index in range(folders)]
         journal = journal_settings(
             preallocation_bytes=4_096, file_bytes_max=3_000, write_buffer_bytes=700, backups_max=0, queue_size=20
         )
         self.storage = JournaledStorage(
             [Folder(self.disk, f"journal{index}/current") for index in range(journals)],
-            [ledgers],
-            self.store(kind, Folders([ledgers], Random(seed)), quirks),
+            ledgers,
+            self.store(kind, Folders(ledgers, Random(seed)), quirks),
             JournaledConfig(journal=journal),
             quirks=quirks,
             on_step=self.step,
@@ -97,8 +98,9 @@ class Machine:
     def store(self, kind: str, folders: Folders, quirks: frozenset[Quirk]) -> LedgerStore:
         log = EntryLogConfig(log_size_max=3_000, write_buffer_bytes=500)
         interleaved = InterleavedConfig(entry_log=log)
-        if kind == "db":
-            db_config = DbConfig(write_cache_bytes=3_000, read_cache_bytes=2_000, batch_rows_max=3, entry_log=log)
+        if kind.startswith("db"):
+            size = 3_000 * len(folders.all)
+            db_config = DbConfig(write_cache_bytes=size, read_cache_bytes=2_000, batch_rows_max=3, entry_log=log)
             databases = small_databases(self.step)
             return DbLedgerStore(folders, db_config, databases=databases, on_step=self.step, quirks=quirks)
         if kind == "interleaved":
@@ -132,7 +134,14 @@ class Machine:
         await self.promises.check(self.storage)
         for operation, *arguments in operations:
             await getattr(self, operation)(*arguments)
+            if operation == "end":
+                return
         self.storage.crash(self.mode)
+
+    async def end(self) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self.storage.shutdown(lambda: ended.set_result(None))
+        await ended
 
     async def wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -190,7 +199,7 @@ LIVES = st.lists(
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@pytest.mark.parametrize("kind", ["interleaved", "sorted", "db"])
+@pytest.mark.parametrize("kind", ["interleaved", "sorted", "db", "db in two folders"])
 @settings(SLOW, max_examples=40)
 @given(lives=LIVES, seed=st.integers(0, 1_000), journals=st.sampled_from([1, 2]), names=st.booleans())
 def test_what_was_acknowledged_is_there_after_any_crashes(
@@ -255,6 +264,22 @@ def test_a_crash_before_every_step_of_one_story_loses_nothing(kind: str, mode: C
         *(("flush.swap", "flush.locations", "flush.ledgers") if kind == "db" else ("flush.index",)),
     }
     assert expected - set(seen) == set()
+
+
+@pytest.mark.parametrize("is_faithful", [False, True])
+@pytest.mark.parametrize("ends", ["killed", "in order"])
+def test_a_fence_that_came_alone_outlives_the_checkpoint_after_it(*, ends: str, is_faithful: bool) -> None:
+    quirks = frozenset({Quirk.IDLE_CHECKPOINT_SKIPPED}) if is_faithful else REPAIRED
+    machine = Machine(kind="db", seed=1, journals=1, quirks=quirks, names=True)
+    machine.live([("add", 1, 8), ("wait", 11.0)], 0, CrashMode.PROCESS)
+    end = [("end",)] if ends == "in order" else [("wait", 11.0)]
+    machine.live([("fence", 1), ("wait", 0.05), *end], 0, CrashMode.PROCESS)
+    assert machine.promises.fences == {1}
+    if is_faithful:
+        with pytest.raises(AssertionError, match="is not fenced any more"):
+            machine.live([], 0, CrashMode.PROCESS)
+    else:
+        machine.live([], 0, CrashMode.PROCESS)
 
 
 @pytest.mark.parametrize("is_faithful", [False, True])
