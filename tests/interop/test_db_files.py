@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import struct
 from functools import partial
@@ -11,11 +12,13 @@ from random import Random
 from typing import Final
 
 import pytest
+from typer.testing import CliRunner
 
 from bkclient.ledger import DigestType
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest
+from simbookie.cli import app
 from simbookie.storage.base import CrashMode, LedgerInfo, StorageError
 from simbookie.storage.db.rocks import rocks_databases
 from simbookie.storage.db.settings import DbConfig
@@ -95,6 +98,10 @@ class OnDisk:
             assert isinstance(body, bytes)
             found.append(codec.decode(body, entry_id).payload)
         return found
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def cluster_of(
@@ -214,6 +221,16 @@ async def test_we_serve_every_entry_and_fence_that_a_real_bookie_acknowledged(
         else:
             await asyncio.sleep(3 if ends == "flushed and killed" else 0)
             bookie.kill()
+
+        current = bookie.configuration.parent / "ledgers" / "current"
+        before = files_of(current)
+        told = CliRunner().invoke(app, ["inspect", "index", str(current / "ledgers"), "--json"])
+        rows = {row["ledger"]: row for row in json.loads(told.stdout)["ledgers"]}
+        listed = CliRunner().invoke(app, ["inspect", "index", str(current / "locations"), "--ledger", str(open_ledger)])
+        if ends != "killed":
+            assert (rows[fenced]["fenced"], rows[open_ledger]["master_key"]) == (True, KEY.hex())
+            assert len(listed.stdout.splitlines()) == 80
+        assert files_of(current) == before
 
         ours = await OnDisk(bookie).opened()
         assert ours.storage.ledger_ids()[-2:] == [open_ledger, fenced]
