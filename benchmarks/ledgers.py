@@ -37,8 +37,11 @@ async def append_in_turn(bookies: Bookies, ledgers: int, entries: int) -> Values
     """To some ledgers, round robin."""
     # The Java client does not tell bookies of the last confirmed entry by itself, by default.
     async with connected(bookies, 3, WINDOW, writing={"explicit_lac_interval_s": 0}) as client:
-        writers = [await a_writer(client) for _ in range(ledgers)]
         payload = bytes(100)
+        # Its connections stand when the ledgers are created, as those of the Java client do, which stays for all rounds.
+        async with await client.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3) as first:
+            await first.append(payload)
+        writers = [await a_writer(client) for _ in range(ledgers)]
         futures = []
         with Meter() as meter:
             for number in range(entries):
