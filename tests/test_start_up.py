@@ -34,6 +34,12 @@ OTHERS = {"scenarios.library", "scenarios.mutants", "scenarios.machines", "scena
 HELP = CLIENT | OTHERS | SLOW | EXTRAS - {"typer"}
 
 
+def test_nothing_that_is_installed_reads_the_options_of_commands_by_pydantic() -> None:
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert "typer" in pinned
+    assert "pydantic" not in pinned, "Typer loads it for every command with options (decision 38)"
+
+
 def loaded_by(statement: str, *arguments: str) -> set[str]:
     program = PROGRAM.format(statement=statement, arguments=list(arguments))
     ended = subprocess.run(
