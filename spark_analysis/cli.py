@@ -1,7 +1,8 @@
 """``bk-verify``: Spark's work on recorded histories, from the command line.
 
 Exit codes of every command: 0 no problem; 1 a problem was found (a broken invariant, a run that differs from what was recorded);
-2 unusable input; 3 nothing was found out, because Spark or this program failed; 4 the two witnesses disagree.
+2 unusable input; 3 nothing was found out, because Spark or this program failed; 4 the two witnesses disagree;
+5 runs came to no verdict.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _COMMANDS: Final = {
     "check": Late("spark_analysis.cli_check", "Judge every history with the checker that also watches runs."),
     "compare": Late("spark_analysis.cli_check", "Judge by both witnesses, and show where they disagree."),
     "replay": Late("spark_analysis.cli_replay", "Make every recorded run again, and compare event by event."),
+    "sweep": Late("spark_analysis.cli_sweep", "Run scenarios with many seeds on executors, and judge every run there."),
     "list": Late("spark_analysis.cli_verify", "List the invariants with their statements."),
 }
 

@@ -49,7 +49,7 @@ def check_histories(
 ) -> None:
     """Check the histories in ``folder``, and print the verdict."""
     files = usable_files(folder)
-    with in_spark(master, files, "checking", "nothing was judged") as session:
+    with in_spark(master, files, "nothing was judged", "checking") as session:
         verdict = check(session, folder, max_witnesses=max_witnesses)
     if as_json:
         print_json(verdict.as_json())
@@ -95,7 +95,7 @@ def compare_witnesses(
 ) -> None:
     """Compare the witnesses on the histories in ``folder``, and print what came of it."""
     files = usable_files(folder)
-    with in_spark(master, files, "comparing", "nothing was judged") as session:
+    with in_spark(master, files, "nothing was judged", "comparing") as session:
         found = compare(session, folder, max_shown=max_shown)
     if as_json:
         print_json(found.as_json())

@@ -49,7 +49,7 @@ def replay_histories(
 ) -> None:
     """Replay the histories in ``folder``, and print what came of it."""
     files = usable_files(folder)
-    with in_spark(master, files, "replaying", "nothing was found out") as session:
+    with in_spark(master, files, "nothing was found out", "replaying") as session:
         verdict = replay(session, folder, max_differing=max_differing)
     if as_json:
         print_json(verdict.as_json())

@@ -62,9 +62,12 @@ def usable_files(folder: Path) -> list[HistoryFile]:
 
 
 @contextmanager
-def in_spark(master: str | None, files: Sequence[HistoryFile], doing: str, failed: str) -> Iterator[SparkSession]:
-    """A session for work on ``files``. Without Java, or if Spark fails, the program ends; ``failed`` says what that means."""
-    status = Console(stderr=True).status(f"{doing} ...") if sys.stderr.isatty() else nullcontext()
+def in_spark(master: str | None, files: Sequence[HistoryFile], failed: str, doing: str = "") -> Iterator[SparkSession]:
+    """A session for work on ``files``. Without Java, or if Spark fails, the program ends; ``failed`` says what that means.
+
+    On a terminal it says ``doing`` while the block runs.
+    """
+    status = Console(stderr=True).status(f"{doing} ...") if doing and sys.stderr.isatty() else nullcontext()
     try:
         with status:
             yield open_session(master, input_bytes=sum(file.size for file in files))

@@ -54,7 +54,7 @@ def verify_histories(
     except ValueError as error:
         fail(str(error))
     files = usable_files(folder)
-    with in_spark(master, files, "verifying", "nothing was judged") as session:
+    with in_spark(master, files, "nothing was judged", "verifying") as session:
         verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
     if as_json:
         print_json(verdict.as_json())

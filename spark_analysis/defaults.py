@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EXIT_DISAGREE", "EXIT_FAILED", "EXIT_UNUSABLE", "EXIT_VIOLATED", "LOCAL_MASTER", "MAX_WITNESSES_DEFAULT"]
+__all__ = [
+    "EXIT_DISAGREE",
+    "EXIT_FAILED",
+    "EXIT_UNDECIDED",
+    "EXIT_UNUSABLE",
+    "EXIT_VIOLATED",
+    "LOCAL_MASTER",
+    "MAX_WITNESSES_DEFAULT",
+]
 
 LOCAL_MASTER: Final = "local[*]"
 MAX_WITNESSES_DEFAULT: Final = 100
@@ -15,3 +23,5 @@ EXIT_UNUSABLE: Final = 2
 EXIT_FAILED: Final = 3
 #: The witnesses disagree, so one of them is wrong.
 EXIT_DISAGREE: Final = 4
+#: Nothing is broken, but some runs came to no verdict and prove nothing.
+EXIT_UNDECIDED: Final = 5

@@ -9,10 +9,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from scenarios.model import TransportKind
 from spark_analysis.jobs.check import CheckVerdict
 from spark_analysis.jobs.compare import Comparison
 from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.replay import ReplayVerdict
+from spark_analysis.jobs.sweep import SweepVerdict
 from spark_analysis.jobs.verify import Verdict
 
 __all__ = [
@@ -20,8 +22,11 @@ __all__ = [
     "check_table",
     "differing_list",
     "disagreement_list",
+    "failing_list",
+    "met_table",
     "rejected_table",
     "replay_table",
+    "sweep_table",
     "verdict_table",
     "witness_list",
 ]
@@ -135,6 +140,41 @@ def disagreement_list(found: Comparison) -> Group:
             )
         )
     return Group(*blocks)
+
+
+def sweep_table(verdict: SweepVerdict) -> Table:
+    """How the runs of each scenario ended."""
+    table = Table(
+        title=f"{verdict.runs:,} runs, {verdict.events:,} events, {verdict.simulated_seconds:,.0f} simulated seconds",
+        title_justify="left",
+    )
+    table.add_column("scenario", no_wrap=True)
+    for name in ("runs", "violated", "no verdict"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for found in verdict.scenarios:
+        violated = f"[red]{found.violated:,}[/red]" if found.violated else "0"
+        table.add_row(found.scenario, f"{found.runs:,}", violated, f"{found.undecided:,}")
+    return table
+
+
+def met_table(verdict: SweepVerdict) -> Table:
+    """How many runs came across each situation."""
+    table = Table("situation", "runs", title="what runs came across", title_justify="left")
+    for name, runs in verdict.met.items():
+        table.add_row(name, f"{runs:,}" if runs else "[red]never[/red]")
+    return table
+
+
+def failing_list(verdict: SweepVerdict) -> Group:
+    """The runs that broke something, and those without a verdict, each with the command that makes it again."""
+    options = f" --mutant {verdict.plan.mutant}" if verdict.plan.mutant else ""
+    options += " --transport bytes" if verdict.plan.transport is TransportKind.BYTES else ""
+    return Group(
+        *(
+            Text.assemble((told, "bold red"), f"  bk-chaos run {scenario} --seed {seed}{options}")
+            for scenario, seed, told in (*verdict.failing, *verdict.problems)
+        )
+    )
 
 
 def rejected_table(files: Sequence[Rejected], in_all: int) -> Table:
