@@ -8,6 +8,7 @@ from bkclient._client.defects import defect
 from bkclient._client.exchange import answers
 from bkclient._client.reading.entry_reads import EntryReads, ReadOperation
 from bkclient._client.reading.late import LateTimer
+from bkclient._client.reading.made import made_entry
 from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, DigestMismatch, error_for
 from bkclient.ledger import BookieId
@@ -126,7 +127,7 @@ class BatchCall:
         tell = reads.view.on_entry_read
         for ledger_id, entry_id, last_add_confirmed, length, payload in machine.entries:
             tell(entry_id, length, -1)
-            self.entries.append(Entry(ledger_id, entry_id, payload, length, last_add_confirmed))
+            self.entries.append(made_entry(ledger_id, entry_id, payload, length, last_add_confirmed))
         if machine.tried > 1:
             reads.on_found(machine)
 
