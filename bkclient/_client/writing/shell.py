@@ -109,15 +109,12 @@ class WriterShell:
         self._closing: asyncio.Event | None = None
         self._close_error: BookKeeperError | None = None
         #: Whether every timer runs that an append needs.
-        self._is_watched = config.timeouts.add_quorum_s is None
+        self._is_watched = config.timeouts.add_quorum_s is None and settings.explicit_lac_interval_s <= 0
         #: Those that were set last, by what they are for.
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_let_go = False
-        interval_s = settings.explicit_lac_interval_s
+        #: Made when there may be something to tell.
         self._lac_timer: LacTimer | None = None
-        if interval_s > 0:
-            self._lac_timer = LacTimer(core, self.codec, self.machine, interval_s, self._on_lac_told)
-            self._is_watched = False
         self._forget = core.at_close(self._on_client_closed)
 
     # Appending ---------------------------------------------------------------------------------------------------
@@ -344,7 +341,10 @@ class WriterShell:
 
     def watch_lac(self) -> None:
         """The LAC may move, so that there may be something to tell."""
-        if self._lac_timer is not None and not self._is_let_go:
+        interval_s = self.core.config.writing.explicit_lac_interval_s
+        if interval_s > 0 and not self._is_let_go:
+            if self._lac_timer is None:
+                self._lac_timer = LacTimer(self.core, self.codec, self.machine, interval_s, self._on_lac_told)
             self._lac_timer.start()
 
     def _on_lac_told(self) -> None:

@@ -212,13 +212,12 @@ async def test_a_writer_with_nothing_to_tell_has_no_timer() -> None:
         fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where,
         await writer_of(where) as writer,
     ):
-        lac_timer = shell_of(writer)._lac_timer
-        assert lac_timer is not None
+        shell = shell_of(writer)
 
         def is_running() -> bool:
-            return lac_timer._timer is not None
+            return shell._lac_timer is not None and shell._lac_timer._timer is not None
 
-        assert not is_running(), "not before the first entry"
+        assert shell._lac_timer is None, "it is not even made before the first entry"
         for number in range(3):
             await writer.append(b"x")
             assert is_running()
