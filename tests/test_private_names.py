@@ -27,7 +27,7 @@ ALLOWED: dict[str, int] = {
     "tests/bkclient": 1,
     "tests/bkclient/_client": 11,
     "tests/bkclient/_client/reading": 4,
-    "tests/bkclient/_client/writing": 11,
+    "tests/bkclient/_client/writing": 9,
     "tests/bkclient/cli": 3,
     "tests/bkclient/metadata": 7,
     "tests/bkclient/observability": 7,

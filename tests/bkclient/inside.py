@@ -39,6 +39,12 @@ def shell_of(writer: BaseWriter) -> WriterShell:
     return writer._shell
 
 
+def has_lac_timer(writer: BaseWriter) -> bool | None:
+    """Whether the timer runs that tells the LAC of a writer; None if it was never made."""
+    timer = writer._shell._lac_timer
+    return None if timer is None else timer._timer is not None
+
+
 def machine_of(writer: BaseWriter) -> AppendMachine:
     """The protocol of a writer."""
     return writer._machine

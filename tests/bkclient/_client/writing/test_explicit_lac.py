@@ -14,7 +14,7 @@ from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import WriteLacRequest
 from tests.bkclient.fakes import FakeCluster, fake_cluster, in_virtual_time, writer_of
-from tests.bkclient.inside import shell_of
+from tests.bkclient.inside import has_lac_timer
 from tests.settling import settled
 
 EVERY_SECOND = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=1.0))
@@ -212,17 +212,12 @@ async def test_a_writer_with_nothing_to_tell_has_no_timer() -> None:
         fake_cluster(config=ClientConfig(timeouts=TimeoutSettings(add_quorum_s=None))) as where,
         await writer_of(where) as writer,
     ):
-        shell = shell_of(writer)
-
-        def is_running() -> bool:
-            return shell._lac_timer is not None and shell._lac_timer._timer is not None
-
-        assert shell._lac_timer is None, "it is not even made before the first entry"
+        assert has_lac_timer(writer) is None, "it is not even made before the first entry"
         for number in range(3):
             await writer.append(b"x")
-            assert is_running()
+            assert has_lac_timer(writer)
             await anyio.sleep(10)
-            assert not is_running(), "told"
+            assert not has_lac_timer(writer), "told"
             assert len(told(where)) == 3 * (number + 1)
 
 
