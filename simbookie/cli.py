@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "bookie": Late("simbookie.cli_bookie", "Run one bookie."),
     "zookeeper": Late("simbookie.cli_cluster", "Run one ZooKeeper server."),
     "cluster": Late("simbookie.cli_cluster", "Run a ZooKeeper and several bookies."),
+    "crashes": Late("simbookie.cli_crashes", "Kill a bookie at random steps, and check what it promised."),
 }
 _INSPECT: Final = {
     "journal": Late("simbookie.cli_inspect_journal", "List the records in a journal."),

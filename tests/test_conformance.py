@@ -37,6 +37,7 @@ NUMBERED = {
     "PL": 27,
     "AR": 25,
     "ERR": 4,
+    "CR": 23,
 }
 BEHAVIOURS = 267
 HAZARDS = 46
@@ -92,6 +93,11 @@ def numbers(page: Page, kind: str) -> list[int]:
 @pytest.mark.parametrize("kind", NUMBERED)
 def test_every_rule_of_the_protocol_is_listed_in_order(kind: str, here: Coverage) -> None:
     assert numbers(here.rules, kind) == list(range(1, NUMBERED[kind] + 1))
+
+
+def test_every_invariant_of_a_storage_is_listed_in_order(here: Coverage) -> None:
+    listed = [row.name for row in here.rules.rows if re.fullmatch(r"I\d+", row.name)]
+    assert listed == [f"I{number}" for number in range(1, 19)]
 
 
 def test_every_behaviour_is_listed(here: Coverage) -> None:

@@ -5,7 +5,9 @@ ledger. Nothing is synced before a flush. When a log is rotated the store asks f
 rotated logs then, and these are what a checkpoint syncs.
 
 A flush makes the index durable first, then the logs. In between an index may point at bytes that are not durable; the journals,
-which keep everything until the checkpoint is done, put them there again.
+which keep everything until the checkpoint is done, put them there again. Of an entry that is stored once more they may have
+nothing yet, and the copy that was acknowledged may be in no journal any more. So the index leads to that one until the new one
+is durable.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from functools import partial
 
 from bkclient.wire.messages import LAST_ENTRY
 from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadCallback, StorageError, StorageIOError
-from simbookie.storage.entry_logs.format import log_id_of
 from simbookie.storage.entry_logs.logger import EntryLogConfig, EntryLogger
 from simbookie.storage.folders import Folders
 from simbookie.storage.indexes.ledger_cache import IndexConfig, LedgerCache
@@ -91,9 +92,9 @@ class InterleavedLedgerStore:
         """Whether a ledger exists."""
         return ledger_id in self.cache
 
-    def location(self, ledger_id: int, entry_id: int) -> int:
-        """Where an entry is, 0 for nowhere."""
-        return self.cache.get(ledger_id, entry_id) if entry_id >= 0 and ledger_id in self.cache else 0
+    def places(self, ledger_id: int, entry_id: int) -> tuple[int, ...]:
+        """Where an entry is."""
+        return self.cache.locations(ledger_id, entry_id) if entry_id >= 0 and ledger_id in self.cache else ()
 
     # ----------------------------------------------------------------------------------------------------------- life
 
@@ -258,9 +259,8 @@ class InterleavedLedgerStore:
             self._step("move.locations")
             try:
                 for ledger_id, entry_id, location in moved:
-                    now = self.location(ledger_id, entry_id)
-                    if now and log_id_of(now) == log_id:
-                        self.cache.put(ledger_id, entry_id, location)
+                    if ledger_id in self.cache:
+                        self.cache.move(ledger_id, entry_id, log_id, location)
             except StorageIOError as error:
                 go_on(None, error)
             else:
@@ -295,12 +295,32 @@ class InterleavedLedgerStore:
 
             return start
 
+        def settle(go_on: DurableCallback) -> None:
+            """Before the index: entries that were stored again are found at their new places when these are durable."""
+            copies = self.cache.unsettled()
+            if not copies:
+                go_on(None, None)
+                return
+
+            def synced(_token: object, error: StorageError | None) -> None:
+                if error is None:
+                    try:
+                        self.cache.settle(copies)
+                    except StorageIOError as failure:
+                        error = failure
+                if error is not None:
+                    failed.append(error)
+                go_on(None, None)
+
+            self._step("flush.copies")
+            self.logger.flush(synced, None)
+
         def end(go_on: DurableCallback) -> None:
             self._step("flush.done")
             go_on(None, failed[0] if failed else None)
 
         self._queue_flush(
-            [tried(self.cache.flush, "flush.index"), tried(flush_logs, "flush.logs"), end], on_done, token
+            [settle, tried(self.cache.flush, "flush.index"), tried(flush_logs, "flush.logs"), end], on_done, token
         )
 
     def _queue_flush(self, steps: list[WaitingStep], on_done: DurableCallback, token: object) -> None:

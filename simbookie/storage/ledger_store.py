@@ -68,8 +68,11 @@ class CollectedStore(Protocol):
         """Whether a ledger exists, so that its entries have to stay."""
         ...
 
-    def location(self, ledger_id: int, entry_id: int) -> int:
-        """Where in the logs an entry is, 0 for nowhere; may raise :class:`~simbookie.storage.base.StorageIOError`."""
+    def places(self, ledger_id: int, entry_id: int) -> tuple[int, ...]:
+        """Where in the logs an entry is. There may be two places: one that counts, and one that will when it is durable.
+
+        May raise :class:`~simbookie.storage.base.StorageIOError`.
+        """
         ...
 
     def move_entries(

@@ -33,6 +33,9 @@ class Quirk(Enum):
     #: A sorted store, or one with a database, that is asked for a ledger's last entry answers with the last one in the newest
     #: memtable or write cache that has any, though an older one, or the log, may have a higher one.
     LAST_ENTRY_OF_NEWEST = "last-entry-of-newest"
+    #: An entry that is stored again is looked for at its new place only, in the index on disk too, before that place is durable.
+    #: A power loss before the new copy is journalled takes both: the one that was acknowledged is no longer found.
+    COPIES_REPLACED_EARLY = "copies-replaced-early"
     #: A compaction in transactions that was interrupted gives the new log the name of another one, its id in decimal, and
     #: never ends if the id has a letter or more than one digit.
     DECIMAL_LOG_NAMES = "decimal-log-names"

@@ -80,13 +80,16 @@ class Replayer:
                 store.add_entry(ledger_id, record.entry_id, record.content)
 
     def _apply_explicit_lac(self, ledger_id: int, packet: bytes) -> None:
-        """Explicit LACs rise, so a lower one was torn by a power loss, and must not replace one that was acknowledged."""
+        """Explicit LACs rise, so a lower one was torn by a power loss, and must not replace one that was acknowledged.
+
+        What the store has already is set once more: a bookie that was killed may have written it and not synced it.
+        """
         if len(packet) < PACKET_BYTES_MIN:
             return
-        lac = lac_of_packet(packet)
         known = self._store.explicit_lac(ledger_id)
-        if known is None or lac > lac_of_packet(known) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:
-            self._store.set_explicit_lac(ledger_id, lac, packet)
+        if known is not None and Quirk.ZERO_RECORDS_REPLAYED not in self._quirks:
+            packet = max(packet, known, key=lac_of_packet)
+        self._store.set_explicit_lac(ledger_id, lac_of_packet(packet), packet)
 
     def _has_key(self, ledger_id: int) -> bool:
         if ledger_id not in self.keyed and ledger_id not in self._known:

@@ -223,7 +223,7 @@ class SortedLedgerStore:
         raise WriteCacheFull(f"{size} bytes do not fit: memtables have {self._taken} bytes that are not written")
 
     def read_entry(self, ledger_id: int, entry_id: int, on_read: ReadCallback, token: object) -> None:
-        """Look an entry up in the store behind; one that is not there yet is in memory."""
+        """Look an entry up in memory, where its newest copy is, then in the store behind."""
         if entry_id == LAST_ENTRY:
             try:
                 entry = self._in_memory(ledger_id, self._last_in_memory(ledger_id))
@@ -235,15 +235,11 @@ class SortedLedgerStore:
             else:
                 self.interleaved.read_entry(ledger_id, entry_id, on_read, token)
             return
-        try:
-            is_written = entry_id >= 0 and self.interleaved.cache.get(ledger_id, entry_id) != 0
-        except StorageIOError as error:
-            on_read(token, None, error)
-            return
-        if is_written:
-            self.interleaved.read_entry(ledger_id, entry_id, on_read, token)
+        entry = self._in_memory(ledger_id, entry_id)
+        if entry is not None:
+            on_read(token, entry, None)
         else:
-            on_read(token, self._in_memory(ledger_id, entry_id), None)
+            self.interleaved.read_entry(ledger_id, entry_id, on_read, token)
 
     def entry_ids(self, ledger_id: int) -> list[int]:
         """The ids of entries in memory and behind."""
@@ -329,6 +325,7 @@ class SortedLedgerStore:
             self._last_write_failed = True  # the snapshot stays, and is written from its beginning
             on_written(0, error)
             return
+        self._step("memtable.written")
         size = snapshot.size
         self._snapshot = None
         self._taken -= size

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
 from simbookie.storage.base import CrashMode
+from simbookie.storage.steps import CrashPoint
 from simbookie.world.errors import UnhandledErrors, WorldClosed, WorldError
 from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.loop import LoopLimits, VirtualTimeLoop
@@ -58,6 +59,7 @@ class World:
     ) -> None:
         self.seed = seed
         self.loop = VirtualTimeLoop(limits)
+        self.loop.expected = (CrashPoint,)  # a schedule has killed its host, and nothing of it goes on
         self.network = Network(self.loop, seed, network)
         self.metadata = SimulatedMetadataService(self.loop, seed, metadata)
         self.hosts: dict[str, Host] = {}

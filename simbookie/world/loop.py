@@ -96,6 +96,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.tcp: Tcp | None = None
         #: Called after every callback, with the process whose it was; what it raises ends the run as a callback's error does.
         self.after_step: Callable[[Process | None], object] | None = None
+        #: What callbacks and tasks may raise without ending the run: ends of processes that are meant.
+        self.expected: tuple[type[Exception], ...] = ()
         #: Callbacks executed so far.
         self.steps = 0
         #: What tasks raised that was never retrieved: ``(whose and which, what)``.
@@ -300,6 +302,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._now = max(self._now, when)
 
     def _callback_failed(self, handle: OwnedHandle | OwnedTimer, error: BaseException) -> None:
+        if isinstance(error, self.expected):
+            return
         name = getattr(handle._callback, "__qualname__", type(handle._callback).__name__)  # noqa: SLF001
         self._failures.append((f"{_owner(handle.process)}: {name}", error))
 
@@ -309,7 +313,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         What a task raised and was never retrieved goes to :attr:`unretrieved`. Plain futures may fail unseen.
         """
         future, error = context.get("future"), context.get("exception")
-        if self._closed or not isinstance(error, BaseException):
+        if self._closed or not isinstance(error, BaseException) or isinstance(error, self.expected):
             return
         if future is None:
             self._failures.append((f"{_owner(current_process.get())}: {context.get('message')}", error))

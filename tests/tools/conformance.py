@@ -1,7 +1,7 @@
 """What of the protocol is covered: holds the pages of rules and behaviours and the tests that name them together.
 
-Pages list: ``docs/reference/conformance.md`` and ``docs/reference/bookie-rules.md`` rules, ``docs/reference/behaviours.md``
-behaviours, and
+Pages list: ``docs/reference/conformance.md``, ``docs/reference/bookie-rules.md`` and ``docs/reference/crash-matrix.md`` rules,
+``docs/reference/behaviours.md`` behaviours, and
 ``docs/reference/better-than-java.md`` hazards. Tests name: ``@pytest.mark.rule("W-33")``,
 ``@pytest.mark.behaviour("T-86")``. This module compares. It reads test modules as syntax, without importing them, so that
 what needs Java or takes minutes is seen as well.
@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-RULE_PAGES = (ROOT / "docs" / "reference" / "conformance.md", ROOT / "docs" / "reference" / "bookie-rules.md")
+REFERENCE = ROOT / "docs" / "reference"
+RULE_PAGES = tuple(REFERENCE / name for name in ("conformance.md", "bookie-rules.md", "crash-matrix.md"))
 BEHAVIOUR_PAGE = ROOT / "docs" / "reference" / "behaviours.md"
 HAZARD_PAGE = ROOT / "docs" / "reference" / "better-than-java.md"
 STATUSES = ("pinned", "planned", "declined")

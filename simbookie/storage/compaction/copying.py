@@ -51,7 +51,7 @@ class Copying:
         on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._log_id = log.log_id
-        self._location = store.location
+        self._places = store.places
         self._add = add
         self._take = take
         self._moved_max = moved_max
@@ -104,7 +104,7 @@ class Copying:
 
     def _is_alive(self, record: LogRecord) -> bool:
         here = location_of(self._log_id, record.offset + SIZE_BYTES)
-        return self._location(record.ledger_id, entry_id_of(record)) == here
+        return here in self._places(record.ledger_id, entry_id_of(record))
 
     def _copy(self, record: LogRecord) -> None:
         self._moved.append((record.ledger_id, entry_id_of(record), self._add(record.ledger_id, record.entry)))
@@ -154,8 +154,9 @@ class CompactionTransaction:
     def commit(self, moved: list[Moved], on_done: DurableCallback) -> None:
         """Make the log complete and durable, then available, then set the locations."""
         if not moved:
+            # What led to the source before does not in memory; on disk it has to stop, too, before the source may go.
             self._log.abort()
-            on_done(None, None)
+            self._store.move_entries(self._log.source_id, [], on_done, None, are_durable=True)
             return
 
         def set_locations(go_on: DurableCallback) -> None:

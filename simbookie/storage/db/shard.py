@@ -445,6 +445,11 @@ class DbShard:
         """Whether a ledger exists."""
         return ledger_id in self.ledgers
 
+    def places(self, ledger_id: int, entry_id: int) -> tuple[int, ...]:
+        """Where in the logs an entry is; what is only in a write cache is not there yet."""
+        location = self.location(ledger_id, entry_id)
+        return (location,) if location else ()
+
     def location(self, ledger_id: int, entry_id: int) -> int:
         """Where in the logs an entry is, 0 for nowhere."""
         return self.locations.get(ledger_id, entry_id) if entry_id >= 0 and ledger_id >= 0 else 0

@@ -53,6 +53,16 @@ class Pages:
         #: Pages that a read has to fetch from the device.
         self.cold: set[int] = set()
 
+    def copy(self) -> Pages:
+        """Another file with the same content, durable and not; syncs that are under way have not happened to it."""
+        twin = Pages()
+        twin.size, twin._durable_size, twin._cut_to = self.size, self._durable_size, self._cut_to
+        twin._cached = {page: bytes(content) for page, content in self._cached.items()}
+        twin._durable, twin._dirty, twin.cold = dict(self._durable), dict(self._dirty), set(self.cold)
+        twin._under_way = list(self._under_way)
+        twin.interrupt()
+        return twin
+
     def __len__(self) -> int:
         """Pages that take up space."""
         return len(self._cached)

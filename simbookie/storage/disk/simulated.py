@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Final
 
@@ -189,6 +190,28 @@ class SimulatedDisk:
             change = self._name_changes.pop(number, None)
             if change is not None:
                 _apply(change, self._durable_names)
+
+    def copy(self, rng: Random | None = None) -> SimulatedDisk:
+        """A disk with the same content, durable and not, that costs nothing; what is under way has not happened to it."""
+        twin = SimulatedDisk(rng, capacity_bytes=self._capacity, sync_covers_names=self._sync_covers_names)
+        named = (
+            self._names.values(),
+            self._durable_names.values(),
+            (change[2] for change in self._name_changes.values()),
+        )
+        twins = {id(pages): pages.copy() for pages in chain.from_iterable(named) if pages is not None}
+        twin._names = {path: twins[id(pages)] for path, pages in self._names.items()}
+        twin._durable_names = {path: twins[id(pages)] for path, pages in self._durable_names.items()}
+        twin._name_changes = {
+            number: (gone, come, twins[id(pages)] if pages is not None else None)
+            for number, (gone, come, pages) in self._name_changes.items()
+        }
+        twin._changes_made = self._changes_made
+        return twin
+
+    def image(self) -> dict[str, bytes]:
+        """All files as reads see them, by their paths, ascending."""
+        return {path: self._names[path].read(0, self._names[path].size) for path in sorted(self._names)}
 
     # --------------------------------------------------------------------------------------------- space and damage
 

@@ -155,6 +155,14 @@ class EntryLogger:
         """Where in it the next record goes; 0 without one."""
         return self._active.position if self._active is not None else 0
 
+    def active_content(self) -> bytes:
+        """All of it, written to its file or not."""
+        log = self._active
+        if log is None:
+            return b""
+        content = log.buffered(0, log.position)
+        return content if content is not None else log.file.read_now(0, log.position)
+
     def add(self, ledger_id: int, entry: bytes, *, rolls: bool = True) -> int:
         """Append an entry, which need not be durable before a flush; returns its location.
 

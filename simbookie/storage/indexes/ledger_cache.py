@@ -18,6 +18,7 @@ from typing import Final
 
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.disk.base import DiskFile
+from simbookie.storage.entry_logs.format import log_id_of
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.indexes.index_file import (
     HEADER_SIZE,
@@ -102,6 +103,8 @@ class LedgerCache:
         #: Ledgers whose files were synced since the store was opened, so that nothing in them is from before and not durable.
         self._synced_once: set[int] = set()
         self._new_names: dict[tuple[int, str], Folder] = {}
+        #: By ledger, entries that were stored again, with the place of the new copy, which is not known to be durable.
+        self._unsettled: dict[int, dict[int, int]] = {}
         self._failed: StorageError | None = None
         self.hits = 0
         self.misses = 0
@@ -245,18 +248,69 @@ class LedgerCache:
     # ------------------------------------------------------------------------------------------------------ locations
 
     def put(self, ledger_id: int, entry_id: int, location: int) -> None:
-        """Set the location of an entry; one without room in an index file is refused."""
+        """Set the location of an entry; one without room in an index file is refused.
+
+        The location of one that has a location waits for :meth:`settle`: the index on disk must not exchange a copy that is
+        durable for one that is not.
+        """
         if page_position(entry_id + 1) > self.config.file_bytes_max:
             raise StorageIOError(f"entry {entry_id} of ledger {ledger_id} is beyond what an index file may hold")
         page = self._page(ledger_id, entry_id)
+        if page[entry_id % PAGE_SLOTS] and Quirk.COPIES_REPLACED_EARLY not in self._quirks:
+            self._unsettled.setdefault(ledger_id, {})[entry_id] = location
+        else:
+            self._set(page, entry_id, location)
+
+    def _set(self, page: IndexPage, entry_id: int, location: int) -> None:
         page[entry_id % PAGE_SLOTS] = location
         self._pages.set_dirty(page)
-        self._dirty[ledger_id] = None
+        self._dirty[page.ledger_id] = None
+
+    def unsettled(self) -> list[tuple[int, int, int]]:
+        """``(ledger id, entry id, location)`` of copies that wait to be durable."""
+        return [
+            (ledger_id, entry_id, location)
+            for ledger_id, locations in self._unsettled.items()
+            for entry_id, location in locations.items()
+        ]
+
+    def settle(self, copies: list[tuple[int, int, int]]) -> None:
+        """These, of :meth:`unsettled`, are durable: let the index lead to them, unless there is a newer copy."""
+        for ledger_id, entry_id, location in copies:
+            if self._unsettled.get(ledger_id, {}).get(entry_id) == location:
+                self._set(self._page(ledger_id, entry_id), entry_id, location)
+                self._settled(ledger_id, entry_id)
+
+    def _settled(self, ledger_id: int, entry_id: int) -> None:
+        waiting = self._unsettled[ledger_id]
+        del waiting[entry_id]
+        if not waiting:
+            del self._unsettled[ledger_id]
+
+    def move(self, ledger_id: int, entry_id: int, log_id: int, location: int) -> None:
+        """An entry of a log is at ``location`` now, durably; nothing happens if no location leads to that log."""
+        newer = self._unsettled.get(ledger_id, {}).get(entry_id, 0)
+        page = self._page(ledger_id, entry_id)
+        settled = page[entry_id % PAGE_SLOTS]
+        if newer and log_id_of(newer) == log_id:
+            self._settled(ledger_id, entry_id)
+        elif not settled or log_id_of(settled) != log_id:
+            return
+        self._set(page, entry_id, location)
+
+    def locations(self, ledger_id: int, entry_id: int) -> tuple[int, ...]:
+        """Where copies of an entry are: the one that the index on disk leads to, and one that waits."""
+        settled = self._page(ledger_id, entry_id)[entry_id % PAGE_SLOTS]
+        newer = self._unsettled.get(ledger_id, {}).get(entry_id, 0)
+        return tuple(location for location in (settled, newer) if location)
 
     def get(self, ledger_id: int, entry_id: int) -> int:
         """The location of an entry, 0 if it is not stored."""
         if page_position(entry_id + 1) > self.config.file_bytes_max:
             return 0
+        newer = self._unsettled.get(ledger_id)
+        if newer is not None and entry_id in newer:
+            return newer[entry_id]
         return self._page(ledger_id, entry_id)[entry_id % PAGE_SLOTS]
 
     def _page(self, ledger_id: int, entry_id: int) -> IndexPage:
@@ -297,6 +351,7 @@ class LedgerCache:
 
     def entries(self, ledger_id: int) -> Iterator[tuple[int, int]]:
         """``(entry id, location)`` of all entries of a ledger, ascending; not while entries are added."""
+        newer = self._unsettled.get(ledger_id, {})
         in_memory = {page.first: page for page in self._pages.of(ledger_id)}
         file = self._handle(ledger_id).file
         written = -(-(file.size - HEADER_SIZE) // PAGE_SIZE) * PAGE_SLOTS if file is not None else 0
@@ -309,7 +364,8 @@ class LedgerCache:
             for offset in range(0, len(data), SLOT_BYTES):
                 location = int.from_bytes(data[offset : offset + SLOT_BYTES])
                 if location:
-                    yield first + offset // SLOT_BYTES, location
+                    entry_id = first + offset // SLOT_BYTES
+                    yield entry_id, newer.get(entry_id, location)
 
     def size(self, ledger_id: int) -> int:
         """Bytes of the locations in the file of a ledger."""
@@ -324,6 +380,7 @@ class LedgerCache:
             handle.file.close()
         self._dirty.pop(ledger_id, None)
         self._unsynced.pop(ledger_id, None)
+        self._unsettled.pop(ledger_id, None)
         self._synced_once.discard(ledger_id)
         folder = self._ledgers.pop(ledger_id)
         if folder is not None:
@@ -335,7 +392,7 @@ class LedgerCache:
     @property
     def is_dirty(self) -> bool:
         """Whether a flush would have anything to do."""
-        return bool(self._dirty or self._unsynced)
+        return bool(self._dirty or self._unsynced or self._unsettled)
 
     def flush(self, on_done: DurableCallback, token: object) -> None:
         """Make durable what was put before the call."""

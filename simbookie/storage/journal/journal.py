@@ -477,6 +477,8 @@ class Journal:
         if self._on_failure is not None:
             self._on_failure(error)
         self._fail_records(waiting, error)
+        if self._on_drained is not None:
+            self._loop.call_soon(self._tell_drained)
 
     def _fail_records(self, records: list[QueuedRecord], error: StorageError) -> None:
         for record in records:

@@ -37,6 +37,9 @@ class ScanEnd(Enum):
     DAMAGED = "damaged"
 
 
+_SECTOR_BYTES: Final = 512
+
+
 class JournalScan:
     """One pass over a file: iterate over it for ``(offset, body)`` of each record, padding left out.
 
@@ -70,6 +73,9 @@ class JournalScan:
                 if length is None:
                     self.end = ScanEnd.SHORT_RECORD
                     return
+            if not is_padding and _is_torn_padding(length, offset):
+                self.end = ScanEnd.ZERO_LENGTH
+                return
             if length < 0:
                 self.end = ScanEnd.DAMAGED
                 raise JournalFormatError(f"a record of {length} bytes at {offset}")
@@ -97,3 +103,10 @@ class JournalScan:
             self._chunk_at, start = self.position, 0
         self.position += size
         return self._chunk[start : start + size]
+
+
+def _is_torn_padding(length: int, offset: int) -> bool:
+    """Whether a power loss made ``length`` of the mark of padding, by keeping the sector that it begins in, and not the next."""
+    return any(
+        length == PADDING_MASK & -(1 << (32 - 8 * kept)) and (offset + kept) % _SECTOR_BYTES == 0 for kept in (1, 2)
+    )

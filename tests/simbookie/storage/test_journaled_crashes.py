@@ -285,7 +285,7 @@ def test_a_fence_that_came_alone_outlives_the_checkpoint_after_it(*, ends: str, 
 @pytest.mark.parametrize("is_faithful", [False, True])
 def test_a_mark_that_a_kill_cut_does_not_come_back_with_the_power(*, is_faithful: bool) -> None:
     """Entries before it were durable; a replay from no mark moves them, and the power fails before that is durable."""
-    quirks = frozenset({Quirk.MARKS_IN_PLACE}) if is_faithful else REPAIRED
+    quirks = frozenset({Quirk.MARKS_IN_PLACE, Quirk.COPIES_REPLACED_EARLY}) if is_faithful else REPAIRED
 
     def lives() -> None:
         for seed in range(50):
@@ -301,3 +301,13 @@ def test_a_mark_that_a_kill_cut_does_not_come_back_with_the_power(*, is_faithful
             lives()
     else:
         lives()
+
+
+def test_a_lac_that_was_written_and_not_synced_is_synced_when_it_is_replayed() -> None:
+    machine = Machine(kind="interleaved", seed=1, journals=1, quirks=REPAIRED, names=True)
+    machine.live([("add", 0, 8), ("wait", 0.05)], 0, CrashMode.PROCESS)
+    machine.live([("wait", 0.05), ("lac", 0), ("wait", 0.05)], 0, CrashMode.PROCESS)
+    assert machine.promises.lacs[0] == [0]
+    machine.live_until("index.sync")  # its header is in the page cache
+    machine.live([], 0, CrashMode.POWER_LOSS)
+    machine.live([], 0, CrashMode.PROCESS)

@@ -431,6 +431,7 @@ def test_what_was_flushed_survives_every_crash_and_nothing_is_made_up(
             if action == "crash":
                 story.crash(list(CrashMode)[amount])
             elif action == "flush":
+                story.cache.settle(story.cache.unsettled())  # as a store does when copies are durable
                 await done(story.cache.flush)
                 story.flushed |= story.latest
             elif action == "put":

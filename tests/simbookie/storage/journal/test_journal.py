@@ -596,3 +596,15 @@ def test_every_step_has_a_name(virtually: Virtually) -> None:
         assert steps == [f"journal.{name}" for name in names]
 
     virtually(story)
+
+
+def test_a_journal_whose_disk_fails_while_it_is_drained_is_drained(virtually: Virtually) -> None:
+    async def story() -> None:
+        bench = await JournalBench(sync_s=0.01).opened()
+        bench.add(0)
+        bench.disk.faults.plant(DiskFault(DiskOperation.SYNC, path="journal/*"))
+        await asyncio.wait_for(bench.drained(), 10)
+        assert [token for token, _ in bench.acknowledged.errors] == [0]
+        assert len(bench.failures) == 1
+
+    virtually(story)

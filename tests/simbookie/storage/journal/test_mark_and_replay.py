@@ -16,7 +16,16 @@ from simbookie.storage.disk.faults import DiskFault, DiskOperation
 from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.folders import Folder
 from simbookie.storage.journal.mark import LogMark, mark_name, read_mark, write_mark
-from simbookie.storage.journal.records import LENGTH, explicit_lac_body, fence_body, file_name, header, key_body
+from simbookie.storage.journal.reader import JournalScan
+from simbookie.storage.journal.records import (
+    LENGTH,
+    JournalFormatError,
+    explicit_lac_body,
+    fence_body,
+    file_name,
+    header,
+    key_body,
+)
 from simbookie.storage.journal.replay import JournalReplay, file_ids, remove_old_files
 from simbookie.storage.journal.settings import JOURNAL_KEYS, JournalSettings
 from simbookie.storage.quirks import Quirk
@@ -291,3 +300,16 @@ def test_settings_are_read_by_bookkeepers_names_and_units() -> None:
 def test_settings_that_make_no_sense_are_refused(key: str, value: str) -> None:
     with pytest.raises(ValueError, match="journal"):
         JournalSettings.from_conf({key: value})
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_padding_that_a_power_loss_tore_in_its_mark_ends_a_file(kept: int) -> None:
+    folder = Folder(SimulatedDisk(), "journal/current")
+    file = folder.create("1.txn")
+    body = b"x" * (512 - LENGTH.size - kept)
+    file.write(0, header(6) + len(body).to_bytes(4) + body)
+    file.write(1024 - kept, b"\xff\xff\xff\0"[:kept] + bytes(600))
+    assert len(list(JournalScan(file))) == 1
+    file.write(1024 - kept, b"\x80")
+    with pytest.raises(JournalFormatError):
+        list(JournalScan(file))

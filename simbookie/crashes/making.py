@@ -1,0 +1,47 @@
+"""Storages and stores of a run, on the disk of its bookie or on copies of it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from simbookie.crashes.kinds import STORE_KINDS
+from simbookie.crashes.settings import RunSettings
+from simbookie.storage.disk.simulated import SimulatedDisk
+from simbookie.storage.folders import Folder, Folders
+from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.ledger_store import LedgerStore
+from simbookie.storage.steps import OnStep, no_step
+
+__all__ = ["journal_folders", "ledger_folder", "storage_on", "store_on"]
+
+
+def journal_folders(settings: RunSettings, disk: SimulatedDisk) -> list[Folder]:
+    """Where the journals are."""
+    return [Folder(disk, f"journal{index}/current") for index in range(settings.journals)]
+
+
+def ledger_folder(disk: SimulatedDisk) -> Folder:
+    """Where everything else is."""
+    return Folder(disk, "ledgers/current")
+
+
+def store_on(settings: RunSettings, disk: SimulatedDisk, on_step: OnStep = no_step) -> LedgerStore:
+    """The ledger store of a run on ``disk``, which may be a copy."""
+    folders = Folders([ledger_folder(disk)], Random(settings.seed))  # noqa: S311
+    return STORE_KINDS[settings.kind](folders, settings.limits, on_step, settings.quirks)
+
+
+def storage_on(
+    settings: RunSettings, disk: SimulatedDisk, on_step: OnStep = no_step, **options: Any
+) -> JournaledStorage:
+    """The same with journals."""
+    return JournaledStorage(
+        journal_folders(settings, disk),
+        [ledger_folder(disk)],
+        store_on(settings, disk, on_step),
+        JournaledConfig(journal=settings.journal, flush_interval_s=0.05, compaction=settings.compaction),
+        quirks=settings.quirks,
+        on_step=on_step,
+        **options,
+    )

@@ -1,0 +1,77 @@
+"""How one run's bookie is configured, drawn by the run's own chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from simbookie.crashes.kinds import StoreLimits
+from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
+from simbookie.storage.journal.settings import JournalSettings
+from simbookie.storage.quirks import REPAIRED, Quirk
+
+__all__ = ["RunSettings"]
+
+_MINOR_S = 2.0
+_MAJOR_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Everything that differs between the bookies of two runs."""
+
+    kind: str
+    seed: int
+    quirks: frozenset[Quirk] = REPAIRED
+    journals: int = 1
+    #: Whether a sync of a file makes names durable too.
+    syncs_cover_names: bool = True
+    sync_data: bool = True
+    in_transactions: bool = False
+    backups_max: int = 0
+    #: Whether operations of the disk fail now and then.
+    has_faults: bool = False
+    limits: StoreLimits = field(default_factory=StoreLimits)
+
+    @classmethod
+    def draw(cls, kind: str, seed: int, quirks: frozenset[Quirk]) -> RunSettings:
+        """Those of a run."""
+        rng = Random(f"settings {seed}")  # noqa: S311
+        return cls(
+            kind,
+            seed,
+            quirks,
+            journals=rng.choice([1, 1, 2]),
+            syncs_cover_names=rng.random() < 0.5,
+            sync_data=rng.random() >= 0.15 and Quirk.FORCE_WITHOUT_SYNC not in quirks,
+            in_transactions=rng.random() < 0.5,
+            backups_max=rng.choice([0, 0, 2]),
+            has_faults=rng.random() < 0.3,
+        )
+
+    @property
+    def journal(self) -> JournalSettings:
+        """Small files, in small steps."""
+        return JournalSettings(
+            preallocation_bytes=4_096,
+            file_bytes_max=3_000,
+            write_buffer_bytes=700,
+            backups_max=self.backups_max,
+            queue_size=20,
+            sync_data=self.sync_data,
+            page_cache_flush_interval_s=0.05,
+            format_version=5 if Quirk.EXPLICIT_LAC_UNWRITTEN in self.quirks else 6,
+        )
+
+    @property
+    def compaction(self) -> CompactionConfig:
+        """Eager."""
+        return CompactionConfig(
+            CompactionRule(0.5, _MINOR_S),
+            CompactionRule(0.95, _MAJOR_S),
+            gc_interval_s=1.0,
+            entries_per_s=10_000.0,
+            moved_max=5,
+            in_transactions=self.in_transactions,
+            force_always=True,
+        )

@@ -1,0 +1,155 @@
+"""Random crashes violate nothing, are the same every time, and see BookKeeper's defects."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from simbookie.cli import app
+from simbookie.crashes.invariants import INVARIANTS
+from simbookie.crashes.kinds import STORE_KINDS
+from simbookie.crashes.runs import crash_run, play_life
+from simbookie.crashes.settings import RunSettings
+from simbookie.crashes.subject import Subject
+from simbookie.crashes.sweep import sweep
+from simbookie.storage.base import CrashMode
+from simbookie.storage.quirks import Quirk
+from tests.simbookie.crashes.stories import EVERY_STORE
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "crash-matrix.md"
+
+SLOTS = st.integers(0, 3)
+SHARES = st.floats(0, 0.99)
+ADDS = st.tuples(
+    st.just("add"), SLOTS, st.sampled_from([0, 100, 400, 900]), st.sampled_from(["ordinary", "deferred", "recovery"])
+)
+OPERATIONS = st.one_of(
+    ADDS,
+    ADDS,
+    ADDS,
+    st.tuples(st.sampled_from(["fence", "lac", "force", "read", "read_last", "delete", "add_again"]), SLOTS, SHARES),
+    st.tuples(st.just("collect"), st.booleans()),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 0.0005, 0.003, 0.05])),
+)
+LIVES = st.lists(
+    st.tuples(st.lists(OPERATIONS, max_size=25), st.integers(1, 120), st.sampled_from(list(CrashMode)), st.booleans()),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.rule("I1")
+@pytest.mark.rule("I2")
+@pytest.mark.rule("I3")
+@pytest.mark.rule("I4")
+@pytest.mark.rule("I5")
+@pytest.mark.rule("I6")
+@pytest.mark.rule("I7")
+@pytest.mark.rule("I8")
+@pytest.mark.rule("I9")
+@pytest.mark.rule("I10")
+@pytest.mark.rule("I11")
+@pytest.mark.rule("I12")
+@pytest.mark.rule("I13")
+@pytest.mark.rule("I14")
+@pytest.mark.rule("I15")
+@pytest.mark.rule("I16")
+@pytest.mark.rule("I17")
+@pytest.mark.rule("I18")
+@EVERY_STORE
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(lives=LIVES, seed=st.integers(0, 1_000), in_transactions=st.booleans(), covers_names=st.booleans())
+def test_no_schedule_violates_an_invariant(
+    kind: str, lives: list[Any], seed: int, *, in_transactions: bool, covers_names: bool
+) -> None:
+    subject = Subject(RunSettings(kind, seed, syncs_cover_names=covers_names, in_transactions=in_transactions))
+    for operations, crash_at, mode, ends_in_order in lives:
+        play_life(subject, operations, crash_at=crash_at, mode=mode, ends_in_order=ends_in_order)
+    play_life(subject, [], is_last=True)
+    assert subject.violations == []
+
+
+@EVERY_STORE
+def test_runs_of_seeds_violate_nothing_and_do_not_depend_on_workers(kind: str) -> None:
+    alone = sweep(kind, range(30), processes=1)
+    assert alone.violated == {}
+    assert alone.runs == 30
+    assert len(alone.seen) > 15
+    shared = sweep(kind, range(30), processes=2)
+    assert (shared.digest, shared.seen) == (alone.digest, alone.seen)
+    assert sweep(kind, range(1, 31), processes=1).digest != alone.digest
+
+
+@pytest.mark.parametrize(
+    ("quirk", "kind", "invariants"),
+    [
+        (Quirk.COPIES_REPLACED_EARLY, "interleaved", {"I1", "I3"}),
+        (Quirk.KEYLESS_FENCES, "sorted", {"I2"}),
+        (Quirk.MARKS_IN_PLACE, "sorted", {"I4"}),
+        (Quirk.FORCE_WITHOUT_SYNC, "sorted", {"I1", "I4"}),
+        (Quirk.EXPLICIT_LAC_UNWRITTEN, "interleaved", {"I1"}),
+    ],
+)
+def test_defects_of_bookkeeper_are_seen(quirk: Quirk, kind: str, invariants: set[str]) -> None:
+    for seed in range(1_000):
+        found = {violation.invariant for violation in crash_run(kind, seed, frozenset({quirk})).violations}
+        if found:
+            assert found <= invariants | {"I1", "I3"}
+            return
+    pytest.fail("not seen")
+
+
+def test_every_check_that_an_invariant_names_is_there() -> None:
+    for invariant in INVARIANTS.values():
+        module, _, name = invariant.check.partition(".")
+        loaded = importlib.import_module(f"simbookie.crashes.{module}")
+        owner = loaded.Watch if module == "watch" else loaded
+        assert callable(getattr(owner, name)), invariant
+
+
+def test_the_page_has_the_statements_of_the_code() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (I\d+) \| ([^|]+) \| pinned \|$", page, re.MULTILINE))
+    assert rows == {invariant.name: invariant.statement for invariant in INVARIANTS.values()}
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["crashes", *arguments])
+
+
+def test_the_command_tells_what_it_did() -> None:
+    result = invoke("--runs", "30", "--storage", "interleaved", "--processes", "1")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "30 runs over the interleaved store, quirks: repaired" in result.stdout
+    assert "no invariant was violated" in result.stdout
+    told = json.loads(invoke("--runs", "30", "--storage", "interleaved", "--processes", "1", "--json").stdout)
+    assert told["digest"] in result.stdout
+    assert (told["runs"], told["violated"]) == (30, {})
+
+
+def test_the_command_ends_with_1_if_something_is_violated() -> None:
+    result = invoke("--runs", "60", "--quirks", "explicit-lac-unwritten", "--processes", "1")
+    assert result.exit_code == 1
+    assert "I1" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--storage", "tape"], " or ".join(STORE_KINDS)),
+        (["--quirks", "sloppy"], "must be repaired, faithful or one of"),
+        (["--runs", "0"], "--runs"),
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str], complaint: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.stderr.replace("│", " ").split())
