@@ -1,0 +1,141 @@
+"""``bk-verify`` on a standalone cluster: a master and two workers, as processes of this machine. Run by ``make cluster``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from simbookie.java import JavaRuntime
+from spark_analysis import cli
+from tests.spark_analysis.recorded import record_runs
+
+pytestmark = [pytest.mark.spark, pytest.mark.sweep, pytest.mark.timeout(1200)]
+
+HOME = Path(pyspark.__file__).parent
+PATIENCE_S = 60
+WORKERS = 2
+
+
+class StandaloneCluster:
+    """A master and its workers, each a process group of its own, with a log."""
+
+    def __init__(self, folder: Path, java: JavaRuntime) -> None:
+        self._folder = folder
+        self._environment = {
+            **os.environ,
+            "JAVA_HOME": str(java.home),
+            "SPARK_HOME": str(HOME),
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def master(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    def start(self, stack: ExitStack) -> None:
+        self._start(stack, "master", "master.Master", "--port", str(self.port))
+        self._wait_for("master", "I have been elected leader", 1)
+        for number in range(WORKERS):
+            arguments = ("--cores", "1", "--memory", "1g", "-d", str(self._folder / f"work-{number}"), self.master)
+            self.workers.append(self._start(stack, f"worker-{number}", "worker.Worker", *arguments))
+        self._wait_for("master", "Registering worker", WORKERS)
+
+    def _start(self, stack: ExitStack, name: str, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{program}", "--host", "127.0.0.1"]
+        log = stack.enter_context((self._folder / f"{name}.log").open("wb"))
+        process = subprocess.Popen(
+            [*command, "--webui-port", "0", *arguments],
+            stdout=log,
+            stderr=log,
+            env=self._environment,
+            start_new_session=True,
+        )
+        stack.callback(self.kill, process)
+        return process
+
+    @staticmethod
+    def kill(process: subprocess.Popen[bytes]) -> None:
+        """Kill a worker with its executors."""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        process.wait()
+
+    def _wait_for(self, name: str, text: str, times: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        log = self._folder / f"{name}.log"
+        while log.read_text(errors="replace").count(text) < times:
+            assert time.monotonic() < deadline, log.read_text(errors="replace")
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, java: JavaRuntime) -> Iterator[StandaloneCluster]:
+    with ExitStack() as stack:
+        started = StandaloneCluster(tmp_path, java)
+        started.start(stack)
+        yield started
+
+
+def bk_verify(*arguments: object, launcher: tuple[object, ...] = (sys.executable, cli.__file__)) -> tuple[int, Any]:
+    """Exit status and the JSON that was printed."""
+    ended = subprocess.run(
+        [*map(str, launcher), *map(str, arguments), "--json"], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout, ended.stderr
+    return ended.returncode, json.loads(ended.stdout.splitlines()[-1])
+
+
+def without_time(shown: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in shown.items() if not name.endswith("seconds")}
+
+
+def test_every_job_comes_to_the_same_as_on_one_machine(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    histories = tmp_path / "histories"
+    record_runs(histories)
+    for command in ("verify", "check", "compare", "replay"):
+        here = bk_verify(command, histories)
+        there = bk_verify(command, histories, "--master", cluster.master)
+        assert here[0] == there[0] == 1, command
+        assert without_time(here[1]) == without_time(there[1]), command
+
+
+def test_a_submitted_program_runs_on_the_cluster(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    """As docs/using/verification.md says."""
+    histories = tmp_path / "histories"
+    record_runs(histories)
+    submit = (HOME / "bin" / "spark-submit", "--master", cluster.master, cli.__file__)
+    code, shown = bk_verify("check", histories, launcher=submit)
+    assert code == 1
+    assert shown["histories"] == len(list(histories.iterdir()))
+
+
+def test_a_sweep_survives_a_worker_that_is_lost(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    folder, arguments = tmp_path / "swept", ("--seeds", "400", "--scenario", "calm-writes")
+    command = [sys.executable, cli.__file__, "sweep", str(folder), *arguments, "--master", cluster.master, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sweeping:
+        deadline = time.monotonic() + 3 * PATIENCE_S
+        while not list(folder.glob("units/*.json")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        cluster.kill(cluster.workers[0])
+        output, _ = sweeping.communicate(timeout=600)
+    assert sweeping.returncode == 0
+    assert json.loads(output)["runs"] == 400
