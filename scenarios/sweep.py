@@ -8,7 +8,6 @@ A run that raises an unexpected error has the verdict ``unknown`` with the error
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,9 +21,9 @@ from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
 from scenarios.runner import run_scenario
-from scenarios.worker_processes import worker_processes
+from simbookie.worker_processes import default_processes, in_order, worker_processes
 
-__all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "default_processes", "hunt_mutants", "sweep"]
+__all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "hunt_mutants", "sweep"]
 
 Progress = Callable[[int, int, int], None]
 """``(done, in_all, found)``: told after every unit of work."""
@@ -154,11 +153,6 @@ class MutantHunt:
         }
 
 
-def default_processes() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 # Sweeps ------------------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +172,7 @@ def sweep(
 
     ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant. With
     ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that does. ``processes`` is by default
-    :func:`default_processes`; 1 runs everything in this process. ``KeyError`` for an unknown scenario or mutant.
+    one for each processor; 1 runs everything in this process. ``KeyError`` for an unknown scenario or mutant.
     ``KeyboardInterrupt`` stops the workers after the units they are at, and is passed on.
     """
     started = time.perf_counter()
@@ -191,7 +185,7 @@ def sweep(
         for batch in _batched(runs, _RUNS_PER_UNIT)
     )
     with worker_processes(_processes(processes, -(-in_all // _RUNS_PER_UNIT)), _work) as hand_out:
-        for unit_done in _in_order(hand_out(units)):
+        for unit_done in in_order(hand_out(units)):
             if _add_up(result, unit_done, stop_at_first=stop_at_first):
                 break
             if progress is not None:
@@ -366,17 +360,6 @@ def _run(scenario: str, seed: int, unit: _Unit, record: Path | None) -> RunResul
             mutant=unit.mutant or "",
             transport=unit.transport,
         )
-
-
-def _in_order(done: Iterable[tuple[int, _Done]]) -> Iterator[_Done]:
-    """The results in the order of their units."""
-    early: dict[int, _Done] = {}
-    due = 0
-    for index, unit_done in done:
-        early[index] = unit_done
-        while due in early:
-            yield early.pop(due)
-            due += 1
 
 
 def _processes(asked: int | None, units: int) -> int:

@@ -296,7 +296,7 @@ class Bookie:
         table, room, body = self._table, self.add_room, request.header
         if table is None or not self._accepts or self._read_only or room.pending >= room.pending_max:
             return False
-        if len(body) < _ENTRY_IDS.size or self._waiting_adds:
+        if len(body) < _ENTRY_IDS.size or self._waiting_adds.line:
             return False
         ledger_id, entry_id, lac = _ENTRY_IDS.unpack_from(body)
         handle = table.handles.get(ledger_id)
@@ -338,7 +338,7 @@ class Bookie:
     def _add(self, request: AddRequest, respond: Respond, source: str) -> None:
         if self.add_room.left <= 0 and not request.high_priority:
             respond(AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
-        elif (self._waiting_adds and not request.high_priority) or self._try_add(request, respond, source) is None:
+        elif (self._waiting_adds.line and not request.high_priority) or self._try_add(request, respond, source) is None:
             self._waiting_adds.wait(request, respond, source)
 
     def _try_add(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
@@ -349,7 +349,8 @@ class Bookie:
         return status
 
     def _check_and_store(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
-        table = self._running()
+        table = self._table
+        assert table is not None
         if self._read_only and not (request.high_priority and self.config.high_priority_adds_when_read_only):
             return Status.READ_ONLY
         # the ids in the body decide, those of the request are only echoed

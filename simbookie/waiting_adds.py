@@ -34,18 +34,16 @@ class WaitingAdds:
         self.wait_max_s = wait_max_s
         self._room = room
         self._try = try_add
-        self._line: deque[tuple[AddRequest, Respond, str]] = deque()
+        #: Those that wait, first come first.
+        self.line: deque[tuple[AddRequest, Respond, str]] = deque()
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
-
-    def __len__(self) -> int:
-        return len(self._line)
 
     def wait(self, request: AddRequest, respond: Respond, source: str) -> None:
         """Get in line."""
         self._take(request)
-        self._line.append((request, respond, source))
-        if len(self._line) == 1:
+        self.line.append((request, respond, source))
+        if len(self.line) == 1:
             self._begin_to_wait()
 
     def _begin_to_wait(self) -> None:
@@ -55,13 +53,13 @@ class WaitingAdds:
 
     def _try_first(self) -> None:
         """Carry out those at the head of the line for which there is room."""
-        loop, line = asyncio.get_running_loop(), self._line
+        loop, line = asyncio.get_running_loop(), self.line
         while line:
             request, respond, source = line[0]
             if not request.high_priority:
                 self._room.pending -= 1  # it is counted when it is stored
             status = self._try(request, respond, source)
-            if line is not self._line:
+            if line is not self.line:
                 return  # the bookie died of its answer
             if status is None and loop.time() < self._deadline:
                 self._take(request)
@@ -85,18 +83,18 @@ class WaitingAdds:
 
     def refuse_all(self) -> None:
         """The bookie stops: nobody waits any more."""
-        line = self._line
+        line = self.line
         self.forget()
-        nobody = self._line
+        nobody = self.line
         for request, respond, _ in line:
-            if self._line is not nobody:
+            if self.line is not nobody:
                 return  # the bookie died of its answer
             self._give_back(request)
             respond(_refusal(request))
 
     def forget(self) -> None:
         """The bookie is dead: nobody is answered."""
-        self._line = deque()
+        self.line = deque()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

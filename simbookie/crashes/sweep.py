@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
 from typing import Any, Final
 
 from simbookie.crashes.runs import CrashRun, crash_run, repeated
 from simbookie.storage.quirks import REPAIRED, Quirk
+from simbookie.worker_processes import default_processes, in_order, worker_processes
 
-__all__ = ["SHOWN_BY_CRASHES", "CrashSweep", "default_processes", "sweep", "sweep_quirks"]
+__all__ = ["SHOWN_BY_CRASHES", "CrashSweep", "sweep", "sweep_quirks"]
 
 _RUNS_PER_UNIT: Final = 25
 #: Texts of violations that are kept of each invariant.
@@ -89,11 +86,6 @@ class CrashSweep:
         }
 
 
-def default_processes() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def sweep(
     kind: str,
     seeds: range,
@@ -106,8 +98,9 @@ def sweep(
     started = time.perf_counter()
     result = CrashSweep(kind, ",".join(sorted(quirk.value for quirk in quirks)) or "repaired")
     units = [seeds[start : start + _RUNS_PER_UNIT] for start in range(0, len(seeds), _RUNS_PER_UNIT)]
-    with _mapped(processes if processes is not None else default_processes()) as map_units:
-        for runs in map_units(partial(_unit, kind, quirks), units):
+    count = min(processes if processes is not None else default_processes(), len(units))
+    with worker_processes(count, partial(_unit, kind, quirks)) as hand_out:
+        for runs in in_order(hand_out(units)):
             for run in runs:
                 result.add(run)
             if progress is not None:
@@ -139,16 +132,3 @@ def _unit(kind: str, quirks: frozenset[Quirk], seeds: range) -> list[CrashRun]:
             run = CrashRun(run.seed, run.digest, run.crashes, (*run.violations, *different), run.settings)
         runs.append(run)
     return runs
-
-
-_MapUnits = Callable[[Callable[[range], list[CrashRun]], Iterable[range]], Iterator[list[CrashRun]]]
-
-
-@contextmanager
-def _mapped(processes: int) -> Iterator[_MapUnits]:
-    """A ``map`` over workers, in order; in this process if one is enough."""
-    if processes <= 1:
-        yield map
-        return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield pool.map

@@ -18,7 +18,7 @@ from scenarios.clauses import CLAUSES
 from scenarios.history import History
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import RUN_MUTANTS as MUTANTS
-from scenarios.sweep import Failing, default_processes, hunt_mutants, sweep
+from scenarios.sweep import Failing, hunt_mutants, sweep
 
 _TIMES = {"events_per_second", "simulated_seconds_per_second", "seeds_per_cpu_hour", "wall_seconds", "cpu_seconds"}
 
@@ -170,10 +170,6 @@ def test_workers_come_to_what_one_process_comes_to(tmp_path: Path) -> None:
         assert list(history.events())
         digests.append(history.digest)
     assert digests[0] == digests[1]
-
-
-def test_there_is_a_processor_to_work_with() -> None:
-    assert default_processes() >= 1
 
 
 def test_an_interrupt_ends_a_sweep_with_its_workers(tmp_path: Path) -> None:

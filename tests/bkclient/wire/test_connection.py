@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 from collections.abc import Callable, Iterable
@@ -207,11 +208,14 @@ def test_late_answers_take_no_longer_with_many_adds_outstanding() -> None:
             send(connection, add(entry_id), "later")
         chunk = b"".join(added(at_bookie, status) for at_bookie in late for status in (Status.OK, Status.FENCED))
         events: list[str] = []
+        gc.collect()  # whoever watches the collector is called by it
+        gc.disable()
         sys.setprofile(lambda _frame, event, _argument: events.append(event))
         try:
             answers = list(connection.receive(chunk))
         finally:
             sys.setprofile(None)
+            gc.enable()
         assert answers == []
         assert connection.unmatched_answers == 20
         assert connection.outstanding_requests == outstanding

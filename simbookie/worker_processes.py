@@ -7,6 +7,7 @@ nobody would stop. So the signal is only noted, and raised between two results. 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from multiprocessing import get_all_start_methods, get_context
 from types import FrameType
 from typing import Final, Self, TypeVar
 
-__all__ = ["HandOut", "worker_processes"]
+__all__ = ["HandOut", "default_processes", "in_order", "worker_processes"]
 
 UnitT = TypeVar("UnitT")
 DoneT = TypeVar("DoneT")
@@ -29,6 +30,22 @@ HandOut = Callable[[Iterable[UnitT]], Iterator[tuple[int, DoneT]]]
 _UNITS_AHEAD: Final = 2
 #: How long an interrupt may have to wait until it is looked for.
 _LOOK_EVERY_S: Final = 0.2
+
+
+def default_processes() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(done: Iterable[tuple[int, DoneT]]) -> Iterator[DoneT]:
+    """What units came to, in the order of the units."""
+    early: dict[int, DoneT] = {}
+    due = 0
+    for index, unit_done in done:
+        early[index] = unit_done
+        while due in early:
+            yield early.pop(due)
+            due += 1
 
 
 @contextmanager

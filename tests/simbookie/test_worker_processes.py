@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scenarios.worker_processes import worker_processes
+from simbookie.worker_processes import default_processes, in_order, worker_processes
 
 
 def square(number: int) -> int:
@@ -28,10 +28,13 @@ def nap(seconds: float) -> float:
 
 @pytest.fixture(autouse=True)
 def handler_is_left_as_it_was() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    assert signal.getsignal(signal.SIGINT) is before
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -39,6 +42,24 @@ def test_every_unit_comes_back_with_its_index(count: int) -> None:
     with worker_processes(count, square) as hand_out:
         assert sorted(hand_out(range(3, 20))) == [(index, (index + 3) ** 2) for index in range(17)]
         assert list(hand_out([])) == []
+
+
+def test_there_is_a_processor_to_work_with() -> None:
+    assert default_processes() >= 1
+
+
+def test_results_are_put_in_order_as_soon_as_they_can_be() -> None:
+    taken = []
+
+    def done() -> Iterator[tuple[int, str]]:
+        for index in (2, 0, 1, 3):
+            taken.append(index)
+            yield index, f"unit {index}"
+
+    ordered = in_order(done())
+    assert next(ordered) == "unit 0"
+    assert taken == [2, 0]
+    assert list(ordered) == ["unit 1", "unit 2", "unit 3"]
 
 
 def test_units_are_taken_as_workers_need_them() -> None:
