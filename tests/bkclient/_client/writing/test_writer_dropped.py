@@ -42,6 +42,7 @@ async def test_a_writer_that_is_dropped_without_close_warns_and_names_its_ledger
     async with fake_cluster() as where:
         writer = await writer_of(where)
         ledger_id = writer.ledger_id
+        gc.collect()  # what tests before this one have dropped
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             del writer
