@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, in_spark, print_json, report_rejected, usable_files
+from spark_analysis.cli_running import Folder, Json, Master, end, in_spark, print_json, usable_files
 from spark_analysis.defaults import EXIT_DISAGREE, EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.compare import compare
@@ -61,11 +61,7 @@ def check_histories(
         if verdict.rejected:
             console.print(rejected_table(verdict.rejected, verdict.rejected_files))
         console.print(f"{verdict.seconds:.1f} s in Spark")
-    if not verdict.is_clean:
-        raise typer.Exit(EXIT_VIOLATED)
-    if verdict.rejected_files:
-        report_rejected(verdict.rejected, verdict.rejected_files)
-        raise typer.Exit(EXIT_UNUSABLE)
+    end(is_fine=verdict.is_clean, rejected=verdict.rejected, rejected_files=verdict.rejected_files)
 
 
 _COMPARE_HELP: Final = """Judge every history by both witnesses, and show where they disagree.

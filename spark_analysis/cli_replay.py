@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, in_spark, print_json, report_rejected, usable_files
-from spark_analysis.defaults import EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
+from spark_analysis.cli_running import Folder, Json, Master, end, in_spark, print_json, usable_files
+from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.replay import ReplayVerdict, replay
 from spark_analysis.report import differing_list, rejected_table, replay_table
 
@@ -55,11 +55,7 @@ def replay_histories(
         print_json(verdict.as_json())
     else:
         _print_verdict(verdict)
-    if not (verdict.is_same and verdict.is_clean):
-        raise typer.Exit(EXIT_VIOLATED)
-    if verdict.rejected_files:
-        report_rejected(verdict.rejected, verdict.rejected_files)
-        raise typer.Exit(EXIT_UNUSABLE)
+    end(is_fine=verdict.is_same and verdict.is_clean, rejected=verdict.rejected, rejected_files=verdict.rejected_files)
 
 
 def _print_verdict(verdict: ReplayVerdict) -> None:

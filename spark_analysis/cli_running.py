@@ -17,12 +17,12 @@ from rich.console import Console
 
 from scenarios.history import History, HistoryError
 from simbookie.java import JavaNotFoundError
-from spark_analysis.defaults import EXIT_FAILED, EXIT_UNUSABLE, LOCAL_MASTER
+from spark_analysis.defaults import EXIT_FAILED, EXIT_UNUSABLE, EXIT_VIOLATED, LOCAL_MASTER
 from spark_analysis.jobs.files import REJECTED_MAX, NoHistoriesError, Rejected, histories_in
 from spark_analysis.session import open_session
 from spark_analysis.source import HistoryFile
 
-__all__ = ["Folder", "Json", "Master", "fail", "in_spark", "print_json", "report_rejected", "usable_files"]
+__all__ = ["Folder", "Json", "Master", "end", "fail", "in_spark", "print_json", "usable_files"]
 
 Folder = Annotated[Path, typer.Argument(help="Folder of *.bkh files, searched below; or one such file.")]
 Master = Annotated[
@@ -78,10 +78,14 @@ def in_spark(master: str | None, files: Sequence[HistoryFile], failed: str, doin
         fail(f"Spark failed, and {failed}: {reason[0]}", EXIT_FAILED)
 
 
-def report_rejected(rejected: Sequence[Rejected], in_all: int) -> None:
-    """Name the files that are no usable histories on standard error."""
+def end(*, is_fine: bool, rejected: Sequence[Rejected], rejected_files: int) -> None:
+    """End with the exit code of a problem that was found, or of files that cannot be used, which are named; else return."""
+    if not is_fine:
+        raise typer.Exit(EXIT_VIOLATED)
     for file in rejected:
         typer.echo(f"bk-verify: {file.file}: {file.problem}", err=True)
-    unnamed = in_all - len(rejected)
+    unnamed = rejected_files - len(rejected)
     if unnamed:
         typer.echo(f"bk-verify: {unnamed} more files are not usable", err=True)
+    if rejected_files:
+        raise typer.Exit(EXIT_UNUSABLE)

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, fail, in_spark, print_json, report_rejected, usable_files
-from spark_analysis.defaults import EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
+from spark_analysis.cli_running import Folder, Json, Master, end, fail, in_spark, print_json, usable_files
+from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.verify import Verdict, verify
 from spark_analysis.report import rejected_table, verdict_table, witness_list
@@ -60,11 +60,7 @@ def verify_histories(
         print_json(verdict.as_json())
     else:
         _print_verdict(verdict)
-    if not verdict.is_clean:
-        raise typer.Exit(EXIT_VIOLATED)
-    if verdict.rejected_files:
-        report_rejected(verdict.rejected, verdict.rejected_files)
-        raise typer.Exit(EXIT_UNUSABLE)
+    end(is_fine=verdict.is_clean, rejected=verdict.rejected, rejected_files=verdict.rejected_files)
 
 
 def _print_verdict(verdict: Verdict) -> None:
