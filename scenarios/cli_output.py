@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from scenarios.history import Event
 from scenarios.model import RunResult, TransportKind, Violation
 
 if TYPE_CHECKING:
@@ -107,18 +106,10 @@ def _violation_line(violation: Violation) -> str:
 
 def print_difference(difference: Difference, one: str, other: str) -> None:
     """Print the first event in which two histories differ as text."""
-    print_lines(
-        f"  first difference at event {difference.seq}:",
-        f"    {one}: {_event_line(difference.one)}",
-        f"    {other}: {_event_line(difference.other)}",
-    )
+    from scenarios.determinism import HAS_ENDED, event_line  # noqa: PLC0415  needed here only
 
-
-def _event_line(event: Event | None) -> str:
-    if event is None:
-        return "no such event, the history has ended"
-    fields = " ".join(f"{name}={value}" for name, value in event.fields.items())
-    return f"{event.time_us} us {event.actor} {event.kind} ledger={event.ledger} {fields}"
+    then, now = (HAS_ENDED if event is None else event_line(event) for event in (difference.one, difference.other))
+    print_lines(f"  first difference at event {difference.seq}:", f"    {one}: {then}", f"    {other}: {now}")
 
 
 def on_terminal() -> bool:

@@ -22,7 +22,18 @@ from scenarios.history import Event, History
 from scenarios.model import TransportKind
 from scenarios.runner import run_scenario
 
-__all__ = ["DeterminismResult", "Difference", "Divergence", "check_determinism", "first_difference"]
+__all__ = [
+    "HAS_ENDED",
+    "DeterminismResult",
+    "Difference",
+    "Divergence",
+    "check_determinism",
+    "event_line",
+    "first_difference",
+]
+
+#: Instead of an event, where a history has ended before.
+HAS_ENDED: Final = "no such event, the history has ended"
 
 _RUNS_PER_CHILD: Final = 64
 
@@ -74,6 +85,12 @@ class DeterminismResult:
             "runs": self.runs,
             "diverged": [divergence.as_json() for divergence in self.diverged],
         }
+
+
+def event_line(event: Event) -> str:
+    """An event for people, in one line."""
+    fields = " ".join(f"{name}={value}" for name, value in event.fields.items())
+    return f"{event.time_us} us {event.actor} {event.kind} ledger={event.ledger} {fields}"
 
 
 def first_difference(one: Path, other: Path) -> Difference | None:

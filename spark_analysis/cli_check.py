@@ -7,11 +7,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, end, in_spark, print_json, usable_files
+from spark_analysis.cli_running import Folder, Json, Master, conclude, in_spark, print_json, usable_files
 from spark_analysis.defaults import EXIT_DISAGREE, EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.compare import compare
-from spark_analysis.report import broken_list, check_table, disagreement_list, rejected_table
+from spark_analysis.report import broken_list, check_table, disagreement_list
 
 __all__ = ["add_to"]
 
@@ -51,17 +51,8 @@ def check_histories(
     files = usable_files(folder)
     with in_spark(master, files, "nothing was judged", "checking") as session:
         verdict = check(session, folder, max_witnesses=max_witnesses)
-    if as_json:
-        print_json(verdict.as_json())
-    else:
-        console = Console()
-        console.print(check_table(verdict))
-        if verdict.violations:
-            console.print(broken_list(verdict))
-        if verdict.rejected:
-            console.print(rejected_table(verdict.rejected, verdict.rejected_files))
-        console.print(f"{verdict.seconds:.1f} s in Spark")
-    end(is_fine=verdict.is_clean, rejected=verdict.rejected, rejected_files=verdict.rejected_files)
+    shown = [broken_list(verdict)] if verdict.violations else []
+    conclude(verdict, check_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
 
 
 _COMPARE_HELP: Final = """Judge every history by both witnesses, and show where they disagree.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, end, in_spark, print_json, usable_files
+from spark_analysis.cli_running import Folder, Json, Master, conclude, in_spark, usable_files
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.replay import ReplayVerdict, replay
-from spark_analysis.report import differing_list, rejected_table, replay_table
+from spark_analysis.jobs.replay import replay
+from spark_analysis.report import differing_list, replay_table
 
 __all__ = ["add_to"]
 
@@ -51,18 +50,5 @@ def replay_histories(
     files = usable_files(folder)
     with in_spark(master, files, "nothing was found out", "replaying") as session:
         verdict = replay(session, folder, max_differing=max_differing)
-    if as_json:
-        print_json(verdict.as_json())
-    else:
-        _print_verdict(verdict)
-    end(is_fine=verdict.is_same and verdict.is_clean, rejected=verdict.rejected, rejected_files=verdict.rejected_files)
-
-
-def _print_verdict(verdict: ReplayVerdict) -> None:
-    console = Console()
-    console.print(replay_table(verdict))
-    if verdict.differing:
-        console.print(differing_list(verdict))
-    if verdict.rejected:
-        console.print(rejected_table(verdict.rejected, verdict.rejected_files))
-    console.print(f"{verdict.seconds:.1f} s in Spark")
+    shown = [differing_list(verdict)] if verdict.differing else []
+    conclude(verdict, replay_table(verdict), *shown, is_fine=verdict.is_same and verdict.is_clean, as_json=as_json)

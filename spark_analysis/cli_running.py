@@ -7,22 +7,23 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Protocol
 
 import typer
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from scenarios.history import History, HistoryError
 from simbookie.java import JavaNotFoundError
 from spark_analysis.defaults import EXIT_FAILED, EXIT_UNUSABLE, EXIT_VIOLATED, LOCAL_MASTER
 from spark_analysis.jobs.files import REJECTED_MAX, NoHistoriesError, Rejected, histories_in
+from spark_analysis.report import rejected_table
 from spark_analysis.session import open_session
 from spark_analysis.source import HistoryFile
 
-__all__ = ["Folder", "Json", "Master", "end", "fail", "in_spark", "print_json", "usable_files"]
+__all__ = ["Folder", "Json", "Master", "Verdict", "conclude", "fail", "in_spark", "print_json", "usable_files"]
 
 Folder = Annotated[Path, typer.Argument(help="Folder of *.bkh files, searched below; or one such file.")]
 Master = Annotated[
@@ -78,14 +79,46 @@ def in_spark(master: str | None, files: Sequence[HistoryFile], failed: str, doin
         fail(f"Spark failed, and {failed}: {reason[0]}", EXIT_FAILED)
 
 
-def end(*, is_fine: bool, rejected: Sequence[Rejected], rejected_files: int) -> None:
-    """End with the exit code of a problem that was found, or of files that cannot be used, which are named; else return."""
+class Verdict(Protocol):
+    """What a job over a folder of histories comes to."""
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Files that cannot be used."""
+        ...
+
+    @property
+    def rejected_files(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that the command prints."""
+        ...
+
+
+def conclude(verdict: Verdict, *parts: RenderableType, is_fine: bool, as_json: bool) -> None:
+    """Print a verdict, as JSON or in ``parts`` for people, and end with the exit code of what was found, if anything was."""
+    if as_json:
+        print_json(verdict.as_json())
+    else:
+        console = Console()
+        for part in parts:
+            console.print(part)
+        if verdict.rejected:
+            console.print(rejected_table(verdict.rejected, verdict.rejected_files))
+        console.print(f"{verdict.seconds:.1f} s in Spark")
     if not is_fine:
         raise typer.Exit(EXIT_VIOLATED)
-    for file in rejected:
+    for file in verdict.rejected:
         typer.echo(f"bk-verify: {file.file}: {file.problem}", err=True)
-    unnamed = rejected_files - len(rejected)
+    unnamed = verdict.rejected_files - len(verdict.rejected)
     if unnamed:
         typer.echo(f"bk-verify: {unnamed} more files are not usable", err=True)
-    if rejected_files:
+    if verdict.rejected_files:
         raise typer.Exit(EXIT_UNUSABLE)

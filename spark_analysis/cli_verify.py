@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, end, fail, in_spark, print_json, usable_files
+from spark_analysis.cli_running import Folder, Json, Master, conclude, fail, in_spark, print_json, usable_files
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, select
-from spark_analysis.jobs.verify import Verdict, verify
-from spark_analysis.report import rejected_table, verdict_table, witness_list
+from spark_analysis.jobs.verify import verify
+from spark_analysis.report import verdict_table, witness_list
 
 __all__ = ["add_to"]
 
@@ -56,21 +55,8 @@ def verify_histories(
     files = usable_files(folder)
     with in_spark(master, files, "nothing was judged", "verifying") as session:
         verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
-    if as_json:
-        print_json(verdict.as_json())
-    else:
-        _print_verdict(verdict)
-    end(is_fine=verdict.is_clean, rejected=verdict.rejected, rejected_files=verdict.rejected_files)
-
-
-def _print_verdict(verdict: Verdict) -> None:
-    console = Console()
-    console.print(verdict_table(verdict))
-    if verdict.violations:
-        console.print(witness_list(verdict))
-    if verdict.rejected:
-        console.print(rejected_table(verdict.rejected, verdict.rejected_files))
-    console.print(f"{verdict.seconds:.1f} s in Spark")
+    shown = [witness_list(verdict)] if verdict.violations else []
+    conclude(verdict, verdict_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
 
 
 def list_invariants(*, as_json: Json = False) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from scenarios.determinism import HAS_ENDED
 from scenarios.model import TransportKind
 from spark_analysis.jobs.check import CheckVerdict
 from spark_analysis.jobs.compare import Comparison
@@ -30,8 +30,6 @@ __all__ = [
     "verdict_table",
     "witness_list",
 ]
-
-_ENDED: Final = "no such event, the history has ended"
 
 
 def verdict_table(verdict: Verdict) -> Table:
@@ -94,7 +92,9 @@ def differing_list(verdict: ReplayVerdict) -> Group:
             told.append("\n  made once more, it was the same: it does not depend on its seed alone")
         else:
             told.append(f"\n  first difference at event {run.first_seq}:")
-            told.append(f"\n    recorded: {run.recorded_event or _ENDED}\n    now: {run.event or _ENDED}", style="dim")
+            told.append(
+                f"\n    recorded: {run.recorded_event or HAS_ENDED}\n    now: {run.event or HAS_ENDED}", style="dim"
+            )
         if run.ends_otherwise:
             then, now = ("; ".join(broken) or "nothing" for broken in (run.recorded_violations, run.violations))
             told.append(f"\n  broken then: {then}\n  broken now: {now}")

@@ -29,6 +29,7 @@ from simbookie.storage.journal.records import (
     parse_body,
 )
 from simbookie.storage.journal.replay import JournalReplay, file_ids
+from simbookie.storage.known import PACKET_BYTES_MIN, lac_of_packet
 from simbookie.storage.ledger_store import Checkpoint, LedgerStore
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ __all__ = [
     "state_after_start",
 ]
 
-_LAC_PACKET: Final = Struct(">qq")
 _IDS: Final = Struct(">qq")
 #: An entry id that no run reaches.
 _BEYOND: Final = 5_000
@@ -243,7 +243,7 @@ async def promises_kept(subject: Subject) -> None:
     for ledger_id, lacs in promises.lacs.items():
         if lacs[0] >= 0:
             packet = storage.explicit_lac(ledger_id) if storage.ledger(ledger_id) is not None else None
-            if packet is None or len(packet) < _LAC_PACKET.size or _LAC_PACKET.unpack_from(packet)[1] not in lacs:
+            if packet is None or len(packet) < PACKET_BYTES_MIN or lac_of_packet(packet) not in lacs:
                 subject.violated("I1", f"the explicit LAC {lacs[0]} of ledger {ledger_id} is gone")
     for ledger_id in list(promises.fences):
         if not await _refuses(subject, ledger_id):

@@ -21,13 +21,10 @@ from scenarios.checker import INVARIANTS, OnlineChecker
 from scenarios.clauses import STATEMENTS
 from scenarios.history import History
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, histories_in, problem_of
-from spark_analysis.source import HistoryFile, plan_partitions
+from spark_analysis.jobs.files import Rejected, histories_in, problem_of, rejected_in, rows_of_files
+from spark_analysis.source import HistoryFile
 
 __all__ = ["Broken", "CheckVerdict", "CheckedInvariant", "check", "check_files", "checked_files"]
-
-#: More than one for each core, because what a history costs depends on what happened in it.
-_PARTITIONS_PER_CORE: Final = 4
 
 _SCHEMA: Final = """
     history string, problem string, scenario string, seed bigint, events bigint, checked array<string>,
@@ -103,7 +100,7 @@ def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_W
         assert counted is not None, "an aggregate without groups has one row"
         invariants = _count(rows)
         violations = _first(rows, max_witnesses) if any(found.violated_histories for found in invariants) else ()
-        rejected = rows.filter(~is_usable).orderBy("history").limit(REJECTED_MAX).select("history", "problem").collect()
+        rejected = rejected_in(rows.filter(~is_usable))
     finally:
         rows.unpersist()
     return CheckVerdict(
@@ -111,7 +108,7 @@ def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_W
         events=counted["events"] or 0,
         invariants=invariants,
         violations=violations,
-        rejected=tuple(Rejected(row["history"], row["problem"]) for row in rejected),
+        rejected=rejected,
         rejected_files=counted["rejected"],
         seconds=time.perf_counter() - started,
     )
@@ -123,10 +120,7 @@ def checked_files(spark: SparkSession, files: Sequence[HistoryFile]) -> DataFram
     ``history``, ``problem`` (null if the file is usable), ``scenario``, ``seed``, ``events``, ``checked`` (the invariants that
     had something to judge) and ``violations`` (structs of ``invariant``, ``clause``, ``ledger``, ``witness``, ``seqs``).
     """
-    context = spark.sparkContext
-    partitions = plan_partitions(files, context.defaultParallelism * _PARTITIONS_PER_CORE)
-    runs = context.parallelize([partition.files for partition in partitions], len(partitions))
-    return spark.createDataFrame(runs.flatMap(check_files), _SCHEMA)
+    return rows_of_files(spark, files, check_files, _SCHEMA)
 
 
 def check_files(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:

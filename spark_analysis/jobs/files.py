@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
 
 from scenarios.history import HistoryError
-from spark_analysis.source import SUFFIX, HistoryFile, find_histories
+from spark_analysis.source import SUFFIX, HistoryFile, find_histories, plan_partitions
 
-__all__ = ["REJECTED_MAX", "NoHistoriesError", "Rejected", "histories_in", "problem_of"]
+__all__ = ["REJECTED_MAX", "NoHistoriesError", "Rejected", "histories_in", "problem_of", "rejected_in", "rows_of_files"]
 
 #: Rejected files that are named; more are only counted.
 REJECTED_MAX: Final = 1000
+
+#: More than one for each core, because what a history costs depends on what happened in it, and its size does not tell.
+_PARTITIONS_PER_CORE: Final = 4
 
 
 class NoHistoriesError(Exception):
@@ -43,3 +49,22 @@ def problem_of(error: Exception) -> str:
     if isinstance(error, HistoryError):
         return error.problem
     return f"holds what cannot be judged ({type(error).__name__}: {error})"
+
+
+def rows_of_files(
+    spark: SparkSession,
+    files: Sequence[HistoryFile],
+    work: Callable[[Sequence[HistoryFile]], Iterator[tuple[Any, ...]]],
+    schema: str,
+) -> DataFrame:
+    """The rows that ``work`` makes of ``files`` on the executors, computed when they are asked for."""
+    context = spark.sparkContext
+    partitions = plan_partitions(files, context.defaultParallelism * _PARTITIONS_PER_CORE)
+    runs = context.parallelize([partition.files for partition in partitions], len(partitions))
+    return spark.createDataFrame(runs.flatMap(work), schema)
+
+
+def rejected_in(rows: DataFrame) -> tuple[Rejected, ...]:
+    """The first of ``rows``, each of a file that cannot be used, by name; with the columns ``history`` and ``problem``."""
+    named = rows.select("history", "problem").orderBy("history").limit(REJECTED_MAX)
+    return tuple(Rejected(row["history"], row["problem"]) for row in named.collect())

@@ -18,18 +18,14 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from scenarios.determinism import Difference
-from scenarios.history import Event
+from scenarios.determinism import Difference, event_line
 from scenarios.model import Violation
 from scenarios.replaying import Replay, replay_history
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, histories_in, problem_of
-from spark_analysis.source import HistoryFile, plan_partitions
+from spark_analysis.jobs.files import Rejected, histories_in, problem_of, rejected_in, rows_of_files
+from spark_analysis.source import HistoryFile
 
 __all__ = ["Differing", "Outcome", "ReplayVerdict", "ScenarioReplays", "replay"]
-
-#: More than one for each core, because runs differ in length and files do not tell by how much.
-_PARTITIONS_PER_CORE: Final = 4
 
 _SCHEMA: Final = """
     history string, outcome string, problem string, scenario string, seed bigint, mutant string, version string,
@@ -139,7 +135,7 @@ def replay(spark: SparkSession, folder: Path | str, *, max_differing: int = MAX_
         assert counted is not None, "an aggregate without groups has one row"
         differs = sf.col("outcome").isin(Outcome.DIFFERS, Outcome.ENDS_OTHERWISE)
         differing = rows.filter(differs).orderBy("history").limit(max_differing).collect()
-        rejected = rows.filter(is_unusable).orderBy("history").limit(REJECTED_MAX).collect()
+        rejected = rejected_in(rows.filter(is_unusable))
     finally:
         rows.unpersist()
     return ReplayVerdict(
@@ -147,7 +143,7 @@ def replay(spark: SparkSession, folder: Path | str, *, max_differing: int = MAX_
         events=counted["events"] or 0,
         scenarios=scenarios,
         differing=tuple(map(_differing, differing)),
-        rejected=tuple(Rejected(row["history"], row["problem"]) for row in rejected),
+        rejected=rejected,
         rejected_files=counted["rejected"],
         seconds=time.perf_counter() - started,
     )
@@ -155,10 +151,7 @@ def replay(spark: SparkSession, folder: Path | str, *, max_differing: int = MAX_
 
 def _rows(spark: SparkSession, files: Sequence[HistoryFile]) -> DataFrame:
     """A row of :data:`_SCHEMA` for each file."""
-    context = spark.sparkContext
-    partitions = plan_partitions(files, context.defaultParallelism * _PARTITIONS_PER_CORE)
-    runs = context.parallelize([partition.files for partition in partitions], len(partitions))
-    return spark.createDataFrame(runs.flatMap(_replay_files), _SCHEMA)
+    return rows_of_files(spark, files, _replay_files, _SCHEMA)
 
 
 def _replay_files(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:
@@ -198,14 +191,8 @@ def _clauses(violations: Sequence[Violation]) -> list[str]:
 def _difference(difference: Difference | None) -> tuple[int | None, str | None, str | None]:
     if difference is None:
         return None, None, None
-    return difference.seq, _told(difference.one), _told(difference.other)
-
-
-def _told(event: Event | None) -> str:
-    if event is None:
-        return ""
-    fields = " ".join(f"{name}={value}" for name, value in event.fields.items())
-    return f"{event.time_us} us {event.actor} {event.kind} ledger={event.ledger} {fields}".rstrip()
+    then, now = ("" if event is None else event_line(event).rstrip() for event in (difference.one, difference.other))
+    return difference.seq, then, now
 
 
 def _count(rows: DataFrame) -> tuple[ScenarioReplays, ...]:

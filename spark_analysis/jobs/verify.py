@@ -27,7 +27,7 @@ from spark_analysis.invariants import INVARIANTS, Invariant, judge
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, histories_in
+from spark_analysis.jobs.files import Rejected, histories_in, rejected_in
 from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.schema import HISTORY_COLUMNS, columns_of
 from spark_analysis.source import HistoryFile, event_rows, file_rows, read_histories
@@ -188,8 +188,7 @@ def _count_files(table: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:
     assert counted is not None, "an aggregate without groups has one row"
     if not counted["rejected_files"]:
         return counted, ()
-    bad = file_rows(table).filter(~is_usable).select("history", "problem").orderBy("history").limit(REJECTED_MAX)
-    return counted, tuple(Rejected(row["history"], row["problem"]) for row in bad.collect())
+    return counted, rejected_in(file_rows(table).filter(~is_usable))
 
 
 def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledgers: int) -> tuple[InvariantVerdict, ...]:
