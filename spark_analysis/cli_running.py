@@ -23,7 +23,7 @@ from spark_analysis.report import rejected_table
 from spark_analysis.session import open_session
 from spark_analysis.source import HistoryFile
 
-__all__ = ["Folder", "Json", "Master", "Verdict", "conclude", "fail", "in_spark", "print_json", "usable_files"]
+__all__ = ["Folder", "JobVerdict", "Json", "Master", "conclude", "fail", "in_spark", "print_json", "usable_files"]
 
 Folder = Annotated[Path, typer.Argument(help="Folder of *.bkh files, searched below; or one such file.")]
 Master = Annotated[
@@ -79,7 +79,7 @@ def in_spark(master: str | None, files: Sequence[HistoryFile], failed: str, doin
         fail(f"Spark failed, and {failed}: {reason[0]}", EXIT_FAILED)
 
 
-class Verdict(Protocol):
+class JobVerdict(Protocol):
     """What a job over a folder of histories comes to."""
 
     @property
@@ -102,7 +102,7 @@ class Verdict(Protocol):
         ...
 
 
-def conclude(verdict: Verdict, *parts: RenderableType, is_fine: bool, as_json: bool) -> None:
+def conclude(verdict: JobVerdict, *parts: RenderableType, is_fine: bool, as_json: bool) -> None:
     """Print a verdict, as JSON or in ``parts`` for people, and end with the exit code of what was found, if anything was."""
     if as_json:
         print_json(verdict.as_json())
