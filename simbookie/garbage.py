@@ -27,6 +27,7 @@ from bkclient.metadata.tree import HasNodeTree, tree_of
 from bkclient.repair.coordination.underreplication import UnderReplication
 from simbookie.bookie import Bookie, BookieState
 from simbookie.storage.base import StorageError
+from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.quirks import REPAIRED, Quirk
 
 __all__ = ["GarbageCollector", "GarbageConfig"]
@@ -50,6 +51,11 @@ class GarbageConfig:
             raise ValueError(f"garbage: overreplicated_interval_s must be >= 0, got {self.overreplicated_interval_s}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Force:
+    kinds: frozenset[CompactionKind] | None
+
+
 class GarbageCollector:
     """Collects the garbage of ``bookie`` while :meth:`run` runs."""
 
@@ -66,13 +72,26 @@ class GarbageCollector:
         self._metadata = metadata
         self._quirks = quirks
         self._wake = asyncio.Event()
-        self._is_forced = False
+        #: A forced run that is to come, or under way, and the kinds of compaction that it was asked for.
+        self._forced: _Force | None = None
+        self._running: _Force | None = None
+        #: Ledgers that were removed.
+        self.ledgers_removed = 0
         self._overreplicated_at: float | None = None
 
-    def force(self) -> None:
-        """Run as soon as possible, and do what would not be due yet. A second call before that changes nothing."""
-        self._is_forced = True
-        self._wake.set()
+    @property
+    def is_in_forced_run(self) -> bool:
+        """Whether a run was forced and is not over."""
+        return self._forced is not None or self._running is not None
+
+    def force(self, kinds: frozenset[CompactionKind] | None = None) -> None:
+        """Run as soon as possible, and do what would not be due yet. A second call before that changes nothing.
+
+        With ``kinds`` the storage compacts so, also if that is suspended, and not otherwise.
+        """
+        if self._forced is None:
+            self._forced = _Force(kinds)
+            self._wake.set()
 
     # ---------------------------------------------------------------------------------------------------------- ledgers
 
@@ -127,7 +146,10 @@ class GarbageCollector:
         )
 
     def _removes(self, ledger_id: int) -> bool:
-        return self._bookie.state is BookieState.RUNNING and self._bookie.delete_ledger(ledger_id)
+        if self._bookie.state is not BookieState.RUNNING or not self._bookie.delete_ledger(ledger_id):
+            return False
+        self.ledgers_removed += 1
+        return True
 
     # ------------------------------------------------------------------------------------------------------------ runs
 
@@ -141,15 +163,19 @@ class GarbageCollector:
             while True:
                 await self._rest(wait_s)
                 wait_s = self.config.interval_s
-                is_forced, self._is_forced = self._is_forced, False
-                if self._bookie.state is BookieState.RUNNING:
-                    await self.run_once(is_forced=is_forced)
+                self._running, self._forced = self._forced, None
+                try:
+                    if self._bookie.state is BookieState.RUNNING:
+                        kinds = None if self._running is None else self._running.kinds
+                        await self.run_once(is_forced=self._running is not None, kinds=kinds)
+                finally:
+                    self._running = None
         finally:
             end_watch()
 
     async def _rest(self, seconds: float) -> None:
         self._wake.clear()
-        if self._is_forced:
+        if self._forced is not None:
             return
         try:
             async with asyncio.timeout(seconds):
@@ -157,11 +183,11 @@ class GarbageCollector:
         except TimeoutError:
             return
 
-    async def run_once(self, *, is_forced: bool = False) -> None:
+    async def run_once(self, *, is_forced: bool = False, kinds: frozenset[CompactionKind] | None = None) -> None:
         """One run over ledgers and storage. Failures are logged."""
         await self._collect_ledgers()
         if self._bookie.state is BookieState.RUNNING:
-            await self._collect_storage(is_forced=is_forced)
+            await self._collect_storage(is_forced=is_forced, kinds=kinds)
 
     async def _collect_ledgers(self) -> None:
         bookie_id, now = self._bookie.bookie_id, asyncio.get_running_loop().time()
@@ -181,7 +207,7 @@ class GarbageCollector:
             if removed:
                 _log.info("bookie %s removed %d deleted ledgers", bookie_id, len(removed))
 
-    async def _collect_storage(self, *, is_forced: bool) -> None:
+    async def _collect_storage(self, *, is_forced: bool, kinds: frozenset[CompactionKind] | None) -> None:
         """Wait for the storage, unless the bookie ends meanwhile, which calls nobody back."""
         incarnation = self._bookie.incarnation
         done = asyncio.get_running_loop().create_future()
@@ -190,7 +216,7 @@ class GarbageCollector:
             if not done.done():
                 done.set_result(error)
 
-        self._bookie.storage.collect_garbage(collected, None, is_forced=is_forced)
+        self._bookie.storage.collect_garbage(collected, None, is_forced=is_forced, kinds=kinds)
         while self._bookie.state is BookieState.RUNNING and self._bookie.incarnation == incarnation:
             await asyncio.wait({done}, timeout=self.config.interval_s)
             if done.done():

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
 
+from simbookie.storage.compaction.kinds import CompactionKind
+
 __all__ = [
     "Capacity",
     "CrashMode",
@@ -211,10 +213,18 @@ class LedgerStorage(Protocol):
         """Space in total and left."""
         ...
 
-    def collect_garbage(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+    def collect_garbage(
+        self,
+        on_done: DurableCallback,
+        token: object,
+        *,
+        is_forced: bool = False,
+        kinds: frozenset[CompactionKind] | None = None,
+    ) -> None:
         """Give back space of deleted ledgers, as far as that takes work; one run at a time.
 
-        A *forced* run does what would not be due yet. Never calls back before it returns, nor after a shutdown has begun.
+        A *forced* run does what would not be due yet; with ``kinds`` it may do these kinds of compaction, also if they are
+        suspended, and no other. Never calls back before it returns, nor after a shutdown has begun.
         """
         ...
 

@@ -28,9 +28,9 @@ from simbookie.storage.base import (
     ReadCallback,
     SpaceListener,
     StorageError,
-    StorageIOError,
 )
 from simbookie.storage.checkpoints import Checkpoints
+from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.compaction.plan import CompactionConfig
 from simbookie.storage.compaction.runs import CollectorRuns
 from simbookie.storage.disk.base import Disk
@@ -41,13 +41,13 @@ from simbookie.storage.journal.records import (
     EXPLICIT_LAC_ID,
     FENCE_ID,
     KEY_ID,
-    JournalRecord,
     explicit_lac_body,
     fence_body,
     key_body,
 )
-from simbookie.storage.journal.replay import JournalReplay
+from simbookie.storage.journal.replay import JournalReplay, surviving_records
 from simbookie.storage.journal.settings import JournalSettings
+from simbookie.storage.journal.watching import JournalWatcher
 from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.replayer import Replayer
@@ -104,13 +104,15 @@ class JournaledStorage:
                 "storage: a journal format below 6 has no explicit LACs; only a quirk acknowledges them there"
             )
         self.store = store
-        self._journal_folders = tuple(journal_folders)
-        self._ledger_folders = tuple(ledger_folders)
+        self.journal_folders = tuple(journal_folders)
+        self.ledger_folders = tuple(ledger_folders)
         self._clock_ms = clock_ms
         self._quirks = quirks
         self._on_fatal = on_fatal
         self._step = on_step
         self._on_open: Callable[[], None] | None = None
+        #: Who hears of the syncs of each journal, from the next start on.
+        self.journal_watchers: Sequence[JournalWatcher] = ()
         self._shortage_listeners: dict[Callable[[], None], None] = {}
         self._forget()
 
@@ -131,7 +133,7 @@ class JournaledStorage:
         self._is_closing = False
 
     def _disks(self) -> list[Disk]:
-        folders = (*self._journal_folders, *self._ledger_folders)
+        folders = (*self.journal_folders, *self.ledger_folders)
         return list({id(folder.disk): folder.disk for folder in folders}.values())
 
     @property
@@ -145,12 +147,12 @@ class JournaledStorage:
         """Replay the journals into the store; :class:`StorageIOError` if that is impossible."""
         assert self.checkpoints is None, "already open"
         self._on_open = on_open
-        names = [mark_name(index, len(self._journal_folders)) for index in range(len(self._journal_folders))]
-        self._marks = [read_mark(self._ledger_folders, name) for name in names]
+        names = [mark_name(index, len(self.journal_folders)) for index in range(len(self.journal_folders))]
+        self._marks = [read_mark(self.ledger_folders, name) for name in names]
         self.checkpoints = Checkpoints(
             self.store,
-            self._journal_folders,
-            self._ledger_folders,
+            self.journal_folders,
+            self.ledger_folders,
             self._marks,
             backups_max=self.config.journal.backups_max,
             quirks=self._quirks,
@@ -164,7 +166,7 @@ class JournaledStorage:
             raise
         self._step("open.replay")
         skip_invalid = self.config.journal.skip_invalid_records
-        marked = zip(self._journal_folders, self._marks, strict=True)
+        marked = zip(self.journal_folders, self._marks, strict=True)
         replays = [JournalReplay(folder, mark, skip_invalid=skip_invalid) for folder, mark in marked]
         self._replayer = Replayer(replays, self.store, self._quirks)
         try:
@@ -198,8 +200,9 @@ class JournaledStorage:
 
     def _flushed_after_replay(self) -> None:
         """Whether it went well or not: without, the marks are where they were."""
-        settings, count = self.config.journal, len(self._journal_folders)
+        settings, count = self.config.journal, len(self.journal_folders)
         share = settings.memory_bytes_max // _MIB // count * _MIB
+        watchers: Sequence[JournalWatcher | None] = self.journal_watchers or [None] * count
         self.journals = [
             Journal(
                 folder,
@@ -210,8 +213,9 @@ class JournaledStorage:
                 quirks=self._quirks,
                 on_failure=self._journal_failed,
                 on_step=self._step,
+                watcher=watcher,
             )
-            for folder, mark in zip(self._journal_folders, self._marks, strict=True)
+            for folder, mark, watcher in zip(self.journal_folders, self._marks, watchers, strict=True)
         ]
         for journal in self.journals:
             journal.start()
@@ -270,8 +274,8 @@ class JournaledStorage:
         self._forget()
         missing = dict.fromkeys(unsynced)
         if missing:
-            for folder, mark in zip(self._journal_folders, marks, strict=True):
-                for record in _surviving(folder, mark):
+            for folder, mark in zip(self.journal_folders, marks, strict=True):
+                for record in surviving_records(folder, mark):
                     missing.pop((record.ledger_id, record.entry_id), None)
         entries = [*unjournalled, *(key for key in missing if key[1] >= 0)]
         return CrashReport(tuple(entries), tuple(ledger_id for ledger_id, number in missing if number == FENCE_ID))
@@ -325,7 +329,14 @@ class JournaledStorage:
         for listener in list(self._shortage_listeners):
             listener()
 
-    def collect_garbage(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+    def collect_garbage(
+        self,
+        on_done: DurableCallback,
+        token: object,
+        *,
+        is_forced: bool = False,
+        kinds: frozenset[CompactionKind] | None = None,
+    ) -> None:
         """Run the collectors, one after the other."""
         garbage, space = self.garbage, self._space
         assert garbage is not None and space is not None and not self._is_closing, "the storage is not open"  # noqa: PT018
@@ -334,7 +345,7 @@ class JournaledStorage:
             space.look(now=True)
             on_done(token, error)
 
-        garbage.collect(done, None, is_forced=is_forced)
+        garbage.collect(done, None, is_forced=is_forced, kinds=kinds)
 
     def watch_shortage(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` when space runs out, if that is to start a forced run."""
@@ -478,13 +489,6 @@ class JournaledStorage:
 
     def capacity(self) -> Capacity:
         """What the disks of the ledger folders have."""
-        disks = {id(folder.disk): folder.disk for folder in self._ledger_folders}
+        disks = {id(folder.disk): folder.disk for folder in self.ledger_folders}
         capacities = [disk.capacity() for disk in disks.values()]
         return Capacity(sum(each.total for each in capacities), sum(each.free for each in capacities))
-
-
-def _surviving(folder: Folder, mark: LogMark) -> list[JournalRecord]:
-    try:
-        return list(JournalReplay(folder, mark, skip_invalid=True))
-    except StorageIOError:
-        return []

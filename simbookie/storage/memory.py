@@ -28,6 +28,7 @@ from simbookie.storage.base import (
     ReadCallback,
     SpaceListener,
 )
+from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.group_commit import GroupCommit, JournalConfig
 from simbookie.storage.known import lac_of
 from simbookie.storage.runs import EntryRuns
@@ -450,7 +451,14 @@ class MemoryStorage:
         """The configured capacity and what is left of it."""
         return Capacity(self._capacity, max(0, self._capacity - self._used))
 
-    def collect_garbage(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:  # noqa: ARG002
+    def collect_garbage(
+        self,
+        on_done: DurableCallback,
+        token: object,
+        *,
+        is_forced: bool = False,  # noqa: ARG002
+        kinds: frozenset[CompactionKind] | None = None,  # noqa: ARG002
+    ) -> None:
         """Nothing is left to do: what is deleted takes no space."""
         asyncio.get_running_loop().call_soon(on_done, token, None)
 

@@ -19,7 +19,8 @@ from bkclient.wire.messages import Status
 from simbookie.bookie import Bookie
 from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.storage.base import CrashMode
-from simbookie.storage.compaction.plan import CompactionConfig, CompactionKind, CompactionRule
+from simbookie.storage.compaction.kinds import CompactionKind
+from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders

@@ -287,10 +287,10 @@ def _keeps_lowest(self: LogUsage, exists: Callable[[int], bool]) -> None:
     _usage_keep(self, lambda ledger_id: exists(ledger_id) and ledger_id % 4 != 3)
 
 
-def _both_kinds(self: EntryLogCollector, *, is_forced: bool) -> Iterator[Any]:
-    yield from steps(self, is_forced=is_forced)
+def _both_kinds(self: EntryLogCollector, *, is_forced: bool, kinds: Any = None) -> Iterator[Any]:
+    yield from steps(self, is_forced=is_forced, kinds=kinds)
     if is_forced:
-        yield from steps(self, is_forced=is_forced)
+        yield from steps(self, is_forced=is_forced, kinds=kinds)
 
 
 steps = EntryLogCollector._steps

@@ -20,9 +20,9 @@ from functools import partial
 
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.compaction.copying import CompactionTransaction, Copying, Moved, entry_id_of
+from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.compaction.plan import (
     CompactionConfig,
-    CompactionKind,
     CompactionSchedule,
     LogUsage,
     Throttle,
@@ -71,6 +71,8 @@ class EntryLogCollector:
         rate = self.config.bytes_per_s if self.config.bytes_per_s is not None else self.config.entries_per_s
         self._throttle = Throttle(rate, self._loop.time())
         self._usages: dict[int, LogUsage] = {}
+        #: The kind of compaction that is under way.
+        self.compacting: CompactionKind | None = None
         self._running: Sequence | None = None
         self._copying: Copying | None = None
         self._transaction: CompactionTransaction | None = None
@@ -79,6 +81,21 @@ class EntryLogCollector:
     def is_running(self) -> bool:
         """Whether a run is under way."""
         return self._running is not None
+
+    @property
+    def logs(self) -> int:
+        """How many logs are known to have living ledgers [ACTIVE_ENTRY_LOG_TOTAL]."""
+        return len(self._usages)
+
+    @property
+    def bytes_alive(self) -> int:
+        """Bytes in them of ledgers that exist [ACTIVE_ENTRY_LOG_SPACE_BYTES]."""
+        return sum(log.remaining for log in self._usages.values())
+
+    @property
+    def bytes_in_logs(self) -> int:
+        """Bytes of entries in them [ENTRY_LOG_SPACE_BYTES]."""
+        return sum(log.total for log in self._usages.values())
 
     def usages(self) -> list[int]:
         """How many logs are alive to less than 10%, 20%, and so on, each counted once, as of the last run."""
@@ -96,8 +113,16 @@ class EntryLogCollector:
             if part is not None:
                 part.cancel()
         self._running = self._copying = self._transaction = None
+        self.compacting = None
 
-    def collect(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+    def collect(
+        self,
+        on_done: DurableCallback,
+        token: object,
+        *,
+        is_forced: bool = False,
+        kinds: frozenset[CompactionKind] | None = None,
+    ) -> None:
         """Run once. One run at a time. A log that cannot be read, compacted or removed is left, and is no error."""
         assert self._running is None, "a run is under way"
 
@@ -105,9 +130,9 @@ class EntryLogCollector:
             self._running = None
             on_done(token, error)
 
-        self._running = Sequence(self._steps(is_forced=is_forced), ended, None)
+        self._running = Sequence(self._steps(is_forced=is_forced, kinds=kinds), ended, None)
 
-    def _steps(self, *, is_forced: bool) -> Iterator[WaitingStep]:
+    def _steps(self, *, is_forced: bool, kinds: frozenset[CompactionKind] | None = None) -> Iterator[WaitingStep]:
         logger, exists = self._store.logger, self._store.has_ledger
         if self.config.in_transactions:
             try:
@@ -129,9 +154,11 @@ class EntryLogCollector:
             if not log.ledgers:
                 self._remove(log)
                 yield self._next_turn
-        kind = self.schedule.choose(self._loop.time(), is_forced=is_forced)
+        kind = self.schedule.choose(self._loop.time(), is_forced=is_forced, kinds=kinds)
         if kind is not None:
+            self.compacting = kind
             yield from self._compaction(kind)
+            self.compacting = None
             self.schedule.ran(kind, self._loop.time())
             if kind is CompactionKind.MAJOR:
                 self.stats.major_compactions += 1

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Final
 
+from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.space import SpaceState
 
 __all__ = [
     "CompactionConfig",
-    "CompactionKind",
     "CompactionRule",
     "CompactionSchedule",
     "LogUsage",
@@ -26,13 +25,6 @@ __all__ = [
 ]
 
 _BUCKETS: Final = 10
-
-
-class CompactionKind(Enum):
-    """How much is compacted."""
-
-    MINOR = auto()
-    MAJOR = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,25 +134,34 @@ class CompactionSchedule:
     def __init__(self, config: CompactionConfig, now: float) -> None:
         self._config = config
         self.last_major = self.last_minor = now
-        #: While set, that kind does not run: an operator wants it so. What a disk has left is looked at beside that.
-        self.major_is_suspended = False
-        self.minor_is_suspended = False
+        #: The kinds that do not run, as an operator wants it. What a disk has left is looked at beside that.
+        self.suspended: set[CompactionKind] = set()
         #: What the disk has left.
         self.space = SpaceState.PLENTY
 
-    def choose(self, now: float, *, is_forced: bool = False) -> CompactionKind | None:
-        """What a run that gets so far now should do."""
-        config = self._config
-        spares_major = self.space is not SpaceState.PLENTY and not config.forced_without_space
-        spares_minor = self.space is SpaceState.NONE and not config.forced_without_space
-        if not (self.major_is_suspended or spares_major) and self._is_due(
-            config.major, now - self.last_major, is_forced=is_forced
+    @property
+    def spared(self) -> set[CompactionKind]:
+        """The kinds that do not run at present: those suspended, and those that the disk has no space for."""
+        spared = set(self.suspended)
+        if self._config.forced_without_space:
+            return spared
+        if self.space is not SpaceState.PLENTY:
+            spared.add(CompactionKind.MAJOR)
+        if self.space is SpaceState.NONE:
+            spared.add(CompactionKind.MINOR)
+        return spared
+
+    def choose(
+        self, now: float, *, is_forced: bool = False, kinds: frozenset[CompactionKind] | None = None
+    ) -> CompactionKind | None:
+        """What a run that gets so far now should do; with ``kinds`` one of these, whatever is suspended."""
+        config, spared = self._config, self.spared if kinds is None else set(CompactionKind) - kinds
+        for kind, rule, last in (
+            (CompactionKind.MAJOR, config.major, self.last_major),
+            (CompactionKind.MINOR, config.minor, self.last_minor),
         ):
-            return CompactionKind.MAJOR
-        if not (self.minor_is_suspended or spares_minor) and self._is_due(
-            config.minor, now - self.last_minor, is_forced=is_forced
-        ):
-            return CompactionKind.MINOR
+            if kind not in spared and self._is_due(rule, now - last, is_forced=is_forced):
+                return kind
         return None
 
     def _is_due(self, rule: CompactionRule, age: float, *, is_forced: bool) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from simbookie.storage.base import DurableCallback, StorageError
 from simbookie.storage.compaction.collector import EntryLogCollector
+from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.compaction.plan import CompactionConfig
 from simbookie.storage.ledger_store import CollectedStore, OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
@@ -37,12 +38,33 @@ class CollectorRuns:
         """Whether a run is under way."""
         return self._running is not None
 
-    def collect(self, on_done: DurableCallback, token: object, *, is_forced: bool = False) -> None:
+    def suspend(self, kind: CompactionKind) -> None:
+        """Compact no more of this kind until :meth:`resume`; one that is under way goes on to its end."""
+        for collector in self.collectors:
+            collector.schedule.suspended.add(kind)
+
+    def resume(self, kind: CompactionKind) -> None:
+        """Compact again when it is due."""
+        for collector in self.collectors:
+            collector.schedule.suspended.discard(kind)
+
+    def is_suspended(self, kind: CompactionKind) -> bool:
+        """Whether no part compacts so at present, for an operator or for its disk."""
+        return all(kind in collector.schedule.spared for collector in self.collectors)
+
+    def collect(
+        self,
+        on_done: DurableCallback,
+        token: object,
+        *,
+        is_forced: bool = False,
+        kinds: frozenset[CompactionKind] | None = None,
+    ) -> None:
         """Run each collector once. One run at a time."""
         assert self._running is None, "a run is under way"
 
         def run(collector: EntryLogCollector) -> WaitingStep:
-            return lambda go_on: collector.collect(go_on, None, is_forced=is_forced)
+            return lambda go_on: collector.collect(go_on, None, is_forced=is_forced, kinds=kinds)
 
         def done(_token: object, error: StorageError | None) -> None:
             self._running = None

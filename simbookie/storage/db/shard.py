@@ -81,6 +81,8 @@ class DbShard:
         self._opened: tuple[StoreOwner, LedgerIndex, LocationIndex] | None = None
         self._running: Sequence | None = None
         self._timer: asyncio.Handle | None = None
+        #: Entries that did not fit into the write cache, and flushes that went well.
+        self.refusals = self.flushes = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -149,6 +151,11 @@ class DbShard:
             self.ledgers.crash()
             self.locations.crash()
         self._forget()
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes in both write caches."""
+        return self._active.size + self._flushing.size
 
     # -------------------------------------------------------------------------------------------------------- ledgers
 
@@ -242,6 +249,7 @@ class DbShard:
         if size > cache_bytes and Quirk.FAILED_ADD_TAKES_ROOM not in self._quirks:
             raise StorageIOError(f"an entry of {size} bytes never fits into a write cache of {cache_bytes}")
         self._was_refused = True
+        self.refusals += 1
         self._trigger_flush()
         error, self._flush_error = self._flush_error, None
         if error is not None:
@@ -355,6 +363,7 @@ class DbShard:
             if self._is_ongoing:
                 self._flushing.clear()
             self._covered = moment
+            self.flushes += 1
             self._step("flush.done")
         if Quirk.RECREATED_LOCATIONS_REMOVED in self._quirks:
             removed = self.locations.deleted()

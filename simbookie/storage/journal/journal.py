@@ -20,8 +20,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -33,34 +31,13 @@ from simbookie.storage.journal.queue import JournalQueue, QueuedRecord
 from simbookie.storage.journal.records import EXPLICIT_LAC_ID, FORCE_ID
 from simbookie.storage.journal.replay import file_ids
 from simbookie.storage.journal.settings import JournalSettings
+from simbookie.storage.journal.watching import FlushCause, JournalStats, JournalWatcher
 from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 
-__all__ = ["FlushCause", "Journal", "JournalStats"]
+__all__ = ["Journal"]
 
 _EXPLICIT_LAC_SINCE: Final = 6
-
-
-class FlushCause(Enum):
-    """Why a group was flushed. BookKeeper's counters are ``JOURNAL_NUM_FLUSH_`` and the name."""
-
-    MAX_WAIT = auto()
-    #: Too many bytes or too many records.
-    MAX_OUTSTANDING_BYTES = auto()
-    EMPTY_QUEUE = auto()
-
-
-@dataclass(slots=True)
-class JournalStats:
-    """What a journal has done since it was started. In brackets: BookKeeper's names."""
-
-    flushes: dict[FlushCause, int]
-    #: Bodies of records [JOURNAL_WRITE_BYTES].
-    bytes_written: int = 0
-    syncs: int = 0
-    #: Records acknowledged by the last sync [JOURNAL_FORCE_WRITE_GROUPING_TOTAL].
-    last_group: int = 0
-    files: int = 0
 
 
 class _Flush:
@@ -79,7 +56,8 @@ class Journal:
     """The journal in ``folder``, from one start of a bookie to its end.
 
     ``mark`` is what the replay came to; ``clock_ms`` tells the time for the id of the very first file. ``memory_bytes_max`` is
-    this journal's share. ``on_failure`` is told once when the journal ends for an error, before anything fails.
+    this journal's share. ``watcher`` hears of syncs.
+    ``on_failure`` is told once when the journal ends for an error, before anything fails.
     Must be created inside a running loop.
     """
 
@@ -94,11 +72,15 @@ class Journal:
         quirks: frozenset[Quirk] = REPAIRED,
         on_failure: Callable[[StorageError], None] | None = None,
         on_step: OnStep = no_step,
+        watcher: JournalWatcher | None = None,
     ) -> None:
         self.folder = folder
         self.stats = JournalStats(dict.fromkeys(FlushCause, 0))
         #: Everything before it is synced.
         self.mark = mark
+        #: Bytes that may wait to be written; 0: any number [JOURNAL_MEMORY_MAX].
+        self.memory_bytes_max = memory_bytes_max
+        self._watcher = watcher
         self._settings = settings
         self._clock_ms = clock_ms
         self._quirks = quirks
@@ -123,6 +105,7 @@ class Journal:
         # syncer
         self._flushes: deque[_Flush] = deque()
         self._syncing: list[_Flush] = []
+        self._sync_began = 0.0
         self._called_back: list[tuple[DurableCallback, object]] = []
         self._unsynced: deque[tuple[LogMark, int, int]] = deque()
 
@@ -383,6 +366,7 @@ class Journal:
     def _sync_files(self, files: list[JournalFile]) -> None:
         self._step("journal.sync")
         self.stats.syncs += 1
+        self._sync_began = self._loop.time()
         files[0].sync(self._file_synced, files)
 
     def _file_synced(self, files: list[JournalFile], error: StorageError | None) -> None:
@@ -391,6 +375,8 @@ class Journal:
         if error is not None:
             self._fail(error)
             return
+        if self._watcher is not None:
+            self._watcher.synced(self._loop.time() - self._sync_began)
         if len(files) > 1:
             self._sync_files(files[1:])
             return
@@ -432,6 +418,8 @@ class Journal:
         self._step("journal.acknowledge")
         records, flush.records = flush.records, []
         self.stats.last_group += len(records)
+        if self._watcher is not None:
+            self._watcher.acknowledged(records, self._loop.time())
         return self._call_back(
             [(record.on_durable, record.token) for record in records if record.on_durable is not None]
         )

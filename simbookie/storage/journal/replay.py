@@ -17,7 +17,7 @@ from simbookie.storage.journal.records import JournalFormatError, JournalRecord,
 from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.sequence import WaitingStep
 
-__all__ = ["JournalReplay", "file_ids", "remove_old_files", "sync_files"]
+__all__ = ["JournalReplay", "file_ids", "remove_old_files", "surviving_records", "sync_files"]
 
 
 def file_ids(folder: Folder) -> list[int]:
@@ -91,3 +91,11 @@ def remove_old_files(folder: Folder, mark: LogMark, backups_max: int, on_step: O
         on_step("journal.remove")
         folder.remove(file_name(file_id))
     return gone
+
+
+def surviving_records(folder: Folder, mark: LogMark) -> list[JournalRecord]:
+    """The records that a replay would find; none if it fails."""
+    try:
+        return list(JournalReplay(folder, mark, skip_invalid=True))
+    except StorageIOError:
+        return []

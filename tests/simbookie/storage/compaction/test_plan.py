@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.compaction.plan import (
     CompactionConfig,
-    CompactionKind,
     CompactionRule,
     CompactionSchedule,
     LogUsage,
@@ -18,6 +18,7 @@ from simbookie.storage.compaction.plan import (
     bucket_counts,
     in_order,
 )
+from simbookie.storage.space import SpaceState
 
 MINOR, MAJOR = CompactionKind.MINOR, CompactionKind.MAJOR
 HOUR, DAY = 3600.0, 86_400.0
@@ -63,9 +64,9 @@ def test_a_minor_compaction_is_due_after_an_hour_and_a_major_one_after_a_day() -
 
 def test_a_suspended_kind_does_not_run_and_the_other_may() -> None:
     schedule = CompactionSchedule(CompactionConfig(), 0.0)
-    schedule.major_is_suspended = True
+    schedule.suspended.add(MAJOR)
     assert schedule.choose(2 * DAY) is schedule.choose(1, is_forced=True) is MINOR
-    schedule.minor_is_suspended = True
+    schedule.suspended.add(MINOR)
     assert schedule.choose(2 * DAY) is schedule.choose(1, is_forced=True) is None
 
 
@@ -79,7 +80,7 @@ def test_a_forced_run_does_a_major_compaction_unless_there_is_none() -> None:
     assert CompactionSchedule(always, 0.0).choose(1, is_forced=True) is MAJOR
     schedule = CompactionSchedule(always, 0.0)
     assert schedule.choose(2 * DAY) is None
-    schedule.major_is_suspended = True
+    schedule.suspended.add(MAJOR)
     assert schedule.choose(1, is_forced=True) is None, "a threshold of 0 takes no log"
 
 
@@ -111,3 +112,14 @@ def test_a_throttle_lets_through_so_many_a_second_and_keeps_those_of_one_second(
     assert sum(throttle.take(1, now) for _ in range(1000)) == 0
     assert throttle.take(500, now) == pytest.approx(0)
     assert throttle.take(1, now) == pytest.approx(0.5), "whoever comes next waits for the large one"
+
+
+def test_a_forced_run_for_some_kinds_does_one_of_these_whatever_is_suspended_or_lacks_space() -> None:
+    schedule = CompactionSchedule(CompactionConfig(), 0.0)
+    schedule.suspended |= {MAJOR, MINOR}
+    schedule.space = SpaceState.NONE
+    assert schedule.spared == {MAJOR, MINOR}
+    assert schedule.choose(0.0, is_forced=True) is None
+    assert schedule.choose(0.0, is_forced=True, kinds=frozenset({MINOR})) is MINOR
+    assert schedule.choose(0.0, is_forced=True, kinds=frozenset({MAJOR, MINOR})) is MAJOR
+    assert schedule.choose(0.0, is_forced=True, kinds=frozenset()) is None

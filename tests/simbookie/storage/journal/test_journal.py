@@ -12,10 +12,10 @@ import pytest
 from simbookie.storage.base import CrashMode, StorageIOError
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
-from simbookie.storage.journal.journal import FlushCause
 from simbookie.storage.journal.mark import LogMark
 from simbookie.storage.journal.records import explicit_lac_body, fence_body, key_body
 from simbookie.storage.journal.replay import file_ids
+from simbookie.storage.journal.watching import FlushCause
 from simbookie.storage.quirks import Quirk
 from tests.simbookie.storage.journals import JournalBench, journal_records, journal_settings
 from tests.simbookie.storage.stores import entry
