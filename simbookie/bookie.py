@@ -262,6 +262,11 @@ class Bookie:
         return self.add_room.pending
 
     @property
+    def pending_reads(self) -> int:
+        """Reads not answered yet, those counted against the limit."""
+        return self._reads.pending_reads if self._reads is not None else 0
+
+    @property
     def waiting_polls(self) -> int:
         """Long polls not answered yet."""
         return self._polls.waiting if self._polls is not None else 0

@@ -26,6 +26,7 @@ from simbookie.cli_options import (
     SessionTimeout,
     Uvloop,
     announce,
+    check_admin,
     choose_loop,
     errors_end_the_program,
     start_logging,
@@ -76,12 +77,13 @@ Examples:
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1 --storage db
   bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1 --conf bk_server.conf
+  bk-sim bookie --metadata zk://127.0.0.1:2181/ledgers --port 3181 --data bookie-1 --admin-port 8080
   bk-sim bookie --metadata "zk://zk1:2181;zk2:2181/ledgers" --host 0.0.0.0 --advertised-host 10.0.0.7 --json
 
 \b
 Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken, the metadata service fails or the data cannot be used; 2 wrong
 usage.
-With --json: {"bookie_id", "host", "port", "metadata", "pid", "durable"}, once the bookie is registered.
+With --json: {"bookie_id", "host", "port", "metadata", "pid", "durable", "admin_port"}, once the bookie is registered.
 """
 
 
@@ -135,6 +137,18 @@ def bookie(
             exists=True,
         ),
     ] = None,
+    admin_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Serve operators by HTTP on this port, 0 for any: metrics, state, garbage collection.  [default: not served]",
+            show_default=False,
+        ),
+    ] = None,
+    admin_host: Annotated[
+        str, typer.Option(help="Address for that. Whoever reaches it needs no password.")
+    ] = "127.0.0.1",
     exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
     uvloop: Uvloop = None,
     log_level: LogLevel = "warning",
@@ -144,6 +158,7 @@ def bookie(
     with errors_end_the_program(as_json=as_json):
         start_logging(log_level)
         use_uvloop = choose_loop(uvloop)
+        check_admin(admin_port is not None, "--admin-port")
         parse_metadata_uri(metadata)
         if data is not None and port == 0 and bookie_id is None:
             raise typer.BadParameter(
@@ -182,6 +197,9 @@ def bookie(
             ),
             data=data,
             conf=storage_conf,
+            admin_port=admin_port,
+            admin_host=admin_host,
+            properties={} if conf is None else parse_properties(conf.read_text(encoding="utf-8")),
             bookie=BookieConfig(
                 pending_adds_max=pending_adds_max,
                 add_wait_max_s=storage_conf.add_wait_max_s if data is not None else 0.0,
@@ -194,7 +212,10 @@ def bookie(
             ),
         )
 
-        run(serve_bookie(options, partial(_announce_bookie, metadata, data, as_json=as_json)), uvloop=use_uvloop)
+        run(
+            serve_bookie(options, partial(_announce_bookie, metadata, data, admin_host, as_json=as_json)),
+            uvloop=use_uvloop,
+        )
 
 
 def _storage_conf(path: Path | None, journal_wait_ms: float, garbage_interval_s: float | None) -> StorageConf:
@@ -216,7 +237,9 @@ def _storage_conf(path: Path | None, journal_wait_ms: float, garbage_interval_s:
     return conf
 
 
-def _announce_bookie(metadata: str, data: Path | None, server: BookieServer, *, as_json: bool) -> None:
+def _announce_bookie(
+    metadata: str, data: Path | None, admin_host: str, server: BookieServer, admin_port: int | None, *, as_json: bool
+) -> None:
     address = server.address
     facts = {
         "bookie_id": server.bookie.bookie_id,
@@ -225,7 +248,10 @@ def _announce_bookie(metadata: str, data: Path | None, server: BookieServer, *, 
         "metadata": metadata,
         "pid": os.getpid(),
         "durable": data is not None,
+        "admin_port": admin_port,
     }
     where = f"with its data in {data}" if data is not None else "in memory only"
     text = f"bookie {server.bookie.bookie_id} serves on {address.host}:{address.port}, {where}"
+    if admin_port is not None:
+        text += f"\noperators are served on http://{admin_host}:{admin_port}/metrics and /api/v1"
     announce(facts, text, as_json=as_json)

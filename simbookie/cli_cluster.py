@@ -25,6 +25,7 @@ from simbookie.cli_options import (
     SessionTimeout,
     Uvloop,
     announce,
+    check_admin,
     choose_loop,
     errors_end_the_program,
     start_logging,
@@ -93,12 +94,13 @@ Examples:
   bk-sim cluster --zookeeper embedded --zookeeper-port 12181
   bk-sim cluster --bookies 5 --journal-sync-ms 2 --log-dir ./logs --json
   bk-sim cluster --bookies 6 --racks 3
+  bk-sim cluster --admin
   bk-sim cluster --tls-certificate bookie.pem --tls-key bookie-key.pem --tls-trust ca.pem --require-client-certificate
 
 \b
 Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 something did not start, or ZooKeeper ended; 2 wrong usage.
-With --json: {"metadata", "zookeeper", "server", "log_dir", "bookies": [{"bookie_id", "host", "port", "pid", "log"}]}, once all
-serve, and with --racks "location_script"; "server" is "embedded" or "java".
+With --json: {"metadata", "zookeeper", "server", "log_dir", "bookies": [{"bookie_id", "host", "port", "pid", "log",
+"admin_port"}]}, once all serve, and with --racks "location_script"; "server" is "embedded" or "java".
 """
 
 
@@ -162,6 +164,10 @@ def cluster(
     log_dir: Annotated[
         Path | None, typer.Option(help="Where to put logs.  [default: a temporary directory]", show_default=False)
     ] = None,
+    admin: Annotated[
+        bool,
+        typer.Option("--admin", help="Have each bookie serve operators by HTTP, on a port of its own on loopback."),
+    ] = False,
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
     capacity_mib: Capacity = 1024,
@@ -186,6 +192,7 @@ def cluster(
     with errors_end_the_program(as_json=as_json):
         start_logging(log_level)
         use_uvloop = choose_loop(uvloop)
+        check_admin(admin, "--admin")
         security = SecurityOptions(
             tls_certificate,
             tls_key,
@@ -202,6 +209,7 @@ def cluster(
             *("--max-frame-size", str(max_frame_size), "--connections-max", str(connections_max)),
             *("--pending-adds-max", str(pending_adds_max), "--garbage-interval-s", str(garbage_interval_s)),
             "--uvloop" if use_uvloop else "--no-uvloop",
+            *(("--admin-port", "0") if admin else ()),
             *security.arguments(),
             *(("--connections-per-source-max", str(connections_per_source_max)) if connections_per_source_max else ()),
         ]
@@ -235,6 +243,7 @@ async def _run_cluster(
                         "port": process.address.port,
                         "pid": process.pid,
                         "log": str(process.log_path),
+                        "admin_port": process.admin_port,
                     }
                     for process in processes.bookies
                 ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import sys
@@ -32,6 +33,7 @@ __all__ = [
     "SessionTimeout",
     "Uvloop",
     "announce",
+    "check_admin",
     "choose_loop",
     "errors_end_the_program",
     "start_logging",
@@ -70,6 +72,13 @@ def announce(facts: dict[str, Any], text: str, *, as_json: bool) -> None:
     """Print what serves now, for programs or for people."""
     typer.echo(json.dumps(facts) if as_json else text)
     sys.stdout.flush()
+
+
+def check_admin(is_wanted: bool, option: str) -> None:  # noqa: FBT001  what the option says
+    """Refuse wrong usage: an interface for operators whose packages are not installed."""
+    missing = [name for name in ("h11", "prometheus_client") if importlib.util.find_spec(name) is None]
+    if is_wanted and missing:
+        raise typer.BadParameter(f"{missing[0]} is not installed: install bkclient[admin]", param_hint=option)
 
 
 def start_logging(level: str) -> None:

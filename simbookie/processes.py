@@ -71,6 +71,8 @@ class BookieProcess:
         self._stop_timeout_s = stop_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        #: Where it serves operators by HTTP, if it does; known once it serves.
+        self.admin_port: int | None = None
 
     @property
     def bookie_id(self) -> str:
@@ -131,6 +133,7 @@ class BookieProcess:
             facts = json.loads(announcement) if announcement.endswith(b"\n") else {}
             if "bookie_id" in facts:  # the other thing it may announce is an error, and then it ends
                 self._bookie_id, self._port = facts["bookie_id"], facts["port"]
+                self.admin_port = facts["admin_port"]
                 return
             with suppress(subprocess.TimeoutExpired):
                 status = process.wait(_POLL_INTERVAL_S)

@@ -16,9 +16,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import bkclient
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.opening import open_store
 from simbookie.bookie import Bookie
@@ -26,6 +28,7 @@ from simbookie.config import BookieConfig
 from simbookie.cookies import leave_cookie
 from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.heap import HeapTrimmer, find_malloc_trim
+from simbookie.measured import MeasuredBookie
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import LedgerStorage, StorageError
 from simbookie.storage.conf import StorageConf
@@ -37,6 +40,7 @@ from simbookie.tcp.listener import bound_socket
 __all__ = ["BookieOptions", "raise_descriptor_limit", "run", "serve_bookie", "stop_signal", "uvloop_is_installed"]
 
 Result = TypeVar("Result")
+OnReady = Callable[[BookieServer, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ class BookieOptions:
     #: Where the bookie keeps its data; without, it is in memory, as ``storage`` says. With it, ``conf`` says how.
     data: Path | None = None
     conf: StorageConf = field(default_factory=StorageConf)
+    #: Where operators' requests are served, if they are (:mod:`simbookie.admin`); port 0: the system chooses one.
+    admin_port: int | None = None
+    admin_host: str = "127.0.0.1"
+    #: What the bookie was configured with, by BookKeeper's keys, to be shown to operators.
+    properties: dict[str, str] = field(default_factory=dict)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
 
@@ -93,8 +102,10 @@ def raise_descriptor_limit(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer], None]) -> None:
-    """Serve until SIGINT or SIGTERM, then stop in order. ``on_ready`` is called once the bookie is registered.
+async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
+    """Serve until SIGINT or SIGTERM, then stop in order.
+
+    ``on_ready`` is called once the bookie is registered, with the port that operators' requests are served on, if they are.
 
     Raises ``OSError`` if the address cannot be used, :class:`~bkclient.errors.BookKeeperError` if the metadata service cannot,
     and :class:`~simbookie.storage.base.StorageError` if the data cannot be used, or no more.
@@ -109,7 +120,8 @@ async def serve_bookie(options: BookieOptions, on_ready: Callable[[BookieServer]
         advertised_host = options.advertised_host or host
         bookie_id = options.bookie_id or f"{advertised_host}:{port}"
         with _storage(options, bookie_id, stop) as storage:
-            bookie = Bookie(bookie_id, storage, options.bookie, wall_clock=time.time)
+            bookie_class = Bookie if options.admin_port is None else MeasuredBookie
+            bookie = bookie_class(bookie_id, storage, options.bookie, wall_clock=time.time)
             metadata = await open_store(
                 options.metadata_uri,
                 rng=random.SystemRandom(),
@@ -133,19 +145,66 @@ async def _serve(
     metadata: MetadataStore,
     options: BookieOptions,
     stop: asyncio.Event,
-    on_ready: Callable[[BookieServer], None],
+    on_ready: OnReady,
 ) -> None:
     bookie = server.bookie
-    collector = asyncio.create_task(GarbageCollector(bookie, metadata, options.garbage).run())
+    garbage = GarbageCollector(bookie, metadata, options.garbage)
+    collector = asyncio.create_task(garbage.run())
     try:
         await leave_cookie(metadata, bookie.bookie_id)
-        async with server, _trimmed_heap(server):
-            on_ready(server)
+        async with _operated(server, metadata, garbage, options) as admin_port, server, _trimmed_heap(server):
+            on_ready(server, admin_port)
             await stop.wait()
     finally:
         collector.cancel()
         await asyncio.gather(collector, return_exceptions=True)
         await metadata.aclose()
+
+
+@asynccontextmanager
+async def _operated(
+    server: BookieServer, metadata: MetadataStore, garbage: GarbageCollector, options: BookieOptions
+) -> AsyncIterator[int | None]:
+    """Serve operators' requests, from before the bookie is there until after it has gone, on the port that this gives."""
+    if options.admin_port is None:
+        yield None
+        return
+    from simbookie.admin.endpoints import Administered  # noqa: PLC0415  optional
+    from simbookie.admin.server import AdminServer  # noqa: PLC0415  optional
+
+    subject = Administered(
+        server.bookie,
+        metadata,
+        garbage,
+        time.time,
+        address=lambda: f"{server.address.host}:{server.port}",
+        properties=dict(options.properties),
+        connect=partial(bkclient.connect, options.metadata_uri),
+    )
+    admin = AdminServer(subject, options.admin_host, options.admin_port)
+    await admin.start()
+    subject.properties |= _properties(server, options, admin.port)
+    try:
+        yield admin.port
+    finally:
+        await admin.aclose()
+
+
+def _properties(server: BookieServer, options: BookieOptions, admin_port: int) -> dict[str, str]:
+    """What a bookie of BookKeeper so configured would have in its file."""
+    found = {
+        "bookieId": server.bookie.bookie_id,
+        "bookiePort": str(server.port),
+        "advertisedAddress": server.address.host,
+        "metadataServiceUri": options.metadata_uri,
+        "httpServerEnabled": "true",
+        "httpServerHost": options.admin_host,
+        "httpServerPort": str(admin_port),
+    }
+    if options.data is not None:
+        root = options.data.resolve()
+        found |= {"journalDirectories": str(root / "journal"), "ledgerDirectories": str(root / "ledgers")}
+    return found
 
 
 @contextmanager

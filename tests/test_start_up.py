@@ -26,7 +26,7 @@ with contextlib.redirect_stdout(io.StringIO()):
 #: What a client is made of, and nobody needs who only asks for help.
 CLIENT = {"anyio", "asyncio", "bkclient._client.client", "bkclient.config", "google.protobuf", "google_crc32c", "ssl"}
 #: What comes with extras, and features that most programs do not use.
-EXTRAS = {"kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich", "typer", "uvloop"}
+EXTRAS = {"h11", "kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich", "typer", "uvloop"}
 #: Parts of the standard library that take long, for features that most programs do not use.
 SLOW = {"concurrent.futures.process", "importlib.metadata", "multiprocessing"}
 OTHERS = {"scenarios.library", "scenarios.mutants", "scenarios.machines", "scenarios.sweep", "simbookie.bookie"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +42,8 @@ OF_ONE_BOOKIE = {
     "data",
     "storage",
     "conf",
+    "admin_port",
+    "admin_host",
     "exit_with_stdin",
 }
 
@@ -185,16 +189,24 @@ def test_a_bookie_announces_itself_and_stops_in_order(loop: str, number: signal.
             "metadata": "mem://",
             "pid": process.pid,
             "durable": False,
+            "admin_port": None,
         }
 
 
 @each_zookeeper
 def test_a_cluster_announces_itself_reports_bookies_that_end_and_stops_everything(kind: str) -> None:
     port = free_port()
-    with announced("cluster", "--bookies", "3", "--zookeeper", kind, "--zookeeper-port", port) as (process, facts):
+    options = ("--bookies", "3", "--zookeeper", kind, "--zookeeper-port", port, "--admin")
+    with announced("cluster", *options) as (process, facts):
         assert set(facts) == {"metadata", "zookeeper", "server", "log_dir", "bookies"}
         assert (facts["metadata"], facts["server"]) == (f"zk://127.0.0.1:{port}/ledgers", kind)
-        assert [set(bookie) for bookie in facts["bookies"]] == [{"bookie_id", "host", "port", "pid", "log"}] * 3
+        assert [set(bookie) for bookie in facts["bookies"]] == [
+            {"bookie_id", "host", "port", "pid", "log", "admin_port"}
+        ] * 3
+        for bookie in facts["bookies"]:
+            url = f"http://127.0.0.1:{bookie['admin_port']}/api/v1/bookie/is_ready"
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                assert answer.read() == b"OK"
         assert process.stderr is not None
         killed, stopped, _ = facts["bookies"]
         os.kill(killed["pid"], signal.SIGKILL)
@@ -331,3 +343,32 @@ def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None
         asyncio.run(write(facts["metadata"], auth=True))
         with pytest.raises(UnauthorizedAccess):
             asyncio.run(write(facts["metadata"], auth=False))
+
+
+def test_a_bookie_serves_operators_where_it_is_told_to(tmp_path: Path) -> None:
+    serves = ("bookie", "--metadata", "mem://operated", "--id", "b0", "--json")
+    with announced(*serves) as (_, facts):
+        assert facts["admin_port"] is None
+    conf = tmp_path / "bk_server.conf"
+    conf.write_text("gcWaitTime=60000\n")
+    data = ("--data", str(tmp_path / "data"), "--conf", str(conf))
+    with announced(*serves, *data, "--admin-port", "0") as (_, facts):
+        with urllib.request.urlopen(f"http://127.0.0.1:{facts['admin_port']}/heartbeat", timeout=10) as answer:
+            assert answer.read() == b"OK\n"
+        base = f"http://127.0.0.1:{facts['admin_port']}/api/v1"
+        with urllib.request.urlopen(f"{base}/config/server_config", timeout=10) as answer:
+            told = json.load(answer)
+        assert told["gcWaitTime"] == "60000"
+        assert told["ledgerDirectories"] == str(tmp_path / "data" / "ledgers")
+        assert told["httpServerPort"] == str(facts["admin_port"])
+        with urllib.request.urlopen(f"{base}/bookie/sanity", timeout=10) as answer:
+            assert json.load(answer)["passed"] is True
+
+
+def test_operators_need_what_the_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h11", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for arguments in (("bookie", "--metadata", "mem://a", "--admin-port", "0"), ("cluster", "--admin")):
+        ended = invoke(*arguments)
+        assert ended.exit_code == 2
+        assert "bkclient[admin]" in ended.output

@@ -1,0 +1,88 @@
+"""What a bookie can be watched by: every metric, under BookKeeper's name where it has one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bkclient.observability.stats import Metric, MetricKind
+from simbookie.measured import REQUEST_NAMES
+
+__all__ = ["BOOKIE_METRICS"]
+
+_SERVER: Final = "bookkeeper_server"
+_BOOKIE: Final = "bookie"
+_JOURNAL: Final = "bookie_journal"
+_REQUESTS: Final = {
+    "ADD_ENTRY_REQUEST": "adding an entry, from the request to its answer",
+    "READ_ENTRY_REQUEST": "reading one entry or several",
+    "READ_ENTRY_FENCE_REQUEST": "reading an entry and fencing its ledger",
+    "READ_ENTRY_LONG_POLL_REQUEST": "waiting for an entry",
+    "WRITE_LAC_REQUEST": "keeping an explicit last add confirmed",
+    "READ_LAC_REQUEST": "reading the last add confirmed",
+    "FORCE_LEDGER_REQUEST": "making what was added durable",
+    "GET_BOOKIE_INFO_REQUEST": "asking for disk space",
+    "GET_LIST_OF_ENTRIES_OF_LEDGER_REQUEST": "asking which entries are stored",
+}
+
+OPERATION, EVENT, LEVEL, AMOUNT = MetricKind.OPERATION, MetricKind.EVENT, MetricKind.LEVEL, MetricKind.AMOUNT
+
+_ALL: Final = (
+    *(Metric(name, OPERATION, _REQUESTS[name], _SERVER) for name in REQUEST_NAMES),
+    Metric("ADD_ENTRY_REJECTED", EVENT, "adds refused because too many wait", _SERVER),
+    Metric("READ_ENTRY_REJECTED", EVENT, "reads refused because too many wait", _SERVER),
+    Metric(
+        "FAILED_REQUESTS",
+        EVENT,
+        "requests answered with another status than OK, by `operation` and `code`",
+        _SERVER,
+        is_bookkeepers=False,
+    ),
+    Metric("ADD_ENTRY_IN_PROGRESS", LEVEL, "adds not answered yet", _SERVER),
+    Metric("ADD_ENTRY_BLOCKED", LEVEL, "connections left unread because too many adds wait", _SERVER),
+    Metric("READ_ENTRY_IN_PROGRESS", LEVEL, "reads not answered yet", _SERVER),
+    Metric("LONG_POLLS_WAITING", LEVEL, "long polls not answered yet", _SERVER, is_bookkeepers=False),
+    Metric("SERVER_STATUS", LEVEL, "1 for writable, 0 for read-only, -1 for not registered", _BOOKIE),
+    Metric("WRITE_BYTES", EVENT, "bytes of entries stored", _BOOKIE),
+    Metric("READ_BYTES", EVENT, "bytes of entries read", _BOOKIE),
+    Metric("disk_total_bytes", LEVEL, "disk space", _BOOKIE, is_bookkeepers=False),
+    Metric("disk_free_bytes", LEVEL, "disk space that is left", _BOOKIE, is_bookkeepers=False),
+    Metric("ledger_num_dirs", LEVEL, "folders of entry logs", _BOOKIE),
+    Metric("ledger_writable_dirs", LEVEL, "those of them with space for ordinary writes", _BOOKIE),
+    Metric("ledgers_count", LEVEL, "ledgers of which something is stored", _BOOKIE),
+    Metric("JOURNAL_DIRS", LEVEL, "journals", _BOOKIE),
+    Metric("JOURNAL_QUEUE_MAX_SIZE", LEVEL, "records that may be queued in a journal", _BOOKIE),
+    Metric("JOURNAL_ADD_ENTRY", OPERATION, "an entry, from the journal's queue to its acknowledgement", _JOURNAL),
+    Metric("JOURNAL_SYNC", OPERATION, "a sync of a journal file", _JOURNAL),
+    Metric("JOURNAL_FORCE_WRITE_BATCH_ENTRIES", AMOUNT, "records in a group", _JOURNAL),
+    Metric("JOURNAL_QUEUE_SIZE", LEVEL, "records that wait to be written", _JOURNAL),
+    Metric("JOURNAL_QUEUE_LINE", LEVEL, "records that wait for room in the queue", _JOURNAL, is_bookkeepers=False),
+    Metric("JOURNAL_FORCE_WRITE_QUEUE_SIZE", LEVEL, "groups that wait for a sync", _JOURNAL),
+    Metric("JOURNAL_MEMORY_MAX", LEVEL, "bytes that may wait to be written; 0 for any number", _JOURNAL),
+    Metric("JOURNAL_MEMORY_USED", LEVEL, "bytes that wait to be written", _JOURNAL),
+    Metric("JOURNAL_WRITE_BYTES", EVENT, "bytes of records written", _JOURNAL),
+    Metric("JOURNAL_NUM_FLUSH_MAX_WAIT", EVENT, "groups written because a record had waited long enough", _JOURNAL),
+    Metric("JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES", EVENT, "groups written because they were large", _JOURNAL),
+    Metric("JOURNAL_NUM_FLUSH_EMPTY_QUEUE", EVENT, "groups written because nothing more was queued", _JOURNAL),
+    Metric("JOURNAL_SYNCS", EVENT, "syncs of journal files", _JOURNAL, is_bookkeepers=False),
+    Metric("CHECKPOINTS", EVENT, "checkpoints, with a label `success`", _BOOKIE, is_bookkeepers=False),
+    Metric("write_cache_size", LEVEL, "bytes in memory that wait for a flush", _BOOKIE),
+    Metric("write_cache_max_size", LEVEL, "bytes that may wait for a flush", _BOOKIE),
+    Metric("throttled_write_requests", EVENT, "adds that found the write cache full", _BOOKIE),
+    Metric("flushes", EVENT, "flushes of the write cache", _BOOKIE, is_bookkeepers=False),
+    Metric("DELETED_LEDGER_TOTAL", EVENT, "ledgers removed because they were deleted", "bookie_gc"),
+    Metric("MINOR_COMPACTION_TOTAL", EVENT, "minor compactions", "bookie_gc"),
+    Metric("MAJOR_COMPACTION_TOTAL", EVENT, "major compactions", "bookie_gc"),
+    Metric("RECLAIMED_DELETION_SPACE_BYTES", EVENT, "bytes given back with logs that nobody needed", "bookie_gc"),
+    Metric("RECLAIMED_COMPACTION_SPACE_BYTES", EVENT, "bytes given back by compaction", "bookie_gc"),
+    Metric("RECLAIM_FAILED_TO_DELETE", EVENT, "logs that could not be removed", "bookie_gc"),
+    Metric("ACTIVE_ENTRY_LOG_TOTAL", LEVEL, "entry logs with living ledgers", "bookie_gc"),
+    Metric("ACTIVE_ENTRY_LOG_SPACE_BYTES", LEVEL, "bytes of living ledgers in them", "bookie_gc"),
+    Metric("ENTRY_LOG_SPACE_BYTES", LEVEL, "bytes of entries in them", "bookie_gc"),
+    *(
+        Metric(f"entry_log_usage_buckets_le_{share}", LEVEL, f"logs of which at most {share} % live", "bookie_gc")
+        for share in range(10, 101, 10)
+    ),
+)
+
+#: By full name.
+BOOKIE_METRICS: Final[dict[str, Metric]] = {metric.full_name: metric for metric in _ALL}
