@@ -122,6 +122,9 @@ def _settings(master: str | None, scratch: Path, java_options: Sequence[str]) ->
         # union of all questions has a hundred stages, each of which would be planned anew.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
+        # Where in Python each column was made is told to the JVM in calls of their own, for messages of errors. The questions
+        # have thousands of columns, and half of the time that planning them takes would go there.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if master is not None and master.startswith("local"):
         settings |= {

@@ -127,13 +127,19 @@ async def is_served(connect: Connect) -> bool:
         struct.pack(">i", 2000) + b"x",
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        hello(zxid=2**62),
     ],
 )
 async def test_who_does_not_ask_for_a_session_is_disconnected(connect: Connect, data: bytes) -> None:
     client = await connect()
     client.writer.write(data)
     await client.until_closed()
+    assert await is_served(connect)
+
+
+async def test_who_has_seen_more_than_the_server_knows_gets_no_session(connect: Connect) -> None:
+    client = await connect()
+    client.writer.write(hello(zxid=2**63 - 1))
+    assert await client.until_closed() == b""
     assert await is_served(connect)
 
 
