@@ -12,6 +12,7 @@ accuses a ledger of, so must the other, or one of them is wrong. Two differences
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.invariants import INVARIANTS
+from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.jobs.check import checked_files
 from spark_analysis.jobs.files import histories_in
 from spark_analysis.jobs.planning import planned_for_kept_partitions
@@ -76,8 +77,14 @@ class Comparison:
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
-def compare(spark: SparkSession, folder: Path | str, *, max_shown: int = MAX_WITNESSES_DEFAULT) -> Comparison:
-    """Judge every history below ``folder`` by both witnesses.
+def compare(
+    spark: SparkSession,
+    folder: Path | str,
+    *,
+    invariants: Sequence[Invariant] = INVARIANTS,
+    max_shown: int = MAX_WITNESSES_DEFAULT,
+) -> Comparison:
+    """Judge every history below ``folder`` by both witnesses, and compare what they say about ``invariants``.
 
     Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none.
     """
@@ -86,10 +93,10 @@ def compare(spark: SparkSession, folder: Path | str, *, max_shown: int = MAX_WIT
     checked = checked_files(spark, files).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
         with planned_for_kept_partitions(spark, sum(file.size for file in files)):
-            table, findings = judged_files(spark, folder, files, INVARIANTS)
+            table, findings = judged_files(spark, folder, files, invariants)
             told = _formulas(findings)
             by_file = file_rows(table).select("history", sf.col("problem").alias("formulas_problem"))
-            accused, differing = disagreements(_checker(checked), told)
+            accused, differing = disagreements(_checker(checked, invariants), told)
             unequal = _unequal_files(checked, by_file)
             counted = checked.agg(
                 sf.count_if(sf.col("problem").isNull()).alias("histories"),
@@ -115,9 +122,9 @@ def compare(spark: SparkSession, folder: Path | str, *, max_shown: int = MAX_WIT
     )
 
 
-def _checker(checked: DataFrame) -> DataFrame:
-    """``history``, ``invariant``, ``ledger`` and the broken clauses, of the invariants that both judge."""
-    both = [invariant.name for invariant in INVARIANTS]
+def _checker(checked: DataFrame, invariants: Sequence[Invariant]) -> DataFrame:
+    """``history``, ``invariant``, ``ledger`` and the broken clauses, of the ``invariants``, which both judge."""
+    both = [invariant.name for invariant in invariants]
     return (
         checked.select("history", sf.inline("violations"))
         .filter(sf.col("invariant").isin(both))

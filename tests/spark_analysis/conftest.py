@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from scenarios.model import RunResult
 from simbookie.java import JavaRuntime
+from spark_analysis.invariants import Invariant, judge
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.jobs import verify as verifying
 from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
 from spark_analysis.session import open_session
 from tests.spark_analysis.plants import HONEST, NEAR_MISSES, PLANTS, honest_life
@@ -37,12 +40,25 @@ def runs(histories: Path) -> dict[str, RunResult]:
 
 
 @pytest.fixture(scope="session")
-def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult]) -> Verdict:
+def planned() -> list[DataFrame]:
+    """What the invariants of ``verdict`` make of its events, as it was planned; there once ``verdict`` is."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult], planned: list[DataFrame]) -> Verdict:
     """Spark's verdict on all plants, near misses, an honest life and the recorded runs, by all invariants."""
     for seed, plant in enumerate((*PLANTS, *NEAR_MISSES)):
         record(histories / plant.file, plant.story, bystander(), scenario=plant.invariant, seed=seed)
     record(histories / HONEST, honest_life(), bystander())
-    return verify(spark, histories)
+
+    def judge_and_keep(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
+        planned.append(judge(facts, invariants))
+        return planned[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(verifying, "judge", judge_and_keep)
+        return verify(spark, histories)
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from scenarios.history import FIELDS, Event, FieldType
-from spark_analysis.invariants import INVARIANTS, judge
-from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants import INVARIANTS
 from spark_analysis.jobs import verify as verifying
 from spark_analysis.jobs.planning import INTERPRETED, PLANNING, planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
-from spark_analysis.source import event_rows, find_histories
+from spark_analysis.source import find_histories
 from tests.spark_analysis.plants import honest_life
 from tests.spark_analysis.plants_of_applications import closed, end
 from tests.spark_analysis.recorded import bystander, record, truncating
@@ -101,18 +100,20 @@ def test_little_is_interpreted_and_much_is_compiled(spark: SparkSession, input_b
         assert ("*(1)" in plan._jdf.queryExecution().executedPlan().toString()) == compiles
 
 
-def test_no_question_moves_the_events_again(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All that follows the one shuffle by history stays where it is; this is what makes thirteen questions cheap."""
+def test_events_are_moved_once(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path / "good.bkh", honest_life())
     with planned_for_kept_partitions(spark, input_bytes=0):
-        table = verifying._read(spark, tmp_path, find_histories(tmp_path), INVARIANTS)
-        table.explain()
-        assert capsys.readouterr().out.count("Exchange") == 1
-        facts = Facts(event_rows(verifying._keep(table)), verifying._keep)
-        judge(facts, INVARIANTS).explain()
-        plan = capsys.readouterr().out
+        verifying._read(spark, tmp_path, find_histories(tmp_path), INVARIANTS).explain()
+    assert capsys.readouterr().out.count("Exchange") == 1
+
+
+@pytest.mark.usefixtures("verdict")
+def test_no_question_moves_the_events_again(planned: list[DataFrame], capsys: pytest.CaptureFixture[str]) -> None:
+    """All that follows the one shuffle by history stays where it is; this is what makes so many questions cheap."""
+    (findings,) = planned
+    findings.explain()
+    plan = capsys.readouterr().out
     assert "Exchange" not in plan
     assert "SortMergeJoin" not in plan
     assert plan.count("Union") == 1
+    assert all(invariant.name in plan for invariant in INVARIANTS)
