@@ -18,9 +18,11 @@ __all__ = ["app", "main"]
 
 _COMMANDS: Final = {
     "list": Late(
-        "scenarios.cli_list", "List the scenarios, the worlds of machines and the defects that can be planted."
+        "scenarios.cli_list",
+        "List the scenarios, the plans, the worlds of machines and the defects that can be planted.",
     ),
-    "run": Late("scenarios.cli_runs", "Run one scenario with one seed, and judge it."),
+    "run": Late("scenarios.cli_runs", "Run one scenario or plan with one seed, and judge it."),
+    "plan": Late("scenarios.cli_plan", "Print a plan: one of the library, a file's, or that of a recorded run."),
     "replay": Late("scenarios.cli_runs", "Run again what a history recorded, and compare event by event."),
     "show": Late("scenarios.cli_runs", "Judge a recorded history without running anything, and show it as a timeline."),
     "sweep": Late("scenarios.cli_sweeps", "Run scenarios with many seeds, on all processors."),

@@ -1,4 +1,4 @@
-"""``bk-chaos list``: scenarios, worlds of machines, and defects."""
+"""``bk-chaos list``: scenarios, plans, worlds of machines, and defects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from scenarios.cli_options import Json
 from scenarios.cli_output import print_json, print_lines, print_table
 from scenarios.library import SCENARIOS
 from scenarios.machines.worlds import PREPARED, WORLDS
+from scenarios.model import Scenario
 from scenarios.mutants import MUTANTS
+from scenarios.plan.library import library_names, library_plan
+from scenarios.playing import scenario_of
 
 __all__ = ["add_to"]
 
@@ -20,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("list", help=_LIST_HELP)(list_)
 
 
-_LIST_HELP: Final = """List the scenarios, the worlds of machines and the defects that can be planted.
+_LIST_HELP: Final = """List the scenarios, the plans, the worlds of machines and the defects that can be planted.
 
 \b
 Examples:
@@ -29,13 +32,13 @@ Examples:
 
 \b
 Exit codes: 0.
-With --json: {"scenarios": [{"name", "summary", "expected"}], "worlds": [{"name", "summary"}],
+With --json: {"scenarios": [{"name", "summary", "expected"}], "plans": the same, "worlds": [{"name", "summary"}],
 "mutants": [{"name", "summary", "invariants", "clauses", "world", "in_runs"}]}.
 """
 
 
 def list_(*, as_json: Json = False) -> None:
-    """List scenarios, worlds and defects."""
+    """List scenarios, plans, worlds and defects."""
     if as_json:
         print_json(
             {
@@ -43,6 +46,7 @@ def list_(*, as_json: Json = False) -> None:
                     {"name": scenario.name, "summary": scenario.summary, "expected": scenario.expected}
                     for scenario in SCENARIOS.values()
                 ],
+                "plans": [{"name": plan.name, "summary": plan.summary, "expected": plan.expected} for plan in _plans()],
                 "worlds": [
                     {"name": named.name, "summary": named.summary} for named in (*PREPARED.values(), *WORLDS.values())
                 ],
@@ -62,9 +66,15 @@ def list_(*, as_json: Json = False) -> None:
         return
     print_table(("scenario", "what happens"), [(found.name, found.summary) for found in SCENARIOS.values()])
     print_lines("")
+    print_table(("plan", "what happens"), [(found.name, found.summary) for found in _plans()])
+    print_lines("")
     print_table(
         ("world of machines", "what is in it"),
         [(named.name, named.summary) for named in (*PREPARED.values(), *WORLDS.values())],
     )
     print_lines("")
     print_table(("defect", "what is wrong"), [(found.name, found.summary) for found in MUTANTS.values()])
+
+
+def _plans() -> list[Scenario]:
+    return [scenario_of(library_plan(name)) for name in library_names()]

@@ -11,6 +11,7 @@ import typer
 from scenarios.cli_output import fail, known
 from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
+from scenarios.plan.library import library_names
 
 __all__ = [
     "FirstSeed",
@@ -33,7 +34,9 @@ Seeds = Annotated[int, typer.Option(min=1, help="How many seeds.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
 Scenarios = Annotated[
     list[str] | None,
-    typer.Option("--scenario", help="A scenario; may be repeated.  [default: all]", show_default=False),
+    typer.Option(
+        "--scenario", help="A scenario or a plan; may be repeated.  [default: all scenarios]", show_default=False
+    ),
 ]
 Processes = Annotated[
     int | None,
@@ -53,9 +56,9 @@ def exit_codes(found: str) -> str:
 
 
 def check_names(scenarios: Sequence[str], mutant: str | None) -> None:
-    """Refuse a scenario or a defect that is unknown."""
+    """Refuse a scenario, a plan or a defect that is unknown."""
     for name in scenarios:
-        known(name, list(SCENARIOS), "scenario")
+        known(name, [*SCENARIOS, *library_names()], "scenario")
     if mutant is not None:
         known_in_runs(mutant)
 

@@ -24,9 +24,11 @@ from scenarios.cli_output import (
     print_result,
     terminal_width,
 )
+from scenarios.cli_plan import SUFFIX, read_plan
 from scenarios.history import History, HistoryError
 from scenarios.model import RunResult, TransportKind, Violation
-from scenarios.runner import run_scenario
+from scenarios.plan import Plan
+from scenarios.runner import run_plan, run_scenario
 
 __all__ = ["add_to"]
 
@@ -38,7 +40,9 @@ def add_to(app: typer.Typer) -> None:
     app.command("show", help=_SHOW_HELP)(show)
 
 
-_RUN_HELP: Final = f"""Run one scenario with one seed, and judge it.
+_RUN_HELP: Final = f"""Run one scenario or plan with one seed, and judge it.
+
+NAME is a scenario or a plan of bk-chaos list, or a file with a plan (.scn).
 
 The same scenario, seed, defect and transport make the same run, bit for bit, wherever and whenever. With --transport bytes,
 client and bookies use the shipped TCP transport and server over simulated TCP; with objects, the default, runs are faster.
@@ -48,6 +52,7 @@ Examples:
   bk-chaos run dead-writer --seed 7
   bk-chaos run dead-writer --seed 7 --record histories
   bk-chaos run dead-writer --seed 7 --transport bytes
+  bk-chaos run late-add.scn --timeline
   bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
 
 \b
@@ -58,7 +63,7 @@ With --json: {{"scenario", "seed", "transport", "digest", "events", "simulated_s
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="The scenario.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="The scenario or plan, or a file with a plan.", metavar="NAME")],
     *,
     seed: Annotated[int, typer.Option(min=0, help="The seed.")] = 0,
     record: Annotated[
@@ -70,10 +75,11 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Make one run."""
-    check_names([name], mutant)
+    plan = read_plan(Path(name)) if name.endswith(SUFFIX) else None
+    check_names([] if plan else [name], mutant)
     with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
         folder = record if record is not None else Path(scratch) if timeline and not as_json else None
-        result = _made(name, seed, mutant, folder, transport)
+        result = _made(plan or name, seed, mutant, folder, transport)
         if as_json:
             print_json(result.as_json())
         else:
@@ -191,9 +197,11 @@ def show(
 # Helpers -----------------------------------------------------------------------------------------------------------
 
 
-def _made(name: str, seed: int, mutant: str | None, record: Path | None, transport: TransportKind) -> RunResult:
+def _made(what: str | Plan, seed: int, mutant: str | None, record: Path | None, transport: TransportKind) -> RunResult:
     check_writable(record)
-    return run_scenario(name, seed, mutant=mutant, record=record, transport=transport)
+    if isinstance(what, Plan):
+        return run_plan(what, seed, mutant=mutant, record=record, transport=transport)
+    return run_scenario(what, seed, mutant=mutant, record=record, transport=transport)
 
 
 def _without_path(result: RunResult) -> RunResult:

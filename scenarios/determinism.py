@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -96,12 +96,22 @@ def event_line(event: Event) -> str:
 def first_difference(one: Path, other: Path) -> Difference | None:
     """The first event in which two recorded histories differ; None if they hold the same events.
 
-    Headers are not compared. Raises :class:`~scenarios.history.HistoryError` for a file that cannot be read.
+    Headers are not compared, nor are fields that only one of the histories has, because another version recorded it.
+    Raises :class:`~scenarios.history.HistoryError` for a file that cannot be read.
     """
     for seq, (left, right) in enumerate(zip_longest(History(one).events(), History(other).events())):
-        if left != right:
+        if left is None or right is None or not _is_same(left, right):
             return Difference(seq, left, right)
     return None
+
+
+def _is_same(one: Event, other: Event) -> bool:
+    if one == other:
+        return True
+    shared = one.fields.keys() & other.fields.keys()
+    return replace(one, fields={name: one.fields[name] for name in shared}) == replace(
+        other, fields={name: other.fields[name] for name in shared}
+    )
 
 
 def check_determinism(

@@ -194,7 +194,7 @@ class RecordedAppends:
 
         APP_ADD comes after the ADD_SENDs of the same entry, because an append that raises is not recorded.
         """
-        content = fingerprint(payload)
+        content, is_durable = fingerprint(payload), not self.inner.is_deferred_sync
         common = {"incarnation": self._incarnation, "entry": entry_id}
         record, actor, ledger_id = self._recorder.record, self.actor, self.ledger_id
         record(Kind.APP_ADD, actor, ledger_id, **common, content=content, size=len(payload), given=given)
@@ -204,7 +204,7 @@ class RecordedAppends:
             if done.cancelled():
                 record(Kind.APP_CANCEL, actor, ledger_id, **common)
             elif error is None:
-                record(Kind.APP_ACK, actor, ledger_id, **common, content=content, durable=True)
+                record(Kind.APP_ACK, actor, ledger_id, **common, content=content, durable=is_durable)
             else:
                 record(Kind.APP_FAIL, actor, ledger_id, **common, code=int(code_of(error)))
 
@@ -283,13 +283,49 @@ class RecordedReader:
         for entry_id in range(self.inner.last_add_confirmed + 1):
             yield await self.read(entry_id)
 
+    async def read_unconfirmed(self, entry_id: int) -> Entry:
+        """Read an entry whether it is confirmed or not; nothing is recorded here."""
+        return await self.inner.read(entry_id, unconfirmed=True)
+
+    async def read_batch(self, first: int, count: int) -> int:
+        """Read up to ``count`` entries from ``first`` on at once; records READ_RESULT for each, and returns how many."""
+        lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
+        try:
+            entries = await self.inner.read_batch(first, count)
+        except BookKeeperError as error:
+            self._record(first, error.code, None, lac, version)
+            raise
+        for entry in entries:
+            self._record(entry.entry_id, Code.OK, entry.payload, lac, version)
+        return len(entries)
+
+    async def tail(self) -> AsyncIterator[Entry]:
+        """Yield every entry until the ledger is closed, by long polls; records READ_RESULT for each."""
+        async with self.inner.tail() as entries:
+            async for entry in entries:
+                lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
+                self._record(entry.entry_id, Code.OK, entry.payload, lac, version)
+                yield entry
+
+    async def long_poll(self, entry_id: int, wait_s: float) -> int:
+        """Wait for an entry at the bookies; records LAC_ADV, and READ_RESULT if the entry came with it."""
+        found = await self.inner.read_last_add_confirmed_and_entry(entry_id, wait_s)
+        self._record_lac(found.last_add_confirmed, "long-poll")
+        if found.entry is not None:
+            version = self.inner.metadata_version
+            self._record(entry_id, Code.OK, found.entry.payload, found.last_add_confirmed, version)
+        return found.last_add_confirmed
+
     async def advance(self) -> int:
         """Read the last add confirmed from the bookies; records LAC_ADV."""
         lac = await self.inner.read_last_add_confirmed()
-        self._recorder.record(
-            Kind.LAC_ADV, self._actor, self.inner.ledger_id, lac=lac, source="read-lac", handle=self._handle
-        )
+        self._record_lac(lac, "read-lac")
         return lac
+
+    def _record_lac(self, lac: int, source: str) -> None:
+        self._recorder.record(
+            Kind.LAC_ADV, self._actor, self.inner.ledger_id, lac=lac, source=source, handle=self._handle
+        )
 
     def _record(self, entry_id: int, code: Code, payload: bytes | None, lac: int, version: int) -> None:
         self._recorder.record(
@@ -325,6 +361,10 @@ class RecordedClient:
         """See :meth:`bkclient.BookKeeper.create_advanced_ledger`."""
         writer = await self.inner.create_advanced_ledger(**options)
         return RecordedAdvancedWriter(writer, self._recorder, self._actor, self._incarnation)
+
+    async def delete_ledger(self, ledger_id: int) -> None:
+        """See :meth:`bkclient.BookKeeper.delete_ledger`."""
+        await self.inner.delete_ledger(ledger_id)
 
     async def open_ledger(self, ledger_id: int, *, recover: bool = False) -> RecordedReader:
         """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and the first LAC_ADV."""

@@ -1,8 +1,9 @@
 """Runs again what a history recorded, and tells whether the same happened.
 
-The header of a history names what its run came from: scenario, seed, planted defect and transport. A run depends on nothing else,
-so the program that recorded it makes the same events at the same times. Another version of the program may not, and then what
-matters is whether the run still ends as it did.
+The header of a history holds what its run came from: seed, planted defect, and the plan, in full; or the name of a scenario that
+draws everything else from the seed, and the transport. A run depends on nothing else, so the program that recorded it makes the
+same events at the same times. Another version of the program may not, and then what matters is whether the run still ends as it
+did. A history recorded before an event had all the fields that it has now is compared in those it has.
 """
 
 from __future__ import annotations
@@ -13,23 +14,25 @@ from pathlib import Path
 
 from scenarios.checker import OnlineChecker
 from scenarios.determinism import Difference, first_difference
-from scenarios.history import History, HistoryError, HistoryWriter
+from scenarios.history import KINDS, History, HistoryError, HistoryWriter
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import RUN_MUTANTS
-from scenarios.runner import run_scenario
+from scenarios.plan import Plan, PlanError, parse_plan
+from scenarios.runner import run_plan, run_scenario
 
 __all__ = ["Origin", "Recorded", "Replay", "origin_of", "read_recorded", "replay_history"]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a run came from; ``mutant`` is "" where no defect was planted."""
+    """What a run came from; ``mutant`` is "" where no defect was planted, ``plan`` None where a scenario drew everything."""
 
     scenario: str
     seed: int
     mutant: str
     transport: TransportKind
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ class Recorded:
     checked: dict[str, int]
 
     @property
+    def is_older(self) -> bool:
+        """Whether some of its events have fewer fields than this version records."""
+        return any(tuple(names) != KINDS.get(kind) for kind, names in self.history.header["kinds"])
+
+    @property
     def version(self) -> str:
         """The version of the program that recorded it; "" if it does not say."""
         return str(self.history.header.get("package_version", ""))
@@ -63,8 +71,9 @@ class Replay:
 
     @property
     def is_same(self) -> bool:
-        """Whether the same happened, event by event."""
-        return self.result.digest == self.recorded.digest
+        """Whether the same happened, event by event, as far as the history tells."""
+        is_older = self.recorded.is_older and self.difference is None
+        return is_older or self.result.digest == self.recorded.digest
 
     @property
     def ends_alike(self) -> bool:
@@ -85,7 +94,8 @@ def read_recorded(path: Path) -> Recorded:
     try:
         for event in history.events():
             now = event.time_us
-            copy.record(event.kind, event.actor, event.ledger, **event.fields)
+            unknown = dict.fromkeys(KINDS[event.kind])
+            copy.record(event.kind, event.actor, event.ledger, **(unknown | dict(event.fields)))
             checker.feed(event)
         violations = tuple(checker.finish())
     except (KeyError, TypeError) as error:
@@ -99,14 +109,26 @@ def origin_of(history: History) -> Origin:
     name, seed, mutant = header.get("scenario"), header.get("seed"), header.get("mutant") or ""
     if not isinstance(name, str) or not isinstance(seed, int) or not isinstance(mutant, str):
         raise HistoryError(history.path, "its header names no scenario and seed to run again")
-    if name not in SCENARIOS:
+    plan = _plan_of(history)
+    if plan is None and name not in SCENARIOS:
         raise HistoryError(history.path, f"was recorded in the scenario {name}, which this version does not have")
     if mutant and mutant not in RUN_MUTANTS:
         raise HistoryError(history.path, f"was recorded with the defect {mutant}, which this version does not have")
     transport = header.get("transport", TransportKind.OBJECTS.value)  # there was no other one once
     if transport not in set(TransportKind):
         raise HistoryError(history.path, "its header names no transport that this version knows")
-    return Origin(name, seed, mutant, TransportKind(transport))
+    return Origin(name, seed, mutant, TransportKind(transport), plan)
+
+
+def _plan_of(history: History) -> Plan | None:
+    """The plan in the header, None if there is none; :class:`~scenarios.history.HistoryError` if this version cannot play it."""
+    text = history.header.get("plan")
+    if text is None:
+        return None
+    try:
+        return parse_plan(str(text), "plan")
+    except PlanError as error:
+        raise HistoryError(history.path, f"holds a plan that this version cannot play ({error})") from error
 
 
 def replay_history(path: Path) -> Replay:
@@ -126,6 +148,10 @@ def replay_history(path: Path) -> Replay:
 
 
 def _made(origin: Origin, record: Path | None = None) -> RunResult:
+    if origin.plan is not None:
+        return run_plan(
+            origin.plan, origin.seed, mutant=origin.mutant or None, record=record, transport=origin.transport
+        )
     return run_scenario(
         origin.scenario, origin.seed, mutant=origin.mutant or None, record=record, transport=origin.transport
     )

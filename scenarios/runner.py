@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from bkclient import __version__
 from scenarios.checker import OnlineChecker
@@ -15,7 +17,10 @@ from scenarios.conditions import Conditions, draw_conditions, draw_tcp
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
 from scenarios.liveness import StuckError
-from scenarios.model import RunResult, TransportKind, Violation
+from scenarios.model import RunResult, Scenario, TransportKind, Violation
+from scenarios.plan import Plan, print_plan
+from scenarios.plan.library import library_plan
+from scenarios.playing import UnmetError, scenario_of
 from scenarios.recording import Recorder
 from scenarios.situations import Situations
 from scenarios.stage import Stage
@@ -25,7 +30,7 @@ from simbookie.world.hosts import World
 if TYPE_CHECKING:
     from scenarios.mutants import Mutant
 
-__all__ = ["history_name", "run_scenario"]
+__all__ = ["history_name", "run_plan", "run_scenario"]
 
 
 def history_name(
@@ -45,29 +50,61 @@ def run_scenario(
     transport: TransportKind = TransportKind.OBJECTS,
     conditions: Conditions | None = None,
 ) -> RunResult:
-    """Run a scenario of the library; with ``record``, a folder, keep its history there.
+    """Run a scenario or a plan of the library; with ``record``, a folder, keep its history there.
 
     Everything that happens depends on ``name``, ``seed``, ``mutant`` and ``transport`` alone, unless ``conditions`` are given
     instead of those that are drawn. ``KeyError`` for an unknown scenario or mutant; nothing that happens in the run is raised.
     """
+    if name not in SCENARIOS and conditions is None:
+        return run_plan(library_plan(name), seed, mutant=mutant, record=record, transport=transport)
     scenario = SCENARIOS[name]
-    planted = _mutant(mutant) if mutant else None
     if conditions is None:
         conditions = (scenario.draw or draw_conditions)(seed)
         if transport is TransportKind.BYTES:
             conditions = replace(conditions, tcp=draw_tcp(seed))
-    path = None if record is None else record / history_name(name, seed, mutant, transport)
+    return _run(scenario, seed, mutant, record, transport, conditions)
+
+
+def run_plan(
+    plan: Plan,
+    seed: int,
+    *,
+    mutant: str | None = None,
+    record: Path | None = None,
+    transport: TransportKind = TransportKind.OBJECTS,
+) -> RunResult:
+    """Run a plan, over bytes if ``transport`` or the plan says so; with ``record``, a folder, keep its history there.
+
+    Everything that happens depends on the arguments alone, and the history's header holds them all. ``KeyError`` for an unknown
+    mutant; nothing that happens in the run is raised.
+    """
+    if transport is TransportKind.BYTES:
+        plan = replace(plan, cluster=plan.cluster.over(transport))
+    scenario, more = scenario_of(plan), {"plan": print_plan(plan, full=True)}
+    return _run(scenario, seed, mutant, record, plan.cluster.transport, plan.cluster.conditions(), more)
+
+
+def _run(
+    scenario: Scenario,
+    seed: int,
+    mutant: str | None,
+    record: Path | None,
+    transport: TransportKind,
+    conditions: Conditions,
+    more_header: Mapping[str, Any] = MappingProxyType({}),
+) -> RunResult:
+    planted = _mutant(mutant) if mutant else None
+    path = None if record is None else record / history_name(scenario.name, seed, mutant, transport)
     header = {
-        "scenario": name,
+        "scenario": scenario.name,
         "seed": seed,
         "mutant": mutant or "",
         "transport": transport.value,
         "package_version": __version__,
         **conditions.as_header(),
+        **more_header,
     }
     started = time.perf_counter()
-    problem = ""
-    stuck: tuple[Violation, ...] = ()
     checker, situations = OnlineChecker(), Situations()
     with (
         World(
@@ -88,26 +125,21 @@ def run_scenario(
             await scenario.play(stage)
 
         try:
-            world.run(play)
-        except StuckError as error:
-            stuck = (Violation(error.clause, error.ledger_id, error.problem, (history.events,)),)
-        except WorldError as error:
-            problem = f"{type(error).__name__}: {error}"
-        except Exception as error:  # noqa: BLE001 - whatever a scenario or a client raises proves nothing, and ends no sweep
-            problem = _described(error)
+            how = _ended(lambda: world.run(play), history)
         except BaseException:
             history.abandon()
             raise
         simulated_seconds = world.loop.time()
-        history.record(Kind.RUN_END, "run", completed=not (problem or stuck))
+        history.record(Kind.RUN_END, "run", completed=how.completed)
         history.close()
-    violations = (*checker.finish(), *stuck)
+    violations = (*checker.finish(), *how.stuck)
     met = {name: count for name, count in sorted(situations.met.items()) if count}
     missing = [name for name in scenario.meets if name not in met]
+    problem = how.problem
     if missing and not problem:
         problem = f"the run never met what it is about: {', '.join(missing)}"
     return RunResult(
-        scenario=name,
+        scenario=scenario.name,
         seed=seed,
         digest=history.digest,
         events=history.events,
@@ -121,6 +153,30 @@ def run_scenario(
         transport=transport,
         met=met,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a run ended. ``completed`` is what RUN_END says."""
+
+    completed: bool = True
+    problem: str = ""
+    stuck: tuple[Violation, ...] = ()
+
+
+def _ended(run: Callable[[], None], history: HistoryWriter) -> _Ending:
+    try:
+        run()
+    except StuckError as error:
+        stuck = Violation(error.clause, error.ledger_id, error.problem, (history.events,))
+        return _Ending(completed=False, stuck=(stuck,))
+    except UnmetError as error:
+        return _Ending(problem=f"the run is not what its plan says: {error}")
+    except WorldError as error:
+        return _Ending(completed=False, problem=f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever a scenario or a client raises proves nothing, and ends no sweep
+        return _Ending(completed=False, problem=_described(error))
+    return _Ending()
 
 
 def _mutant(name: str) -> Mutant:

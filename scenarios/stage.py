@@ -27,9 +27,9 @@ from bkclient.wire.messages import Request
 from scenarios.conditions import Conditions
 from scenarios.history import Event, Kind
 from scenarios.liveness import StuckError
+from scenarios.plan.words import flag_word
 from scenarios.recording import (
     BookieRecorder,
-    RecordedAdvancedWriter,
     RecordedAppends,
     RecordedClient,
     RecordedWriter,
@@ -38,6 +38,7 @@ from scenarios.recording import (
 )
 from scenarios.recording_store import AppliedStore, LearnedStore
 from scenarios.recording_transport import RecordingTransport
+from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
 from simbookie.server import ServerConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetfulStorage
@@ -48,7 +49,7 @@ from simbookie.world.faults import Action, Fate, Interception
 from simbookie.world.frames import filter_frames
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
-from simbookie.world.metadata_service import MetadataAction, MetadataCall, MetadataFault
+from simbookie.world.metadata_service import METADATA_HOST, MetadataCall, MetadataFault
 from simbookie.world.process import Process
 from simbookie.world.transport import SimulatedTransport
 
@@ -60,8 +61,7 @@ Program = Callable[[RecordedClient], Awaitable[None]]
 #: Attempts of a final client before the run counts as stuck, and the pause between two attempts.
 _SETTLE_ATTEMPTS: Final = 8
 _SETTLE_PAUSE_S: Final = 5.0
-#: The longest wait of a scenario for an event that may not occur.
-_PATIENCE_S: Final = 20.0
+_WAYS: Final = {">": "to", "<": "from", "><": "both"}
 
 
 class ClientProcess:
@@ -99,7 +99,7 @@ class ClientProcess:
 
     def crash(self) -> None:
         """Kill the process: none of its code runs any more, not even a ``finally`` block. No effect after its end."""
-        if self._host.is_alive and not self._task.done():
+        if self.is_alive:
             self._stage.recorder.record(Kind.CLIENT_CRASH, self.name, incarnation=self._host.incarnation)
             self._host.crash()
 
@@ -115,68 +115,14 @@ class ClientProcess:
             self._stage.recorder.record(Kind.CLIENT_RESUME, self.name)
             self._host.resume()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has neither crashed nor ended."""
+        return self._host.is_alive and not self._task.done()
+
     async def ended(self) -> None:
         """Wait until the program has returned or the process has crashed; raises the program's exception."""
         await self._stage.world.join(self._task)
-
-
-class LedgerSlot:
-    """The ledger of a scenario, before and after its creation."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._created = asyncio.Event()
-        #: The ledger id, -1 before the creation.
-        self.created_id = -1
-
-    async def create(self, client: RecordedClient) -> RecordedWriter:
-        """Create the ledger, with the sizes from the run's conditions."""
-        writer = await client.create_ledger(**self._options())
-        self._note(writer.ledger_id)
-        return writer
-
-    async def create_advanced(self, client: RecordedClient) -> RecordedAdvancedWriter:
-        """Create the ledger with entry ids from the application."""
-        writer = await client.create_advanced_ledger(**self._options())
-        self._note(writer.ledger_id)
-        return writer
-
-    def _options(self) -> dict[str, Any]:
-        conditions = self._stage.conditions
-        return {
-            "ensemble_size": conditions.ensemble_size,
-            "write_quorum_size": conditions.write_quorum_size,
-            "ack_quorum_size": conditions.ack_quorum_size,
-            "digest_type": conditions.digest_type,
-        }
-
-    def _note(self, ledger_id: int) -> None:
-        self.created_id = ledger_id
-        self._created.set()
-
-    async def id(self) -> int:
-        """Wait until the ledger is created, and return its id."""
-        await self._created.wait()
-        return self.created_id
-
-    @property
-    def is_created(self) -> bool:
-        """Whether a client has created the ledger and got the answer."""
-        return self._created.is_set()
-
-
-class HeldCall:
-    """A call to the metadata service that is held back when it is made."""
-
-    def __init__(self, interception: Interception[MetadataAction], is_there: asyncio.Event) -> None:
-        self._is_there = is_there
-        #: Release the call.
-        self.release = interception.release
-
-    async def made(self) -> None:
-        """Wait until the call is made and held back, at most 20 simulated seconds."""
-        with anyio.move_on_after(_PATIENCE_S):
-            await self._is_there.wait()
 
 
 class Stage:
@@ -250,7 +196,7 @@ class Stage:
 
     def ledger(self) -> LedgerSlot:
         """A ledger that a client will create."""
-        return LedgerSlot(self)
+        return LedgerSlot(self.conditions)
 
     def client(self, name: str, program: Program) -> ClientProcess:
         """Start a client process."""
@@ -314,7 +260,7 @@ class Stage:
 
     async def until(self, predicate: Callable[[Event], bool], ended: ClientProcess | None = None) -> None:
         """Wait until ``predicate`` is true for an event or the client process has ended, at most 20 simulated seconds."""
-        with anyio.move_on_after(_PATIENCE_S):
+        with anyio.move_on_after(PATIENCE_S):
             seen = anyio.Event()
             self.on_event(predicate, seen.set)
             if ended is None:
@@ -330,7 +276,7 @@ class Stage:
 
     async def until_acknowledged(self, ledger: LedgerSlot, entry_id: int) -> None:
         """Wait until ``entry_id`` is acknowledged, at most 20 simulated seconds."""
-        with anyio.move_on_after(_PATIENCE_S):
+        with anyio.move_on_after(PATIENCE_S):
             ledger_id = await ledger.id()
             if self._acknowledged.get(ledger_id, -1) < entry_id:
                 acknowledged = anyio.Event()
@@ -357,19 +303,20 @@ class Stage:
         """Crash a bookie's process or its machine (drawn if ``mode`` is None); data that was not synced may be lost."""
         if self.bookies[name].is_alive:
             mode = mode or self.rng.choice((CrashMode.PROCESS, CrashMode.POWER_LOSS))
-            self._record_fault("crash", f"{name} {mode.name}")
+            self.record_fault("crash", f"{name} {mode.name}", target=name, parameters=flag_word(mode))
             self.bookies[name].crash(mode)
 
     def restart_bookie(self, name: str) -> None:
         """Start a crashed bookie again."""
         if not self.bookies[name].is_alive:
-            self._record_fault("restart", name)
+            self.record_fault("restart", name, target=name)
             self.bookies[name].restart()
 
     def cut(self, client: str, bookie: str) -> None:
         """Drop messages between a client and a bookie, in one direction, the other, or both."""
         ways = self.rng.choice(((True, False), (False, True), (True, True)))
-        self._record_fault("cut", f"{client} {'>' if ways[0] else ''}{'<' if ways[1] else ''} {bookie}")
+        arrows = f"{'>' if ways[0] else ''}{'<' if ways[1] else ''}"
+        self.record_fault("cut", f"{client} {arrows} {bookie}", target=client, other=bookie, parameters=_WAYS[arrows])
         if ways[0]:
             self.world.network.block(client, bookie)
         if ways[1]:
@@ -380,7 +327,7 @@ class Stage:
 
         Checkers count the copy as lost.
         """
-        self._record_fault("alter", name)
+        self.record_fault("alter", name, target=name, parameters=f"byte={byte}")
         storage = self.bookies[name].storage
         assert isinstance(storage, MemoryStorage), "what the stage gave its bookies"
         if storage.ledger(ledger.created_id) is None:
@@ -412,7 +359,13 @@ class Stage:
         *,
         answers: bool,
     ) -> Interception[Action]:
-        self._record_fault(cause, f"{client} {'<' if answers else '>'} {', '.join(bookies)}")
+        self.record_fault(
+            cause,
+            f"{client} {'<' if answers else '>'} {', '.join(bookies)}",
+            target=client,
+            other=",".join(bookies),
+            parameters="answers" if answers else "",
+        )
         targets = frozenset(bookies)
         sort = ResponseMessage if answers else RequestMessage
 
@@ -426,7 +379,7 @@ class Stage:
 
     def hold_metadata(self, predicate: Callable[[MetadataCall], bool]) -> HeldCall:
         """Hold back the first call to the metadata service for which ``predicate`` is true, until it is released."""
-        self._record_fault("hold", "metadata")
+        self.record_fault("hold", "metadata", target=METADATA_HOST)
         is_there = asyncio.Event()
 
         def matches(call: MetadataCall) -> bool:
@@ -441,14 +394,35 @@ class Stage:
 
     def heal(self) -> None:
         """End every fault of the network and the metadata service; messages that were held back arrive."""
-        self._record_fault("heal", "")
+        self.record_fault("heal", "")
         self.world.network.heal()
         for interception in self._interceptions:
             interception.remove()
             interception.release()
 
-    def _record_fault(self, cause: str, detail: str) -> None:
-        self.recorder.record(Kind.FAULT, "nemesis", cause=cause, detail=detail)
+    def record_fault(
+        self,
+        cause: str,
+        detail: str,
+        *,
+        fault: str = "",
+        phase: str = "once",
+        target: str = "",
+        other: str = "",
+        parameters: str = "",
+    ) -> None:
+        """Record FAULT; the fields are those of the kind."""
+        self.recorder.record(
+            Kind.FAULT,
+            "nemesis",
+            cause=cause,
+            detail=detail,
+            fault=fault,
+            phase=phase,
+            target=target,
+            other=other,
+            parameters=parameters,
+        )
 
     # The end -----------------------------------------------------------------------------------------------------
 
@@ -457,11 +431,18 @@ class Stage:
         self.heal()
         for name in self.bookies:
             self.restart_bookie(name)
-        if not ledger.is_created:
-            return
-        ledger_id = await ledger.id()
+        if ledger.is_created:
+            await self.read_back([ledger.created_id])
+
+    async def read_back(self, ledger_ids: Sequence[int]) -> None:
+        """Have two new clients, one after the other, recover and read the ledgers; :class:`StuckError` if one cannot."""
+
+        async def read_all(client: RecordedClient) -> None:
+            for ledger_id in ledger_ids:
+                await self._read_to_the_end(client, ledger_id)
+
         for index in range(2):
-            await self.client(f"final-{index}", lambda client: self._read_to_the_end(client, ledger_id)).ended()
+            await self.client(f"final-{index}", read_all).ended()
 
     async def _read_to_the_end(self, client: RecordedClient, ledger_id: int) -> None:
         problem = ""

@@ -20,6 +20,7 @@ from scenarios.clauses import CLAUSES
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
+from scenarios.plan.library import library_plan
 from scenarios.runner import run_scenario
 from simbookie.worker_processes import default_processes, in_order, worker_processes
 
@@ -206,7 +207,8 @@ def _add_up(result: SweepResult, unit: _Done, *, stop_at_first: bool) -> bool:
 
 def _check_names(scenarios: Iterable[str], mutant: str | None) -> None:
     for name in scenarios:
-        SCENARIOS[name]
+        if name not in SCENARIOS:
+            library_plan(name)
     if mutant:
         MUTANTS[mutant]
 

@@ -114,6 +114,11 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "given": FieldType.BOOLEAN,
         "handle": FieldType.LONG,
         "completed": FieldType.BOOLEAN,
+        "fault": FieldType.STRING,
+        "phase": FieldType.STRING,
+        "target": FieldType.STRING,
+        "other": FieldType.STRING,
+        "parameters": FieldType.STRING,
     }
 )
 
@@ -175,7 +180,8 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.CLIENT_CRASH: ("incarnation",),
         Kind.CLIENT_PAUSE: (),
         Kind.CLIENT_RESUME: (),
-        Kind.FAULT: ("cause", "detail"),
+        # cause: what is broken or mended; phase: begin, end, or once for what does not last; fault: which one, the same at both.
+        Kind.FAULT: ("cause", "detail", "fault", "phase", "target", "other", "parameters"),
         Kind.RUN_END: ("completed",),
     }
 )

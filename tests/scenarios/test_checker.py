@@ -188,6 +188,11 @@ _STRINGS: dict[str, tuple[str, ...]] = {
     "state": ("OPEN", "IN_RECOVERY", "CLOSED", "elsewhere"),
     "verdict": ("positive", "negative", "unknown", "on", "off"),
     "detail": ("",),
+    "fault": ("cut-1",),
+    "phase": ("begin", "end", "once"),
+    "target": ("b0",),
+    "other": ("b1",),
+    "parameters": ("",),
 }
 _longs = st.one_of(st.integers(-2, 5), st.sampled_from([-13, -7, -101, -23, 2**62, -(2**62)]))
 _fragments = st.lists(

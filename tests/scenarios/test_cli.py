@@ -73,7 +73,7 @@ COMMANDS = sorted(GROUP.commands)
 
 
 def test_the_commands_are_these() -> None:
-    assert COMMANDS == ["determinism", "explore", "list", "mutants", "replay", "run", "show", "sweep"]
+    assert COMMANDS == ["determinism", "explore", "list", "mutants", "plan", "replay", "run", "show", "sweep"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -121,7 +121,7 @@ def test_the_console_script_is_installed() -> None:
         text=True,
         check=True,
     )
-    assert set(json.loads(done.stdout)) == {"scenarios", "worlds", "mutants"}
+    assert set(json.loads(done.stdout)) == {"scenarios", "plans", "worlds", "mutants"}
     assert done.stderr == ""
 
 

@@ -132,7 +132,7 @@ def test_the_page_specifies_the_keys_of_the_header() -> None:
     conditions = draw_conditions(1).as_header()
     run = ("scenario", "seed", "mutant", "transport", "package_version")
     table = {key: meaning for key, _, meaning in rows(section("Header"))}
-    assert list(table) == [*HistoryWriter.full_header({}), *run, *conditions]
+    assert list(table) == [*HistoryWriter.full_header({}), *run, *conditions, "plan"]
     assert table["format"] == MAGIC
     assert re.findall(r"`(\w+)`", table["cluster"]) == list(conditions["cluster"])
 

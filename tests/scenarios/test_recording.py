@@ -278,6 +278,7 @@ class Writer:
 
     ledger_id = LEDGER
     metadata = METADATA
+    is_deferred_sync = False
 
     def __init__(self) -> None:
         self.last_add_pushed = -1

@@ -1,0 +1,257 @@
+"""Playing a plan on a stage.
+
+1. Clients that no step starts are started, triggers are armed.
+2. Until every program is at rest and every step with a time was taken, or the plan's patience is over, things happen.
+3. Every fault ends: bookies restart, processes resume, messages that were held back arrive. Nothing is broken after that.
+4. Programs have the plan's patience once more, then their processes end.
+5. Two new clients, one after the other, recover and read every ledger.
+
+What the plan expects is compared with what happened: a program or a ledger that does not come to its end breaks a clause of
+liveness (:mod:`scenarios.liveness`), unless the plan expects it to be blocked. Anything else that a plan says and the run did not
+do is a problem that leaves it without a verdict (:class:`UnmetError`): such a run is not the plan's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import anyio
+
+from scenarios.history import Event
+from scenarios.liveness import ADD_RESOLVES, EVENTUALLY_CLOSED, StuckError
+from scenarios.model import Scenario
+from scenarios.plan import operations as ops
+from scenarios.plan.faults import DelayMessages, Drop, DuplicateMessages, Hold, MetadataCalls
+from scenarios.plan.model import Expected, Plan, Program, Step
+from scenarios.plan.triggers import At, Trigger, When
+from scenarios.playing.acts import Acts
+from scenarios.playing.ledgers import PlayedLedgers
+from scenarios.playing.programs import PlayedProgram
+from scenarios.recording import RecordedClient
+from scenarios.stage import ClientProcess, Stage
+
+__all__ = ["UnmetError", "scenario_of"]
+
+#: These act while the triggering event is recorded, so that they meet the message or call which follows the event.
+_AT_ONCE: Final = (Drop, Hold, DelayMessages, DuplicateMessages, MetadataCalls)
+_WRITES: Final = (ops.Append, ops.AppendAt, ops.Flush, ops.ForceLedger, ops.Close)
+
+
+class UnmetError(Exception):
+    """The run did not do what its plan says."""
+
+
+def scenario_of(plan: Plan) -> Scenario:
+    """The plan as what the runner plays."""
+    ends = "; ".join(f"{end.ledger} ends at {' or '.join(map(str, end.entries))}" for end in plan.ends)
+    expected = plan.expect.verdict.name.lower()
+    return Scenario(
+        name=plan.name,
+        summary=plan.summary,
+        expected=f"{expected}; {ends}" if ends else expected,
+        play=lambda stage: _Played(plan, stage).play(),
+        meets=plan.meets,
+        draw=lambda _seed: plan.cluster.conditions(),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Armed:
+    """A trigger that waits for an event, and what is done then."""
+
+    trigger: When
+    act: Callable[[], None]
+    is_at_once: bool = False
+    seen: int = 0
+    fired: int = 0
+
+
+class _Played:
+    """One run of one plan."""
+
+    def __init__(self, plan: Plan, stage: Stage) -> None:
+        self.plan = plan
+        self.stage = stage
+        self.ledgers = PlayedLedgers()
+        self.programs: dict[str, PlayedProgram] = {}
+        self.clients: dict[str, ClientProcess] = {}
+        self.acts = Acts(stage, self.ledgers, self.clients, self._start)
+        self._by_name: dict[str, Program] = {program.name: program for program in plan.clients}
+        self._armed: list[_Armed] = []
+        self._reached: dict[int, asyncio.Event] = {}
+        #: How many actions are due at a time that is known.
+        self._due = 0
+        self._watchers: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self._is_over = False
+        self._blocked: list[str] = []
+
+    async def play(self) -> None:
+        """Play it from the beginning to the end."""
+        plan = self.plan
+        self.stage.recorder.history.listeners.append(self._on_event)
+        for step in plan.steps:
+            self._arm(step)
+        for operation in plan.operations:
+            if isinstance(operation, ops.Until):
+                self._await(operation.trigger)
+        for name in plan.client_names:
+            if name not in plan.waiting:
+                self._start(name)
+        await self._rest(due=True)
+        self._blocked = [name for name in plan.expect.clients if self._is_blocked(name)]
+        self._is_over = True
+        self.acts.end_all()
+        await self._rest(due=False)
+        self._check_rest()
+        for client in self.clients.values():
+            client.crash()
+        await self._read_back()
+        self._check_plan()
+
+    # Triggers ----------------------------------------------------------------------------------------------------
+
+    def _arm(self, step: Step) -> None:
+        act = partial(self._take, step)
+        if isinstance(step.trigger, When):
+            self._armed.append(_Armed(step.trigger, act, isinstance(step.fault, _AT_ONCE)))
+        else:
+            self._at(step.trigger, act)
+
+    def _await(self, trigger: Trigger) -> None:
+        reached = self._reached[id(trigger)] = asyncio.Event()
+        if isinstance(trigger, When):
+            self._armed.append(_Armed(trigger, reached.set))
+        else:
+            self._at(trigger, reached.set)
+
+    def _at(self, trigger: At, act: Callable[[], None]) -> None:
+        for number in range(trigger.times):
+            self._later(trigger.time_s + number * trigger.every_s, act)
+
+    def _later(self, delay_s: float, act: Callable[[], None]) -> None:
+        self._due += 1
+
+        def come() -> None:
+            self._due -= 1
+            if not self._is_over:
+                act()
+            self._changed.set()
+
+        self.stage.later(delay_s, come)
+
+    def _on_event(self, event: Event) -> None:
+        self.ledgers.feed(event)
+        if self._is_over:
+            return
+        for armed in self._armed:
+            trigger = armed.trigger
+            if armed.fired == trigger.times or not trigger.matches(event, self.ledgers.ids):
+                continue
+            armed.seen += 1
+            if armed.seen % trigger.nth == 0:
+                armed.fired += 1
+                if armed.is_at_once and not trigger.after_s:
+                    armed.act()
+                else:
+                    self._later(trigger.after_s, armed.act)
+
+    def _take(self, step: Step) -> None:
+        self.acts.perform(step)
+
+    # Clients -----------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str) -> None:
+        if name in self.clients:
+            return
+        stage = self.stage
+        rng = stage.world.rng(f"workload {name}")
+        program = PlayedProgram(
+            self._by_name[name], self.ledgers, stage.conditions, rng, self._until, self._changed.set
+        )
+
+        async def run(client: RecordedClient) -> None:
+            await program.run(client)
+
+        self.programs[name] = program
+        self.clients[name] = stage.client(name, run)
+        self._watchers.append(asyncio.ensure_future(self._watch(name)))
+
+    async def _until(self, trigger: Trigger) -> None:
+        await self._reached[id(trigger)].wait()
+
+    async def _watch(self, name: str) -> None:
+        try:
+            await self.clients[name].ended()
+        finally:
+            self._changed.set()
+
+    async def _rest(self, *, due: bool) -> None:
+        """Wait until every program is at rest and, if ``due``, nothing is left to be done at a known time."""
+        with anyio.move_on_after(self.plan.patience_s):
+            while (due and self._due) or not all(map(self._is_at_rest, self.clients)):
+                await self._changed.wait()
+                self._changed.clear()
+                for watcher in self._watchers:
+                    if watcher.done():
+                        watcher.result()
+
+    def _is_at_rest(self, name: str) -> bool:
+        return self.programs[name].is_staying or not self.clients[name].is_alive
+
+    def _is_blocked(self, name: str) -> bool:
+        """Whether a client got nowhere so far."""
+        program = self.programs.get(name)
+        return program is None or bool(program.failed) or not (program.has_ended or program.is_staying)
+
+    # Expectations ------------------------------------------------------------------------------------------------
+
+    def _check_rest(self) -> None:
+        """Everything that was asked for has come to an end by now, unless something is expected to be blocked."""
+        if not self.plan.expect.demands_end:
+            return
+        for name in self.clients:
+            program = self.programs[name]
+            if self._is_at_rest(name) or isinstance(program.current, ops.Until):
+                continue
+            ledger = getattr(program.current, "ledger", "")
+            clause = ADD_RESOLVES if isinstance(program.current, _WRITES) else EVENTUALLY_CLOSED
+            verb = "its start" if program.current is None else program.current.verb
+            problem = f"{verb} of {name} did not end {self.plan.patience_s:g} seconds after all faults"
+            raise StuckError(self.ledgers.ids.get(ledger, -1), problem, clause)
+
+    async def _read_back(self) -> None:
+        remaining = [ledger_id for ledger_id in self.ledgers.ids.values() if ledger_id not in self.ledgers.deleted]
+        try:
+            if remaining:
+                await self.stage.read_back(remaining)
+        except StuckError:
+            if self.plan.expect.demands_end:
+                raise
+
+    def _check_plan(self) -> None:
+        plan = self.plan
+        problems = [
+            f"no event came for the step {self._shown(armed.trigger)}"
+            for armed in self._armed
+            if not armed.fired and not armed.trigger.maybe
+        ]
+        if plan.expect.verdict is Expected.BLOCKED and not self._blocked:
+            problems.append(f"nothing blocked {' or '.join(plan.expect.clients)}")
+        for end in plan.ends:
+            ledger_id = self.ledgers.ids.get(end.ledger)
+            found = None if ledger_id is None else self.ledgers.ends.get(ledger_id)
+            if found not in end.entries:
+                shown = "it is not closed" if found is None else f"it ends at {found}"
+                problems.append(f"{end.ledger} should end at {' or '.join(map(str, end.entries))}, and {shown}")
+        if problems:
+            raise UnmetError("; ".join(problems))
+
+    @staticmethod
+    def _shown(trigger: When) -> str:
+        conditions = [f"{condition.field}={condition.value}" for condition in trigger.where]
+        return " ".join(filter(None, ("when", trigger.kind, trigger.actor, *conditions)))

@@ -1,0 +1,261 @@
+"""Playing the program of one client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+
+from bkclient.errors import BookKeeperError
+from bkclient.repair import RepairAdmin
+from scenarios.conditions import Conditions
+from scenarios.plan import operations as ops
+from scenarios.plan.model import Program
+from scenarios.plan.triggers import Trigger
+from scenarios.playing.ledgers import PlayedLedgers
+from scenarios.recording import RecordedAdvancedWriter, RecordedClient, RecordedReader, RecordedWriter
+
+__all__ = ["PlayedProgram"]
+
+#: After what time a reader that follows a ledger asks again when it was refused.
+_REFUSED_PAUSE_S: Final = 0.5
+
+Writer = RecordedWriter | RecordedAdvancedWriter
+
+
+class PlayedProgram:
+    """One program and what became of it.
+
+    ``until`` waits for a trigger, ``rng`` makes payloads, ``on_change`` is called whenever another operation begins.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        ledgers: PlayedLedgers,
+        conditions: Conditions,
+        rng: Random,
+        until: Callable[[Trigger], Awaitable[None]],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.program = program
+        #: The operations that were refused.
+        self.failed: list[str] = []
+        #: The operation it is at, None before the first and after the last.
+        self.current: ops.ClientOperation | None = None
+        self.has_ended = False
+        self._ledgers = ledgers
+        self._conditions = conditions
+        self._rng = rng
+        self._until = until
+        self._on_change = on_change
+        self._writers: dict[str, Writer] = {}
+        self._readers: dict[str, RecordedReader] = {}
+        self._appends: dict[str, dict[int, asyncio.Future[int]]] = {}
+        self._client: RecordedClient | None = None
+        #: How each operation is played.
+        self._players: Final[dict[type[ops.ClientOperation], Callable[[Any], Awaitable[None]]]] = {
+            ops.CreateLedger: self._create,
+            ops.Append: self._append,
+            ops.AppendAt: self._append_at,
+            ops.CancelAppends: self._cancel,
+            ops.Flush: lambda operation: self._writer(operation).inner.flush(),
+            ops.ForceLedger: lambda operation: self._writer(operation).inner.force(),
+            ops.TellLac: self._tell_lac,
+            ops.Close: lambda operation: self._writer(operation).close(),
+            ops.DeleteLedger: self._delete,
+            ops.Open: self._open,
+            ops.Read: self._read,
+            ops.ReadInBatches: self._read_batch,
+            ops.AskLac: self._ask_lac,
+            ops.PollEntry: self._long_poll,
+            ops.Follow: self._follow,
+            ops.TailLedger: self._tail,
+            ops.RecoverBookie: self._recover_bookie,
+            ops.Sleep: lambda operation: anyio.sleep(operation.time_s),
+            ops.Stay: lambda _: anyio.sleep_forever(),
+            ops.Until: lambda operation: self._until(operation.trigger),
+        }
+
+    @property
+    def is_staying(self) -> bool:
+        """Whether it does nothing more, and its process lives on."""
+        return isinstance(self.current, ops.Stay)
+
+    async def run(self, client: RecordedClient) -> None:
+        """Play it; the program of the client process."""
+        self._client = client
+        for call in self.program.calls:
+            self.current = call.operation
+            self._on_change()
+            try:
+                if call.limit_s is None:
+                    await self._play(call.operation)
+                else:
+                    with anyio.move_on_after(call.limit_s):
+                        await self._play(call.operation)
+            except (BookKeeperError, _Missing) as error:
+                self.failed.append(f"{call.operation.verb}: {error}")
+        self.current = None
+        self.has_ended = True
+        self._on_change()
+
+    async def _play(self, operation: ops.ClientOperation) -> None:
+        await self._players[type(operation)](operation)
+
+    # Writing -----------------------------------------------------------------------------------------------------
+
+    async def _create(self, operation: ops.CreateLedger) -> None:
+        conditions, sizes = self._conditions, operation.sizes
+        options = {
+            "ensemble_size": sizes.ensemble if sizes else conditions.ensemble_size,
+            "write_quorum_size": sizes.write_quorum if sizes else conditions.write_quorum_size,
+            "ack_quorum_size": sizes.ack_quorum if sizes else conditions.ack_quorum_size,
+            "digest_type": operation.digest or conditions.digest_type,
+            "deferred_sync": operation.deferred,
+        }
+        client = self._made
+        create = client.create_advanced_ledger if operation.advanced else client.create_ledger
+        writer: Writer = await create(**options)
+        self._writers[operation.ledger] = writer
+        self._ledgers.created(operation.ledger, writer.ledger_id)
+
+    async def _append(self, operation: ops.Append) -> None:
+        writer = self._writer(operation)
+        if not isinstance(writer, RecordedWriter):
+            raise _Missing(f"entries of {operation.ledger} have given ids")
+        window = min(operation.window, self._conditions.client.limits.max_in_flight_entries)
+        started: deque[asyncio.Future[int]] = deque()
+        for _ in range(operation.count):
+            while len(started) >= window:
+                await started.popleft()
+            if operation.pause_s:
+                await anyio.sleep(operation.pause_s)
+            await writer.inner.wait_for_room()
+            entry_id = writer.inner.last_add_pushed + 1
+            future = writer.append_nowait(self._rng.randbytes(operation.size))
+            self._note(operation.ledger, entry_id, future)
+            started.append(future)
+        if not operation.nowait:
+            await _all_ended(started)
+
+    async def _append_at(self, operation: ops.AppendAt) -> None:
+        writer = self._writer(operation)
+        if not isinstance(writer, RecordedAdvancedWriter):
+            raise _Missing(f"entries of {operation.ledger} have no given ids")
+        started = []
+        for entry_id in operation.entries:
+            await writer.inner.wait_for_room(entry_id)
+            future = writer.append_nowait(entry_id, self._rng.randbytes(operation.size))
+            self._note(operation.ledger, entry_id, future)
+            started.append(future)
+        if not operation.nowait:
+            await _all_ended(started)
+
+    async def _cancel(self, operation: ops.CancelAppends) -> None:
+        pending = self._appends.get(operation.ledger, {})
+        for entry_id in operation.entries:
+            if entry_id in pending:
+                pending.pop(entry_id).cancel()
+        await anyio.lowlevel.checkpoint()  # whoever waits for the outcomes is told first
+
+    async def _tell_lac(self, operation: ops.TellLac) -> None:
+        await self._writer(operation).inner.write_explicit_lac()
+
+    async def _delete(self, operation: ops.DeleteLedger) -> None:
+        await self._made.delete_ledger(await self._ledgers.id_of(operation.ledger))
+
+    def _note(self, ledger: str, entry_id: int, future: asyncio.Future[int]) -> None:
+        pending = self._appends.setdefault(ledger, {})
+        pending[entry_id] = future
+        future.add_done_callback(lambda _: pending.pop(entry_id, None))
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    async def _open(self, operation: ops.Open) -> None:
+        ledger_id = await self._ledgers.id_of(operation.ledger)
+        for attempt in range(1, operation.attempts + 1):
+            try:
+                reader = await self._made.open_ledger(ledger_id, recover=operation.recover)
+            except BookKeeperError:
+                if attempt == operation.attempts:
+                    raise
+                await anyio.sleep(operation.pause_s)
+            else:
+                self._readers[operation.handle or operation.ledger] = reader
+                return
+
+    async def _read(self, operation: ops.Read) -> None:
+        reader = self._reader(operation)
+        last = reader.inner.last_add_confirmed if operation.last is None else operation.last
+        read = reader.read_unconfirmed if operation.unconfirmed else reader.read
+        for entry_id in range(operation.first, last + 1):
+            await read(entry_id)
+
+    async def _read_batch(self, operation: ops.ReadInBatches) -> None:
+        reader, first = self._reader(operation), operation.first
+        while first <= reader.inner.last_add_confirmed:
+            first += await reader.read_batch(first, operation.count)
+
+    async def _ask_lac(self, operation: ops.AskLac) -> None:
+        await self._reader(operation).advance()
+
+    async def _long_poll(self, operation: ops.PollEntry) -> None:
+        await self._reader(operation).long_poll(operation.entry, operation.wait_s)
+
+    async def _follow(self, operation: ops.Follow) -> None:
+        reader, entry_id = self._reader(operation), 0
+        while True:
+            try:
+                while entry_id <= reader.inner.last_add_confirmed:
+                    await reader.read(entry_id)
+                    entry_id += 1
+                if reader.inner.is_closed or reader.inner.is_deleted:
+                    return
+                await anyio.sleep(operation.pause_s)
+                await reader.advance()
+            except BookKeeperError:
+                await anyio.sleep(_REFUSED_PAUSE_S)
+
+    async def _tail(self, operation: ops.TailLedger) -> None:
+        async for _ in self._reader(operation).tail():
+            pass
+
+    async def _recover_bookie(self, operation: ops.RecoverBookie) -> None:
+        await RepairAdmin(self._made.inner, rng=self._rng).recover_bookie(operation.bookie)
+
+    # What there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def _made(self) -> RecordedClient:
+        assert self._client is not None, "the program runs"
+        return self._client
+
+    def _writer(self, operation: Any) -> Writer:
+        found = self._writers.get(operation.ledger)
+        if found is None:
+            raise _Missing(f"ledger {operation.ledger} has no writer here")
+        return found
+
+    def _reader(self, operation: Any) -> RecordedReader:
+        found = self._readers.get(operation.handle)
+        if found is None:
+            raise _Missing(f"there is no handle {operation.handle}")
+        return found
+
+
+class _Missing(Exception):
+    """What an operation is about does not exist, because an earlier one was refused."""
+
+
+async def _all_ended(started: Any) -> None:
+    """Wait for all outcomes but those that were cancelled; raises the first refusal."""
+    outcomes = await asyncio.gather(*started, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BookKeeperError):
+            raise outcome
