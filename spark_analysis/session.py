@@ -89,8 +89,7 @@ def open_session(
     log_configuration = scratch / "log4j2.properties"
     log_configuration.write_text(_LOG_CONFIGURATION.format(level=log_level))
     builder = SparkSession.builder.appName(app_name)
-    if master is None and not _is_submitted():
-        master = LOCAL_MASTER
+    master = master or _default_master()
     if master is not None:
         builder = builder.master(master)
     java_options = [*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={log_configuration.as_uri()}"]
@@ -103,9 +102,9 @@ def open_session(
         return builder.getOrCreate()
 
 
-def _is_submitted() -> bool:
-    """Whether ``spark-submit`` started this program, and so knows its master."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
+def _default_master() -> str | None:
+    """Where to run if nobody says so; None if ``spark-submit`` started this program, and so knows."""
+    return None if "PYSPARK_GATEWAY_PORT" in os.environ else LOCAL_MASTER
 
 
 def _settings(master: str | None, scratch: Path, java_options: Sequence[str]) -> dict[str, str]:

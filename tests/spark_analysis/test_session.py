@@ -62,10 +62,7 @@ def test_there_is_one_session_whatever_is_asked_for(spark: SparkSession) -> None
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("submitted", "master"), [(True, "local[1]"), (False, "local[*]")])
-def test_a_submitted_program_runs_where_spark_submit_was_told_to(
-    tmp_path: Path, java: JavaRuntime, submitted: bool, master: str
-) -> None:
+def test_a_submitted_program_runs_where_spark_submit_was_told_to(tmp_path: Path, java: JavaRuntime) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from spark_analysis.session import open_session\n"
@@ -73,12 +70,18 @@ def test_a_submitted_program_runs_where_spark_submit_was_told_to(
         "print('runs at', session.sparkContext.master)\n"
     )
     home = Path(pyspark.__file__).parent
-    command = [home / "bin" / "spark-submit", "--master", "local[1]"] if submitted else [sys.executable]
     done = subprocess.run(
-        [*command, program],
+        [home / "bin" / "spark-submit", "--master", "local[1]", program],
         env=os.environ | {"SPARK_HOME": str(home), "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert f"runs at {master}" in done.stdout, done.stderr
+    assert "runs at local[1]" in done.stdout, done.stderr
+
+
+def test_any_other_program_runs_on_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert session._default_master() == "local[*]"
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert session._default_master() is None
