@@ -212,13 +212,19 @@ class Bookie:
         """Whether ordinary writes are refused at present."""
         return self._read_only
 
+    @property
+    def is_read_only_by_hand(self) -> bool:
+        """Whether it was switched so, whatever space there is."""
+        return self._is_read_only_by_hand
+
     def set_read_only(self, read_only: bool) -> None:  # noqa: FBT001  the value is the meaning
         """Switch read-only mode by hand; it stays until switched back, even where there is space."""
+        has_changed = read_only != self._is_read_only_by_hand
         self._is_read_only_by_hand = read_only
-        self._update_read_only()
+        self._update_read_only(tells=has_changed)
 
     def watch_read_only(self, listener: ReadOnlyListener) -> Callable[[], None]:
-        """Call ``listener`` after every change of :attr:`read_only`; returns what ends that."""
+        """Call ``listener`` after every change of :attr:`read_only`, or of its being by hand; returns what ends that."""
         self._read_only_listeners[listener] = None
         return lambda: self._read_only_listeners.pop(listener, None)
 
@@ -226,9 +232,9 @@ class Bookie:
         self._is_full = is_full
         self._update_read_only()
 
-    def _update_read_only(self) -> None:
-        read_only = self._is_full or self._is_read_only_by_hand
-        if read_only != self._read_only:
+    def _update_read_only(self, *, tells: bool = False) -> None:
+        read_only = self._is_full or self._is_read_only_by_hand or self.config.read_only_forced
+        if read_only != self._read_only or tells:
             self._read_only = read_only
             for listener in list(self._read_only_listeners):
                 listener(read_only)

@@ -25,6 +25,8 @@ _INSPECT: Final = {
     "journal": Late("simbookie.cli_inspect_journal", "List the records in a journal."),
     "log": Late("simbookie.cli_inspect_log", "List the entries in an entry log."),
     "index": Late("simbookie.cli_inspect_index", "List the locations in an index file."),
+    "mark": Late("simbookie.cli_inspect_small", "Show how far a journal is behind what the store has."),
+    "cookie": Late("simbookie.cli_inspect_small", "Show whose data a folder has."),
 }
 
 app = typer.Typer(

@@ -31,7 +31,7 @@ from simbookie.cli_options import (
     errors_end_the_program,
     start_logging,
 )
-from simbookie.config import BookieConfig
+from simbookie.config import STATE_KEYS, BookieConfig, state_of_conf
 from simbookie.garbage import GarbageConfig
 from simbookie.security_options import (
     AuthSecret,
@@ -54,6 +54,8 @@ __all__ = ["add_to"]
 
 _log: Final = logging.getLogger(__name__)
 _GARBAGE_INTERVAL_MS: Final = "60000"
+#: Keys of a configuration file that have an effect.
+_KEYS: Final = STORAGE_KEYS | {key for key, _ in STATE_KEYS.values()}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -170,7 +172,8 @@ def bookie(
             raise typer.BadParameter("requires --data: in memory there is nothing to configure", param_hint="--conf")
         if storage is not None and data is None:
             raise typer.BadParameter("requires --data: in memory there is one kind", param_hint="--storage")
-        storage_conf = _storage_conf(conf, journal_wait_ms, garbage_interval_s)
+        known = {} if conf is None else parse_properties(conf.read_text(encoding="utf-8"))
+        storage_conf = _storage_conf(known, conf, journal_wait_ms, garbage_interval_s)
         if storage is not None:
             storage_conf = replace(storage_conf, kind=storage)
         security = SecurityOptions(
@@ -199,10 +202,11 @@ def bookie(
             conf=storage_conf,
             admin_port=admin_port,
             admin_host=admin_host,
-            properties={} if conf is None else parse_properties(conf.read_text(encoding="utf-8")),
+            properties=known,
             bookie=BookieConfig(
                 pending_adds_max=pending_adds_max,
                 add_wait_max_s=storage_conf.add_wait_max_s if data is not None else 0.0,
+                **_state_conf(known),
             ),
             server=ServerConfig(
                 max_frame_size=max_frame_size,
@@ -218,14 +222,22 @@ def bookie(
         )
 
 
-def _storage_conf(path: Path | None, journal_wait_ms: float, garbage_interval_s: float | None) -> StorageConf:
+def _state_conf(known: dict[str, str]) -> dict[str, bool]:
+    try:
+        found = state_of_conf(known)
+        BookieConfig(**found)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf") from error
+    return found
+
+
+def _storage_conf(
+    known: dict[str, str], path: Path | None, journal_wait_ms: float, garbage_interval_s: float | None
+) -> StorageConf:
     """What the file says, and what options say instead."""
-    known: dict[str, str] = {}
-    if path is not None:
-        known = parse_properties(path.read_text(encoding="utf-8"))
-        unknown = sorted(key for key in known if key not in STORAGE_KEYS)
-        if unknown:
-            _log.warning("%s: %d keys have no effect here: %s", path, len(unknown), ", ".join(unknown))
+    unknown = sorted(key for key in known if key not in _KEYS)
+    if unknown:
+        _log.warning("%s: %d keys have no effect here: %s", path, len(unknown), ", ".join(unknown))
     try:
         conf = StorageConf.from_conf({"gcWaitTime": _GARBAGE_INTERVAL_MS, "journalMaxGroupWaitMSec": "0", **known})
         if journal_wait_ms > 0:

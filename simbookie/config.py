@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["BookieConfig"]
+from simbookie.storage.conf_keys import values_of
+
+__all__ = ["STATE_KEYS", "BookieConfig", "state_of_conf"]
+
+STATE_KEYS: Final = {
+    "read_only_forced": ("forceReadOnlyBookie", 1.0),
+    "read_only_allowed": ("readOnlyModeEnabled", 1.0),
+    "read_only_remembered": ("persistBookieStatusEnabled", 1.0),
+}
+
+
+def state_of_conf(conf: Mapping[str, str]) -> dict[str, bool]:
+    """The fields of :class:`BookieConfig` that ``conf`` names by BookKeeper's keys; :class:`ValueError` if it cannot be."""
+    return {
+        name: value is True
+        for name, value in values_of("bookie", STATE_KEYS, conf, dict.fromkeys(STATE_KEYS, bool)).items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +47,12 @@ class BookieConfig:
     batch_read_bytes_max: int = 5_242_880
     #: Entries of one batch read response, whatever the request allows.
     batch_read_entries_max: int = 4_096
+    #: Whether the bookie is read-only for good (``forceReadOnlyBookie``).
+    read_only_forced: bool = False
+    #: Whether it may ever be; if not, a bookie process that would have to be ends (``readOnlyModeEnabled``).
+    read_only_allowed: bool = True
+    #: Whether a bookie on disk that was switched to read-only by hand is so after a restart (``persistBookieStatusEnabled``).
+    read_only_remembered: bool = False
     #: Whether a read-only bookie takes high-priority adds (ledger recovery) as long as the storage has a byte left.
     high_priority_adds_when_read_only: bool = True
     #: Whether an error answer to a fencing read waits for the durable fence as well. BookKeeper's own bookie does not wait,
@@ -43,3 +67,5 @@ class BookieConfig:
         for name in self.__slots__:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"bookie: {name} must be >= 0, got {getattr(self, name)}")
+        if self.read_only_forced and not self.read_only_allowed:
+            raise ValueError("bookie: read_only_forced needs read_only_allowed")

@@ -129,8 +129,8 @@ class BookieProcess:
         if process is None:
             raise RuntimeError(f"{self.name} was not started")
         for _ in range(max(1, int(self._start_timeout_s / _POLL_INTERVAL_S))):
-            announcement = self._ready_path.read_bytes()
-            facts = json.loads(announcement) if announcement.endswith(b"\n") else {}
+            announcement, newline, _ = self._ready_path.read_bytes().partition(b"\n")
+            facts = json.loads(announcement) if newline else {}
             if "bookie_id" in facts:  # the other thing it may announce is an error, and then it ends
                 self._bookie_id, self._port = facts["bookie_id"], facts["port"]
                 self.admin_port = facts["admin_port"]

@@ -23,17 +23,20 @@ from typing import Any, TypeVar
 import bkclient
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.opening import open_store
+from bkclient.metadata.uri import MemoryUri, parse_metadata_uri
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
-from simbookie.cookies import leave_cookie
+from simbookie.cookies import check_cookies, leave_cookie
 from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.heap import HeapTrimmer, find_malloc_trim
 from simbookie.measured import MeasuredBookie
 from simbookie.server import BookieServer, ServerConfig
-from simbookie.storage.base import LedgerStorage, StorageError
+from simbookie.storage.base import LedgerStorage, NoSpace, StorageError
 from simbookie.storage.conf import StorageConf
-from simbookie.storage.data_folder import data_folder
+from simbookie.storage.data_folder import cookie_of, data_folder
+from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
+from simbookie.storage.status_file import BookieStatus, read_status, write_status
 from simbookie.tcp.admission import DESCRIPTORS_KEPT
 from simbookie.tcp.listener import bound_socket
 
@@ -119,9 +122,12 @@ async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
         port: int = sock.getsockname()[1]
         advertised_host = options.advertised_host or host
         bookie_id = options.bookie_id or f"{advertised_host}:{port}"
-        with _storage(options, bookie_id, stop) as storage:
+        failed: list[StorageError] = []
+        with _storage(options, failed, stop) as storage:
             bookie_class = Bookie if options.admin_port is None else MeasuredBookie
             bookie = bookie_class(bookie_id, storage, options.bookie, wall_clock=time.time)
+            if not bookie.config.read_only_allowed:
+                bookie.watch_read_only(partial(_end_instead, bookie, failed, stop))
             metadata = await open_store(
                 options.metadata_uri,
                 rng=random.SystemRandom(),
@@ -140,6 +146,14 @@ async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
             await _serve(server, metadata, options, stop, on_ready)
 
 
+def _end_instead(bookie: Bookie, failed: list[StorageError], stop: asyncio.Event, read_only: bool) -> None:  # noqa: FBT001
+    if read_only:
+        failed.append(
+            NoSpace(f"bookie {bookie.bookie_id} would have to be read-only, and may not be (readOnlyModeEnabled)")
+        )
+        stop.set()
+
+
 async def _serve(
     server: BookieServer,
     metadata: MetadataStore,
@@ -151,7 +165,8 @@ async def _serve(
     garbage = GarbageCollector(bookie, metadata, options.garbage)
     collector = asyncio.create_task(garbage.run())
     try:
-        await leave_cookie(metadata, bookie.bookie_id)
+        await _verify(bookie, metadata, options)
+        _remember_read_only(bookie)
         async with _operated(server, metadata, garbage, options) as admin_port, server, _trimmed_heap(server):
             on_ready(server, admin_port)
             await stop.wait()
@@ -159,6 +174,33 @@ async def _serve(
         collector.cancel()
         await asyncio.gather(collector, return_exceptions=True)
         await metadata.aclose()
+
+
+def _remember_read_only(bookie: Bookie) -> None:
+    """Be read-only by hand if that is remembered, and remember it from now on, where the bookie does so."""
+    storage = bookie.storage
+    if not bookie.config.read_only_remembered or not isinstance(storage, JournaledStorage):
+        return
+    known = read_status(storage.ledger_folders)
+    if known is not None and known.read_only and known.by_hand:
+        bookie.set_read_only(True)
+
+    def remember(read_only: bool) -> None:  # noqa: FBT001  a callback
+        status = BookieStatus(read_only, bookie.is_read_only_by_hand, int(time.time() * 1000))
+        write_status(storage.ledger_folders, status)
+
+    bookie.watch_read_only(remember)
+
+
+async def _verify(bookie: Bookie, metadata: MetadataStore, options: BookieOptions) -> None:
+    """Whether the bookie, its folders and its cluster belong together."""
+    forgets = isinstance(parse_metadata_uri(options.metadata_uri), MemoryUri)
+    if options.data is not None:
+        assert isinstance(bookie.storage, JournaledStorage)
+        folders = (*bookie.storage.journal_folders, *bookie.storage.ledger_folders)
+        await check_cookies(None if forgets else metadata, cookie_of(options.data, bookie.bookie_id), folders)
+    if forgets or options.data is None:
+        await leave_cookie(metadata, bookie.bookie_id)
 
 
 @asynccontextmanager
@@ -179,6 +221,7 @@ async def _operated(
         time.time,
         address=lambda: f"{server.address.host}:{server.port}",
         properties=dict(options.properties),
+        expand=partial(_verify, server.bookie, metadata, options),
         connect=partial(bkclient.connect, options.metadata_uri),
     )
     admin = AdminServer(subject, options.admin_host, options.admin_port)
@@ -202,35 +245,35 @@ def _properties(server: BookieServer, options: BookieOptions, admin_port: int) -
         "httpServerPort": str(admin_port),
     }
     if options.data is not None:
-        root = options.data.resolve()
-        found |= {"journalDirectories": str(root / "journal"), "ledgerDirectories": str(root / "ledgers")}
+        cookie = cookie_of(options.data, server.bookie.bookie_id)
+        found |= {"journalDirectories": cookie.journal_dirs[0], "ledgerDirectories": cookie.ledger_dirs[0]}
     return found
 
 
 @contextmanager
-def _storage(options: BookieOptions, bookie_id: str, stop: asyncio.Event) -> Iterator[LedgerStorage]:
-    """What the bookie stores in; a journal that fails stops the bookie, and is raised in the end."""
+def _storage(options: BookieOptions, failed: list[StorageError], stop: asyncio.Event) -> Iterator[LedgerStorage]:
+    """What the bookie stores in; a journal that fails stops the bookie, and is raised in the end, as is what has ``failed``."""
     if options.data is None:
         # no disk: this process is the machine, and nothing of it is left when it dies
         yield MemoryStorage(options.storage)
+        if failed:
+            raise failed[0]
         return
-    failures: list[StorageError] = []
 
     def fail(error: StorageError) -> None:
-        failures.append(error)
+        failed.append(error)
         stop.set()
 
     with data_folder(
         options.data,
-        bookie_id,
         options.conf,
         clock_ms=lambda: int(time.time() * 1000),
         rng=random.SystemRandom(),
         on_fatal=fail,
     ) as storage:
         yield storage
-    if failures:
-        raise failures[0]
+    if failed:
+        raise failed[0]
 
 
 @asynccontextmanager

@@ -48,8 +48,16 @@ async def read_only(subject: Administered, request: HttpRequest) -> HttpResponse
         wanted = body_object(request).get("readOnly", False)
         if not isinstance(wanted, bool):
             raise BadBody("readOnly must be true or false")
-        if wanted != bookie.read_only:
-            bookie.set_read_only(wanted)
+        if bookie.read_only and not wanted:
+            if bookie.config.read_only_forced:
+                text = "Bookie is in forceReadOnly mode, cannot transit to writable mode"
+                return sentence(HTTPStatus.BAD_REQUEST, text)
+            bookie.set_read_only(False)
+        elif wanted and not bookie.read_only:
+            if not bookie.config.read_only_allowed:
+                text = "Bookie is disabled ReadOnly mode, cannot transit to readOnly mode"
+                return sentence(HTTPStatus.BAD_REQUEST, text)
+            bookie.set_read_only(True)
     elif request.method != "GET":
         return sentence(HTTPStatus.NOT_FOUND, "Unsupported method. Should be GET or PUT method")
     return json_answer({"readOnly": bookie.read_only})
@@ -76,6 +84,8 @@ async def sanity(subject: Administered, request: HttpRequest) -> HttpResponse:
     """Whether a few entries can be stored and read back."""
     if request.method != "GET":
         return sentence(HTTPStatus.NOT_FOUND, "Only support GET method to retrieve bookie sanity state.")
+    if subject.bookie.config.read_only_forced:
+        return json_answer({"passed": False, "readOnly": True})
     try:
         async with asyncio.timeout(_SANITY_TIMEOUT_S):
             passed = await _is_sane(subject)

@@ -1,7 +1,7 @@
 """The folder that a bookie process keeps its data in, laid out as a bookie of BookKeeper has it.
 
-``journal/current`` holds the journal, ``ledgers/current`` entry logs, indexes and marks. Two files are ours: ``lock``, which
-keeps a second process out as long as the first one lives, and ``bookie-id``, because ledgers are registered under that.
+``journal/current`` holds the journal, ``ledgers/current`` entry logs, indexes and marks. One file is ours: ``lock``, which
+keeps a second process out as long as the first one lives. Whose folder it is cookies say (:mod:`simbookie.cookies`).
 
 The kind of ledger store is the one that is asked for, or that whose files are there. Two kinds that do not find each other's
 entries never share a folder: a bookie would deny what it has acknowledged.
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from bkclient.metadata.records import Cookie
 from simbookie.storage.base import StorageError
 from simbookie.storage.conf import StorageConf
 from simbookie.storage.db.rocks import require_rocksdb, rocks_databases
@@ -28,17 +29,22 @@ from simbookie.storage.kinds import StoreKind
 from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.sorted import SortedLedgerStore
 
-__all__ = ["DataFolderError", "data_folder"]
+__all__ = ["DataFolderError", "cookie_of", "data_folder"]
 
 
 class DataFolderError(StorageError):
     """A folder cannot be used for a bookie's data."""
 
 
+def cookie_of(root: Path, bookie_id: str) -> Cookie:
+    """The cookie of a bookie whose data is in ``root``, but for the cluster's instance id."""
+    place = Path(os.path.abspath(root))  # noqa: PTH100  links stay, as they do in BookKeeper
+    return Cookie(bookie_id, (str(place / "journal"),), (str(place / "ledgers"),))
+
+
 @contextmanager
 def data_folder(
     root: Path,
-    bookie_id: str,
     conf: StorageConf,
     *,
     clock_ms: Callable[[], int],
@@ -47,7 +53,7 @@ def data_folder(
 ) -> Iterator[JournaledStorage]:
     """The storage in ``root``, which is made if it is missing, while the block lasts.
 
-    :class:`DataFolderError` if another process uses it, or if it is another bookie's, or another kind of store's.
+    :class:`DataFolderError` if another process uses it, or if its files are those of another kind of store.
     """
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -56,7 +62,6 @@ def data_folder(
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataFolderError(f"{root} is in use by another process") from None
-        _claim(root / "bookie-id", bookie_id)
         disk = DirectoryDisk(root)
         ledgers = Folder(disk, "ledgers/current")
         yield JournaledStorage(
@@ -92,11 +97,3 @@ def _store(root: Path, ledgers: Folder, conf: StorageConf, rng: Random) -> Ledge
     if kind is StoreKind.INTERLEAVED:
         return InterleavedLedgerStore(folders, conf.store.interleaved)
     return SortedLedgerStore(folders, conf.store)
-
-
-def _claim(path: Path, bookie_id: str) -> None:
-    if not path.exists():
-        path.write_text(f"{bookie_id}\n")
-    owner = path.read_text().strip()
-    if owner != bookie_id:
-        raise DataFolderError(f"{path.parent} is the data of bookie {owner}, not of {bookie_id}; use --id {owner}")

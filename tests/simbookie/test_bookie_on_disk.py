@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -101,7 +102,7 @@ def used(folder: Path, conf: StorageConf) -> None:
     """Use a folder for a moment, and store something."""
 
     async def use() -> None:
-        with data_folder(folder, "b0", conf, clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None) as storage:
+        with data_folder(folder, conf, clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None) as storage:
             ended = asyncio.Event()
             storage.open(ended.set, lambda _: None)
             await ended.wait()
@@ -154,16 +155,20 @@ def test_what_does_not_go_with_a_folder_is_wrong_usage(arguments: list[str], com
     assert not (tmp_path / "data").exists()
 
 
+@contextmanager
+def open_lock(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def test_the_lock_ends_with_the_block(tmp_path: Path) -> None:
     def use() -> None:
         folder = tmp_path / "data"
-        with data_folder(
-            folder, "b0", StorageConf(), clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None
-        ) as storage:
+        with data_folder(folder, StorageConf(), clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None) as storage:
             assert storage.acks_are_durable
 
     use()
     use()
-    (tmp_path / "data" / "bookie-id").write_text("b9\n")
-    with pytest.raises(DataFolderError, match="bookie b9"):
+    with open_lock(tmp_path / "data"), pytest.raises(DataFolderError, match="in use by another process"):
         use()

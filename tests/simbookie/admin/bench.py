@@ -17,6 +17,7 @@ import bkclient
 from bkclient.metadata.memory import MemoryMetadataService
 from simbookie.admin.endpoints import Administered
 from simbookie.admin.server import AdminServer
+from simbookie.config import BookieConfig
 from simbookie.garbage import GarbageCollector
 from simbookie.measured import MeasuredBookie
 from simbookie.server import BookieServer
@@ -41,19 +42,18 @@ class Operated:
 
 
 @asynccontextmanager
-async def operated(folder: Path, **conf: str) -> AsyncIterator[Operated]:
+async def operated(folder: Path, config: BookieConfig | None = None, **conf: str) -> AsyncIterator[Operated]:
     """A bookie in ``folder``, with an interface, in a cluster of its own."""
     uri = f"mem://{folder}"
     store = MemoryMetadataService.named(uri.removeprefix("mem://")).session(rng=Random(1))
     with data_folder(
         folder,
-        "b0",
         StorageConf.from_conf(conf),
         clock_ms=lambda: 1,
         rng=Random(1),
         on_fatal=lambda error: pytest.fail(str(error)),
     ) as storage:
-        bookie = MeasuredBookie("b0", storage)
+        bookie = MeasuredBookie("b0", storage, config)
         collector = GarbageCollector(bookie, store)
         server = BookieServer(bookie, registry=store)
         subject = Administered(
