@@ -12,7 +12,7 @@ from typing import Final
 from simbookie.bookie import BookieState
 from simbookie.crashes import after
 from simbookie.crashes.invariants import StorageViolation
-from simbookie.crashes.schedule import Operation, Player, draw_operations
+from simbookie.crashes.schedule import Operation, Player, draw_compaction, draw_operations
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import KEY, Subject
 from simbookie.storage.base import CrashMode, StorageError
@@ -41,6 +41,10 @@ _RARE_STEPS: Final = (
     "transaction.available",
     "transaction.finish",
 )
+#: Where runs that are about compaction have most of their lives end.
+_COMPACTION_STEPS: Final = tuple(step for step in _RARE_STEPS if step.startswith(("compaction", "move", "transaction")))
+#: How long after such a step a life ends: before it, or while what it began is under way. A sync takes a millisecond.
+_LAGS_S: Final = (0.0, 0.0, 0.0, 0.0003, 0.0008, 0.002)
 #: One run in so many is made twice, and one has its disk damaged in the end.
 _REPEATED: Final = 50
 
@@ -89,6 +93,7 @@ def play_life(
     *,
     crash_at: int = 0,
     until: str = "",
+    lag_s: float = 0.0,
     mode: CrashMode = CrashMode.PROCESS,
     ends_in_order: bool = False,
     is_last: bool = False,
@@ -96,7 +101,7 @@ def play_life(
     """One life of ``subject``: it starts, is held to its promises, does ``operations``, and ends at a step, or thereafter."""
     rng = Random(subject.settings.seed)  # noqa: S311
     story = partial(_life, subject, operations, rng, ends_in_order=ends_in_order, is_last=is_last)
-    return subject.live(story, crash_at=crash_at, until=until, mode=mode)
+    return subject.live(story, crash_at=crash_at, until=until, lag_s=lag_s, mode=mode)
 
 
 def crash_run(
@@ -116,15 +121,18 @@ def _run(settings: RunSettings) -> CrashRun:
     reached: str | None = None
     try:
         for _ in range(rng.randint(1, 5)):
-            is_aimed = rng.random() < 0.3
+            is_aimed = rng.random() < (0.8 if settings.is_compacting else 0.3)
             operations = draw_operations(rng, has_faults=settings.has_faults)
+            if settings.is_compacting:
+                operations += draw_compaction(rng)
             if reached is not None and reached.partition(".")[0] in ("transaction", "compaction", "move"):
                 operations[:0] = [("collect", True), ("wait", 0.05)]  # takes up what was interrupted
             reached = play_life(
                 subject,
                 operations,
                 crash_at=0 if is_aimed else rng.randint(1, _STEPS_MAX),
-                until=rng.choice(_RARE_STEPS) if is_aimed else "",
+                until=rng.choice(_COMPACTION_STEPS if settings.is_compacting else _RARE_STEPS) if is_aimed else "",
+                lag_s=rng.choice(_LAGS_S),
                 mode=rng.choice(list(CrashMode)),
                 ends_in_order=rng.random() < 0.2,
             )

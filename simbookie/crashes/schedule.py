@@ -26,7 +26,7 @@ from simbookie.storage.steps import CrashPoint
 if TYPE_CHECKING:
     from simbookie.crashes.subject import Subject
 
-__all__ = ["Operation", "Player", "draw_operations"]
+__all__ = ["Operation", "Player", "draw_compaction", "draw_operations"]
 
 Operation = tuple[Any, ...]
 """The name of a method of :class:`Player`, and its arguments."""
@@ -65,6 +65,16 @@ def draw_operations(rng: Random, *, has_faults: bool, is_read_only_test: bool = 
     }
     names = rng.choices(list(weights), list(weights.values()), k=rng.randrange(30))
     return [(name, *_arguments(name, rng)) for name in names]
+
+
+def draw_compaction(rng: Random) -> list[Operation]:
+    """The operations of a life in which there is something to compact: full logs, most of them of deleted ledgers."""
+    operations: list[Operation] = []
+    for _ in range(rng.randint(1, 3)):
+        operations += [("add", rng.randrange(_SLOTS), rng.choice(_SIZES[2:]), "ordinary") for _ in range(12)]
+        operations += [("wait", 0.6), *(("delete", slot, 0.0) for slot in range(_SLOTS) if rng.random() < 0.4)]
+        operations += [("collect", True), ("wait", rng.choice(_WAITS)), ("wait", rng.choice(_WAITS))]
+    return operations
 
 
 def _arguments(name: str, rng: Random) -> tuple[Any, ...]:

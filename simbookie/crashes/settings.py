@@ -31,6 +31,8 @@ class RunSettings:
     backups_max: int = 0
     #: Whether operations of the disk fail now and then.
     has_faults: bool = False
+    #: Whether the run is about compaction: entry logs fill up, ledgers are deleted, and lives end where logs are rewritten.
+    is_compacting: bool = False
     limits: StoreLimits = field(default_factory=StoreLimits)
 
     @classmethod
@@ -47,6 +49,7 @@ class RunSettings:
             in_transactions=rng.random() < 0.5,
             backups_max=rng.choice([0, 0, 2]),
             has_faults=rng.random() < 0.3,
+            is_compacting=rng.random() < 0.25,
         )
 
     @property

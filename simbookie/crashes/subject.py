@@ -95,6 +95,7 @@ class Subject:
         self.has_failed_disk = self.must_lose_power = self._is_dead = False
         self.countdown = 0
         self.until = ""
+        self.lag_s = 0.0
         self.mode = CrashMode.PROCESS
         #: How the bookie ended last, and the marks that it had persisted then.
         self.persisted: list[tuple[int, int]] = []
@@ -114,19 +115,36 @@ class Subject:
     def step(self, name: str) -> None:
         """The :data:`~simbookie.storage.steps.OnStep` of everything."""
         self.countdown -= 1
-        if self.countdown == 0 or name == self.until:
+        if name == self.until and self.lag_s:
+            self.until = ""
+            asyncio.get_running_loop().call_later(self.lag_s, self._end_after, name)
+        elif self.countdown == 0 or name == self.until:
             self.crash(self.mode)
             raise CrashPoint(name)
         self.watch.step(name)
+
+    def _end_after(self, name: str) -> None:
+        if not self._is_dead:
+            self.crash(self.mode)
+            raise CrashPoint(name)
 
     def _failed(self, error: StorageError) -> None:
         self.fatal = error
 
     def live(
-        self, story: Callable[[], Coroutine[Any, Any, None]], *, crash_at: int = 0, until: str = "", mode: CrashMode
+        self,
+        story: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        crash_at: int = 0,
+        until: str = "",
+        lag_s: float = 0.0,
+        mode: CrashMode,
     ) -> str | None:
-        """One life, to the step number ``crash_at`` or before the step ``until``; returns the step at which it ended early."""
-        self.countdown, self.until, self.mode = crash_at, until, mode
+        """One life, to the step number ``crash_at`` or before the step ``until``; returns the step at which it ended early.
+
+        With ``lag_s`` it ends so many seconds after the step ``until``, while what the step began is under way.
+        """
+        self.countdown, self.until, self.lag_s, self.mode = crash_at, until, lag_s, mode
         self.fatal = None
         self.has_failed_disk = self.must_lose_power = self._is_dead = False
         self.disk.faults.heal()

@@ -27,13 +27,13 @@ class Found:
     invariants: tuple[str, ...]
 
 
-def hunt(defect: StorageDefect, runs_max: int = RUNS_MAX) -> Found:
-    """Make runs with the defect until one violates something."""
+def hunt(defect: StorageDefect, runs_max: int = RUNS_MAX, *, wanted: str = "") -> Found:
+    """Make runs with the defect until one violates something, or the invariant ``wanted``."""
     for number in range(runs_max):
         run = crash_run(defect.kind, number, planted=defect.planted)
         invariants = tuple(sorted({violation.invariant for violation in run.violations}))
         if (
-            invariants and not crash_run(defect.kind, number).violations
+            invariants and (not wanted or wanted in invariants) and not crash_run(defect.kind, number).violations
         ):  # without the defect nothing is wrong with this run
             return Found(defect, number + 1, invariants)
     return Found(defect, runs_max, ())
