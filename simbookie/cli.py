@@ -19,6 +19,8 @@ _COMMANDS: Final = {
     "bookie": Late("simbookie.cli_bookie", "Run one bookie."),
     "zookeeper": Late("simbookie.cli_cluster", "Run one ZooKeeper server."),
     "cluster": Late("simbookie.cli_cluster", "Run a ZooKeeper and several bookies."),
+    "export": Late("simbookie.cli_transfer", "Write the disk of a killed bookie into a folder."),
+    "import": Late("simbookie.cli_transfer", "Tell what a bookie would serve from a folder."),
     "crashes": Late("simbookie.cli_crashes", "Kill a bookie at random steps, and check what it promised."),
 }
 _INSPECT: Final = {

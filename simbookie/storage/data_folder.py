@@ -2,9 +2,6 @@
 
 ``journal/current`` holds the journal, ``ledgers/current`` entry logs, indexes and marks. One file is ours: ``lock``, which
 keeps a second process out as long as the first one lives. Whose folder it is cookies say (:mod:`simbookie.cookies`).
-
-The kind of ledger store is the one that is asked for, or that whose files are there. Two kinds that do not find each other's
-entries never share a folder: a bookie would deny what it has acknowledged.
 """
 
 from __future__ import annotations
@@ -19,21 +16,14 @@ from random import Random
 from bkclient.metadata.records import Cookie
 from simbookie.storage.base import StorageError
 from simbookie.storage.conf import StorageConf
+from simbookie.storage.db.key_value import OpenDatabase
 from simbookie.storage.db.rocks import require_rocksdb, rocks_databases
-from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.directory import DirectoryDisk
-from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.interleaved import InterleavedLedgerStore
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
-from simbookie.storage.kinds import StoreKind
-from simbookie.storage.ledger_store import LedgerStore
-from simbookie.storage.sorted import SortedLedgerStore
+from simbookie.storage.folders import Folder
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.volume import DataFolderError, storage_on_disk
 
 __all__ = ["DataFolderError", "cookie_of", "data_folder"]
-
-
-class DataFolderError(StorageError):
-    """A folder cannot be used for a bookie's data."""
 
 
 def cookie_of(root: Path, bookie_id: str) -> Cookie:
@@ -55,6 +45,11 @@ def data_folder(
 
     :class:`DataFolderError` if another process uses it, or if its files are those of another kind of store.
     """
+
+    def databases(folder: Folder) -> OpenDatabase:
+        require_rocksdb()
+        return rocks_databases(root / folder.path)
+
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -62,38 +57,13 @@ def data_folder(
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataFolderError(f"{root} is in use by another process") from None
-        disk = DirectoryDisk(root)
-        ledgers = Folder(disk, "ledgers/current")
-        yield JournaledStorage(
-            [Folder(disk, "journal/current")],
-            [ledgers],
-            _store(root, ledgers, conf, rng),
-            JournaledConfig(
-                journal=conf.journal,
-                flush_interval_s=conf.flush_interval_s,
-                space=conf.space,
-                compaction=conf.compaction,
-            ),
+        yield storage_on_disk(
+            DirectoryDisk(root),
+            conf,
             clock_ms=clock_ms,
+            rng=rng,
             on_fatal=on_fatal,
+            databases=databases,
         )
     finally:
         os.close(descriptor)  # ends the lock
-
-
-def _store(root: Path, ledgers: Folder, conf: StorageConf, rng: Random) -> LedgerStore:
-    """The store whose files are there, or that is asked for."""
-    found = StoreKind.found_in(ledgers)
-    kind = conf.kind or found or StoreKind.SORTED
-    if found is not None and not kind.reads(found):
-        raise DataFolderError(
-            f"{root} has the files of a store of kind {found.value}, and one of kind {kind.value} would find nothing there; "
-            f"use --storage {found.value}, or another folder"
-        )
-    folders = Folders([ledgers], rng)
-    if kind is StoreKind.DB:
-        require_rocksdb()
-        return DbLedgerStore(folders, conf.db, databases=lambda folder: rocks_databases(root / folder.path))
-    if kind is StoreKind.INTERLEAVED:
-        return InterleavedLedgerStore(folders, conf.store.interleaved)
-    return SortedLedgerStore(folders, conf.store)

@@ -22,12 +22,12 @@ from zlib import crc32
 
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.db.key_value import KeyValueBatch
-from simbookie.storage.disk.base import DiskFile
+from simbookie.storage.disk.base import Disk, DiskFile
 from simbookie.storage.folders import Folder
 from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.sequence import Sequence, WaitingStep
 
-__all__ = ["LogDatabase"]
+__all__ = ["LogDatabase", "is_log_database"]
 
 _HEAD: Final = Struct(">II")
 _CHANGE: Final = Struct(">BII")
@@ -38,6 +38,11 @@ _KIB: Final = 1 << 10
 _SEED: Final = 0xB00C
 
 _Changes = Iterable[tuple[bytes, bytes | None] | tuple[bytes, bytes, None]]
+
+
+def is_log_database(disk: Disk, path: str) -> bool:
+    """Whether a folder holds the files of one."""
+    return any(_NAME.fullmatch(name) for name in disk.names(path))
 
 
 class LogDatabase:

@@ -23,7 +23,7 @@ from simbookie.storage.db.key_value import KeyValueBatch, OpenDatabase
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict, WriteBatch
 
-__all__ = ["RocksDatabase", "RocksDbMissing", "require_rocksdb", "rocks_databases"]
+__all__ = ["RocksDatabase", "RocksDbMissing", "is_rocks_database", "require_rocksdb", "rocks_databases"]
 
 _MIB: Final = 1 << 20
 #: Every database has this file; and the binding leaves the other one, wherever it is used.
@@ -60,6 +60,11 @@ def require_rocksdb() -> None:
 def rocks_databases(folder: Path) -> OpenDatabase:
     """Opens databases in a folder of the file system."""
     return lambda name: RocksDatabase(folder / name, many_rows=name == "locations")
+
+
+def is_rocks_database(path: Path) -> bool:
+    """Whether a folder holds the files of one."""
+    return (path / _CURRENT).is_file()
 
 
 class RocksDatabase:

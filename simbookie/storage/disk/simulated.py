@@ -209,6 +209,19 @@ class SimulatedDisk:
         twin._changes_made = self._changes_made
         return twin
 
+    def put(self, path: str, content: bytes) -> None:
+        """Have a file that was there all along: durable, by name too. No file of this name may exist.
+
+        :class:`~simbookie.storage.base.NoSpace` if it does not fit.
+        """
+        if checked_path(path) in self._names:
+            raise FileExists(f"{path} exists")
+        pages = Pages()
+        self.reserve(pages.new_pages(0, len(content)))
+        pages.write(0, content)
+        pages.end_sync(pages.begin_sync())
+        self._names[path] = self._durable_names[path] = pages
+
     def image(self) -> dict[str, bytes]:
         """All files as reads see them, by their paths, ascending."""
         return {path: self._names[path].read(0, self._names[path].size) for path in sorted(self._names)}

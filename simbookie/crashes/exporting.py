@@ -1,0 +1,44 @@
+"""The disk that a bookie leaves when it is killed, as a folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from simbookie.crashes.runs import play_life
+from simbookie.crashes.schedule import draw_operations
+from simbookie.crashes.settings import RunSettings
+from simbookie.crashes.subject import Subject
+from simbookie.storage.base import CrashMode
+from simbookie.storage.kinds import StoreKind
+from simbookie.storage.quirks import REPAIRED
+from simbookie.storage.transfer import export_disk
+
+__all__ = ["export_run"]
+
+#: So many lives' operations are done in one, for something to be there.
+_LIVES: Final = 6
+
+
+def export_run(target: Path, kind: str, seed: int, step: int | None, mode: CrashMode) -> tuple[str | None, list[str]]:
+    """Have a bookie live to step number ``step``, or to the end, be killed, and its disk written to ``target``.
+
+    Returns the step that it was killed before and the paths written. With the files goes a ``bk_server.conf`` that names their
+    folders. Raises as :func:`~simbookie.storage.transfer.export_disk`.
+    """
+    settings = replace(RunSettings.draw(kind, seed, REPAIRED), journals=1, has_faults=False)
+    subject = Subject(settings)
+    rng = Random(f"export {seed}")  # noqa: S311
+    operations = [each for _ in range(_LIVES) for each in draw_operations(rng, has_faults=False)]
+    reached = play_life(subject, operations, crash_at=step or 0, mode=mode)
+    files = export_disk(subject.disk, target)
+    (target / "journal0").rename(target / "journal")
+    place = target.absolute()
+    (target / "bk_server.conf").write_text(
+        f"journalDirectories={place / 'journal'}\n"
+        f"ledgerDirectories={place / 'ledgers'}\n"
+        f"ledgerStorageClass={StoreKind(kind).class_name}\n"
+    )
+    return reached, [path.replace("journal0/", "journal/", 1) for path in files]

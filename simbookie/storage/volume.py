@@ -1,0 +1,75 @@
+"""A bookie's storage on any disk, laid out as in a folder of data: ``journal/current`` and ``ledgers/current``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from simbookie.storage.base import StorageError
+from simbookie.storage.conf import StorageConf
+from simbookie.storage.db.key_value import OpenDatabase
+from simbookie.storage.db.store import DbLedgerStore
+from simbookie.storage.disk.base import Disk
+from simbookie.storage.folders import Folder, Folders
+from simbookie.storage.interleaved import InterleavedLedgerStore
+from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.kinds import StoreKind
+from simbookie.storage.ledger_store import LedgerStore, OnStep, no_step
+from simbookie.storage.sorted import SortedLedgerStore
+
+__all__ = ["DataFolderError", "storage_on_disk"]
+
+_JOURNALS: Final = "journal/current"
+_LEDGERS: Final = "ledgers/current"
+
+
+class DataFolderError(StorageError):
+    """A folder, or a disk, cannot be used for a bookie's data."""
+
+
+def storage_on_disk(
+    disk: Disk,
+    conf: StorageConf,
+    *,
+    clock_ms: Callable[[], int],
+    rng: Random,
+    on_fatal: Callable[[StorageError], None] | None = None,
+    on_step: OnStep = no_step,
+    databases: Callable[[Folder], OpenDatabase] | None = None,
+) -> JournaledStorage:
+    """The storage whose files are on ``disk``, or a new one, as ``conf`` says; ``databases`` are those of a store that has some.
+
+    The kind of ledger store is the one that is asked for, or that whose files are there. Two kinds that do not find each other's
+    entries never share a disk: a bookie would deny what it has acknowledged. :class:`DataFolderError` if they would.
+    """
+    ledgers = Folder(disk, _LEDGERS)
+    found = StoreKind.found_in(ledgers)
+    kind = conf.kind or found or StoreKind.SORTED
+    if found is not None and not kind.reads(found):
+        raise DataFolderError(
+            f"the files of a store of kind {found.value} are here, and one of kind {kind.value} would find nothing there; "
+            f"use --storage {found.value}, or another folder"
+        )
+    folders = Folders([ledgers], rng)
+    store: LedgerStore
+    if kind is StoreKind.DB:
+        store = DbLedgerStore(folders, conf.db, databases=databases, on_step=on_step)
+    elif kind is StoreKind.INTERLEAVED:
+        store = InterleavedLedgerStore(folders, conf.store.interleaved, on_step=on_step)
+    else:
+        store = SortedLedgerStore(folders, conf.store, on_step=on_step)
+    return JournaledStorage(
+        [Folder(disk, _JOURNALS)],
+        [ledgers],
+        store,
+        JournaledConfig(
+            journal=conf.journal,
+            flush_interval_s=conf.flush_interval_s,
+            space=conf.space,
+            compaction=conf.compaction,
+        ),
+        clock_ms=clock_ms,
+        on_fatal=on_fatal,
+        on_step=on_step,
+    )
