@@ -98,12 +98,15 @@ class AppliedStore(_Forwarding):
     """Records at the service, below all delays and faults, when an operation is applied or refused.
 
     The order of successful META_CAS events is therefore the order in which the metadata changed, regardless of when clients get
-    the answers. ``cause`` replaces the cause that follows from the written state, for writers that are not clients.
+    the answers. ``cause`` replaces the cause that follows from the written state, for writers that are not clients. A client that
+    replaces bookies of a ledger which it has read as closed repairs it, which is re-replication.
     """
 
     def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str, cause: str | None = None) -> None:
         super().__init__(inner, recorder, actor)
         self._cause = cause
+        #: What was read here of closed ledgers.
+        self._closed: dict[int, LedgerMetadata] = {}
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
         """Record META_CAS, cause create."""
@@ -115,6 +118,8 @@ class AppliedStore(_Forwarding):
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
         """Record META_CAS."""
         cause = self._cause or _CAUSE_BY_STATE[metadata.state]
+        if self._is_repair(metadata):
+            cause = "rereplicate"
         try:
             written = await self._inner.write_ledger(metadata, expected_version)
         except MetadataVersionConflict:
@@ -129,9 +134,19 @@ class AppliedStore(_Forwarding):
     async def read_ledger(self, ledger_id: int) -> Versioned:
         """Record META_READ."""
         value = await self._inner.read_ledger(ledger_id)
+        if value.metadata.is_closed:
+            self._closed[ledger_id] = value.metadata
         fields = metadata_fields(value.metadata, value.version)
         self._recorder.record(Kind.META_READ, self._actor, ledger_id, outcome="ok", **fields)
         return value
+
+    def _is_repair(self, written: LedgerMetadata) -> bool:
+        read = self._closed.get(written.ledger_id)
+        return (
+            read is not None
+            and (written.state, written.last_entry_id) == (read.state, read.last_entry_id)
+            and written.fragments != read.fragments
+        )
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Record META_CAS, cause delete, with the metadata that is deleted."""

@@ -1,5 +1,8 @@
 """Faults: what a step of a plan breaks or mends. Every parameter is given; nothing is drawn.
 
+In place of a bookie, ``LEDGER@POSITION`` stands for the one at that position of the ledger's last ensemble, when the step is
+taken.
+
 A *lasting* fault begins with its step, and ends by ``end NAME`` (the step's name), by ``heal``, or when the run settles; any
 other is done at once. Which ones no TCP connection can produce is said with each.
 """
@@ -7,10 +10,10 @@ other is done at once. Which ones no TCP connection can produce is said with eac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import ClassVar, Final
 
 from scenarios.plan.errors import PlanError
+from scenarios.plan.fault import ANY, Fault, MetadataWay, MetadataWhat, Traffic, Way
 from scenarios.plan.words import check_name
 from simbookie.storage.base import CrashMode
 from simbookie.world.links import NetworkConfig
@@ -51,74 +54,6 @@ __all__ = [
     "Way",
     "Wipe",
 ]
-
-#: In place of a client or of bookies: all of them.
-ANY: Final = "any"
-
-
-class Way(Enum):
-    """Which direction between two hosts: from the first to the second, back, or both."""
-
-    TO = auto()
-    FROM = auto()
-    BOTH = auto()
-
-
-class Traffic(Enum):
-    """Which requests of a client, or the answers to them."""
-
-    ADD = auto()
-    WRITE_BACK = auto()
-    FENCE = auto()
-    RECOVERY_READ = auto()
-    READ = auto()
-    LAC = auto()
-    FORCE = auto()
-    ANY = auto()
-
-
-class MetadataWay(Enum):
-    """What is done to a call to the metadata service: see :class:`~simbookie.world.metadata_service.MetadataFault`."""
-
-    CONFLICT = auto()
-    ANSWER_LOST = auto()
-    CALL_LOST = auto()
-    FAIL = auto()
-    STALE = auto()
-    HOLD = auto()
-    DELAY = auto()
-
-
-class MetadataWhat(Enum):
-    """Which calls: a read, a creation, a write that changes the ensemble, starts a recovery or closes, any write, a deletion."""
-
-    READ = auto()
-    CREATE = auto()
-    CHANGE = auto()
-    RECOVER = auto()
-    CLOSE = auto()
-    WRITE = auto()
-    DELETE = auto()
-    ANY = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that a step does."""
-
-    verb: ClassVar[str]
-    #: Whether it goes on until it is ended.
-    is_lasting: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        for name in self.hosts:
-            check_name(name, "a host")
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The clients and bookies that it names."""
-        return ()
-
 
 # The network -------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from scenarios.plan.errors import PlanError
 from scenarios.plan.faults import ANY, EndFault, Fault, Start
 from scenarios.plan.operations import Call, ClientOperation, CreateLedger, Open, RecoverBookie, Until
 from scenarios.plan.triggers import At, Trigger
-from scenarios.plan.words import check_name
+from scenarios.plan.words import check_name, member_of
 from scenarios.situations import SITUATIONS
 from simbookie.world.metadata_service import METADATA_HOST
 
@@ -168,7 +168,7 @@ class Plan:
                 if handle is not None and not isinstance(operation, Open) and handle not in handles:
                     raise PlanError(f"expected a handle that the client opens, found {handle!r}", operation)
                 self._check_ledger(getattr(operation, "ledger", None), created, operation)
-                if isinstance(operation, RecoverBookie) and operation.bookie not in self.cluster.bookie_names:
+                if isinstance(operation, RecoverBookie) and not self._is_bookie(operation.bookie):
                     raise PlanError(f"expected a bookie of the plan, found {operation.bookie!r}", operation)
                 if isinstance(operation, Until):
                     self._check_trigger(operation.trigger, operation)
@@ -184,7 +184,7 @@ class Plan:
         hosts = self._hosts
         for step in self.steps:
             for host in step.fault.hosts:
-                if host not in hosts:
+                if host not in hosts and not self._is_member(host):
                     raise PlanError(f"expected a client or a bookie of the plan, found {host!r}", step)
             if isinstance(step.fault, EndFault) and step.fault.step not in names:
                 raise PlanError(f"expected the name of a step, found {step.fault.step!r}", step)
@@ -204,7 +204,7 @@ class Plan:
     def _check_trigger(self, trigger: Trigger, about: object) -> None:
         if isinstance(trigger, At):
             return
-        if trigger.actor and trigger.actor not in {*self._hosts, *_OTHER_ACTORS}:
+        if trigger.actor not in {"", *self._hosts, *_OTHER_ACTORS} and not self._is_member(trigger.actor):
             raise PlanError(f"expected an actor of the plan, found {trigger.actor!r}", about)
         for condition in trigger.where:
             if condition.field == "ledger":
@@ -219,6 +219,14 @@ class Plan:
     def ledgers(self) -> frozenset[str]:
         """The ledgers that clients create."""
         return frozenset(operation.ledger for operation in self.operations if isinstance(operation, CreateLedger))
+
+    def _is_bookie(self, host: str) -> bool:
+        return host in self.cluster.bookie_names or self._is_member(host)
+
+    def _is_member(self, host: str) -> bool:
+        """Whether it stands for a bookie of an ensemble."""
+        member = member_of(host)
+        return member is not None and member[0] in self.ledgers and member[1] < self.cluster.bookies
 
     @property
     def _hosts(self) -> set[str]:

@@ -8,6 +8,7 @@ Readers are *handles*: ``open a`` makes the handle ``a``, ``open a handle=b`` an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import ClassVar, Final
 
 from bkclient.ledger import DigestType
@@ -40,6 +41,7 @@ __all__ = [
     "TailLedger",
     "TellLac",
     "Until",
+    "Wanted",
 ]
 
 #: What one operation appends or reads at most.
@@ -269,7 +271,7 @@ class RecoverBookie(ClientOperation):
     bookie: str
 
     def __post_init__(self) -> None:
-        check_name(self.bookie, "a bookie")
+        check_name(self.bookie, "a bookie", is_host=True)
 
 
 # Time --------------------------------------------------------------------------------------------------------------
@@ -309,12 +311,23 @@ OPERATIONS: Final[dict[str, type[ClientOperation]]] = {
 """Every operation by its verb."""
 
 
+class Wanted(Enum):
+    """What has to become of an operation; a run in which another thing does is not the plan's."""
+
+    ANYTHING = auto()
+    #: It is carried out.
+    MUST = auto()
+    #: It is refused.
+    FAILS = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """An operation of a program; with ``limit_s`` the application cancels it after that time."""
 
     operation: ClientOperation
     limit_s: float | None = None
+    wanted: Wanted = Wanted.ANYTHING
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:

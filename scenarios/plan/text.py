@@ -25,7 +25,7 @@ Grammar, where WORDS are the fields of a value as :mod:`scenarios.plan.words` wr
     head      = "summary" TEXT | "expect" VERDICT ["by" NAMES] ["until-healed"] | "end" LEDGER ENTRIES
               | "meets" NAMES | "patience" DURATION
     cluster   = "cluster" WORDS, {indented: ("network" | "metadata" | "journal" | ... ) WORDS}
-    client    = prose, "client" NAME, {indented: ["within" DURATION] OPERATION WORDS}
+    client    = prose, "client" NAME, {indented: ["within" DURATION] ["must" | "fails"] OPERATION WORDS}
     step      = prose, TRIGGER ["as" NAME] ":" FAULT WORDS
     trigger   = "at" WORDS | "when" KIND WORDS {FIELD=VALUE}
 """
@@ -42,9 +42,9 @@ from scenarios.plan.cluster import CLIENT_GROUPS, Cluster
 from scenarios.plan.errors import PlanError, PlanSyntaxError
 from scenarios.plan.faults import FAULTS
 from scenarios.plan.model import PATIENCE_S, End, Expectation, Expected, Plan, Program, Step
-from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, Until
+from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, Until, Wanted
 from scenarios.plan.triggers import At, Condition, Trigger, When
-from scenarios.plan.words import parse_fields, parse_value, print_fields, print_value
+from scenarios.plan.words import flag_word, parse_fields, parse_value, print_fields, print_value
 
 __all__ = ["parse_plan", "print_plan"]
 
@@ -108,7 +108,8 @@ def _cluster_lines(cluster: Cluster, *, full: bool) -> list[str]:
 def _calls(client: Program, *, full: bool) -> Iterator[str]:
     for call in client.calls:
         limit = [] if call.limit_s is None else ["within", print_value(call.limit_s, is_duration=True)]
-        yield _INDENT + " ".join([*limit, call.operation.verb, *_operation_words(call.operation, full=full)])
+        wanted = [] if call.wanted is Wanted.ANYTHING else [flag_word(call.wanted)]
+        yield _INDENT + " ".join([*limit, *wanted, call.operation.verb, *_operation_words(call.operation, full=full)])
 
 
 def _operation_words(operation: ClientOperation, *, full: bool) -> list[str]:
@@ -320,6 +321,11 @@ class _Parser:
                 raise PlanError(f"expected within DURATION OPERATION, found {' '.join(words)!r}")
             limit_s = parse_value(float, words[1], is_duration=True)
             words = words[2:]
+        wanted = {"must": Wanted.MUST, "fails": Wanted.FAILS}.get(words[0], Wanted.ANYTHING)
+        if wanted is not Wanted.ANYTHING:
+            words = words[1:]
+            if not words:
+                raise PlanError("expected an operation, found the end of the line")
         verb, *rest = words
         if verb == Until.verb:
             operation: ClientOperation = self._noted(Until(_trigger(rest)))
@@ -328,7 +334,7 @@ class _Parser:
         else:
             raise PlanError(f"expected {_likely(verb, tuple(OPERATIONS))}, found {verb!r}")
         *before, client = self._parts.clients
-        longer = replace(client, calls=(*client.calls, Call(operation, limit_s)))
+        longer = replace(client, calls=(*client.calls, Call(operation, limit_s, wanted)))
         self._lines[id(longer)] = self._lines[id(client)]
         self._kept.append(client)
         self._parts.clients = (*before, longer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,7 +44,7 @@ class Condition:
             raise PlanError(f"expected {self.field}=... of type {wanted.__name__}, found {self.value!r}")
         if isinstance(self.value, str):
             for name in self.value.split(","):
-                check_name(name, self.field)
+                check_name(name, self.field, is_host=self.field == "bookie")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +66,28 @@ class When:
         if self.kind not in KINDS:
             raise PlanError(f"expected a kind of event, found {self.kind!r}")
         if self.actor:
-            check_name(self.actor, "an actor")
+            check_name(self.actor, "an actor", is_host=True)
         if not (self.nth >= 1 and self.times >= 1 and self.after_s >= 0):
             raise PlanError(f"expected nth >= 1, times >= 1 and after >= 0, found {self}")
         for condition in self.where:
             if condition.field != _LEDGER and condition.field not in KINDS[self.kind]:
                 raise PlanError(f"expected a field of {self.kind}, found {condition.field!r}")
 
-    def matches(self, event: Event, ledgers: dict[str, int]) -> bool:
-        """Whether the event is of the kind, the actor and the conditions; ``ledgers`` has the ids of the plan's ledgers."""
-        if event.kind != self.kind or self.actor not in {"", event.actor}:
+    def matches(self, event: Event, ledgers: dict[str, int], place: Callable[[str], str]) -> bool:
+        """Whether the event is of the kind, the actor and the conditions.
+
+        ``ledgers`` has the ids of the plan's ledgers, ``place`` gives the host that a name stands for.
+        """
+        if event.kind != self.kind or (self.actor and place(self.actor) != event.actor):
             return False
-        return all(
-            event.ledger == ledgers.get(str(condition.value))
-            if condition.field == _LEDGER
-            else event.fields[condition.field] == condition.value
-            for condition in self.where
-        )
+        for condition in self.where:
+            wanted = condition.value
+            if condition.field == _LEDGER:
+                if event.ledger != ledgers.get(str(wanted)):
+                    return False
+            elif event.fields[condition.field] != (place(wanted) if isinstance(wanted, str) else wanted):
+                return False
+        return True
 
 
 Trigger = At | When

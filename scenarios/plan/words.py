@@ -38,8 +38,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: Names of plans, clients, hosts, ledgers, handles and faults.
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+#: Names of plans, clients, hosts, ledgers, handles and faults; with ``@`` the bookie at a position of a ledger's ensemble.
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(@\d{1,2})?\Z")
 _WHOLE: Final = re.compile(r"-?\d{1,18}\Z")
 _NONE: Final = "none"
 
@@ -60,10 +60,16 @@ class Sizes:
         return f"{self.ensemble}/{self.write_quorum}/{self.ack_quorum}"
 
 
-def check_name(name: str, what: str) -> None:
-    """:class:`PlanError` unless ``name`` can be written as one word."""
-    if not NAME.match(name):
+def check_name(name: str, what: str, *, is_host: bool = False) -> None:
+    """:class:`PlanError` unless ``name`` can be written as one word; only a host may be a position of an ensemble."""
+    if not NAME.match(name) or ("@" in name and not is_host):
         raise PlanError(f"expected a name for {what}, found {name!r}")
+
+
+def member_of(host: str) -> tuple[str, int] | None:
+    """Ledger and position that ``LEDGER@POSITION`` stands for; None for the name of a host."""
+    ledger, at, position = host.partition("@")
+    return (ledger, int(position)) if at else None
 
 
 # Values ------------------------------------------------------------------------------------------------------------

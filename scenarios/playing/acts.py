@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from scenarios.plan import faults
 from scenarios.plan.model import Step
-from scenarios.plan.words import print_fields
+from scenarios.plan.words import member_of, print_fields
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.matching import metadata_action, metadata_match, traffic_match
 from scenarios.recording import BookieRecorder
@@ -46,6 +46,8 @@ class Acts:
         self._ledgers = ledgers
         self._clients = clients
         self._start = start
+        #: Steps that could not be taken.
+        self.problems: list[str] = []
         self._lasting: dict[str, _Lasting] = {}
         self._counts: Counter[str] = Counter()
         self._blocked: Counter[tuple[str, str]] = Counter()
@@ -80,7 +82,10 @@ class Acts:
 
     def perform(self, step: Step) -> None:
         """Do what the step says."""
-        fault = step.fault
+        fault = step.fault.at(self._ledgers.place)
+        if any(member_of(host) for host in fault.hosts):
+            self.problems.append(f"no ledger had the bookie of {step.fault.verb} {' '.join(step.fault.hosts)}")
+            return
         if isinstance(fault, faults.Start):
             self._start(fault.host)
         elif isinstance(fault, faults.EndFault):

@@ -1,7 +1,7 @@
 """Playing a plan on a stage.
 
 1. Clients that no step starts are started, triggers are armed.
-2. Until every program is at rest and every step with a time was taken, or the plan's patience is over, things happen.
+2. Until every program is at rest and every step that has to come was taken, or the plan's patience is over, things happen.
 3. Every fault ends: bookies restart, processes resume, messages that were held back arrive. Nothing is broken after that.
 4. Programs have the plan's patience once more, then their processes end.
 5. Two new clients, one after the other, recover and read every ledger.
@@ -150,13 +150,14 @@ class _Played:
             return
         for armed in self._armed:
             trigger = armed.trigger
-            if armed.fired == trigger.times or not trigger.matches(event, self.ledgers.ids):
+            if armed.fired == trigger.times or not trigger.matches(event, self.ledgers.ids, self.ledgers.place):
                 continue
             armed.seen += 1
             if armed.seen % trigger.nth == 0:
                 armed.fired += 1
                 if armed.is_at_once and not trigger.after_s:
                     armed.act()
+                    self._changed.set()
                 else:
                     self._later(trigger.after_s, armed.act)
 
@@ -191,14 +192,18 @@ class _Played:
             self._changed.set()
 
     async def _rest(self, *, due: bool) -> None:
-        """Wait until every program is at rest and, if ``due``, nothing is left to be done at a known time."""
+        """Wait until every program is at rest and, if ``due``, every step that has to come has been taken."""
         with anyio.move_on_after(self.plan.patience_s):
-            while (due and self._due) or not all(map(self._is_at_rest, self.clients)):
+            while (due and self._has_more()) or not all(map(self._is_at_rest, self.clients)):
                 await self._changed.wait()
                 self._changed.clear()
                 for watcher in self._watchers:
                     if watcher.done():
                         watcher.result()
+
+    def _has_more(self) -> bool:
+        """Whether a step is still to be taken for certain."""
+        return self._due > 0 or any(not armed.fired and not armed.trigger.maybe for armed in self._armed)
 
     def _is_at_rest(self, name: str) -> bool:
         return self.programs[name].is_staying or not self.clients[name].is_alive
@@ -240,6 +245,8 @@ class _Played:
             for armed in self._armed
             if not armed.fired and not armed.trigger.maybe
         ]
+        problems += self.acts.problems
+        problems += [problem for program in self.programs.values() for problem in program.problems]
         if plan.expect.verdict is Expected.BLOCKED and not self._blocked:
             problems.append(f"nothing blocked {' or '.join(plan.expect.clients)}")
         for end in plan.ends:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from scenarios.history import Event, Kind
+from scenarios.plan.words import member_of
 
 __all__ = ["PlayedLedgers"]
 
@@ -18,6 +19,7 @@ class PlayedLedgers:
         #: The last entries of those that are closed.
         self.ends: dict[int, int] = {}
         self.deleted: set[int] = set()
+        self._ensembles: dict[int, tuple[str, ...]] = {}
         self._created: dict[str, asyncio.Event] = {}
 
     def created(self, name: str, ledger_id: int) -> None:
@@ -30,9 +32,19 @@ class PlayedLedgers:
         await self._event(name).wait()
         return self.ids[name]
 
+    def place(self, host: str) -> str:
+        """The bookie at a position of a ledger's last ensemble; a name of a host as it is, and so if there is no such bookie."""
+        member = member_of(host)
+        if member is None:
+            return host
+        ledger, position = member
+        ensemble = self._ensembles.get(self.ids.get(ledger, -1), ())
+        return ensemble[position] if position < len(ensemble) else host
+
     def feed(self, event: Event) -> None:
         """Take in the next event."""
         if event.kind == Kind.META_CAS and event.fields["outcome"] == "ok":
+            self._ensembles[event.ledger] = tuple(event.fields["fragments"][-1][1])
             if event.fields["cause"] == "delete":
                 self.deleted.add(event.ledger)
             elif event.fields["state"] == "CLOSED":

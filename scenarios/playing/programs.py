@@ -46,6 +46,8 @@ class PlayedProgram:
         self.program = program
         #: The operations that were refused.
         self.failed: list[str] = []
+        #: What became of operations and should not have.
+        self.problems: list[str] = []
         #: The operation it is at, None before the first and after the last.
         self.current: ops.ClientOperation | None = None
         self.has_ended = False
@@ -93,17 +95,25 @@ class PlayedProgram:
         for call in self.program.calls:
             self.current = call.operation
             self._on_change()
-            try:
-                if call.limit_s is None:
-                    await self._play(call.operation)
-                else:
-                    with anyio.move_on_after(call.limit_s):
-                        await self._play(call.operation)
-            except (BookKeeperError, _Missing) as error:
-                self.failed.append(f"{call.operation.verb}: {error}")
+            refusal = await self._refusal(call)
+            if refusal:
+                self.failed.append(f"{call.operation.verb}: {refusal}")
+            if refusal and call.wanted is ops.Wanted.MUST:
+                self.problems.append(f"{call.operation.verb} of {self.program.name} was refused: {refusal}")
+            if not refusal and call.wanted is ops.Wanted.FAILS:
+                self.problems.append(f"{call.operation.verb} of {self.program.name} was not refused")
         self.current = None
         self.has_ended = True
         self._on_change()
+
+    async def _refusal(self, call: ops.Call) -> str:
+        """Carry out an operation; why it was refused, if it was."""
+        try:
+            with anyio.move_on_after(call.limit_s):
+                await self._play(call.operation)
+        except (BookKeeperError, _Missing) as error:
+            return str(error)
+        return ""
 
     async def _play(self, operation: ops.ClientOperation) -> None:
         await self._players[type(operation)](operation)
@@ -227,7 +237,8 @@ class PlayedProgram:
             pass
 
     async def _recover_bookie(self, operation: ops.RecoverBookie) -> None:
-        await RepairAdmin(self._made.inner, rng=self._rng).recover_bookie(operation.bookie)
+        bookie = self._ledgers.place(operation.bookie)
+        await RepairAdmin(self._made.inner, rng=self._rng).recover_bookie([bookie])
 
     # What there is -----------------------------------------------------------------------------------------------
 

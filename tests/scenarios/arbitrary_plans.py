@@ -17,7 +17,7 @@ from scenarios.plan import Plan
 from scenarios.plan.cluster import Cluster
 from scenarios.plan.faults import FAULTS, EndFault, Fault
 from scenarios.plan.model import End, Expectation, Expected, Program, Step
-from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, CreateLedger, Open, Until
+from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, CreateLedger, Open, Until, Wanted
 from scenarios.plan.triggers import At, Condition, Trigger, When
 from scenarios.plan.words import Sizes
 from scenarios.situations import SITUATIONS
@@ -134,7 +134,7 @@ operations: st.SearchStrategy[ClientOperation] = st.one_of(
         if cls is not CreateLedger
     )
 )
-calls = st.builds(Call, operations, st.none() | durations)
+calls = st.builds(Call, operations, st.none() | durations, st.sampled_from(Wanted))
 faults: st.SearchStrategy[Fault] = st.one_of(*(built(cls) for cls in FAULTS.values() if cls is not EndFault))
 
 

@@ -50,7 +50,7 @@ when REC_DECIDE after=0.1s verdict=negative: end held
 
 
 @given(PLANS)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 def test_what_is_printed_is_parsed_to_the_same_plan(plan: Plan) -> None:
     text, full = print_plan(plan), print_plan(plan, full=True)
     assert parse_plan(text) == plan == parse_plan(full)
@@ -140,6 +140,10 @@ def test_layout_that_is_not_canonical_is_understood() -> None:
         ("end held", "end hold", r"x.scn:31: expected the name of a step, found 'hold'"),
         (": end held", "", r"x.scn:31: expected ':' and what to do"),
         ("end held", "", r"x.scn:31: expected what to do, found the end of the line"),
+        ("writer bookie-0", "writer a@2", r"x.scn:27: expected a client or a bookie of the plan, found 'a@2'"),
+        ("writer bookie-0", "writer b@0", r"x.scn:27: expected a client or a bookie of the plan, found 'b@0'"),
+        ("plan late-add", "plan late@1", r"x.scn:\d+: expected a name for a plan, found 'late@1'"),
+        ("  create a", "  must", r"x.scn:19: expected an operation, found the end of the line"),
         ("at 0.5s:", "at noon:", r"x.scn:28: time: expected a duration such as 0.5s, found 'noon'"),
         ("at 0.5s:", "  at 0.5s:", r"x.scn:28: expected a line that is not indented"),
         ("when REC", "client late\nwhen REC", r"x.scn:31: expected at ... or when ..., found 'client late'"),

@@ -118,6 +118,23 @@ def test_payloads_of_two_ledgers_of_one_client_differ(tmp_path: Path) -> None:
     assert len(set(contents)) == 6
 
 
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("must append a 1", "append of writer was refused: "),
+        ("fails append a 1", ""),
+        ("must read a", "read of writer was refused: "),
+        ("within 0.1s must sleep 9s", ""),
+        ("fails sleep 0.1s", "sleep of writer was not refused"),
+    ],
+)
+def test_a_plan_may_say_what_becomes_of_an_operation(tmp_path: Path, call: str, problem: str) -> None:
+    clients = f"{WRITER}  {call}\n  within 0.001s open a\n"
+    result, _ = played(tmp_path, plan(clients.replace("client writer\n", "client writer\n  sleep 0s\n")))
+    assert problem in result.problem
+    assert result.verdict == ("unknown" if problem else "ok")
+
+
 def test_a_refusal_ends_the_operation_and_not_the_program(tmp_path: Path) -> None:
     told = plan(f"{WRITER}  append a 2\n  close a\n\nclient other\n  open a recover\n  read a first=9 last=9\n  read a")
     result, events = played(tmp_path, told)
@@ -155,6 +172,27 @@ def test_a_fault_of_messages_meets_the_message_that_its_event_announces(tmp_path
     assert not list(where(events, Kind.BK_STORE, actor="bookie-0", entry=2, recovery=False))
     (fault,) = where(events, Kind.FAULT, cause="drop", phase="begin")
     assert events[fault.seq - 1].kind == Kind.ADD_SEND
+
+
+def test_a_bookie_may_be_named_by_its_position_in_the_ensemble(tmp_path: Path) -> None:
+    """Looked up when the step is taken: after the change it is another one."""
+    steps = """\
+when APP_ACK entry=1: crash a@1
+when META_CAS cause=ensemble outcome=ok: pause a@1
+when BK_STORE actor=a@0 entry=0: weather writer a@0 latency=0.001s
+"""
+    slow = WRITER.replace("append a 5", "append a 5 pause=0.05s")
+    _, events = played(tmp_path, plan(slow, steps, cluster="cluster 4 3/3/3"), seed=2)
+    stored = [event.fields["fragments"][-1][1] for event in where(events, Kind.META_CAS, outcome="ok")]
+    hit = {event.fields["cause"]: event.fields for event in where(events, Kind.FAULT) if event.fields["phase"] != "end"}
+    assert stored[0][1] != stored[1][1]
+    assert (hit["crash"]["target"], hit["pause"]["target"]) == (stored[0][1], stored[1][1])
+    assert hit["weather"]["other"] == stored[0][0]
+
+
+def test_a_bookie_that_no_ensemble_has_is_a_problem_of_the_plan(tmp_path: Path) -> None:
+    result, _ = played(tmp_path, plan(WRITER, "at 1s: crash a@3", cluster="cluster 4 3/3/3"))
+    assert "no ledger had the bookie of crash a@3" in result.problem
 
 
 def test_a_step_that_never_comes_leaves_the_run_without_a_verdict(tmp_path: Path) -> None:

@@ -85,6 +85,22 @@ async def test_a_writer_that_is_no_client_gives_its_own_cause(notes: Notes, stor
     assert notes.told() == [("META_CAS", "intruder", LEDGER, cas("rereplicate", "ok", 0, METADATA, 1))]
 
 
+async def test_who_replaces_bookies_of_what_was_closed_repairs_it(notes: Notes, store: MemoryMetadataStore) -> None:
+    """And who writes another end, or has not seen that it is closed, closes it."""
+    created = await store.create_ledger(METADATA)
+    closed = created.metadata.with_ensemble(4, ("b0", "b1", "b3")).closed(9, 99)
+    await store.write_ledger(closed, 0)
+    applied = AppliedStore(store, notes.recorder, "operator")
+    repaired = METADATA.with_ensemble(4, ("b0", "b4", "b3")).closed(9, 99)
+    truncated = METADATA.with_ensemble(4, ("b0", "b4", "b3")).closed(8, 90)
+    await applied.write_ledger(repaired, 1)
+    await applied.read_ledger(LEDGER)
+    await applied.write_ledger(closed, 2)
+    await applied.write_ledger(truncated, 3)
+    causes = [fields["cause"] for kind, _, _, fields in notes.told() if kind == "META_CAS"]
+    assert causes == ["close", "rereplicate", "close"]
+
+
 async def test_an_outcome_that_stays_unknown_is_recorded_where_it_is_learned(
     notes: Notes, store: MemoryMetadataStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,94 @@
+"""What all faults of plans have in common, and the words for their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, ClassVar, Final, Self
+
+from scenarios.plan.words import check_name
+
+__all__ = ["ANY", "Fault", "MetadataWay", "MetadataWhat", "Traffic", "Way"]
+
+#: In place of a client or of bookies: all of them.
+ANY: Final = "any"
+
+
+#: The fields of faults that hold names of hosts.
+_HOST_FIELDS: Final = ("host", "other", "group", "others", "client", "bookies")
+
+
+class Way(Enum):
+    """Which direction between two hosts: from the first to the second, back, or both."""
+
+    TO = auto()
+    FROM = auto()
+    BOTH = auto()
+
+
+class Traffic(Enum):
+    """Which requests of a client, or the answers to them."""
+
+    ADD = auto()
+    WRITE_BACK = auto()
+    FENCE = auto()
+    RECOVERY_READ = auto()
+    READ = auto()
+    LAC = auto()
+    FORCE = auto()
+    ANY = auto()
+
+
+class MetadataWay(Enum):
+    """What is done to a call to the metadata service: see :class:`~simbookie.world.metadata_service.MetadataFault`."""
+
+    CONFLICT = auto()
+    ANSWER_LOST = auto()
+    CALL_LOST = auto()
+    FAIL = auto()
+    STALE = auto()
+    HOLD = auto()
+    DELAY = auto()
+
+
+class MetadataWhat(Enum):
+    """Which calls: a read, a creation, a write that changes the ensemble, starts a recovery or closes, any write, a deletion."""
+
+    READ = auto()
+    CREATE = auto()
+    CHANGE = auto()
+    RECOVER = auto()
+    CLOSE = auto()
+    WRITE = auto()
+    DELETE = auto()
+    ANY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that a step does."""
+
+    verb: ClassVar[str]
+    #: Whether it goes on until it is ended.
+    is_lasting: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name in self.hosts:
+            check_name(name, "a host", is_host=True)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The clients and bookies that it names."""
+        return ()
+
+    def at(self, place: Callable[[str], str]) -> Self:
+        """The same with other names of hosts."""
+        changed: dict[str, Any] = {}
+        for name in _HOST_FIELDS:
+            value = getattr(self, name, None)
+            if isinstance(value, tuple):
+                changed[name] = tuple(map(place, value))
+            elif value is not None:
+                changed[name] = place(value)
+        return replace(self, **changed)
