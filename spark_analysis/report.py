@@ -13,6 +13,7 @@ from scenarios.model import TransportKind
 from spark_analysis.jobs.check import CheckVerdict
 from spark_analysis.jobs.compare import Comparison
 from spark_analysis.jobs.files import Rejected
+from spark_analysis.jobs.lac import LacVerdict, Lag
 from spark_analysis.jobs.replay import ReplayVerdict
 from spark_analysis.jobs.sweep import SweepVerdict
 from spark_analysis.jobs.verify import Verdict
@@ -23,10 +24,13 @@ __all__ = [
     "differing_list",
     "disagreement_list",
     "failing_list",
+    "lac_table",
+    "lag_table",
     "met_table",
     "rejected_table",
     "replay_table",
     "sweep_table",
+    "truncated_list",
     "verdict_table",
     "witness_list",
 ]
@@ -40,7 +44,7 @@ def verdict_table(verdict: Verdict) -> Table:
     for name in ("checked", "holds", "violated", "unknown"):
         table.add_column(name, justify="right", no_wrap=True)
     for invariant in verdict.invariants:
-        violated = f"[red]{invariant.violated:,}[/red]" if invariant.violated else "0"
+        violated = _red(invariant.violated)
         table.add_row(
             invariant.name, f"{invariant.checked:,}", f"{invariant.holds:,}", violated, f"{invariant.unknown:,}"
         )
@@ -80,6 +84,68 @@ def replay_table(verdict: ReplayVerdict) -> Table:
     return table
 
 
+def lac_table(verdict: LacVerdict) -> Table:
+    """Where the ledgers of each scenario ended."""
+    ledgers = sum(scenario.ledgers for scenario in verdict.scenarios)
+    table = Table(title=f"{verdict.histories:,} histories, {ledgers:,} ledgers")
+    table.title_justify = "left"
+    table.add_column("scenario", no_wrap=True)
+    for name in ("ledgers", "closed", "recovered", "truncated", "margin"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for scenario in verdict.scenarios:
+        table.add_row(
+            scenario.scenario,
+            f"{scenario.ledgers:,}",
+            f"{scenario.closed:,}",
+            f"{scenario.recovered:,}",
+            _red(scenario.truncated),
+            "-" if scenario.least_margin is None else f"{scenario.least_margin:,}",
+        )
+    return table
+
+
+def lag_table(verdict: LacVerdict) -> Table:
+    """How far bookies and readers are behind writers: median and 99th percentile, of how many; and how many never heard."""
+    table = Table(title="lags: median and 99th percentile; never")
+    table.title_justify = "left"
+    table.add_column("scenario", no_wrap=True)
+    for name in ("entries beyond LAC", "ms to a bookie", "ms to a reader"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for scenario in verdict.scenarios:
+        table.add_row(
+            scenario.scenario,
+            _lag(scenario.unconfirmed, 1, 0),
+            _lag(scenario.to_bookies_us, 1000, 1),
+            _lag(scenario.to_readers_us, 1000, 1),
+        )
+    return table
+
+
+def _lag(lag: Lag, unit: int, digits: int) -> str:
+    if lag.count == lag.never:
+        return "-" if not lag.count else f"- ; {lag.never:,}"
+    return f"{lag.p50 / unit:,.{digits}f}  {lag.p99 / unit:,.{digits}f} ; {lag.never:,}"
+
+
+def truncated_list(verdict: LacVerdict) -> Group:
+    """The truncated ledgers, with the two events that prove it, and what each party knew."""
+    blocks: list[Text] = []
+    for one in verdict.ledgers:
+        if one.margin is None or one.margin >= 0:
+            continue
+        told = Text.assemble(("truncated", "bold red"), f"  {one.history}, ledger {one.ledger}")
+        told.append(
+            f"\n  entry {one.acknowledged} was acknowledged (event {one.ack_seq}), but the ledger is closed after entry "
+            f"{one.last_entry} (event {one.close_seq})"
+        )
+        told.append(
+            f"\n  LAC of the writer {one.writer_lac}, of bookies {one.bookie_lac}, of readers {one.reader_lac}",
+            style="dim",
+        )
+        blocks.append(told)
+    return Group(*blocks)
+
+
 def differing_list(verdict: ReplayVerdict) -> Group:
     """The runs that came out otherwise, each with the first event that differs and the clauses broken then and now."""
     blocks: list[Text] = []
@@ -109,7 +175,7 @@ def check_table(verdict: CheckVerdict) -> Table:
     for name in ("judged", "holds", "violated"):
         table.add_column(name, justify="right", no_wrap=True)
     for found in verdict.invariants:
-        violated = f"[red]{found.violated_histories:,}[/red]" if found.violated_histories else "0"
+        violated = _red(found.violated_histories)
         table.add_row(found.name, f"{found.histories:,}", f"{found.histories - found.violated_histories:,}", violated)
     return table
 
@@ -152,9 +218,14 @@ def sweep_table(verdict: SweepVerdict) -> Table:
     for name in ("runs", "violated", "no verdict"):
         table.add_column(name, justify="right", no_wrap=True)
     for found in verdict.scenarios:
-        violated = f"[red]{found.violated:,}[/red]" if found.violated else "0"
+        violated = _red(found.violated)
         table.add_row(found.scenario, f"{found.runs:,}", violated, f"{found.undecided:,}")
     return table
+
+
+def _red(count: int) -> str:
+    """A count that should be 0."""
+    return f"[red]{count:,}[/red]" if count else "0"
 
 
 def met_table(verdict: SweepVerdict) -> Table:
