@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "cluster": Late("simbookie.cli_cluster", "Run a ZooKeeper and several bookies."),
     "export": Late("simbookie.cli_transfer", "Write the disk of a killed bookie into a folder."),
     "import": Late("simbookie.cli_transfer", "Tell what a bookie would serve from a folder."),
+    "picture": Late("simbookie.cli_picture", "Draw a bookie under load."),
     "crashes": Late("simbookie.cli_crashes", "Kill a bookie at random steps, and check what it promised."),
 }
 _INSPECT: Final = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -95,6 +95,7 @@ Examples:
   bk-sim cluster --bookies 5 --journal-sync-ms 2 --log-dir ./logs --json
   bk-sim cluster --bookies 6 --racks 3
   bk-sim cluster --admin
+  bk-sim cluster --watch
   bk-sim cluster --tls-certificate bookie.pem --tls-key bookie-key.pem --tls-trust ca.pem --require-client-certificate
 
 \b
@@ -168,6 +169,9 @@ def cluster(
         bool,
         typer.Option("--admin", help="Have each bookie serve operators by HTTP, on a port of its own on loopback."),
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show what the bookies do, live, on standard error; implies --admin.")
+    ] = False,
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
     capacity_mib: Capacity = 1024,
@@ -192,7 +196,9 @@ def cluster(
     with errors_end_the_program(as_json=as_json):
         start_logging(log_level)
         use_uvloop = choose_loop(uvloop)
-        check_admin(admin, "--admin")
+        check_admin(admin or watch, "--watch" if watch else "--admin")
+        if watch and as_json:
+            raise typer.BadParameter("is for people: it does not go with --json", param_hint="--watch")
         security = SecurityOptions(
             tls_certificate,
             tls_key,
@@ -209,7 +215,7 @@ def cluster(
             *("--max-frame-size", str(max_frame_size), "--connections-max", str(connections_max)),
             *("--pending-adds-max", str(pending_adds_max), "--garbage-interval-s", str(garbage_interval_s)),
             "--uvloop" if use_uvloop else "--no-uvloop",
-            *(("--admin-port", "0") if admin else ()),
+            *(("--admin-port", "0") if admin or watch else ()),
             *security.arguments(),
             *(("--connections-per-source-max", str(connections_per_source_max)) if connections_per_source_max else ()),
         ]
@@ -221,11 +227,16 @@ def cluster(
             session_timeout_s=session_timeout_s,
             options=options,
         )
-        asyncio.run(_run_cluster(cluster, zookeeper, zookeeper_port, as_json=as_json))
+        asyncio.run(_run_cluster(cluster, zookeeper, zookeeper_port, shows=watch, as_json=as_json))
 
 
 async def _run_cluster(
-    make: Callable[[str], ProcessCluster], kind: ZooKeeperKind, zookeeper_port: int | None, *, as_json: bool
+    make: Callable[[str], ProcessCluster],
+    kind: ZooKeeperKind,
+    zookeeper_port: int | None,
+    *,
+    shows: bool,
+    as_json: bool,
 ) -> None:
     stop = stop_signal()
     async with running_zookeeper(kind, zookeeper_port, say=_say) as (served, server):
@@ -255,14 +266,27 @@ async def _run_cluster(
                 text += f"\nclients learn racks by networkTopologyScriptFileName={processes.location_script}"
             text += f"\nCtrl-C stops all of them. For bk in another shell:\nexport BK_METADATA_URI={uri}"
             announce(facts, text, as_json=as_json)
-            await _watch(server, processes.bookies, stop)
+            if shows:
+                from simbookie.cluster_view import ClusterView  # noqa: PLC0415  optional
+
+                with ClusterView() as view:
+                    await _watch(server, processes.bookies, stop, view.update)
+            else:
+                await _watch(server, processes.bookies, stop)
             await asyncio.to_thread(processes.terminate)
 
 
-async def _watch(server: RunningZooKeeper, bookies: Sequence[BookieProcess], stop: asyncio.Event) -> None:
-    """Wait for ``stop``, report bookies that end, and raise if ZooKeeper does."""
+async def _watch(
+    server: RunningZooKeeper,
+    bookies: Sequence[BookieProcess],
+    stop: asyncio.Event,
+    show: Callable[[Sequence[BookieProcess]], Awaitable[None]] | None = None,
+) -> None:
+    """Wait for ``stop``, report bookies that end, and raise if ZooKeeper does; ``show`` all of them now and then."""
     alive = list(bookies)
     while not stop.is_set():
+        if show is not None:
+            await show(bookies)
         try:
             async with asyncio.timeout(0.5):
                 await stop.wait()

@@ -144,7 +144,7 @@ def test_a_cluster_has_every_option_of_its_bookies() -> None:
 def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     given: list[Any] = []
 
-    async def run_cluster(*arguments: Any, as_json: bool) -> None:
+    async def run_cluster(*arguments: Any, shows: bool, as_json: bool) -> None:
         given.extend(arguments)
 
     monkeypatch.setattr("simbookie.cli_cluster._run_cluster", run_cluster)
@@ -365,10 +365,19 @@ def test_a_bookie_serves_operators_where_it_is_told_to(tmp_path: Path) -> None:
             assert json.load(answer)["passed"] is True
 
 
+def test_what_is_shown_live_is_not_for_programs() -> None:
+    ended = invoke("cluster", "--watch", "--json")
+    assert (ended.exit_code, "does not go with --json" in " ".join(ended.output.split())) == (2, True)
+
+
 def test_operators_need_what_the_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h11", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for arguments in (("bookie", "--metadata", "mem://a", "--admin-port", "0"), ("cluster", "--admin")):
+    for arguments in (
+        ("bookie", "--metadata", "mem://a", "--admin-port", "0"),
+        ("cluster", "--admin"),
+        ("cluster", "--watch"),
+    ):
         ended = invoke(*arguments)
         assert ended.exit_code == 2
         assert "bkclient[admin]" in ended.output
