@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -243,6 +243,7 @@ class InterleavedLedgerStore:
     def move_entries(
         self,
         log_id: int,
+        ledger_ids: Collection[int],
         moved: list[tuple[int, int, int]],
         on_done: DurableCallback,
         token: object,
@@ -252,7 +253,8 @@ class InterleavedLedgerStore:
         """Have entries of a log found where they were copied to: ``(ledger, entry, location)``.
 
         The copies are made durable first, unless they are, then the locations, but for those that do not point to the log any
-        more.
+        more. So are all locations of ``ledger_ids``, those with entries in the log: a bookie that was killed may have left some
+        that lead elsewhere in the page cache alone.
         """
 
         def set_locations(go_on: DurableCallback) -> None:
@@ -261,6 +263,7 @@ class InterleavedLedgerStore:
                 for ledger_id, entry_id, location in moved:
                     if ledger_id in self.cache:
                         self.cache.move(ledger_id, entry_id, log_id, location)
+                self.cache.doubt(ledger_ids)
             except StorageIOError as error:
                 go_on(None, error)
             else:

@@ -20,7 +20,7 @@ Callbacks are those of :mod:`simbookie.storage.base`; they never run before the 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadCallback, StorageError
@@ -78,16 +78,18 @@ class CollectedStore(Protocol):
     def move_entries(
         self,
         log_id: int,
+        ledger_ids: Collection[int],
         moved: list[tuple[int, int, int]],
         on_done: DurableCallback,
         token: object,
         *,
         are_durable: bool = False,
     ) -> None:
-        """Have entries of a log found where they were copied to: ``(ledger, entry, location)``.
+        """Have entries of a log found where they were copied to: ``(ledger, entry, location)``; the log may be removed then.
 
         The copies are made durable first, unless they are, then the locations, but for those that do not point to the log any
-        more.
+        more. ``ledger_ids`` are the ledgers that have entries in the log: what is known of their locations is durable, too, in
+        the end, and not only in the page cache since a bookie was killed.
         """
         ...
 

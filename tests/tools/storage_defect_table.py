@@ -248,7 +248,14 @@ def _half_written_taken(self: EntryLogger) -> list[CompactionLog]:
 
 
 def _removed_before_index(
-    self: InterleavedLedgerStore, log_id: int, moved: Any, on_done: Any, token: object, *, are_durable: bool = False
+    self: InterleavedLedgerStore,
+    log_id: int,
+    _: Any,
+    moved: Any,
+    on_done: Any,
+    token: object,
+    *,
+    are_durable: bool = False,
 ) -> None:
     def set_locations(_token: object, error: Any) -> None:
         for ledger_id, entry_id, location in moved:
@@ -262,17 +269,19 @@ def _removed_before_index(
         self.logger.flush(set_locations, None)
 
 
-def _moved_unsynced(
-    self: InterleavedLedgerStore, log_id: int, moved: Any, on_done: Any, token: object, *, are_durable: bool = False
-) -> None:
+def _moved_unsynced(self: InterleavedLedgerStore, *arguments: Any, are_durable: bool = False) -> None:
     del are_durable
-    _move(self, log_id, moved, on_done, token, are_durable=True)
+    _move(self, *arguments, are_durable=True)
 
 
 def _nothing_moved(
-    self: InterleavedLedgerStore, log_id: int, _moved: Any, on_done: Any, token: object, *, are_durable: bool = False
+    self: InterleavedLedgerStore, log_id: int, ledger_ids: Any, _: Any, *arguments: Any, are_durable: bool = False
 ) -> None:
-    _move(self, log_id, [], on_done, token, are_durable=are_durable)
+    _move(self, log_id, ledger_ids, [], *arguments, are_durable=are_durable)
+
+
+def _found_is_durable(_self: LedgerCache, _ledger_ids: Any) -> None:
+    return
 
 
 def _every_second(self: Copying, record: Any) -> bool:
@@ -455,6 +464,11 @@ def _table() -> Mapping[str, tuple[str, tuple[Change, ...], str]]:
         "copies are not synced before the index leads there": (
             "compaction",
             ((InterleavedLedgerStore, "move_entries", _moved_unsynced),),
+            i,
+        ),
+        "what was found at the start counts as durable": (
+            "compaction",
+            ((LedgerCache, "doubt", _found_is_durable),),
             i,
         ),
         "copies are not found": ("compaction", ((InterleavedLedgerStore, "move_entries", _nothing_moved),), i),

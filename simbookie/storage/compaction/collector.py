@@ -14,7 +14,7 @@ died, had begun (:mod:`simbookie.storage.entry_logs.compaction_log`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -208,7 +208,7 @@ class EntryLogCollector:
 
         if self.config.in_transactions:
             try:
-                target = self._begin(self._store.logger.begin_compaction(log.log_id))
+                target = self._begin(self._store.logger.begin_compaction(log.log_id), log.ledgers)
             except StorageIOError as error:
                 copied(None, error)
                 return
@@ -223,7 +223,7 @@ class EntryLogCollector:
                 on_failed=target.abort,
             )
             return
-        move = partial(self._store.move_entries, log.log_id)
+        move = partial(self._store.move_entries, log.log_id, log.ledgers)
 
         def deliver(moved: list[Moved], delivered: DurableCallback) -> None:
             self._step("compaction.flush")
@@ -255,6 +255,7 @@ class EntryLogCollector:
         try:
             unfinished.make_available()
             records = list(self._store.logger.scan(unfinished.log_id, lambda ledger_id: ledger_id >= 0))
+            ledger_ids = {each.ledger_id for each in records} | self._ledgers_of(unfinished.source_id)
         except StorageIOError as error:
             recovered(None, error)
             return
@@ -262,10 +263,15 @@ class EntryLogCollector:
             (each.ledger_id, entry_id_of(each), location_of(unfinished.log_id, each.offset + SIZE_BYTES))
             for each in records
         ]
-        self._begin(unfinished).set_locations(moved, recovered)
+        self._begin(unfinished, ledger_ids).set_locations(moved, recovered)
 
-    def _begin(self, log: CompactionLog) -> CompactionTransaction:
-        self._transaction = CompactionTransaction(self._store, log, self._step)
+    def _ledgers_of(self, log_id: int) -> set[int]:
+        """The ledgers in a log, if it is still there."""
+        logger = self._store.logger
+        return set(logger.ledgers_of(log_id)) if log_id in logger.flushed_ids() else set()
+
+    def _begin(self, log: CompactionLog, ledger_ids: Collection[int]) -> CompactionTransaction:
+        self._transaction = CompactionTransaction(self._store, log, ledger_ids, self._step)
         return self._transaction
 
     def _take(self, size: int) -> float:

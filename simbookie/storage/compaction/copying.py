@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Final
 
@@ -130,14 +130,20 @@ class Copying:
 
 
 class CompactionTransaction:
-    """A log compacted into one of its own. Every step may be the last before a crash; the next run ends what began."""
+    """A log compacted into one of its own. Every step may be the last before a crash; the next run ends what began.
+
+    ``ledger_ids`` are those with entries in the log that is compacted.
+    """
 
     #: All entries are moved at once.
     moved_max = None
 
-    def __init__(self, store: CollectedStore, log: CompactionLog, step: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: CollectedStore, log: CompactionLog, ledger_ids: Collection[int], step: Callable[[str], None]
+    ) -> None:
         self._store = store
         self._log = log
+        self._ledger_ids = ledger_ids
         self._step = step
         self._is_compacted = False
         self._running: list[Sequence] = []
@@ -156,7 +162,7 @@ class CompactionTransaction:
         if not moved:
             # What led to the source before does not in memory; on disk it has to stop, too, before the source may go.
             self._log.abort()
-            self._store.move_entries(self._log.source_id, [], on_done, None, are_durable=True)
+            self._store.move_entries(self._log.source_id, self._ledger_ids, [], on_done, None, are_durable=True)
             return
 
         def set_locations(go_on: DurableCallback) -> None:
@@ -175,7 +181,7 @@ class CompactionTransaction:
         """Make the name of the log durable, then the locations; the source may go after that."""
 
         def move(go_on: DurableCallback) -> None:
-            self._store.move_entries(self._log.source_id, moved, go_on, None, are_durable=True)
+            self._store.move_entries(self._log.source_id, self._ledger_ids, moved, go_on, None, are_durable=True)
 
         steps: list[WaitingStep] = [self._log.folder.sync, move, self._named("transaction.finish", self._log.finish)]
         self._running.append(Sequence(steps, on_done, None))

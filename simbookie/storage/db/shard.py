@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from functools import partial
 from typing import Final
 
@@ -429,6 +429,7 @@ class DbShard:
     def move_entries(
         self,
         log_id: int,
+        ledger_ids: Collection[int],  # noqa: ARG002  a sync covers the whole database, and what was found in it
         moved: list[tuple[int, int, int]],
         on_done: DurableCallback,
         token: object,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -388,6 +388,17 @@ class LedgerCache:
             folder.remove(index_name(ledger_id))
 
     # ------------------------------------------------------------------------------------------------------ flushing
+
+    def doubt(self, ledger_ids: Iterable[int]) -> None:
+        """Have the next flush sync the files of these ledgers, even if nothing in them changed since the store was opened.
+
+        A bookie that was killed may have written a file and not synced it. What is read from it is in the page cache then, and
+        nothing may be removed on the strength of it.
+        """
+        for ledger_id in ledger_ids:
+            has_file = self._ledgers.get(ledger_id) is not None
+            if has_file and ledger_id not in self._synced_once and ledger_id not in self._unsynced:
+                self._note_write(ledger_id)
 
     @property
     def is_dirty(self) -> bool:

@@ -33,7 +33,7 @@ CONFIG = InterleavedConfig(EntryLogConfig(log_size_max=3000, write_buffer_bytes=
 RECORD = 4 + 32 + 100
 
 
-def opened(disk: CountingDisk, **settings: Any) -> InterleavedLedgerStore:
+def opened(disk: SimulatedDisk, **settings: Any) -> InterleavedLedgerStore:
     store = InterleavedLedgerStore(folders(disk), CONFIG, **settings)
     store.open(Owner())
     return store
@@ -293,6 +293,10 @@ def test_a_bookie_may_die_at_every_step_of_a_compaction(
         assert await all_readable(store)
         await done(partial(EntryLogCollector(store, config).collect, is_forced=True))
         assert await all_readable(store)
+        for seed in range(12):
+            other = disk.copy(Random(seed))
+            other.crash(CrashMode.POWER_LOSS)
+            assert await all_readable(opened(other)), "what the first life only wrote was synced before the log went"
         await done(partial(EntryLogCollector(store, config).collect, is_forced=True))
         assert 0 not in store.logger.ids(), "compacted again, or removed"
         assert await all_readable(store)

@@ -482,7 +482,7 @@ def test_entries_move_to_another_log_unless_their_location_has_changed(virtually
         await done(store.flush)
         store.delete_ledger(0)
         moved = [(1, number, shard.logger.add(1, entry(1, number))) for number in range(3)]
-        await done(partial(shard.move_entries, 0, [*moved, (0, 0, moved[0][2])]))
+        await done(partial(shard.move_entries, 0, {0, 1}, [*moved, (0, 0, moved[0][2])]))
         assert [log_id_of(shard.locations.get(1, number)) for number in range(3)] == [1, 1, 1]
         shard.logger.remove(0)
         crash(disk, store)
