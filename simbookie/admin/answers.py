@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from simbookie.admin.http_server import HttpRequest, HttpResponse
 
 __all__ = ["BadBody", "body_object", "java_json", "json_answer", "sentence"]
+
+
+#: A character that JSON must not have as it is; a backslash that is text comes in pairs.
+_ESCAPED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u([0-9a-f]{4})")
 
 
 class BadBody(ValueError):
@@ -25,7 +30,7 @@ def java_json(value: Any, depth: int = 0) -> str:
         return "{\n" + ",\n".join(members) + "\n" + "  " * depth + "}"
     if isinstance(value, (list, tuple)):
         return "[ " + ", ".join(java_json(each, depth) for each in value) + " ]" if value else "[ ]"
-    return json.dumps(value, ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"{found[1]}\\u{found[2].upper()}", json.dumps(value, ensure_ascii=False))
 
 
 def json_answer(value: Any) -> HttpResponse:

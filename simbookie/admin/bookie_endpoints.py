@@ -150,18 +150,11 @@ async def list_disk_file(subject: Administered, request: HttpRequest) -> HttpRes
     if request.method != "GET":
         return sentence(HTTPStatus.NOT_FOUND, "Not found method. Should be GET method")
     storage, wanted = subject.bookie.storage, request.params.get("file_type")
-    kinds: dict[str, tuple[str, tuple[Folder, ...]]] = {
-        "journal": (".txn", ()),
-        "entrylog": (".log", ()),
-        "index": (".idx", ()),
-    }
+    journals: tuple[Folder, ...] = ()
+    ledgers: tuple[Folder, ...] = ()
     if isinstance(storage, JournaledStorage):
-        ledgers = storage.ledger_folders
-        kinds = {
-            "journal": (".txn", storage.journal_folders),
-            "entrylog": (".log", ledgers),
-            "index": (".idx", ledgers),
-        }
+        journals, ledgers = storage.journal_folders, storage.ledger_folders
+    kinds = {"index": (".idx", ledgers), "journal": (".txn", journals), "entrylog": (".log", ledgers)}
     try:
         return json_answer(
             {

@@ -112,7 +112,7 @@ async def suspend_compaction(subject: Administered, request: HttpRequest) -> Htt
     """Which kinds of compaction are suspended; PUT suspends."""
     if request.method == "GET":
         return json_answer(
-            {f"is{kind.name.title()}GcSuspended": _text(_is_suspended(subject, kind)) for kind in (_MAJOR, _MINOR)}
+            {f"is{kind.name.title()}GcSuspended": _text(_is_suspended(subject, kind)) for kind in (_MINOR, _MAJOR)}
         )
     if request.method != "PUT":
         text = "Not found method. Should be PUT to suspend major or minor compaction, Or GET to get compaction state."

@@ -99,11 +99,11 @@ def _members(value: Versioned) -> dict[str, Any]:
         "customMetadata": {
             name: base64.b64encode(data).decode() for name, data in sorted(metadata.custom_metadata.items())
         },
+        "closed": metadata.is_closed,
         "allEnsembles": {
             str(fragment.first_entry_id): [{"id": bookie_id} for bookie_id in fragment.ensemble]
             for fragment in metadata.fragments
         },
-        "closed": metadata.is_closed,
         "ctoken": metadata.creator_token,
     }
 

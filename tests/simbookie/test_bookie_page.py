@@ -15,7 +15,7 @@ ROWS = [
     if line.startswith("| ") and not line.startswith(("| mechanism", "| ---"))
 ]
 #: How many mechanisms are not there yet; to be lowered with each that comes, and never raised.
-MISSING = 3
+MISSING = 2
 
 
 def test_every_line_of_the_tables_is_a_row() -> None:

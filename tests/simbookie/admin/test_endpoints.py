@@ -44,6 +44,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 def test_json_is_laid_out_as_bookkeepers() -> None:
     assert java_json({}) == "{ }"
     assert java_json([]) == "[ ]"
+    assert java_json("\x0f\\\x1f\\u000f\n\u00e9") == '"\\u000F\\\\\\u001F\\\\u000f\\n\u00e9"'
     assert java_json({"a": 1, "b": None, "c": [1, "x"]}) == '{\n  "a" : 1,\n  "b" : null,\n  "c" : [ 1, "x" ]\n}'
     assert java_json([{"a": True, "b": {"c": {}}}]) == '[ {\n  "a" : true,\n  "b" : {\n    "c" : { }\n  }\n} ]'
 
@@ -141,7 +142,7 @@ async def test_marks_and_files_are_those_on_disk(tmp_path: Path) -> None:
         }
         files = await it.told("GET", f"{BOOKIE}/list_disk_file")
         names = names_in(tmp_path)
-        assert list(files) == ["journal files", "entrylog files", "index files"]
+        assert list(files) == ["index files", "journal files", "entrylog files"]
         assert {name for each in files.values() for name in each.split("\t") if name} == names
         assert list(await it.told("GET", f"{BOOKIE}/list_disk_file?file_type=journal")) == ["journal files"]
 
