@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.jobs.check import checked_files
 from spark_analysis.jobs.files import histories_in
+from spark_analysis.jobs.lost import again_if_lost
 from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.jobs.verify import judged_files
 from spark_analysis.source import file_rows
@@ -86,8 +88,13 @@ def compare(
 ) -> Comparison:
     """Judge every history below ``folder`` by both witnesses, and compare what they say about ``invariants``.
 
-    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none.
+    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. An executor that is lost with what it had
+    computed makes the comparison begin again.
     """
+    return again_if_lost(partial(_compare, spark, folder, invariants, max_shown))
+
+
+def _compare(spark: SparkSession, folder: Path | str, invariants: Sequence[Invariant], max_shown: int) -> Comparison:
     started = time.perf_counter()
     files = histories_in(folder)
     checked = checked_files(spark, files).persist(StorageLevel.MEMORY_AND_DISK_DESER)

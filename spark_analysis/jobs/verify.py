@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 from spark_analysis.jobs.files import Rejected, histories_in, rejected_in
+from spark_analysis.jobs.lost import again_if_lost
 from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.schema import HISTORY_COLUMNS, columns_of
 from spark_analysis.source import HistoryFile, event_rows, file_rows, read_histories
@@ -120,8 +122,12 @@ def verify(
     """Judge every ledger of every history below ``folder`` by every one of ``invariants``.
 
     Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. Files that are no usable histories are named in
-    the verdict.
+    the verdict. An executor that is lost with what it had computed makes the verification begin again.
     """
+    return again_if_lost(partial(_verify, spark, folder, invariants, max_witnesses))
+
+
+def _verify(spark: SparkSession, folder: Path | str, invariants: Sequence[Invariant], max_witnesses: int) -> Verdict:
     started = time.perf_counter()
     files = histories_in(folder)
     with planned_for_kept_partitions(spark, sum(file.size for file in files)):

@@ -129,3 +129,40 @@ def test_a_sweep_survives_a_worker_that_is_lost(cluster: StandaloneCluster, tmp_
         output, _ = sweeping.communicate(timeout=600)
     assert sweeping.returncode == 0
     assert json.loads(output)["runs"] == 400
+
+
+_LOSING = """
+import os, signal, sys, time
+from spark_analysis.jobs import verify as verifying
+from spark_analysis.session import open_session
+
+folder, master, worker = sys.argv[1:]
+session = open_session(master)
+count_files, runs = verifying._count_files, []
+
+def count_and_lose(table):
+    runs.append(table)
+    counted = count_files(table)
+    if len(runs) == 1:
+        os.killpg(int(worker), signal.SIGKILL)
+        tracker = session.sparkContext._jsc.sc().statusTracker()
+        while len(tracker.getExecutorInfos()) > 2:  # the driver counts as one
+            time.sleep(0.1)
+    return counted
+
+verifying._count_files = count_and_lose
+verdict = verifying.verify(session, folder)
+print("judged", len(runs), verdict.histories, sum(found.violated for found in verdict.invariants))
+"""
+
+
+def test_a_verification_survives_a_worker_that_is_lost_with_what_it_kept(
+    cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    histories = tmp_path / "histories"
+    record_runs(histories)
+    here = bk_verify("verify", histories)[1]
+    command = [sys.executable, "-c", _LOSING, str(histories), cluster.master, str(cluster.workers[0].pid)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    violated = sum(found["violated"] for found in here["invariants"])
+    assert f"judged 2 {here['histories']} {violated}" in ended.stdout, ended.stderr

@@ -16,6 +16,7 @@ from simbookie.storage.base import CrashMode
 from simbookie.storage.compaction.collector import CollectorStats, EntryLogCollector
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
+from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.entry_logs.format import log_id_of
 from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.entry_logs.scan import read_ledgers_map
