@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from bkclient.observability.stats import Metric, MetricKind
@@ -25,6 +26,27 @@ _REQUESTS: Final = {
 }
 
 OPERATION, EVENT, LEVEL, AMOUNT = MetricKind.OPERATION, MetricKind.EVENT, MetricKind.LEVEL, MetricKind.AMOUNT
+
+
+def _garbage(scope: str, store: str = "") -> Iterator[Metric]:
+    """What a store without a database reports in a scope of its own, and one with a database does not."""
+    for name, kind, meaning in (
+        ("DELETED_LEDGER_TOTAL", EVENT, "ledgers removed because they were deleted"),
+        ("MINOR_COMPACTION_TOTAL", EVENT, "minor compactions"),
+        ("MAJOR_COMPACTION_TOTAL", EVENT, "major compactions"),
+        ("RECLAIMED_DELETION_SPACE_BYTES", EVENT, "bytes given back with logs that nobody needed"),
+        ("RECLAIMED_COMPACTION_SPACE_BYTES", EVENT, "bytes given back by compaction"),
+        ("RECLAIM_FAILED_TO_DELETE", EVENT, "logs that could not be removed"),
+        ("ACTIVE_ENTRY_LOG_TOTAL", LEVEL, "entry logs with living ledgers"),
+        ("ACTIVE_ENTRY_LOG_SPACE_BYTES", LEVEL, "bytes of living ledgers in them"),
+        ("ENTRY_LOG_SPACE_BYTES", LEVEL, "bytes of entries in them"),
+    ):
+        yield Metric(name, kind, meaning + store, scope)
+    for share in range(10, 101, 10):
+        yield Metric(
+            f"entry_log_usage_buckets_le_{share}", LEVEL, f"logs of which at most {share} % live{store}", scope
+        )
+
 
 _ALL: Final = (
     *(Metric(name, OPERATION, _REQUESTS[name], _SERVER) for name in REQUEST_NAMES),
@@ -69,19 +91,8 @@ _ALL: Final = (
     Metric("write_cache_max_size", LEVEL, "bytes that may wait for a flush", _BOOKIE),
     Metric("throttled_write_requests", EVENT, "adds that found the write cache full", _BOOKIE),
     Metric("flushes", EVENT, "flushes of the write cache", _BOOKIE, is_bookkeepers=False),
-    Metric("DELETED_LEDGER_TOTAL", EVENT, "ledgers removed because they were deleted", "bookie_gc"),
-    Metric("MINOR_COMPACTION_TOTAL", EVENT, "minor compactions", "bookie_gc"),
-    Metric("MAJOR_COMPACTION_TOTAL", EVENT, "major compactions", "bookie_gc"),
-    Metric("RECLAIMED_DELETION_SPACE_BYTES", EVENT, "bytes given back with logs that nobody needed", "bookie_gc"),
-    Metric("RECLAIMED_COMPACTION_SPACE_BYTES", EVENT, "bytes given back by compaction", "bookie_gc"),
-    Metric("RECLAIM_FAILED_TO_DELETE", EVENT, "logs that could not be removed", "bookie_gc"),
-    Metric("ACTIVE_ENTRY_LOG_TOTAL", LEVEL, "entry logs with living ledgers", "bookie_gc"),
-    Metric("ACTIVE_ENTRY_LOG_SPACE_BYTES", LEVEL, "bytes of living ledgers in them", "bookie_gc"),
-    Metric("ENTRY_LOG_SPACE_BYTES", LEVEL, "bytes of entries in them", "bookie_gc"),
-    *(
-        Metric(f"entry_log_usage_buckets_le_{share}", LEVEL, f"logs of which at most {share} % live", "bookie_gc")
-        for share in range(10, 101, 10)
-    ),
+    *_garbage("bookie_gc"),
+    *_garbage("bookie", ", with a database"),
 )
 
 #: By full name.

@@ -40,7 +40,7 @@ def bookie_readings(bookie: Bookie, collector: GarbageCollector | None = None) -
     if isinstance(bookie, MeasuredBookie):
         yield from _requests(bookie)
     if collector is not None:
-        yield Reading("bookie_gc_DELETED_LEDGER_TOTAL", collector.ledgers_removed)
+        yield Reading(f"{_garbage_scope(bookie)}_DELETED_LEDGER_TOTAL", collector.ledgers_removed)
     if not is_running:
         return
     capacity = bookie.storage.capacity()
@@ -50,7 +50,7 @@ def bookie_readings(bookie: Bookie, collector: GarbageCollector | None = None) -
     if isinstance(bookie.storage, JournaledStorage):
         yield from _journals(bookie.storage)
         yield from _store(bookie.storage)
-        yield from _garbage(bookie.storage)
+        yield from _garbage(bookie.storage, _garbage_scope(bookie))
 
 
 def _requests(bookie: MeasuredBookie) -> Iterator[Reading]:
@@ -104,12 +104,18 @@ def _store(storage: JournaledStorage) -> Iterator[Reading]:
             yield Reading("bookie_flushes", shard.flushes, labels)
 
 
-def _garbage(storage: JournaledStorage) -> Iterator[Reading]:
+def _garbage_scope(bookie: Bookie) -> str:
+    """Where BookKeeper files what its collectors count: one for each folder of a store with a database, one alone of others."""
+    storage = bookie.storage
+    has_database = isinstance(storage, JournaledStorage) and isinstance(storage.store, DbLedgerStore)
+    return "bookie" if has_database else "bookie_gc"
+
+
+def _garbage(storage: JournaledStorage, scope: str) -> Iterator[Reading]:
     if storage.garbage is None:
         return
-    are_many = len(storage.garbage.collectors) > 1
     for number, collector in enumerate(storage.garbage.collectors):
-        labels = {"ledgerDir": storage.ledger_folders[number].path} if are_many else {}
+        labels = {"ledgerDir": storage.ledger_folders[number].path} if scope == "bookie" else {}
         stats = collector.stats
         values = {
             "MINOR_COMPACTION_TOTAL": stats.minor_compactions,
@@ -125,4 +131,4 @@ def _garbage(storage: JournaledStorage) -> Iterator[Reading]:
             (f"entry_log_usage_buckets_le_{(place + 1) * 10}", count) for place, count in enumerate(collector.usages())
         )
         for name, value in values.items():
-            yield Reading(f"bookie_gc_{name}", value, labels)
+            yield Reading(f"{scope}_{name}", value, labels)

@@ -188,7 +188,7 @@ def sampled_load(kind: StoreKind, load: OfferedLoad | None = None, seed: int = 0
 
 def load_picture(kind: StoreKind, samples: Samples) -> str:
     """The picture of such samples."""
-    of, rate = samples.of, partial(samples.rate, moments=_MOMENTS)
+    of, rate, gc = samples.of, partial(samples.rate, moments=_MOMENTS), partial(_garbage, samples)
     panels = [
         Panel("entries a second", [Curve("offered", rate("offered")), Curve("acknowledged", rate("acknowledged"))]),
         Panel("adds that wait", [Curve("with clients", of("with clients")), Curve("in the bookie", _pending(samples))]),
@@ -211,15 +211,15 @@ def load_picture(kind: StoreKind, samples: Samples) -> str:
         Panel(
             "entry logs, bytes",
             [
-                Curve("all", of("bookie_gc_ENTRY_LOG_SPACE_BYTES")),
-                Curve("of ledgers that exist", of("bookie_gc_ACTIVE_ENTRY_LOG_SPACE_BYTES")),
+                Curve("all", gc("ENTRY_LOG_SPACE_BYTES")),
+                Curve("of ledgers that exist", gc("ACTIVE_ENTRY_LOG_SPACE_BYTES")),
             ],
         ),
         Panel(
             "bytes given back by garbage collection",
             [
-                Curve("whole logs", of("bookie_gc_RECLAIMED_DELETION_SPACE_BYTES")),
-                Curve("compaction", of("bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES")),
+                Curve("whole logs", gc("RECLAIMED_DELETION_SPACE_BYTES")),
+                Curve("compaction", gc("RECLAIMED_COMPACTION_SPACE_BYTES")),
             ],
         ),
     ]
@@ -232,6 +232,12 @@ def _pending(samples: Samples) -> list[float]:
 
 def _line(samples: Samples) -> list[float]:
     return samples.of("bookie_journal_JOURNAL_QUEUE_LINE")
+
+
+def _garbage(samples: Samples, name: str) -> list[float]:
+    """What a collector counts, which a store with a database files elsewhere."""
+    scope = "bookie_gc" if f"bookie_gc_{name}" in samples.series else "bookie"
+    return samples.of(f"{scope}_{name}")
 
 
 def _flushes(samples: Samples) -> str:

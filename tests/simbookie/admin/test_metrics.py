@@ -38,7 +38,7 @@ SELDOM = {"bookkeeper_server_FAILED_REQUESTS"}
 
 def storage_of(kind: str) -> JournaledStorage:
     disk = SimulatedDisk(costs=DiskCosts(sync_s=0.002))
-    parts = [Folder(disk, "l0"), Folder(disk, "l1")] if kind == "db" else [Folder(disk, "l0")]
+    parts = [Folder(disk, "l0"), Folder(disk, "l1")]
     folders = Folders(parts, Random(1))
     store: LedgerStore
     if kind == "db":
