@@ -26,7 +26,10 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "A8": "APP_ACK(e, content = x) and READ_RESULT(e, code = 0, content = y) => x = y",
         "A9": "READ_RESULT(e, denied)@s by ens(e, M@s), begun at t, and lost(e)@s < Qa => e not in acked@t and not e <= LE@t",
-        "A11": "CLOSE_RESULT(code = 0, last_entry = l)@s to w => M@s is CLOSED and every APP_ACK(e) to w before s has e <= l",
+        "A11": (
+            "CLOSE_RESULT(code = 0, last_entry = l)@s to w => M@s is CLOSED and every APP_ACK(e, durable) to w before s has "
+            "e <= l"
+        ),
         "A12": (
             "ADD_RESP(e, b in ws(e, M@s), code = -101)@s to w, e without Qa good answers => no APP_ACK to w of what had "
             "no Qa good answers before s, and the first APP_FAIL to w after s has code -101"

@@ -62,7 +62,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "CloseKeepsAcks",
         "A close that succeeds leaves the ledger closed, with all that was acknowledged to its writer.",
         {
-            "A11": "when a close succeeds, the ledger is closed, and not below an entry that was acknowledged to that writer",
+            "A11": "when a close succeeds, the ledger is closed, and not below an entry acknowledged to that writer as durable",
         },
     ),
     (

@@ -10,9 +10,9 @@ from scenarios.cli_options import Json
 from scenarios.cli_output import print_json, print_lines, print_table
 from scenarios.library import SCENARIOS
 from scenarios.machines.worlds import PREPARED, WORLDS
-from scenarios.model import Scenario
 from scenarios.mutants import MUTANTS
 from scenarios.plan.library import library_names, library_plan
+from scenarios.plan.named import DRAWN, plan_named
 from scenarios.playing import scenario_of
 
 __all__ = ["add_to"]
@@ -46,7 +46,9 @@ def list_(*, as_json: Json = False) -> None:
                     {"name": scenario.name, "summary": scenario.summary, "expected": scenario.expected}
                     for scenario in SCENARIOS.values()
                 ],
-                "plans": [{"name": plan.name, "summary": plan.summary, "expected": plan.expected} for plan in _plans()],
+                "plans": [
+                    {"name": name, "summary": summary, "expected": expected} for name, summary, expected in _plans()
+                ],
                 "worlds": [
                     {"name": named.name, "summary": named.summary} for named in (*PREPARED.values(), *WORLDS.values())
                 ],
@@ -66,7 +68,7 @@ def list_(*, as_json: Json = False) -> None:
         return
     print_table(("scenario", "what happens"), [(found.name, found.summary) for found in SCENARIOS.values()])
     print_lines("")
-    print_table(("plan", "what happens"), [(found.name, found.summary) for found in _plans()])
+    print_table(("plan", "what happens"), [(name, summary) for name, summary, _ in _plans()])
     print_lines("")
     print_table(
         ("world of machines", "what is in it"),
@@ -76,5 +78,8 @@ def list_(*, as_json: Json = False) -> None:
     print_table(("defect", "what is wrong"), [(found.name, found.summary) for found in MUTANTS.values()])
 
 
-def _plans() -> list[Scenario]:
-    return [scenario_of(library_plan(name)) for name in library_names()]
+def _plans() -> list[tuple[str, str, str]]:
+    """Name, summary and expectation of every plan."""
+    pinned = [scenario_of(library_plan(name)) for name in library_names()]
+    drawn = [(name, summary, scenario_of(plan_named(name, 0)).expected) for name, summary in DRAWN.items()]
+    return [*((plan.name, plan.summary, plan.expected) for plan in pinned), *drawn]

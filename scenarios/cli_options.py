@@ -11,7 +11,7 @@ import typer
 from scenarios.cli_output import fail, known
 from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
-from scenarios.plan.library import library_names
+from scenarios.plan.named import plan_names
 
 __all__ = [
     "FirstSeed",
@@ -58,7 +58,7 @@ def exit_codes(found: str) -> str:
 def check_names(scenarios: Sequence[str], mutant: str | None) -> None:
     """Refuse a scenario, a plan or a defect that is unknown."""
     for name in scenarios:
-        known(name, [*SCENARIOS, *library_names()], "scenario")
+        known(name, [*SCENARIOS, *plan_names()], "scenario")
     if mutant is not None:
         known_in_runs(mutant)
 

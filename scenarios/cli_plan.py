@@ -12,7 +12,7 @@ from scenarios.cli_output import fail, known, print_json, print_lines
 from scenarios.history import History, HistoryError
 from scenarios.library import SCENARIOS
 from scenarios.plan import Plan, PlanError, parse_plan, print_plan
-from scenarios.plan.library import library_names, library_plan
+from scenarios.plan.named import plan_named, plan_names
 from scenarios.playing import scenario_of
 
 __all__ = ["SUFFIX", "add_to", "read_plan"]
@@ -30,11 +30,13 @@ def add_to(app: typer.Typer) -> None:
 _PLAN_HELP: Final = """Print a plan: one of the library, a file's, or that of a recorded run.
 
 NAME is a plan of bk-chaos list, a file with a plan (.scn), or a history (.bkh) that was recorded of one. With --full every value
-is named, those that are the usual ones too, as in the headers of histories.
+is named, those that are the usual ones too, as in the headers of histories. swarm and swarm-live draw another plan with every
+seed.
 
 \b
 Examples:
   bk-chaos plan fence-lost-late-add
+  bk-chaos plan swarm --seed 7
   bk-chaos plan late-add.scn
   bk-chaos plan histories/fence-lost-late-add-7.bkh --full
 
@@ -47,11 +49,12 @@ With --json: {"name", "summary", "expected", "text"}.
 def plan_(
     name: Annotated[str, typer.Argument(help="The plan, a file with one, or a history of one.", metavar="NAME")],
     *,
+    seed: Annotated[int, typer.Option(min=0, help="The seed, for a plan that is drawn.")] = 0,
     full: Annotated[bool, typer.Option("--full", help="Name every value.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print a plan."""
-    plan = _found(name)
+    plan = _found(name, seed)
     text = print_plan(plan, full=full)
     if as_json:
         expected = scenario_of(plan).expected
@@ -72,15 +75,15 @@ def read_plan(path: Path) -> Plan:
         fail(str(error))
 
 
-def _found(name: str) -> Plan:
+def _found(name: str, seed: int) -> Plan:
     if name.endswith(SUFFIX):
         return read_plan(Path(name))
     if name.endswith(_HISTORY_SUFFIX):
         return _of_history(Path(name))
     if name in SCENARIOS:
         fail(f"{name} is a scenario that draws what happens while it runs; it has no plan")
-    known(name, library_names(), "plan")
-    return library_plan(name)
+    known(name, plan_names(), "plan")
+    return plan_named(name, seed)
 
 
 def _of_history(path: Path) -> Plan:

@@ -19,7 +19,7 @@ from scenarios.library import SCENARIOS
 from scenarios.liveness import StuckError
 from scenarios.model import RunResult, Scenario, TransportKind, Violation
 from scenarios.plan import Plan, print_plan
-from scenarios.plan.library import library_plan
+from scenarios.plan.named import plan_named
 from scenarios.playing import UnmetError, scenario_of
 from scenarios.recording import Recorder
 from scenarios.situations import Situations
@@ -50,13 +50,13 @@ def run_scenario(
     transport: TransportKind = TransportKind.OBJECTS,
     conditions: Conditions | None = None,
 ) -> RunResult:
-    """Run a scenario or a plan of the library; with ``record``, a folder, keep its history there.
+    """Run a scenario or a plan by its name; with ``record``, a folder, keep its history there.
 
     Everything that happens depends on ``name``, ``seed``, ``mutant`` and ``transport`` alone, unless ``conditions`` are given
     instead of those that are drawn. ``KeyError`` for an unknown scenario or mutant; nothing that happens in the run is raised.
     """
     if name not in SCENARIOS and conditions is None:
-        return run_plan(library_plan(name), seed, mutant=mutant, record=record, transport=transport)
+        return run_plan(plan_named(name, seed), seed, mutant=mutant, record=record, transport=transport)
     scenario = SCENARIOS[name]
     if conditions is None:
         conditions = (scenario.draw or draw_conditions)(seed)

@@ -20,7 +20,7 @@ from scenarios.clauses import CLAUSES
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
-from scenarios.plan.library import library_plan
+from scenarios.plan.named import plan_names
 from scenarios.runner import run_scenario
 from simbookie.worker_processes import default_processes, in_order, worker_processes
 
@@ -207,8 +207,8 @@ def _add_up(result: SweepResult, unit: _Done, *, stop_at_first: bool) -> bool:
 
 def _check_names(scenarios: Iterable[str], mutant: str | None) -> None:
     for name in scenarios:
-        if name not in SCENARIOS:
-            library_plan(name)
+        if name not in SCENARIOS and name not in plan_names():
+            raise KeyError(name)
     if mutant:
         MUTANTS[mutant]
 

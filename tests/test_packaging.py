@@ -48,6 +48,12 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else_on_top(wheel: zipfil
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(wheel.namelist())
 
 
+def test_the_wheel_holds_every_plan(wheel: zipfile.ZipFile) -> None:
+    plans = {f"scenarios/plans/{path.name}" for path in (ROOT / "scenarios" / "plans").glob("*.scn")}
+    assert len(plans) > 70
+    assert plans <= set(wheel.namelist())
+
+
 def test_the_metadata_says_what_an_index_shows(metadata: Message) -> None:
     assert metadata["Name"] == "bkclient"
     assert metadata["Version"] == bkclient.__version__

@@ -16,8 +16,9 @@ __all__ = ["ToldAtEnd"]
 class ToldAtEnd(Family):
     """A successful close keeps acknowledged entries (A11), and a fenced writer fails with that error (A12).
 
-    A11: when a close succeeds, the ledger is closed, and not below an entry that was acknowledged to this application. The
-    state is not checked if a write of unknown outcome may have closed the ledger.
+    A11: when a close succeeds, the ledger is closed, and not below an entry that was acknowledged to this application as
+    durable; under deferred sync it ends where it was forced. The state is not checked if a write of unknown outcome may
+    have closed the ledger.
 
     A12: once a bookie refused an ordinary add of a writer because the ledger is fenced, and the entry had no ack quorum
     then, the writer confirms nothing more, and the first append that fails after that fails with "fenced". Only a bookie of
@@ -75,7 +76,7 @@ class ToldAtEnd(Family):
         """Check that the entry was confirmed before the refusal."""
         entry = event.fields["entry"]
         known = self._acked.get(event.actor)
-        if known is None or entry > known[0]:
+        if event.fields["durable"] and (known is None or entry > known[0]):
             self._acked[event.actor] = (entry, event.seq)
         refused = self._refused.get((event.actor, event.fields["incarnation"]))
         if refused is not None:

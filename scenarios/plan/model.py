@@ -36,6 +36,8 @@ class Expected(Enum):
     SAFE = auto()
     #: Some client gets nowhere: its program does not end, or one of its operations fails.
     BLOCKED = auto()
+    #: Nothing but what always holds: no end is demanded.
+    ANYTHING = auto()
     #: As ``SAFE``; ledgers may come to more than one end, and all observers agree on which.
     AMBIGUOUS = auto()
 
@@ -57,7 +59,7 @@ class Expectation:
     @property
     def demands_end(self) -> bool:
         """Whether everything has to end once the faults have."""
-        return self.verdict is not Expected.BLOCKED or self.until_healed
+        return self.until_healed or self.verdict in {Expected.SAFE, Expected.AMBIGUOUS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class When:
     where: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", str(self.kind))  # a member of the enumeration would be printed as one
         if self.kind not in KINDS:
             raise PlanError(f"expected a kind of event, found {self.kind!r}")
         if self.actor:

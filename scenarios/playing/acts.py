@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from bkclient.errors import BookKeeperError
 from scenarios.plan import faults
 from scenarios.plan.model import Step
 from scenarios.plan.words import member_of, print_fields
@@ -103,8 +105,17 @@ class Acts:
             self._acts[type(fault)](fault)
 
     def end_all(self) -> None:
-        """End every fault in force. A bookie whose disk was replaced stays down: it would be another one."""
+        """End every fault in force, and the chance ones of network and metadata service.
+
+        A bookie whose disk was replaced stays down: it would be another one.
+        """
         self._end(lambda lasting: not isinstance(lasting.fault, faults.Wipe))
+        network, metadata = self._world.network, self._world.metadata
+        calm = replace(network.config, slow_probability=0.0, loss_probability=0.0, duplicate_probability=0.0)
+        even = replace(metadata.config, conflict_probability=0.0, unknown_probability=0.0, failure_probability=0.0)
+        if (calm, even) != (network.config, metadata.config):
+            self._stage.record_fault("calm", "no message is slow, lost or doubled by chance any more")
+            network.config, metadata.config = calm, even
 
     def _deaths_of(self, host: str) -> list[faults.Fault]:
         return [faults.Wipe(host), *(faults.Crash(host, mode) for mode in CrashMode)]
@@ -259,7 +270,7 @@ class Acts:
         host = self._stage.bookies[fault.host]
         if host.is_alive and host.store is not None:
             collector = GarbageCollector(host.bookie, host.store)
-            host.spawn(collector.collect, name=f"garbage collection of {fault.host}")
+            host.spawn(_collected, collector, name=f"garbage collection of {fault.host}")
 
     # Metadata ----------------------------------------------------------------------------------------------------
 
@@ -275,6 +286,12 @@ class Acts:
 
 #: Faults that name more hosts than one in a word, so that their words say all there is.
 _SEVERAL_HOSTS: Final = (faults.Partition, faults.Messages, faults.MetadataCalls)
+
+
+async def _collected(collector: GarbageCollector) -> None:
+    """Collect once. A bookie whose metadata service fails collects nothing and tries again at its next turn."""
+    with suppress(BookKeeperError):
+        await collector.collect()
 
 
 def _undo(interception: Interception[Any]) -> Undo:

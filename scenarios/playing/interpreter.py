@@ -221,9 +221,10 @@ class _Played:
             return
         for name in self.clients:
             program = self.programs[name]
-            if self._is_at_rest(name) or isinstance(program.current, ops.Until):
-                continue
             ledger = getattr(program.current, "ledger", "")
+            is_without_ledger = bool(ledger) and ledger not in self.ledgers.ids  # nobody created it
+            if self._is_at_rest(name) or is_without_ledger or isinstance(program.current, ops.Until):
+                continue
             clause = ADD_RESOLVES if isinstance(program.current, _WRITES) else EVENTUALLY_CLOSED
             verb = "its start" if program.current is None else program.current.verb
             problem = f"{verb} of {name} did not end {self.plan.patience_s:g} seconds after all faults"

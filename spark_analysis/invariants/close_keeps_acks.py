@@ -1,7 +1,7 @@
 """CloseKeepsAcks: a close that succeeds leaves the ledger closed, with all that was acknowledged to its writer.
 
 An application that is told that its close succeeded has been told an end that is not below any entry acknowledged to
-it before, and the ledger is stored as closed by then. Where a closing write of unknown outcome may have done that, it
+it before as durable, and the ledger is stored as closed by then. Where a closing write of unknown outcome may have done that, it
 is not judged.
 """
 
@@ -40,7 +40,7 @@ def _observe(facts: Facts) -> DataFrame:
         .agg(sf.min(sf.when(is_stored, seq)).alias("stored"), sf.min(sf.when(is_lost, seq)).alias("lost"))
     )
     acks = (
-        facts.events.filter(is_kind(Kind.APP_ACK))
+        facts.events.filter(is_kind(Kind.APP_ACK) & is_true(sf.col("durable")))
         .groupBy(*LEDGER_KEY, "actor")
         .agg(sf.collect_list(sf.struct("entry", "seq")).alias("acks"))
     )

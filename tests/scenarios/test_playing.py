@@ -259,6 +259,14 @@ def test_any_other_fault_has_one_event(tmp_path: Path, fault: str) -> None:
     assert faults(events) == [(verb, f"{verb}-1", "once", *ONCE[fault])]
 
 
+def test_a_bookie_without_metadata_service_collects_nothing(tmp_path: Path) -> None:
+    """What its collector is told is no error of the run."""
+    steps = "when APP_ACK entry=4: store-down\nwhen APP_ACK entry=4 after=0.1s: collect-garbage bookie-0\nat 15s: heal"
+    result, events = played(tmp_path, plan(WRITER, steps))
+    assert (result.verdict, result.problem) == ("ok", "")
+    assert not list(where(events, Kind.BK_GC))
+
+
 def test_a_fault_that_has_nothing_to_break_leaves_no_event(tmp_path: Path) -> None:
     steps = "at 0.1s: crash bookie-0\nat 0.2s: crash bookie-0\nat 0.3s: restart bookie-0\nat 0.4s: restart bookie-0"
     _, events = played(tmp_path, plan(WRITER, steps))

@@ -170,6 +170,16 @@ def a_close_that_fails_promises_nothing(story: Story) -> None:
     closed(story, -1, code=TIMEOUT)
 
 
+@near_miss("CloseKeepsAcks")
+def a_close_ends_where_a_writer_with_deferred_sync_was_durable(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0", "b1")
+    story.answer(2, "b0", "b1")
+    story.ack(2, durable=False)
+    story.close(1)
+    closed(story, 1)
+
+
 # FencedIsTold --------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,346 @@
+"""Swarms: plans drawn from a seed, each with its own few kinds of faults.
+
+A run with every kind of fault at once hardly gets anywhere, and one with a single kind never sees two of them meet. So a seed
+draws a subset of kinds, how often each comes, the cluster, and what clients do. The drawn plan is a value like any other: it can
+be printed, changed, kept and played again without this module.
+
+* *Safety* draws from everything that may happen to a cluster, replaced disks that never come back included. Nothing has to end.
+* *Liveness* keeps to what a ledger survives: every fault ends, and less than an ack quorum of copies is damaged. Then every
+  program has to end, within a patience that follows from the timeouts drawn.
+
+Neither draws what no replication survives: a bookie that denies what it had confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from bkclient import ClientConfig
+from bkclient.ledger import DigestType
+from scenarios.history import Kind
+from scenarios.plan import faults
+from scenarios.plan import operations as ops
+from scenarios.plan.cluster import Cluster
+from scenarios.plan.model import Expectation, Expected, Plan, Program, Step
+from scenarios.plan.triggers import At, Condition, Trigger, When
+from scenarios.plan.words import Sizes
+from simbookie.storage.base import CrashMode
+from simbookie.storage.forgetful import ForgetsLike
+from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.memory import MemoryStorageConfig
+from simbookie.world.links import NetworkConfig, TcpConfig
+from simbookie.world.metadata_service import MetadataConfig
+from simbookie.world.rng import split
+
+__all__ = ["LIVENESS", "SAFETY", "draw_swarm"]
+
+SAFETY: Final = "swarm"
+LIVENESS: Final = "swarm-live"
+
+_SIZES: Final = (
+    *((1, 1, 1), (2, 2, 1), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 1), (3, 3, 2), (3, 3, 2), (3, 3, 3)),
+    *((4, 2, 2), (4, 3, 2), (4, 4, 2), (5, 3, 2), (5, 3, 3), (5, 5, 3), (6, 3, 2), (7, 5, 3)),
+)
+#: How long a plan may take beside its timeouts: sessions, back-offs and pauses of programs.
+_PATIENCE_S: Final = 30.0
+_TIMEOUTS_OF_PATIENCE: Final = 20
+
+
+def draw_swarm(seed: int, mode: str = SAFETY) -> Plan:
+    """The plan of this seed in one of the modes."""
+    return _Swarm(split(seed, mode), mode).plan()
+
+
+@dataclass(slots=True)
+class _Swarm:
+    """A plan that is being drawn."""
+
+    rng: Random
+    mode: str
+    cluster: Cluster = field(default_factory=lambda: Cluster(1, Sizes(1, 1, 1)))
+    writers: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    ledgers: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    #: Bookies whose copies may be damaged, fewer than an ack quorum of any ledger.
+    damaged: list[str] = field(default_factory=list)
+
+    def plan(self) -> Plan:
+        rng = self.rng
+        self.cluster = self._cluster()
+        bookies = self.cluster.bookie_names
+        self.damaged = rng.sample(bookies, self.cluster.sizes.ack_quorum - 1)
+        programs = self._programs()
+        kinds = [kind for kind in _KINDS if self.mode == SAFETY or kind not in _FOR_SAFETY]
+        for kind in rng.sample(kinds, rng.randint(1, 5)):
+            for _ in range(rng.randint(1, 3)):
+                fault = _KINDS[kind](self)
+                if fault is not None:
+                    self._happens(fault)
+        timeouts = self.cluster.client.timeouts
+        return Plan(
+            name=self.mode,
+            summary=f"{len(self.steps)} steps against {len(programs)} clients, drawn",
+            cluster=self.cluster,
+            clients=tuple(programs),
+            steps=tuple(self.steps),
+            expect=Expectation(Expected.SAFE if self.mode == LIVENESS else Expected.ANYTHING),
+            patience_s=_PATIENCE_S + _TIMEOUTS_OF_PATIENCE * max(timeouts.add_s, timeouts.read_s),
+        )
+
+    # The cluster -------------------------------------------------------------------------------------------------
+
+    def _cluster(self) -> Cluster:
+        rng = self.rng
+        sizes = Sizes(*rng.choice(_SIZES))
+        timeout_s = rng.choice((0.2, 0.5, 1.0, 5.0))
+        client = ClientConfig().with_changes(
+            timeouts={"add_s": timeout_s, "read_s": rng.choice((timeout_s, 0.5, 1.0))},
+            limits={"max_in_flight_entries": rng.choice((1, 4, 64, 64))},
+            connections={"protocol_version": rng.choice((2, 3, 3))},
+            reading={
+                "read_ahead_entries": rng.choice((1, 2, 8, 64)),
+                "recovery_read_ahead_entries": rng.choice((1, 2, 8, 64)),
+            },
+            writing={"delay_ensemble_change": rng.random() < 0.2},
+        )
+        buffer_bytes = rng.choice((131_072, 131_072, 16_384, 2_048))
+        return Cluster(
+            bookies=sizes.ensemble + rng.choice((0, 1, 1, 2)),
+            sizes=sizes,
+            digest=rng.choice((DigestType.CRC32C, DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)),
+            forgets=rng.choice((None, None, None, *ForgetsLike)),
+            network=NetworkConfig(
+                jitter_s=rng.choice((0.0002, 0.001, 0.004, 0.02)),
+                slow_probability=rng.choice((0.0, 0.0, 0.01, 0.05)),
+                loss_probability=rng.choice((0.0, 0.0, 0.0, 0.003)),
+                duplicate_probability=rng.choice((0.0, 0.0, 0.02)),
+                fifo=rng.random() < 0.5,
+            ),
+            metadata=MetadataConfig(
+                conflict_probability=rng.choice((0.0, 0.05)), unknown_probability=rng.choice((0.0, 0.0, 0.1))
+            ),
+            storage=MemoryStorageConfig(
+                journal=JournalConfig(
+                    group_wait_max_s=rng.choice((0.0, 0.0005)), sync_latency_s=rng.choice((0.0007, 0.0007, 0.02))
+                )
+            ),
+            tcp=TcpConfig(
+                segment_bytes=rng.choice((1_448, 1_448, 100, 23)),
+                cut_probability=rng.choice((0.0, 0.1, 0.5)),
+                bandwidth=rng.choice((None, 100e6, 2e6)),
+                send_buffer_bytes=buffer_bytes,
+                receive_buffer_bytes=buffer_bytes,
+            ),
+            client=client,
+        )
+
+    # Programs ----------------------------------------------------------------------------------------------------
+
+    def _programs(self) -> list[Program]:
+        rng = self.rng
+        programs = []
+        for index in range(rng.choice((1, 1, 1, 2))):
+            ledgers = [f"{'ab'[index]}{number}" for number in range(rng.choice((1, 1, 1, 2)))]
+            self.ledgers += ledgers
+            self.writers.append(f"writer-{index}")
+            programs.append(Program(f"writer-{index}", tuple(self._writing(ledgers))))
+        for index in range(rng.choice((0, 1, 1, 2, 2))):
+            self.others.append(f"recoverer-{index}")
+            programs.append(Program(f"recoverer-{index}", self._recovering()))
+        for index in range(rng.choice((0, 0, 1, 2))):
+            self.others.append(f"reader-{index}")
+            programs.append(Program(f"reader-{index}", self._following()))
+        return programs
+
+    def _writing(self, ledgers: list[str]) -> list[ops.Call]:
+        rng = self.rng
+        calls: list[ops.Call] = []
+        for ledger in ledgers:
+            is_deferred = rng.random() < 0.15
+            calls.append(ops.Call(ops.CreateLedger(ledger, deferred=is_deferred)))
+            for _ in range(rng.randint(1, 3)):
+                pause_s = rng.choice((0.0, 0.0, 0.001, 0.01, 0.1))
+                size, count = rng.choice((0, 1, 100, 300)), rng.randint(1, 20)
+                nowait = rng.random() < 0.3
+                append = ops.Append(ledger, count, rng.randint(1, 12), size, pause_s, nowait=nowait)
+                calls.append(ops.Call(append, limit_s=rng.choice((None, None, None, 0.01))))
+                if is_deferred:
+                    calls.append(ops.Call(ops.ForceLedger(ledger)))
+                if rng.random() < 0.2:
+                    calls.append(ops.Call(ops.CancelAppends(ledger, tuple(range(rng.randint(1, 30))))))
+                if rng.random() < 0.3:
+                    calls.append(ops.Call(ops.Sleep(round(rng.uniform(0.0, 2.0), 3))))
+            if rng.random() < 0.5:
+                calls.append(ops.Call(ops.Flush(ledger)))
+            if rng.random() < 0.6:
+                calls.append(ops.Call(ops.Close(ledger), limit_s=rng.choice((None, None, 0.005))))
+        if rng.random() < 0.3:
+            calls.append(ops.Call(ops.Stay()))
+        return calls
+
+    def _recovering(self) -> tuple[ops.Call, ...]:
+        rng = self.rng
+        ledger = rng.choice(self.ledgers)
+        opening = ops.Open(ledger, recover=True, attempts=rng.randint(1, 3))
+        return (
+            ops.Call(ops.Until(self._moment())),
+            ops.Call(opening, limit_s=rng.choice((None, None, None, 0.02))),
+            ops.Call(ops.Read(ledger)),
+        )
+
+    def _following(self) -> tuple[ops.Call, ...]:
+        rng = self.rng
+        ledger = rng.choice(self.ledgers)
+        following: ops.ClientOperation = rng.choice(
+            (ops.Follow(ledger), ops.TailLedger(ledger), ops.ReadInBatches(ledger, count=rng.randint(1, 9)))
+        )
+        # Without an end of its own: whether the ledger is ever closed is up to others.
+        return (ops.Call(ops.Open(ledger, attempts=3)), ops.Call(following, limit_s=20.0))
+
+    # Steps -------------------------------------------------------------------------------------------------------
+
+    def _happens(self, fault: faults.Fault) -> None:
+        """Let it happen at some moment; what lasts may end at another."""
+        rng = self.rng
+        name = f"s{len(self.steps)}" if fault.is_lasting else ""
+        begin = self._moment()
+        self.steps.append(Step(begin, fault, name))
+        if isinstance(fault, faults.Wipe) or not name or rng.random() < 0.4:
+            return
+        if isinstance(begin, When) and rng.random() < 0.5:
+            end: Trigger = replace(begin, after_s=begin.after_s + round(rng.choice((0.01, 0.3, 2.0, 8.0)), 3))
+        else:
+            end = self._moment()
+        self.steps.append(Step(end, faults.EndFault(name)))
+
+    def _moment(self) -> Trigger:
+        rng = self.rng
+        if rng.random() < 0.25:
+            return At(round(rng.uniform(0.0, 2.0), 3))
+        kind, conditions = rng.choice(_MOMENTS)
+        nth = rng.choice((1, 1, 2, 5, 13))
+        after_s = rng.choice((0.0, 0.0, round(rng.uniform(0.0, 0.02), 4)))
+        return When(kind, nth=nth, after_s=after_s, maybe=True, where=conditions)
+
+    @property
+    def clients(self) -> list[str]:
+        return [*self.writers, *self.others]
+
+    def bookie(self) -> str:
+        return self.rng.choice(self.cluster.bookie_names)
+
+    def client(self) -> str:
+        return self.rng.choice(self.clients)
+
+    def way(self) -> faults.Way:
+        return self.rng.choice(list(faults.Way))
+
+
+_MOMENTS: Final[tuple[tuple[str, tuple[Condition, ...]], ...]] = (
+    (Kind.APP_ACK, ()),
+    (Kind.BK_STORE, ()),
+    (Kind.ADD_SEND, ()),
+    (Kind.ADD_RESP, ()),
+    (Kind.BK_STORE, (Condition("recovery", value=True),)),
+    (Kind.ADD_SEND, (Condition("recovery", value=True),)),
+    (Kind.REC_DECIDE, ()),
+    (Kind.REC_DECIDE, (Condition("verdict", "negative"),)),
+    (Kind.REC_START, ()),
+    (Kind.REC_READ_RESP, ()),
+    (Kind.META_CAS, (Condition("cause", "create"),)),
+    (Kind.META_CAS, (Condition("cause", "ensemble"),)),
+    (Kind.META_CAS, (Condition("cause", "recover"),)),
+    (Kind.FENCE_SET, ()),
+    (Kind.CLOSE_START, ()),
+    (Kind.BK_CRASH, ()),
+    (Kind.CLIENT_CRASH, ()),
+)
+
+
+def _messages(swarm: _Swarm) -> faults.Messages:
+    rng = swarm.rng
+    bookies = tuple(rng.sample(swarm.cluster.bookie_names, rng.randint(1, swarm.cluster.bookies)))
+    traffic, answers = rng.choice(list(faults.Traffic)), rng.random() < 0.5
+    client, limit = swarm.client(), rng.choice((None, None, 1, 3))
+    match rng.randrange(4):
+        case 0:
+            return faults.Drop(traffic, client, bookies, answers=answers, limit=limit)
+        case 1:
+            return faults.Hold(traffic, client, bookies, answers=answers, limit=limit)
+        case 2:
+            delay_s = rng.choice((0.01, 0.1, 2.0))
+            return faults.DelayMessages(traffic, client, bookies, answers=answers, limit=limit, by_s=delay_s)
+        case _:
+            return faults.DuplicateMessages(traffic, client, bookies, answers=answers, limit=limit)
+
+
+def _partition(swarm: _Swarm) -> faults.Fault:
+    rng = swarm.rng
+    hosts = [*swarm.clients, *swarm.cluster.bookie_names, "metadata"]
+    rng.shuffle(hosts)
+    middle = rng.randint(1, len(hosts) - 1)
+    return faults.Partition(tuple(hosts[:middle]), tuple(hosts[middle:]), keep=rng.random() < 0.3)
+
+
+def _alter(swarm: _Swarm) -> faults.Fault | None:
+    rng = swarm.rng
+    if not swarm.damaged:
+        return None
+    return faults.Alter(rng.choice(swarm.damaged), rng.choice(swarm.ledgers), byte=rng.randrange(64))
+
+
+def _metadata(swarm: _Swarm) -> faults.Fault:
+    rng = swarm.rng
+    return faults.MetadataCalls(
+        way=rng.choice(list(faults.MetadataWay)),
+        what=rng.choice(list(faults.MetadataWhat)),
+        client=swarm.client(),
+        limit=rng.randint(1, 3),
+        by_s=rng.choice((0.01, 0.5, 5.0)),
+    )
+
+
+def _weather(swarm: _Swarm) -> faults.Fault:
+    rng = swarm.rng
+    return faults.LinkWeather(
+        swarm.client(),
+        swarm.bookie(),
+        swarm.way(),
+        latency_s=rng.choice((0.0003, 0.05, 0.6)),
+        jitter_s=rng.choice((0.0004, 0.1)),
+        loss_probability=rng.choice((0.0, 0.2)),
+    )
+
+
+def _crash(swarm: _Swarm) -> faults.Fault:
+    return faults.Crash(swarm.bookie(), swarm.rng.choice(list(CrashMode)))
+
+
+_KINDS: Final[dict[str, Callable[[_Swarm], faults.Fault | None]]] = {
+    "cut": lambda swarm: faults.Cut(swarm.client(), swarm.bookie(), swarm.way()),
+    "clog": lambda swarm: faults.Clog(swarm.client(), swarm.bookie(), swarm.way()),
+    "partition": _partition,
+    "reset": lambda swarm: faults.Reset(swarm.client(), swarm.bookie()),
+    "weather": _weather,
+    "messages": _messages,
+    "crash": _crash,
+    "pause bookie": lambda swarm: faults.Pause(swarm.bookie()),
+    "pause client": lambda swarm: faults.Pause(swarm.client()),
+    "kill": lambda swarm: faults.KillClient(swarm.client()),
+    "read-only": lambda swarm: faults.ReadOnly(swarm.bookie()),
+    "limbo": lambda swarm: faults.Limbo(swarm.bookie(), swarm.rng.choice(swarm.ledgers)),
+    "alter": _alter,
+    "collect": lambda swarm: faults.Collect(swarm.bookie()),
+    "metadata": _metadata,
+    "store-down": lambda _: faults.StoreDown(),
+    "session": lambda swarm: faults.LoseSession(
+        swarm.rng.choice([*swarm.clients, *swarm.cluster.bookie_names]), swarm.rng.choice((0.1, 3.0))
+    ),
+    "wipe": lambda swarm: faults.Wipe(swarm.bookie()),
+}
+#: Kinds after which a ledger may never be recovered.
+_FOR_SAFETY: Final = frozenset({"wipe"})

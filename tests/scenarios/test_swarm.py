@@ -1,0 +1,93 @@
+"""Swarms: plans that are drawn are plans like others, and no run of one accuses the shipped client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import scenarios.runner
+from scenarios.model import TransportKind
+from scenarios.plan import parse_plan, print_plan
+from scenarios.plan.faults import FAULTS, Wipe
+from scenarios.plan.model import Expected
+from scenarios.plan.named import DRAWN, plan_named
+from scenarios.plan.operations import OPERATIONS, AppendAt, AskLac, DeleteLedger, PollEntry, RecoverBookie, TellLac
+from scenarios.plan.swarm import LIVENESS, SAFETY, draw_swarm
+from scenarios.replaying import replay_history
+from scenarios.runner import run_scenario
+from scenarios.situations import SITUATIONS
+
+#: What swarms do not draw, because a plan has to be written for it.
+UNDRAWN_OPERATIONS = {AppendAt, AskLac, DeleteLedger, PollEntry, RecoverBookie, TellLac}
+UNDRAWN_FAULTS = {"lose", "start", "restart", "resume", "heal"}
+
+
+@pytest.mark.parametrize("mode", DRAWN)
+def test_a_drawn_plan_is_a_value_that_depends_on_its_seed(mode: str) -> None:
+    plans = [draw_swarm(seed, mode) for seed in range(40)]
+    assert plans == [draw_swarm(seed, mode) for seed in range(40)]
+    assert len({print_plan(plan) for plan in plans}) == len(plans)
+    assert all(parse_plan(print_plan(plan)) == plan for plan in plans)
+    assert all(parse_plan(print_plan(plan, full=True)) == plan for plan in plans[:5])
+
+
+def test_swarms_draw_every_fault_and_operation_but_a_few() -> None:
+    plans = [draw_swarm(seed) for seed in range(400)]
+    assert {step.fault.verb for plan in plans for step in plan.steps} == set(FAULTS) - UNDRAWN_FAULTS
+    assert {type(operation) for plan in plans for operation in plan.operations} == (
+        set(OPERATIONS.values()) - UNDRAWN_OPERATIONS
+    )
+    kinds = [{step.fault.verb for step in plan.steps} - {"end"} for plan in plans]
+    assert max(map(len, kinds)) <= 8  # messages alone are four
+    assert min(map(len, kinds)) <= 1
+
+
+def test_what_has_to_end_is_within_what_a_ledger_survives() -> None:
+    for seed in range(200):
+        live, anything = draw_swarm(seed, LIVENESS), draw_swarm(seed, SAFETY)
+        assert live.expect.verdict is Expected.SAFE
+        assert not any(isinstance(step.fault, Wipe) for step in live.steps)
+        altered = {step.fault.host for step in live.steps if step.fault.verb == "alter"}  # type: ignore[attr-defined]
+        assert len(altered) < live.cluster.sizes.ack_quorum
+        assert anything.expect.verdict is Expected.ANYTHING
+        timeouts = live.cluster.client.timeouts
+        assert live.patience_s > 10 * max(timeouts.add_s, timeouts.read_s)
+
+
+@pytest.mark.parametrize("mode", DRAWN)
+@pytest.mark.parametrize("transport", TransportKind)
+def test_swarms_accuse_nobody(mode: str, transport: TransportKind) -> None:
+    for seed in range(6):
+        result = run_scenario(mode, seed, transport=transport)
+        assert (result.verdict, result.problem, result.violations) == ("ok", "", ()), f"seed {seed}"
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", DRAWN)
+@pytest.mark.parametrize("transport", TransportKind)
+def test_swarms_accuse_nobody_with_many_seeds(mode: str, transport: TransportKind) -> None:
+    found: dict[int, object] = {}
+    met: set[str] = set()
+    for seed in range(500):
+        result = run_scenario(mode, seed, transport=transport)
+        met |= result.met.keys()
+        if result.verdict != "ok":
+            found[seed] = (result.problem, result.violations)
+    assert found == {}
+    assert met == set(SITUATIONS)
+
+
+def test_a_history_of_a_swarm_is_replayed_without_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_scenario(SAFETY, 3, record=tmp_path)
+    monkeypatch.setattr(scenarios.runner, "plan_named", None)
+    made = replay_history(Path(result.path))
+    assert made.is_same
+    assert made.result.scenario == SAFETY
+
+
+def test_names_stand_for_plans() -> None:
+    assert plan_named(SAFETY, 7) == draw_swarm(7)
+    with pytest.raises(KeyError):
+        plan_named("tea-party", 0)
