@@ -20,9 +20,12 @@ from simbookie.admin.answers import BadBody, body_object, json_answer, sentence
 from simbookie.admin.http_server import HttpRequest, HttpResponse
 from simbookie.admin.jobs import Jobs
 from simbookie.admin.metrics import CONTENT_TYPE, BookieMetrics
-from simbookie.bookie import Bookie
+from simbookie.bookie import Bookie, BookieState
 from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import StorageError
+from simbookie.storage.db.location_compaction import LocationCompactions
+from simbookie.storage.db.store import DbLedgerStore
+from simbookie.storage.journaled import JournaledStorage
 
 __all__ = ["Administered", "Answer", "Endpoints"]
 
@@ -50,6 +53,21 @@ class Administered:
     expand: Callable[[], Awaitable[None]] | None = None
     connect: Callable[[], AbstractAsyncContextManager[BookKeeper]] | None = None
     jobs: Jobs = field(default_factory=Jobs)
+    #: What was asked for in the present life of the bookie's store.
+    compactions: LocationCompactions | None = field(default=None, init=False)
+    _compactions_of: int = field(default=0, init=False)
+
+    def location_compactions(self) -> LocationCompactions | None:
+        """Compactions of the databases of locations; ``None`` for a store without, or while the bookie does not run."""
+        storage = self.bookie.storage
+        if self.bookie.state is not BookieState.RUNNING or not isinstance(storage, JournaledStorage):
+            return None
+        if not isinstance(storage.store, DbLedgerStore):
+            return None
+        if self.compactions is None or self._compactions_of != self.bookie.incarnation:
+            self.compactions = LocationCompactions(storage.store, storage.ledger_folders)
+            self._compactions_of = self.bookie.incarnation
+        return self.compactions
 
 
 Answer = Callable[[Administered, HttpRequest], Awaitable[HttpResponse]]

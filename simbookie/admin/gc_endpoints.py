@@ -68,10 +68,22 @@ async def gc_details(subject: Administered, request: HttpRequest) -> HttpRespons
         text = "Only support GET method to retrieve GC details. If you want to trigger gc, send a POST to gc endpoint."
         return sentence(HTTPStatus.NOT_FOUND, text)
     runs = _runs(subject)
-    return json_answer([_details(subject, collector) for collector in (runs.collectors if runs is not None else ())])
+    compactions = subject.location_compactions()
+    ended: list[tuple[float | None, int]] = []
+    if compactions is not None:
+        ended = [(compactions.ended_at.get(path), count) for path, count in compactions.done.items()]
+    collectors = runs.collectors if runs is not None else []
+    return json_answer(
+        [
+            _details(subject, collector, *(ended[number] if ended else (None, 0)))
+            for number, collector in enumerate(collectors)
+        ]
+    )
 
 
-def _details(subject: Administered, collector: EntryLogCollector) -> dict[str, object]:
+def _details(
+    subject: Administered, collector: EntryLogCollector, located_at: float | None, located: int
+) -> dict[str, object]:
     epoch = subject.wall_clock() - asyncio.get_running_loop().time()
     schedule, stats = collector.schedule, collector.stats
     return {
@@ -80,10 +92,10 @@ def _details(subject: Administered, collector: EntryLogCollector) -> dict[str, o
         "minorCompacting": collector.compacting is _MINOR,
         "lastMajorCompactionTime": round((epoch + schedule.last_major) * 1000),
         "lastMinorCompactionTime": round((epoch + schedule.last_minor) * 1000),
-        "lastEntryLocationCompactionTime": 0,
+        "lastEntryLocationCompactionTime": 0 if located_at is None else round((epoch + located_at) * 1000),
         "majorCompactionCounter": stats.major_compactions,
         "minorCompactionCounter": stats.minor_compactions,
-        "entryLocationCompactionCounter": 0,
+        "entryLocationCompactionCounter": located,
     }
 
 
@@ -145,9 +157,11 @@ async def resume_compaction(subject: Administered, request: HttpRequest) -> Http
 
 
 async def entry_location_compact(subject: Administered, request: HttpRequest) -> HttpResponse:
-    """Compaction of the database that says where entries are, which RocksDB does when it sees fit: none is ever asked for."""
+    """Which databases of locations are compacted; PUT compacts some, or all. A store without has none of them."""
+    compactions = subject.location_compactions()
+    running = {} if compactions is None else compactions.running
     if request.method == "GET":
-        return json_answer({})
+        return json_answer(running)
     if request.method != "PUT":
         text = (
             "Not found method. Should be PUT to trigger entry location compact,"
@@ -160,12 +174,24 @@ async def entry_location_compact(subject: Administered, request: HttpRequest) ->
     if asked.get("entryLocationRocksDBCompact", False) is not True:
         return sentence(HTTPStatus.OK, "Not trigger Entry Location RocksDB compact.")
     locations = asked.get("entryLocations", "")
-    if isinstance(locations, str) and locations.strip():
+    if not isinstance(locations, str):
+        raise BadBody("entryLocations must be paths, with commas in between")
+    wanted, name = list(running), subject.bookie.bookie_id
+    text = f"Triggered entry Location RocksDB compact on bookie:{name}"
+    if locations.strip():
+        wanted = locations.strip().split(",")
+        text = f"Triggered entry Location RocksDB: {locations} compact on bookie:{name}."
+    if not set(wanted) <= set(running):
+        known = ", ".join(running)
         text = (
-            f"Specified trigger compact entryLocations: {locations} is invalid. Bookie entry location RocksDB path: []."
+            f"Specified trigger compact entryLocations: {locations} is invalid. "
+            f"Bookie entry location RocksDB path: [{known}]."
         )
         return HttpResponse(HTTPStatus.BAD_REQUEST, json_answer(text).body)
-    return json_answer(f"Triggered entry Location RocksDB compact on bookie:{subject.bookie.bookie_id}")
+    if compactions is not None:
+        for path in wanted:
+            compactions.begin(path)
+    return json_answer(text)
 
 
 _BASE: Final = "/api/v1/bookie"

@@ -77,6 +77,10 @@ class KeyValueStore(Protocol):
         """Make durable what was changed before the call. Never calls back before it returns."""
         ...
 
+    def compact(self, on_done: DurableCallback, token: object) -> None:
+        """Give back the space of what was removed, as far as that takes work. Never calls back before it returns."""
+        ...
+
     def close(self) -> None:
         """Let go of all files. Syncs nothing."""
         ...

@@ -171,6 +171,10 @@ class LogDatabase:
 
     # ------------------------------------------------------------------------------------------------------------ syncs
 
+    def compact(self, on_done: DurableCallback, token: object) -> None:
+        """Nothing is to be done: a file is replaced when most of it is of the past."""
+        self._later(on_done, token, None)
+
     def sync(self, on_done: DurableCallback, token: object) -> None:
         """Make durable what was changed, or loaded."""
         if self._failed is not None or not (self._is_dirty or self._syncs):

@@ -82,6 +82,7 @@ class RocksDatabase:
             self._database = _opened_to_read(path) if is_read_only else _opened(path, many_rows=many_rows)
         self._is_dirty = False
         self._failed: StorageIOError | None = None
+        #: What is under way on threads.
         self._syncing = 0
         self._is_closed = False
 
@@ -181,6 +182,24 @@ class RocksDatabase:
     def _sync(self) -> None:
         with self._errors("sync"):
             self._database.flush_wal(sync=True)
+
+    def compact(self, on_done: DurableCallback, token: object) -> None:
+        """Compact all rows, on a thread."""
+        self._syncing += 1
+
+        def compacted(outcome: asyncio.Future[None]) -> None:
+            self._syncing -= 1
+            error = outcome.exception()
+            if self._is_closed:
+                self._close_if_idle()
+            else:
+                on_done(token, error if isinstance(error, StorageIOError) else None)
+
+        asyncio.get_running_loop().run_in_executor(None, self._compact).add_done_callback(compacted)
+
+    def _compact(self) -> None:
+        with self._errors("compact"):
+            self._database.compact_range(None, None)
 
     def _call_back(self, on_done: DurableCallback, token: object, error: StorageIOError | None) -> None:
         def call() -> None:

@@ -17,6 +17,7 @@ from simbookie.admin.endpoints import PROPERTIES_MAX
 from simbookie.admin.server import ANSWERS
 from simbookie.storage.base import Capacity
 from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.kinds import StoreKind
 from tests.simbookie.admin.bench import Operated, operated
 from tests.simbookie.storage.stores import entry
 
@@ -187,7 +188,7 @@ async def test_a_forced_run_takes_deleted_ledgers(tmp_path: Path) -> None:
         assert "bookie_gc_DELETED_LEDGER_TOTAL 1.0\n" in (await it.asked("GET", "/metrics"))[1]
 
 
-async def test_locations_are_compacted_by_the_database_itself(tmp_path: Path) -> None:
+async def test_a_store_without_a_database_has_none_to_compact(tmp_path: Path) -> None:
     path = f"{BOOKIE}/entry_location_compact"
     async with operated(tmp_path) as it:
         assert await it.asked("GET", path) == (200, "{ }")
@@ -196,7 +197,29 @@ async def test_locations_are_compacted_by_the_database_itself(tmp_path: Path) ->
         assert answer == (200, "Not trigger Entry Location RocksDB compact.")
         body = b'{"entryLocationRocksDBCompact": true, "entryLocations": "/nowhere"}'
         assert (await it.asked("PUT", path, body))[0] == 400
+        assert (await it.asked("PUT", path, b'{"entryLocationRocksDBCompact": true, "entryLocations": 1}'))[0] == 400
         assert (await it.asked("DELETE", path))[0] == 405
+
+
+async def test_databases_of_locations_are_compacted_when_they_are_to(tmp_path: Path) -> None:
+    path, place = f"{BOOKIE}/entry_location_compact", str(tmp_path / "ledgers/current/locations")
+    async with operated(tmp_path, ledgerStorageClass=StoreKind.DB.class_name) as it:
+
+        async def is_idle() -> bool:
+            return bool(await it.told("GET", path) == {place: False})
+
+        assert await is_idle()
+        for number, body in enumerate(({}, {"entryLocations": place}), start=1):
+            answer = await it.told("PUT", path, {"entryLocationRocksDBCompact": True, **body})
+            assert answer.startswith("Triggered entry Location RocksDB")
+            assert (await it.told("PUT", path, {"entryLocationRocksDBCompact": True})).startswith("Triggered"), "twice"
+            await until(is_idle)
+            (details,) = await it.told("GET", f"{BOOKIE}/gc_details")
+            assert number <= details["entryLocationCompactionCounter"] <= 2 * number
+            assert abs(details["lastEntryLocationCompactionTime"] / 1000 - it.subject.wall_clock()) < 60
+        status, text = await it.asked("PUT", path, b'{"entryLocationRocksDBCompact": true, "entryLocations": "/a,/b"}')
+        assert (status, f"RocksDB path: [{place}]." in text) == (400, True)
+        await it.told("PUT", path, {"entryLocationRocksDBCompact": True})  # and the bookie ends meanwhile
 
 
 async def test_ledgers_are_listed_told_read_and_deleted(tmp_path: Path) -> None:
