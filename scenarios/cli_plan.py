@@ -15,11 +15,11 @@ from scenarios.plan import Plan, PlanError, parse_plan, print_plan
 from scenarios.plan.named import plan_named, plan_names
 from scenarios.playing import scenario_of
 
-__all__ = ["SUFFIX", "add_to", "read_plan"]
+__all__ = ["HISTORY_SUFFIX", "SUFFIX", "add_to", "find_plan", "read_plan"]
 
 #: Of files with plans.
 SUFFIX: Final = ".scn"
-_HISTORY_SUFFIX: Final = ".bkh"
+HISTORY_SUFFIX: Final = ".bkh"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +54,7 @@ def plan_(
     as_json: Json = False,
 ) -> None:
     """Print a plan."""
-    plan = _found(name, seed)
+    plan = find_plan(name, seed)
     text = print_plan(plan, full=full)
     if as_json:
         expected = scenario_of(plan).expected
@@ -75,10 +75,11 @@ def read_plan(path: Path) -> Plan:
         fail(str(error))
 
 
-def _found(name: str, seed: int) -> Plan:
+def find_plan(name: str, seed: int) -> Plan:
+    """The plan of this name, of a file, or of a history; ends the program where there is none."""
     if name.endswith(SUFFIX):
         return read_plan(Path(name))
-    if name.endswith(_HISTORY_SUFFIX):
+    if name.endswith(HISTORY_SUFFIX):
         return _of_history(Path(name))
     if name in SCENARIOS:
         fail(f"{name} is a scenario that draws what happens while it runs; it has no plan")

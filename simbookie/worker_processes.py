@@ -18,7 +18,7 @@ from multiprocessing import get_all_start_methods, get_context
 from types import FrameType
 from typing import Final, Self, TypeVar
 
-__all__ = ["HandOut", "default_processes", "in_order", "worker_processes"]
+__all__ = ["HandOut", "NotedInterrupts", "default_processes", "in_order", "worker_processes"]
 
 UnitT = TypeVar("UnitT")
 DoneT = TypeVar("DoneT")
@@ -74,14 +74,14 @@ def worker_processes(count: int, work: Callable[[UnitT], DoneT]) -> Iterator[Han
                 yield under_way.pop(future), future.result()
             interrupts.raise_noted()
 
-    with _NotedInterrupts() as interrupts:
+    with NotedInterrupts() as interrupts:
         try:
             yield hand_out
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-class _NotedInterrupts:
+class NotedInterrupts:
     """Notes SIGINT while the block runs, where Python would raise ``KeyboardInterrupt``; raises it at the end at the latest."""
 
     def __init__(self) -> None:
@@ -107,6 +107,7 @@ class _NotedInterrupts:
         self._is_noted = True
 
     def raise_noted(self) -> None:
+        """Raise ``KeyboardInterrupt`` if a signal has come since."""
         if self._is_noted:
             self._is_noted = False
             raise KeyboardInterrupt

@@ -32,6 +32,7 @@ MAY_MEASURE_TIME = (
         "scenarios/runner.py",
         "scenarios/sweep.py",
         "scenarios/exploration.py",
+        "scenarios/shrinking/shrinker.py",
         "simbookie/crashes/sweep.py",
     ),
     *("spark_analysis/", "simbookie/serving.py", "simbookie/zookeeper/embedded.py"),
