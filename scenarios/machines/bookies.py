@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from bkclient.errors import Code
 from bkclient.ledger import BookieId
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.value import Value
@@ -13,7 +14,7 @@ from bkclient.protocol.value import Value
 if TYPE_CHECKING:
     from scenarios.machines.clients import MachineClient
 
-__all__ = ["MachineBookie", "Message", "StoredEntry"]
+__all__ = ["Asked", "MachineBookie", "Message", "StoredEntry"]
 
 
 class StoredEntry(NamedTuple):
@@ -22,6 +23,30 @@ class StoredEntry(NamedTuple):
     payload: bytes
     last_add_confirmed: int
     length: int
+
+
+class Asked(Protocol):
+    """What a request asks of a bookie; see :class:`Message`."""
+
+    @property
+    def kind(self) -> str:
+        """What is asked."""
+        ...
+
+    @property
+    def entry_id(self) -> int:
+        """The entry, or -1."""
+        ...
+
+    @property
+    def fence(self) -> bool:
+        """Whether the bookie is to fence the ledger first."""
+        ...
+
+    @property
+    def add(self) -> NewEntry | None:
+        """The entry to store, if any."""
+        ...
 
 
 class MachineBookie(Value):
@@ -33,6 +58,22 @@ class MachineBookie(Value):
         self.entries: dict[int, StoredEntry] = {}
         self.is_fenced = False
         self.is_up = True
+
+    def handle(self, asked: Asked, *, of_writer: bool) -> tuple[int, StoredEntry | None]:
+        """Carry out a request; returns the code of the answer and the entry in it."""
+        if not self.is_up:
+            return Code.BOOKIE_NOT_AVAILABLE, None
+        if asked.fence:
+            self.is_fenced = True
+        if asked.add is not None:
+            if self.is_fenced and of_writer:
+                return Code.LEDGER_FENCED, None
+            add = asked.add
+            self.entries[add.entry_id] = StoredEntry(add.payload, add.last_add_confirmed, add.length)
+            return Code.OK, None
+        entry_id = max(self.entries, default=-1) if asked.kind == "fence" else asked.entry_id
+        entry = self.entries.get(entry_id)
+        return (Code.NO_SUCH_ENTRY, None) if entry is None else (Code.OK, entry)
 
 
 @dataclass(eq=False)

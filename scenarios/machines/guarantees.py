@@ -77,6 +77,16 @@ class Guarantees(Value):
         """Use ``world`` from now on."""
         self._world = world
 
+    def forget_what_is_decided(self, *, of_writer: bool) -> None:
+        """Forget what no later check asks for in a world where one client alone acts: the writer, or a recovery."""
+        if not of_writer:
+            self._denied_by = {}  # by bookies that nobody writes to
+        last = self.acknowledged
+        if self._failed:
+            last = self._world.entries_appended
+        stored = self._stored_for_writer
+        self._stored_for_writer = {(entry_id, bookie) for entry_id, bookie in stored if entry_id > last}
+
     @property
     def confirmed(self) -> int:
         """The last entry that must not be lost: the last one acknowledged."""

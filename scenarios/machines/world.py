@@ -266,21 +266,10 @@ class MachineWorld:
             message.client.on_answer(message, code, entry)
 
     def _process(self, message: Message) -> tuple[int, StoredEntry | None]:
-        bookie = self.bookies[message.bookie_id]
-        if not bookie.is_up:
-            return Code.BOOKIE_NOT_AVAILABLE, None
-        if message.fence:
-            bookie.is_fenced = True
-        if message.add is not None:
-            if bookie.is_fenced and message.client is self.writer:
-                return Code.LEDGER_FENCED, None
-            add = message.add
+        code, entry = self.bookies[message.bookie_id].handle(message, of_writer=message.client is self.writer)
+        if message.add is not None and code == Code.OK:
             self.guarantees.on_stored(message)
-            bookie.entries[add.entry_id] = StoredEntry(add.payload, add.last_add_confirmed, add.length)
-            return Code.OK, None
-        entry_id = max(bookie.entries, default=-1) if message.kind == "fence" else message.entry_id
-        entry = bookie.entries.get(entry_id)
-        return (Code.NO_SUCH_ENTRY, None) if entry is None else (Code.OK, entry)
+        return code, entry
 
     def _bookies(self, *, is_up: bool) -> list[MachineBookie]:
         return [bookie for bookie in self.bookies.values() if bookie.is_up is is_up]

@@ -73,7 +73,7 @@ COMMANDS = sorted(GROUP.commands)
 
 
 def test_the_commands_are_these() -> None:
-    assert " ".join(COMMANDS) == "determinism explore list mutants plan replay run show shrink sweep"
+    assert " ".join(COMMANDS) == "determinism exhaustive explore list mutants plan replay run show shrink sweep"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,107 @@
+"""The way to a violation, in words: numbered moves, and what the cluster is like at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bkclient.errors import Code
+from scenarios.exhaustive.automata import Ask, Heard, Told
+from scenarios.exhaustive.conversations import Item, Late
+from scenarios.exhaustive.moves import Moves, StepOfCluster, in_short
+from scenarios.exhaustive.search import Found, Search
+
+__all__ = ["Trace", "trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A way to a violation: what happened, one line for each move, and what there is in the end."""
+
+    moves: tuple[str, ...]
+    at_the_end: tuple[str, ...]
+
+
+def trace(search: Search, found: Found) -> Trace:
+    """How a search came to a violation. It is repeated for this, with predecessors."""
+    moves = search.moves
+    moves.broken.clear()
+    state, *way = search.way_to(found.state)
+    lines = []
+    for target in way:
+        step = next(one for one in moves.in_words(state) if one.broken is None and moves.canonical(one.after) == target)
+        lines.append(_words(moves, state, step))
+        state = step.after
+    if found.step is not None:
+        lines.append(_words(moves, state, found.step))
+    return Trace(tuple(lines), tuple(_at_the_end(moves, state)))
+
+
+def _words(moves: Moves, state: int, step: StepOfCluster) -> str:
+    what, about = step.label
+    who = _name(moves, step.client)
+    if isinstance(about, Ask):
+        if step.broken is not None:
+            return f"{about.bookie_id}: {about} of {who} arrives: {step.broken.witness}"
+        return f"{who} gives up on {about} of {about.bookie_id}"
+    if what == "arrives" and isinstance(about, tuple):
+        ask, code = about
+        crash = "crashes; " if _crashes(moves, state, step.after, ask) else ""
+        return f"{ask.bookie_id}: {crash}{ask} of {who} arrives: {_code(code)}"
+    if isinstance(about, Heard):
+        return f"{who} hears from {about.ask.bookie_id}: {about.ask}: {_code(about.code)}"
+    if isinstance(about, Told):
+        return f"{who} hears from the store: {_told(about)}"
+    if what == "store":
+        return f"store: {about}, for {who}"
+    if what == "appends":
+        entries = len(moves.writer.world(moves.of_writer.all[moves.conversation(state, 0)].state).appended)
+        return f"{who} appends entry {entries}"
+    return f"{who} {what}"
+
+
+def _name(moves: Moves, client: int) -> str:
+    if client == 0:
+        return "writer"
+    return "recovery" if moves.cluster.recoveries == 1 else f"recovery {client}"
+
+
+def _crashes(moves: Moves, before: int, after: int, ask: Ask) -> bool:
+    place = moves.cluster.names.index(ask.bookie_id)
+    was_up, is_up = (moves.bookies.bookie(moves.bookie(state, place)).is_up for state in (before, after))
+    return was_up and not is_up
+
+
+def _code(code: int) -> str:
+    return Code(code).name.replace("_", " ").lower() if code else "ok"
+
+
+def _told(told: Told) -> str:
+    return "a conflict, or nothing" if told.value is None else in_short(told.value)
+
+
+def _at_the_end(moves: Moves, state: int) -> list[str]:
+    lines = [f"metadata: {in_short(moves.values[moves.value(state)])}"]
+    for place, name in enumerate(moves.cluster.names):
+        bookie = moves.bookies.bookie(moves.bookie(state, place))
+        entries = [f"{number} with LAC {one.last_add_confirmed}" for number, one in sorted(bookie.entries.items())]
+        is_so = [word for word, holds in (("fenced", bookie.is_fenced), ("down", not bookie.is_up)) if holds]
+        lines.append(f"bookie {name}: {', '.join([*is_so, 'entries ' + ', '.join(entries) if entries else 'empty'])}")
+    for client in range(len(moves.client_shifts)):
+        table, number = moves.conversations(client), moves.conversation(state, client)
+        facts = table.all[number].facts
+        acknowledged = f", acknowledged {facts.acknowledged}" if client == 0 else ""
+        under_way = "; ".join(_under_way(item) for item in table.described(number))
+        lines.append(f"{_name(moves, client)}: {facts.outcome}{acknowledged}; under way: {under_way or 'nothing'}")
+    return lines
+
+
+def _under_way(item: Item) -> str:
+    if isinstance(item, Ask):
+        return f"{item} to {item.bookie_id}"
+    if isinstance(item, Late):
+        return f"{item.ask} to {item.ask.bookie_id}, given up on"
+    if isinstance(item, Heard):
+        return f"{_code(item.code)} from {item.ask.bookie_id} for {item.ask}"
+    if isinstance(item, Told):
+        return f"from the store: {_told(item)}"
+    return "to the store: " + ("a read" if item.write is None else in_short(item.write))
