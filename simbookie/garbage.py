@@ -24,7 +24,6 @@ from bkclient.errors import BookKeeperError, NoSuchLedger
 from bkclient.ledger import LedgerState
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.tree import HasNodeTree, tree_of
-from bkclient.repair.coordination.underreplication import UnderReplication
 from simbookie.bookie import Bookie, BookieState
 from simbookie.storage.base import StorageError
 from simbookie.storage.compaction.kinds import CompactionKind
@@ -119,6 +118,8 @@ class GarbageCollector:
         """
         if not isinstance(self._metadata, HasNodeTree):
             return []
+        from bkclient.repair.coordination.underreplication import UnderReplication  # noqa: PLC0415  loads the client
+
         locks = UnderReplication(
             tree_of(self._metadata),
             name=self._bookie.bookie_id,

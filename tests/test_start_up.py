@@ -55,6 +55,12 @@ def started(script: str, *arguments: str) -> set[str]:
     return loaded_by(f"import {module} as script; script.main()", script, *arguments)
 
 
+def test_a_bookie_does_not_load_the_client_that_repairs_ledgers() -> None:
+    loaded = loaded_by("import simbookie.cli_bookie")
+    assert "simbookie.garbage" in loaded
+    assert "bkclient._client.client" not in loaded
+
+
 @pytest.mark.parametrize("package", ["bkclient", "simbookie", "scenarios", "spark_analysis"])
 def test_a_package_loads_nothing_until_a_name_of_it_is_used(package: str) -> None:
     assert loaded_by(f"import {package}") & (CLIENT | OTHERS | SLOW | EXTRAS) == set()
