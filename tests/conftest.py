@@ -40,8 +40,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """What ``-n auto`` means: one process more than there are processors, because many tests wait for processes and timers."""
-    return min(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2, WORKERS_MAX)
+    """What ``-n auto`` means: two processes more than there are processors, because many tests wait for processes and timers."""
+    return min(len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else 2, WORKERS_MAX)
 
 
 class FilesAndSpark(LoadFileScheduling):  # type: ignore[misc]  # it has no types

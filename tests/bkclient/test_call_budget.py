@@ -83,8 +83,8 @@ def side_of(code: CodeType) -> Side:
     return Side.BOOKIE if path.startswith(BOOKIES) and not path.startswith(WORLD) else Side.OTHER
 
 
-async def appends(writer: LedgerWriter, payload: bytes) -> None:
-    for _ in range(ENTRIES):
+async def appends(writer: LedgerWriter, payload: bytes, entries: int = ENTRIES) -> None:
+    for _ in range(entries):
         await writer.submit(payload)
     await writer.flush()
 
@@ -131,7 +131,7 @@ def calls_of(
             transport = MeasuredTransport(transport, stats)
         async with BookKeeper(store, transport, config=config, stats=stats, rng=world.rng("client")) as bk:
             writer = await bk.create_ledger(ensemble_size=ensemble_size)
-            await appends(writer, payload)  # so that connections stand
+            await appends(writer, payload, READS if operation is single_reads else ENTRIES)  # so that connections stand
             with counter:
                 await operation(writer, payload)
 

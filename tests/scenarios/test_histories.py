@@ -31,7 +31,7 @@ from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.transport import SimulatedTransport
 from tests.scenarios.played import Played, play
 
-SEEDS = range(12)
+SEEDS = range(8)
 #: Who cancels what it has begun, on purpose.
 CANCELLING = {"cancelled-callers": {"writer", "recoverer"}}
 #: What the metadata service records in the name of a client: it happens there, even if the client is gone by then.

@@ -26,11 +26,11 @@ from tests.proxy import Direction
 WIRES: Final = [pytest.param(3, id="v3"), pytest.param(2, id="v2")]
 #: First position, and bytes between two positions, tried in the ordinary run. The sweep tries every fault at every byte.
 STRIDES: Final = {
-    Fault.CUT: (0, 11),
-    Fault.FLIP: (1, 9),
-    Fault.REPEAT: (0, 11),
-    Fault.STALL: (0, 13),
-    Fault.HALF_CLOSE: (0, 13),
+    Fault.CUT: (0, 17),
+    Fault.FLIP: (1, 13),
+    Fault.REPEAT: (0, 17),
+    Fault.STALL: (0, 19),
+    Fault.HALF_CLOSE: (0, 19),
 }
 
 
@@ -50,7 +50,7 @@ def test_the_workload_over_a_faithful_link(wire: int) -> None:
 def test_a_fault_at_many_bytes(fault: Fault, direction: Direction, wire: int) -> None:
     tried, struck = run_at_every(*STRIDES[fault], fault, direction, wire)
 
-    assert struck == tried >= 15, "the fault happened wherever it was to"
+    assert struck == tried >= 10, "the fault happened wherever it was to"
 
 
 @pytest.mark.sweep
