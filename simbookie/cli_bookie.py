@@ -46,6 +46,7 @@ from simbookie.security_options import (
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.serving import BookieOptions, run, serve_bookie
 from simbookie.storage.conf import STORAGE_KEYS, StorageConf
+from simbookie.storage.data_folder import FOLDER_KEYS, DataPlaces
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorageConfig
@@ -55,7 +56,7 @@ __all__ = ["add_to"]
 _log: Final = logging.getLogger(__name__)
 _GARBAGE_INTERVAL_MS: Final = "60000"
 #: Keys of a configuration file that have an effect.
-_KEYS: Final = STORAGE_KEYS | {key for key, _ in STATE_KEYS.values()}
+_KEYS: Final = frozenset([*STORAGE_KEYS, *(key for key, _ in STATE_KEYS.values())])
 
 
 def add_to(app: typer.Typer) -> None:
@@ -69,7 +70,8 @@ Without --data everything is kept IN MEMORY: nothing is on disk, and when the pr
 it acknowledged. The journal options give acknowledgements the timing of a real journal, not its durability.
 
 With --data DIR they are on disk, in the files of a bookie of BookKeeper: what was acknowledged is synced, and is there after any
-end of the process. A folder is one bookie's for good, so it needs an --id or a --port of its own.
+end of the process. A folder is one bookie's for good, so it needs an --id or a --port of its own. Without --data they are in the
+folders that a --conf names, if it names any.
 
 \b
 Examples:
@@ -133,7 +135,8 @@ def bookie(
     conf: Annotated[
         Path | None,
         typer.Option(
-            help="With --data: a bk_server.conf, whose keys of journal, logs, garbage collection and disks count.",
+            help="With data on disk: a bk_server.conf, whose keys of journal, logs, garbage collection and disks count. "
+            "Without --data its folders count too.",
             show_default=False,
             dir_okay=False,
             exists=True,
@@ -162,18 +165,22 @@ def bookie(
         use_uvloop = choose_loop(uvloop)
         check_admin(admin_port is not None, "--admin-port")
         parse_metadata_uri(metadata)
-        if data is not None and port == 0 and bookie_id is None:
+        known = {} if conf is None else parse_properties(conf.read_text(encoding="utf-8"))
+        places = _places(data, known)
+        if places is not None and port == 0 and bookie_id is None:
             raise typer.BadParameter(
                 "requires --id or --port, so that the bookie is the same one next time", param_hint="--data"
             )
-        if data is not None and journal_sync_ms != 0:
+        if places is not None and journal_sync_ms != 0:
             raise typer.BadParameter("with --data a sync takes as long as it takes", param_hint="--journal-sync-ms")
-        if conf is not None and data is None:
-            raise typer.BadParameter("requires --data: in memory there is nothing to configure", param_hint="--conf")
-        if storage is not None and data is None:
+        if conf is not None and places is None:
+            raise typer.BadParameter(
+                "requires --data, or folders in the file: in memory there is nothing to configure", param_hint="--conf"
+            )
+        if storage is not None and places is None:
             raise typer.BadParameter("requires --data: in memory there is one kind", param_hint="--storage")
-        known = {} if conf is None else parse_properties(conf.read_text(encoding="utf-8"))
-        storage_conf = _storage_conf(known, conf, journal_wait_ms, garbage_interval_s)
+        keys = _KEYS if data is not None else _KEYS | FOLDER_KEYS
+        storage_conf = _storage_conf(known, keys, conf, journal_wait_ms, garbage_interval_s)
         if storage is not None:
             storage_conf = replace(storage_conf, kind=storage)
         security = SecurityOptions(
@@ -198,14 +205,14 @@ def bookie(
                 journal=JournalConfig(group_wait_max_s=journal_wait_ms / 1000, sync_latency_s=journal_sync_ms / 1000),
                 capacity_bytes=capacity_mib << 20,
             ),
-            data=data,
+            data=places,
             conf=storage_conf,
             admin_port=admin_port,
             admin_host=admin_host,
             properties=known,
             bookie=BookieConfig(
                 pending_adds_max=pending_adds_max,
-                add_wait_max_s=storage_conf.add_wait_max_s if data is not None else 0.0,
+                add_wait_max_s=storage_conf.add_wait_max_s if places is not None else 0.0,
                 **_state_conf(known),
             ),
             server=ServerConfig(
@@ -217,9 +224,19 @@ def bookie(
         )
 
         run(
-            serve_bookie(options, partial(_announce_bookie, metadata, data, admin_host, as_json=as_json)),
+            serve_bookie(options, partial(_announce_bookie, metadata, places, admin_host, as_json=as_json)),
             uvloop=use_uvloop,
         )
+
+
+def _places(data: Path | None, known: dict[str, str]) -> DataPlaces | None:
+    """Where the data is: what the option says, or else what the file does."""
+    if data is not None:
+        return DataPlaces.inside(data)
+    try:
+        return DataPlaces.of_conf(known)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf") from error
 
 
 def _state_conf(known: dict[str, str]) -> dict[str, bool]:
@@ -232,10 +249,14 @@ def _state_conf(known: dict[str, str]) -> dict[str, bool]:
 
 
 def _storage_conf(
-    known: dict[str, str], path: Path | None, journal_wait_ms: float, garbage_interval_s: float | None
+    known: dict[str, str],
+    keys: frozenset[str],
+    path: Path | None,
+    journal_wait_ms: float,
+    garbage_interval_s: float | None,
 ) -> StorageConf:
-    """What the file says, and what options say instead."""
-    unknown = sorted(key for key in known if key not in _KEYS)
+    """What the file says, and what options say instead; ``keys`` have an effect."""
+    unknown = sorted(key for key in known if key not in keys)
     if unknown:
         _log.warning("%s: %d keys have no effect here: %s", path, len(unknown), ", ".join(unknown))
     try:
@@ -250,7 +271,13 @@ def _storage_conf(
 
 
 def _announce_bookie(
-    metadata: str, data: Path | None, admin_host: str, server: BookieServer, admin_port: int | None, *, as_json: bool
+    metadata: str,
+    data: DataPlaces | None,
+    admin_host: str,
+    server: BookieServer,
+    admin_port: int | None,
+    *,
+    as_json: bool,
 ) -> None:
     address = server.address
     facts = {

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import bkclient
@@ -33,7 +32,7 @@ from simbookie.measured import MeasuredBookie
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import LedgerStorage, NoSpace, StorageError
 from simbookie.storage.conf import StorageConf
-from simbookie.storage.data_folder import cookie_of, data_folder
+from simbookie.storage.data_folder import DataPlaces, cookie_of, data_folder
 from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig
 from simbookie.storage.status_file import BookieStatus, read_status, write_status
@@ -60,7 +59,7 @@ class BookieOptions:
     exit_with_stdin: bool = False
     storage: MemoryStorageConfig = field(default_factory=MemoryStorageConfig)
     #: Where the bookie keeps its data; without, it is in memory, as ``storage`` says. With it, ``conf`` says how.
-    data: Path | None = None
+    data: DataPlaces | None = None
     conf: StorageConf = field(default_factory=StorageConf)
     #: Where operators' requests are served, if they are (:mod:`simbookie.admin`); port 0: the system chooses one.
     admin_port: int | None = None
@@ -197,7 +196,7 @@ async def _verify(bookie: Bookie, metadata: MetadataStore, options: BookieOption
     forgets = isinstance(parse_metadata_uri(options.metadata_uri), MemoryUri)
     if options.data is not None:
         assert isinstance(bookie.storage, JournaledStorage)
-        folders = (*bookie.storage.journal_folders, *bookie.storage.ledger_folders)
+        folders = tuple(dict.fromkeys((*bookie.storage.journal_folders, *bookie.storage.ledger_folders)))
         await check_cookies(None if forgets else metadata, cookie_of(options.data, bookie.bookie_id), folders)
     if forgets or options.data is None:
         await leave_cookie(metadata, bookie.bookie_id)
@@ -246,7 +245,10 @@ def _properties(server: BookieServer, options: BookieOptions, admin_port: int) -
     }
     if options.data is not None:
         cookie = cookie_of(options.data, server.bookie.bookie_id)
-        found |= {"journalDirectories": cookie.journal_dirs[0], "ledgerDirectories": cookie.ledger_dirs[0]}
+        found |= {
+            "journalDirectories": ",".join(cookie.journal_dirs),
+            "ledgerDirectories": ",".join(cookie.ledger_dirs),
+        }
     return found
 
 

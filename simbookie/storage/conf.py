@@ -12,7 +12,7 @@ from typing import Any, Final
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.conf_keys import MILLISECOND, SECOND, parsed, values_of
 from simbookie.storage.db.settings import DB_KEYS, DIRECT_IO, DbConfig
-from simbookie.storage.journal.settings import JOURNAL_KEYS, JournalSettings
+from simbookie.storage.journal.settings import EXPLICIT_LAC_SINCE, JOURNAL_KEYS, JournalSettings
 from simbookie.storage.kinds import STORAGE_CLASS, StoreKind
 from simbookie.storage.sorted import SortedConfig
 from simbookie.storage.space import SpaceConfig
@@ -93,6 +93,11 @@ class StorageConf:
     add_wait_max_s: float = 10.0
 
     def __post_init__(self) -> None:
+        if self.journal.format_version < EXPLICIT_LAC_SINCE:
+            raise ValueError(
+                f"storage: journalFormatVersionToWrite must be >= {EXPLICIT_LAC_SINCE}, got {self.journal.format_version}: the "
+                f"older ones have no explicit LACs, which would be acknowledged and not kept"
+            )
         if not self.flush_interval_s > 0:
             raise ValueError(f"storage: flush_interval_s must be > 0, got {self.flush_interval_s}")
         for name in ("overreplicated_interval_s", "add_wait_max_s"):

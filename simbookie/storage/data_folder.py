@@ -1,17 +1,21 @@
-"""The folder that a bookie process keeps its data in, laid out as a bookie of BookKeeper has it.
+"""The folders that a bookie process keeps its data in, laid out as a bookie of BookKeeper has them.
 
-``journal/current`` holds the journal, ``ledgers/current`` entry logs, indexes and marks. One file is ours: ``lock``, which
-keeps a second process out as long as the first one lives. Whose folder it is cookies say (:mod:`simbookie.cookies`).
+There is one folder for everything, ``journal/current`` in it for the journal and ``ledgers/current`` for entry logs, indexes and
+marks; or those that a configuration file of BookKeeper names, several of each kind if it does, ``current`` in every one. One file
+is ours: ``lock``, which keeps a second process out as long as the first one lives. Whose folders they are cookies say
+(:mod:`simbookie.cookies`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Final, Self
 
 from bkclient.metadata.records import Cookie
 from simbookie.storage.base import StorageError
@@ -21,49 +25,126 @@ from simbookie.storage.db.rocks import require_rocksdb, rocks_databases
 from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.folders import Folder
 from simbookie.storage.journaled import JournaledStorage
-from simbookie.storage.volume import DataFolderError, storage_on_disk
+from simbookie.storage.volume import JOURNALS, LEDGERS, DataFolderError, storage_in
 
-__all__ = ["DataFolderError", "cookie_of", "data_folder"]
+__all__ = ["FOLDER_KEYS", "DataFolderError", "DataPlaces", "cookie_of", "data_folder"]
+
+_JOURNAL_KEYS: Final = ("journalDirectories", "journalDirectory")
+_LEDGERS_KEY: Final = "ledgerDirectories"
+_CURRENT: Final = "current"
+#: The keys that name folders.
+FOLDER_KEYS: Final = frozenset([*_JOURNAL_KEYS, _LEDGERS_KEY])
 
 
-def cookie_of(root: Path, bookie_id: str) -> Cookie:
-    """The cookie of a bookie whose data is in ``root``, but for the cluster's instance id."""
-    place = Path(os.path.abspath(root))  # noqa: PTH100  links stay, as they do in BookKeeper
-    return Cookie(bookie_id, (str(place / "journal"),), (str(place / "ledgers"),))
+@dataclass(frozen=True, slots=True)
+class DataPlaces:
+    """Where the data of a bookie is.
+
+    ``journals`` and ``ledgers`` are the directories by the names that its cookie has; a directory may be both. ``root`` is the
+    one folder that holds them, if there is one.
+    """
+
+    journals: tuple[Path, ...]
+    ledgers: tuple[Path, ...]
+    root: Path | None = None
+
+    @classmethod
+    def inside(cls, root: Path) -> Self:
+        """Everything in one folder."""
+        place = _absolute(root)
+        return cls((place / "journal",), (place / "ledgers",), root)
+
+    @classmethod
+    def of_conf(cls, conf: Mapping[str, str]) -> Self | None:
+        """What ``conf`` names by BookKeeper's keys, ``None`` if nothing; :class:`ValueError` if it names but half of it."""
+        journals = _paths(next((conf[key] for key in _JOURNAL_KEYS if key in conf), ""))
+        ledgers = _paths(conf.get(_LEDGERS_KEY, ""))
+        if not journals and not ledgers:
+            return None
+        if not journals or not ledgers:
+            raise ValueError(f"storage: {_JOURNAL_KEYS[0]} and {_LEDGERS_KEY} must both be named, or neither")
+        return cls(journals, ledgers)
+
+    def __str__(self) -> str:
+        return (
+            str(self.root)
+            if self.root is not None
+            else ", ".join(map(str, dict.fromkeys((*self.journals, *self.ledgers))))
+        )
+
+    @property
+    def locked(self) -> tuple[Path, ...]:
+        """The folders that have a lock."""
+        return (self.root,) if self.root is not None else tuple(dict.fromkeys((*self.journals, *self.ledgers)))
+
+    def folders(self) -> tuple[list[Folder], list[Folder]]:
+        """Those of journals and those of ledgers; what is named as both is one."""
+        if self.root is not None:
+            disk = DirectoryDisk(self.root)
+            return [Folder(disk, JOURNALS)], [Folder(disk, LEDGERS)]
+        known = {path: Folder(DirectoryDisk(path), _CURRENT) for path in self.locked}
+        return [known[path] for path in self.journals], [known[path] for path in self.ledgers]
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    paths = tuple(_absolute(Path(each.strip())) for each in text.split(",") if each.strip())
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"storage: a folder is named twice in {text}")
+    return paths
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100  links stay, as they do in BookKeeper
+
+
+def cookie_of(places: DataPlaces, bookie_id: str) -> Cookie:
+    """The cookie of a bookie whose data is in ``places``, but for the cluster's instance id."""
+    return Cookie(bookie_id, tuple(map(str, places.journals)), tuple(map(str, places.ledgers)))
 
 
 @contextmanager
 def data_folder(
-    root: Path,
+    places: DataPlaces,
     conf: StorageConf,
     *,
     clock_ms: Callable[[], int],
     rng: Random,
     on_fatal: Callable[[StorageError], None],
 ) -> Iterator[JournaledStorage]:
-    """The storage in ``root``, which is made if it is missing, while the block lasts.
+    """The storage in ``places``, which are made if they are missing, while the block lasts.
 
-    :class:`DataFolderError` if another process uses it, or if its files are those of another kind of store.
+    :class:`DataFolderError` if another process uses one of them, or if the files are those of another kind of store.
     """
 
     def databases(folder: Folder) -> OpenDatabase:
         require_rocksdb()
-        return rocks_databases(root / folder.path)
+        assert isinstance(folder.disk, DirectoryDisk)
+        return rocks_databases(folder.disk.root / folder.path)
 
-    root.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataFolderError(f"{root} is in use by another process") from None
-        yield storage_on_disk(
-            DirectoryDisk(root),
+    with ExitStack() as locks:
+        for path in places.locked:
+            locks.enter_context(_locked(path))
+        journals, ledgers = places.folders()
+        yield storage_in(
+            journals,
+            ledgers,
             conf,
             clock_ms=clock_ms,
             rng=rng,
             on_fatal=on_fatal,
             databases=databases,
         )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataFolderError(f"{folder} is in use by another process") from None
+        yield
     finally:
         os.close(descriptor)  # ends the lock

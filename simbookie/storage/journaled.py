@@ -46,7 +46,7 @@ from simbookie.storage.journal.records import (
     key_body,
 )
 from simbookie.storage.journal.replay import JournalReplay, surviving_records
-from simbookie.storage.journal.settings import JournalSettings
+from simbookie.storage.journal.settings import EXPLICIT_LAC_SINCE, JournalSettings
 from simbookie.storage.journal.watching import JournalWatcher
 from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
@@ -57,7 +57,6 @@ from simbookie.storage.space import SpaceConfig, SpaceState, SpaceWatch
 __all__ = ["JournaledConfig", "JournaledStorage"]
 
 _MIB = 1 << 20
-_EXPLICIT_LAC_SINCE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class JournaledStorage:
         if not journal_folders or not ledger_folders:
             raise ValueError("storage: at least one folder for journals and one for ledgers are needed")
         self.config = config if config is not None else JournaledConfig()
-        if self.config.journal.format_version < _EXPLICIT_LAC_SINCE and Quirk.EXPLICIT_LAC_UNWRITTEN not in quirks:
+        if self.config.journal.format_version < EXPLICIT_LAC_SINCE and Quirk.EXPLICIT_LAC_UNWRITTEN not in quirks:
             raise ValueError(
                 "storage: a journal format below 6 has no explicit LACs; only a quirk acknowledges them there"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -18,10 +18,11 @@ from simbookie.storage.kinds import StoreKind
 from simbookie.storage.ledger_store import LedgerStore, OnStep, no_step
 from simbookie.storage.sorted import SortedLedgerStore
 
-__all__ = ["DataFolderError", "storage_on_disk"]
+__all__ = ["JOURNALS", "LEDGERS", "DataFolderError", "storage_in", "storage_on_disk"]
 
-_JOURNALS: Final = "journal/current"
-_LEDGERS: Final = "ledgers/current"
+#: Where a disk has the journal, and where entry logs, indexes and marks.
+JOURNALS: Final = "journal/current"
+LEDGERS: Final = "ledgers/current"
 
 
 class DataFolderError(StorageError):
@@ -38,20 +39,43 @@ def storage_on_disk(
     on_step: OnStep = no_step,
     databases: Callable[[Folder], OpenDatabase] | None = None,
 ) -> JournaledStorage:
-    """The storage whose files are on ``disk``, or a new one, as ``conf`` says; ``databases`` are those of a store that has some.
+    """The storage whose files are on ``disk``, or a new one; otherwise like :func:`storage_in`."""
+    return storage_in(
+        [Folder(disk, JOURNALS)],
+        [Folder(disk, LEDGERS)],
+        conf,
+        clock_ms=clock_ms,
+        rng=rng,
+        on_fatal=on_fatal,
+        on_step=on_step,
+        databases=databases,
+    )
+
+
+def storage_in(
+    journals: Sequence[Folder],
+    ledgers: Sequence[Folder],
+    conf: StorageConf,
+    *,
+    clock_ms: Callable[[], int],
+    rng: Random,
+    on_fatal: Callable[[StorageError], None] | None = None,
+    on_step: OnStep = no_step,
+    databases: Callable[[Folder], OpenDatabase] | None = None,
+) -> JournaledStorage:
+    """The storage whose files are in these folders, or a new one, as ``conf`` says; ``databases`` are those of stores with some.
 
     The kind of ledger store is the one that is asked for, or that whose files are there. Two kinds that do not find each other's
-    entries never share a disk: a bookie would deny what it has acknowledged. :class:`DataFolderError` if they would.
+    entries never share a folder: a bookie would deny what it has acknowledged. :class:`DataFolderError` if they would.
     """
-    ledgers = Folder(disk, _LEDGERS)
-    found = StoreKind.found_in(ledgers)
+    found = next((kind for kind in map(StoreKind.found_in, ledgers) if kind is not None), None)
     kind = conf.kind or found or StoreKind.SORTED
     if found is not None and not kind.reads(found):
         raise DataFolderError(
             f"the files of a store of kind {found.value} are here, and one of kind {kind.value} would find nothing there; "
             f"use --storage {found.value}, or another folder"
         )
-    folders = Folders([ledgers], rng)
+    folders = Folders(ledgers, rng)
     store: LedgerStore
     if kind is StoreKind.DB:
         store = DbLedgerStore(folders, conf.db, databases=databases, on_step=on_step)
@@ -60,8 +84,8 @@ def storage_on_disk(
     else:
         store = SortedLedgerStore(folders, conf.store, on_step=on_step)
     return JournaledStorage(
-        [Folder(disk, _JOURNALS)],
-        [ledgers],
+        journals,
+        ledgers,
         store,
         JournaledConfig(
             journal=conf.journal,

@@ -20,7 +20,7 @@ from simbookie.cli import app
 from simbookie.processes import BookieProcess, BookieStartError
 from simbookie.storage.base import StorageError
 from simbookie.storage.conf import StorageConf
-from simbookie.storage.data_folder import DataFolderError, data_folder
+from simbookie.storage.data_folder import DataFolderError, DataPlaces, data_folder
 from simbookie.storage.kinds import StoreKind
 from tests.simbookie.storage.stores import entry
 
@@ -102,7 +102,9 @@ def used(folder: Path, conf: StorageConf) -> None:
     """Use a folder for a moment, and store something."""
 
     async def use() -> None:
-        with data_folder(folder, conf, clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None) as storage:
+        with data_folder(
+            DataPlaces.inside(folder), conf, clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None
+        ) as storage:
             ended = asyncio.Event()
             storage.open(ended.set, lambda _: None)
             await ended.wait()
@@ -165,10 +167,85 @@ def open_lock(folder: Path) -> Iterator[None]:
 def test_the_lock_ends_with_the_block(tmp_path: Path) -> None:
     def use() -> None:
         folder = tmp_path / "data"
-        with data_folder(folder, StorageConf(), clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None) as storage:
+        with data_folder(
+            DataPlaces.inside(folder), StorageConf(), clock_ms=lambda: 0, rng=Random(1), on_fatal=lambda _: None
+        ) as storage:
             assert storage.acks_are_durable
 
     use()
     use()
     with open_lock(tmp_path / "data"), pytest.raises(DataFolderError, match="in use by another process"):
         use()
+
+
+def conf_file(tmp_path: Path, **settings: str) -> Path:
+    path = tmp_path / "bk_server.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+@pytest.mark.parametrize("kind", StoreKind)
+@pytest.mark.parametrize(
+    ("journals", "ledgers"), [("a", "a"), ("j1,j2", "l1,l2"), ("a,j", "l,a")], ids=["one", "several", "shared"]
+)
+def test_folders_are_those_that_a_configuration_file_names(
+    kind: StoreKind, journals: str, ledgers: str, tmp_path: Path
+) -> None:
+    """All files are in ``current`` of one of them, where a bookie of BookKeeper has them too."""
+    at = {
+        key: [tmp_path / each for each in names.split(",")]
+        for key, names in (("journalDirectories", journals), ("ledgerDirectories", ledgers))
+    }
+    settings = {key: ", ".join(map(str, paths)) for key, paths in at.items()}
+    file = conf_file(tmp_path, **settings, ledgerStorageClass=kind.class_name)
+    bookie = BookieProcess("b0", MEMORY, tmp_path, bookie_id="b0", options=["--conf", str(file)])
+    try:
+        bookie.start()
+        assert asked(bookie, *map(add, range(20))) == [(Status.OK, None)] * 20
+        bookie.kill()
+        bookie.start()
+        for status, body in asked(bookie, *(ReadRequest(7, number) for number in range(20))):
+            assert (status, body is not None) == (Status.OK, True)
+        with pytest.raises(BookieStartError, match="in use by another process"):
+            BookieProcess("b1", MEMORY, tmp_path, bookie_id="b0", options=["--conf", str(file)]).start()
+        assert bookie.terminate() == 0
+    finally:
+        bookie.kill()
+    for folder in {folder for folders in at.values() for folder in folders}:
+        assert {each.name for each in folder.iterdir()} == {"current", "lock"}
+        assert (folder / "current" / "VERSION").is_file()
+    assert all(list((folder / "current").glob("*.txn")) for folder in at["journalDirectories"])
+    assert any(list((folder / "current").glob("*.log")) for folder in at["ledgerDirectories"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"ledgerDirectories": "l"}, "journalDirectories and ledgerDirectories must both be named"),
+        ({"journalDirectories": "j"}, "journalDirectories and ledgerDirectories must both be named"),
+        ({"journalDirectories": "j,./j", "ledgerDirectories": "l"}, "a folder is named twice"),
+        (
+            {"journalDirectory": "j", "ledgerDirectories": "l", "journalFormatVersionToWrite": "5"},
+            "journalFormatVersionToWrite must be >= 6, got 5",
+        ),
+        ({"gcWaitTime": "1000"}, "requires --data, or folders in the file"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_wrong_usage(
+    settings: dict[str, str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["bookie", "--metadata", "mem://", "--id", "b0", "--conf", str(conf_file(tmp_path, **settings))]
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, complaint in " ".join(result.stderr.split())) == (2, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["bk_server.conf"]
+
+
+def test_a_folder_of_data_is_used_whatever_a_file_names(tmp_path: Path) -> None:
+    file = conf_file(tmp_path, journalDirectories=str(tmp_path / "j"), ledgerDirectories=str(tmp_path / "l"))
+    options = ["--conf", str(file), "--data", str(tmp_path / "data")]
+    bookie = BookieProcess("b0", MEMORY, tmp_path, bookie_id="b0", options=options)
+    bookie.start()
+    bookie.kill()
+    assert (tmp_path / "data" / "journal").is_dir()
+    assert not (tmp_path / "j").exists()

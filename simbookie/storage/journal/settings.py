@@ -13,9 +13,11 @@ from typing import Final
 from simbookie.storage.conf_keys import values_of
 from simbookie.storage.journal.records import NEWEST_VERSION
 
-__all__ = ["JOURNAL_KEYS", "JournalSettings"]
+__all__ = ["EXPLICIT_LAC_SINCE", "JOURNAL_KEYS", "JournalSettings"]
 
 _MIB: Final = 1 << 20
+#: The first format version with records of explicit LACs.
+EXPLICIT_LAC_SINCE: Final = 6
 
 #: Field of :class:`JournalSettings` -> key in BookKeeper's configuration, and what one unit of the key is in the field's.
 JOURNAL_KEYS: Final[Mapping[str, tuple[str, float]]] = {

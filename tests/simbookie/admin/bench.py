@@ -22,7 +22,7 @@ from simbookie.garbage import GarbageCollector
 from simbookie.measured import MeasuredBookie
 from simbookie.server import BookieServer
 from simbookie.storage.conf import StorageConf
-from simbookie.storage.data_folder import data_folder
+from simbookie.storage.data_folder import DataPlaces, data_folder
 from tests.simbookie.admin.http_client import ask, ask_json
 
 
@@ -47,7 +47,7 @@ async def operated(folder: Path, config: BookieConfig | None = None, **conf: str
     uri = f"mem://{folder}"
     store = MemoryMetadataService.named(uri.removeprefix("mem://")).session(rng=Random(1))
     with data_folder(
-        folder,
+        DataPlaces.inside(folder),
         StorageConf.from_conf(conf),
         clock_ms=lambda: 1,
         rng=Random(1),

@@ -15,7 +15,7 @@ from bkclient.wire.messages import AddRequest, ReadRequest, Request, Status
 from simbookie.bookie import Bookie
 from simbookie.storage.base import CrashMode, StorageIOError
 from simbookie.storage.conf import StorageConf
-from simbookie.storage.data_folder import data_folder
+from simbookie.storage.data_folder import DataPlaces, data_folder
 from simbookie.storage.disk.base import Disk
 from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.disk.simulated import SimulatedDisk
@@ -143,7 +143,11 @@ def test_a_bookie_on_a_real_folder_goes_on_from_what_was_exported(
 
     async def go_on() -> None:
         with data_folder(
-            tmp_path, conf(kind), clock_ms=lambda: 8, rng=Random(2), on_fatal=lambda error: pytest.fail(str(error))
+            DataPlaces.inside(tmp_path),
+            conf(kind),
+            clock_ms=lambda: 8,
+            rng=Random(2),
+            on_fatal=lambda error: pytest.fail(str(error)),
         ) as storage:
             bookie = await started(storage)
             assert await is_all_there(bookie)
@@ -159,7 +163,11 @@ def test_what_is_imported_is_served_and_the_folder_stays_as_it_is(
 ) -> None:
     async def really() -> None:
         with data_folder(
-            tmp_path, conf(kind), clock_ms=lambda: 7, rng=Random(1), on_fatal=lambda error: pytest.fail(str(error))
+            DataPlaces.inside(tmp_path),
+            conf(kind),
+            clock_ms=lambda: 7,
+            rng=Random(1),
+            on_fatal=lambda error: pytest.fail(str(error)),
         ) as storage:
             bookie = await started(storage)
             await written(bookie)
