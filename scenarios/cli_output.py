@@ -87,8 +87,9 @@ def print_result(result: RunResult) -> None:
     """Print the result of one run as text."""
     planted = f" with the defect {result.mutant}" if result.mutant else ""
     planted += " over bytes" if result.transport is TransportKind.BYTES else ""
+    verdict = f"{result.verdict}, but nothing went wrong" if result.is_vacuous else result.verdict
     print_lines(
-        f"{result.scenario}, seed {result.seed}{planted}: {result.verdict}",
+        f"{result.scenario}, seed {result.seed}{planted}: {verdict}",
         f"  {result.events} events, {result.simulated_seconds:.3f} simulated seconds in {result.wall_seconds:.3f} s",
         f"  digest {result.digest}",
     )

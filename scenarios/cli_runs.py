@@ -58,7 +58,7 @@ Examples:
 \b
 {exit_codes(found="an invariant was broken")}
 With --json: {{"scenario", "seed", "transport", "digest", "events", "simulated_seconds", "wall_seconds", "verdict",
-"violations": [...]}}.
+"vacuous", "violations": [...], "met": {{situation: how often}}}}.
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -34,11 +35,16 @@ from scenarios.cli_output import (
     watched,
 )
 from scenarios.determinism import check_determinism
+from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
 from scenarios.mutants import RUN_MUTANTS
+from scenarios.plan.named import plan_names
+from scenarios.situations import SITUATIONS
 from scenarios.sweep import SweepResult, hunt_mutants, sweep
 
 __all__ = ["add_to"]
+
+_SELDOM_SHOWN: Final = 8
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,17 +56,22 @@ def add_to(app: typer.Typer) -> None:
 
 _SWEEP_HELP: Final = f"""Run scenarios with many seeds, on all processors.
 
+With --marks each seed plays one scenario in turn, of all scenarios, plans and swarms unless some are named, and the sweep fails
+if no run met one of the situations (docs/reference/marks.md). It takes some 2,000 seeds to meet them all.
+
 \b
 Examples:
   bk-chaos sweep --seeds 1000
   bk-chaos sweep --seeds 200 --first-seed 5000 --scenario dead-writer --scenario zombie-writer
   bk-chaos sweep --seeds 500 --record histories --failing-only
+  bk-chaos sweep --seeds 2000 --marks
   bk-chaos sweep --seeds 50 --mutant recovery-reads-do-not-fence --stop-at-first --json
 
 \b
-{exit_codes(found="an invariant was broken")}
-With --json: {{"seeds", "scenarios", "violations", "unknown", "events", "events_per_second", "simulated_seconds_per_second",
-"seeds_per_cpu_hour", "failing": [{{"scenario", "seed", "invariant"}}], ...}}.
+{exit_codes(found="an invariant was broken, or a situation never met with --marks")}
+With --json: {{"seeds", "scenarios", "violations", "unknown", "vacuous", "events", "events_per_second",
+"simulated_seconds_per_second", "seeds_per_cpu_hour", "failing": [{{"scenario", "seed", "invariant"}}],
+"met": {{situation: runs}}, "never_met": [...], ...}}.
 """
 
 
@@ -80,11 +91,15 @@ def sweep_(
     stop_at_first: Annotated[
         bool, typer.Option("--stop-at-first", help="Stop at the first run that breaks an invariant.")
     ] = False,
+    marks: Annotated[
+        bool,
+        typer.Option("--marks", help="Play one scenario in turn with each seed; fail if a situation is never met."),
+    ] = False,
     processes: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Sweep seeds."""
-    chosen = chosen_scenarios(scenario, mutant)
+    chosen = chosen_scenarios(scenario or [*SCENARIOS, *plan_names()] if marks else scenario, mutant)
     if failing_only and record is None:
         fail("--failing-only says which histories to keep; --record says where")
     check_writable(record)
@@ -97,6 +112,7 @@ def sweep_(
             failing_only=failing_only,
             processes=processes,
             stop_at_first=stop_at_first,
+            in_turn=marks,
             transport=transport,
             progress=progress,
         )
@@ -104,7 +120,7 @@ def sweep_(
         print_json(result.as_json())
     else:
         _print_sweep(result)
-    if result.failing:
+    if result.failing or (marks and result.never_met):
         raise typer.Exit(EXIT_FOUND)
     if result.undecided:
         raise typer.Exit(EXIT_UNDECIDED)
@@ -217,13 +233,18 @@ def _print_sweep(result: SweepResult) -> None:
     figures = result.as_json()
     print_lines(
         f"{result.runs} runs of {result.seeds} seeds in {len(result.scenarios)} scenarios: "
-        f"{figures['violations']} violations, {figures['unknown']} without verdict",
+        f"{figures['violations']} violations, {figures['unknown']} without verdict, "
+        f"{figures['vacuous']} in which nothing went wrong",
         f"  {result.events} events, {figures['events_per_second']:.0f} a second; "
         f"{figures['simulated_seconds_per_second']:.0f} simulated seconds a second; "
         f"{figures['seeds_per_cpu_hour']:.0f} seeds an hour of CPU",
     )
-    met = ", ".join(f"{name} {count}" for name, count in sorted(result.met.items()))
-    print_lines(f"  runs that met: {met}" if met else "  no run met anything of note")
+    seldom = sorted(result.met.items(), key=itemgetter(1))[:_SELDOM_SHOWN]
+    print_lines(
+        f"  {len(result.met)} of {len(SITUATIONS)} situations met, the rarest in: "
+        + (", ".join(f"{name} {count}" for name, count in seldom) or "none"),
+        f"  never met: {', '.join(result.never_met) or 'none'}",
+    )
     for failing in result.failing:
         planted = f" --mutant {result.mutant}" if result.mutant else ""
         planted += f" --transport {result.transport}" if result.transport is not TransportKind.OBJECTS else ""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from scenarios.clauses import CLAUSES
+from scenarios.situations import FAULT_MET
 
 if TYPE_CHECKING:
     from scenarios.conditions import Conditions
@@ -89,6 +90,11 @@ class RunResult:
     transport: TransportKind = TransportKind.OBJECTS
     met: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether every invariant holds in a run in which nothing went wrong."""
+        return self.verdict == "ok" and FAULT_MET not in self.met
+
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-chaos run --json`` prints."""
         shown = {
@@ -100,6 +106,7 @@ class RunResult:
             "simulated_seconds": round(self.simulated_seconds, 6),
             "wall_seconds": round(self.wall_seconds, 6),
             "verdict": self.verdict,
+            "vacuous": self.is_vacuous,
             "violations": [violation.as_json() for violation in self.violations],
             "met": dict(self.met),
         }

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +20,9 @@ from scenarios.clauses import CLAUSES
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
-from scenarios.plan.named import plan_names
+from scenarios.plan.named import DRAWN, plan_names
 from scenarios.runner import run_scenario
+from scenarios.situations import SITUATIONS
 from simbookie.worker_processes import default_processes, in_order, worker_processes
 
 __all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "hunt_mutants", "sweep"]
@@ -52,8 +53,10 @@ class Failing:
 
 @dataclass(slots=True)
 class SweepResult:
-    """The result of a sweep. ``unknown`` runs ended at a limit or with an error: they prove nothing and are not violations.
+    """The result of a sweep.
 
+    ``unknown`` runs ended at a limit or with an error: they prove nothing and are not violations. In ``vacuous`` ones nothing
+    went wrong, so that they prove little.
     ``cpu_seconds`` are those of the runs, summed over workers; ``wall_seconds`` those of the whole sweep. ``met`` counts, for
     each situation, the runs that came across it.
     """
@@ -63,6 +66,7 @@ class SweepResult:
     mutant: str = ""
     transport: TransportKind = TransportKind.OBJECTS
     runs: int = 0
+    vacuous: int = 0
     events: int = 0
     simulated_seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -76,9 +80,15 @@ class SweepResult:
         """Whether no run broke an invariant and every run came to a verdict."""
         return not self.failing and not self.undecided
 
+    @property
+    def never_met(self) -> list[str]:
+        """The situations that no run met."""
+        return [name for name in SITUATIONS if name not in self.met]
+
     def add(self, result: RunResult) -> None:
         """Count one run."""
         self.runs += 1
+        self.vacuous += result.is_vacuous
         self.events += result.events
         self.simulated_seconds += result.simulated_seconds
         self.met.update(result.met.keys())
@@ -101,6 +111,7 @@ class SweepResult:
             "runs": self.runs,
             "violations": len(self.failing),
             "unknown": len(self.undecided),
+            "vacuous": self.vacuous,
             "events": self.events,
             "events_per_second": round(_per(self.events, self.wall_seconds), 1),
             "simulated_seconds_per_second": round(_per(self.simulated_seconds, self.wall_seconds), 3),
@@ -108,6 +119,7 @@ class SweepResult:
             "wall_seconds": round(self.wall_seconds, 3),
             "cpu_seconds": round(self.cpu_seconds, 3),
             "met": dict(sorted(self.met.items())),
+            "never_met": self.never_met,
             "failing": [failing.as_json() for failing in self.failing],
             "undecided": [
                 {"scenario": scenario, "seed": seed, "problem": problem} for scenario, seed, problem in self.undecided
@@ -166,10 +178,13 @@ def sweep(
     failing_only: bool = False,
     processes: int | None = None,
     stop_at_first: bool = False,
+    in_turn: bool = False,
     transport: TransportKind = TransportKind.OBJECTS,
     progress: Progress | None = None,
 ) -> SweepResult:
-    """Run every scenario with every seed, and add up the results.
+    """Run every scenario with every seed, or one scenario ``in_turn`` with each, and add up the results.
+
+    Plans that are drawn, other ones with every seed, have every second turn.
 
     ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant. With
     ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that does. ``processes`` is by default
@@ -179,8 +194,10 @@ def sweep(
     started = time.perf_counter()
     _check_names(scenarios, mutant)
     result = SweepResult(seeds=len(seeds), scenarios=tuple(scenarios), mutant=mutant or "", transport=transport)
-    in_all = len(seeds) * len(scenarios)
-    runs = ((scenario, seed) for seed in seeds for scenario in scenarios)
+    in_all = len(seeds) * (1 if in_turn else len(scenarios))
+    runs: Iterable[Run] = ((scenario, seed) for seed in seeds for scenario in scenarios)
+    if in_turn:
+        runs = _in_turn(seeds, scenarios)
     units = (
         _Unit(batch, mutant, record, failing_only=failing_only, stop_at_first=stop_at_first, transport=transport)
         for batch in _batched(runs, _RUNS_PER_UNIT)
@@ -193,6 +210,14 @@ def sweep(
                 progress(result.runs, in_all, len(result.failing))
     result.wall_seconds = time.perf_counter() - started
     return result
+
+
+def _in_turn(seeds: Sequence[int], scenarios: Sequence[str]) -> Iterator[Run]:
+    drawn = [name for name in scenarios if name in DRAWN]
+    fixed = [name for name in scenarios if name not in DRAWN]
+    turns = cycle([fixed or drawn, drawn or fixed])
+    names = {id(sort): cycle(sort) for sort in (fixed, drawn)}
+    return ((next(names[id(sort)]), seed) for seed, sort in zip(seeds, turns, strict=False))
 
 
 def _add_up(result: SweepResult, unit: _Done, *, stop_at_first: bool) -> bool:

@@ -24,6 +24,7 @@ from scenarios.history import Kind
 from scenarios.plan import faults
 from scenarios.plan import operations as ops
 from scenarios.plan.cluster import Cluster
+from scenarios.plan.fault import ANY
 from scenarios.plan.model import Expectation, Expected, Plan, Program, Step
 from scenarios.plan.triggers import At, Condition, Trigger, When
 from scenarios.plan.words import Sizes
@@ -148,9 +149,12 @@ class _Swarm:
             self.ledgers += ledgers
             self.writers.append(f"writer-{index}")
             programs.append(Program(f"writer-{index}", tuple(self._writing(ledgers))))
+        recovering = self._recovering()
         for index in range(rng.choice((0, 1, 1, 2, 2))):
             self.others.append(f"recoverer-{index}")
-            programs.append(Program(f"recoverer-{index}", self._recovering()))
+            programs.append(Program(f"recoverer-{index}", recovering))
+            if rng.random() < 0.6:  # otherwise the next one is a rival
+                recovering = self._recovering()
         for index in range(rng.choice((0, 0, 1, 2))):
             self.others.append(f"reader-{index}")
             programs.append(Program(f"reader-{index}", self._following()))
@@ -161,15 +165,18 @@ class _Swarm:
         calls: list[ops.Call] = []
         for ledger in ledgers:
             is_deferred = rng.random() < 0.15
-            calls.append(ops.Call(ops.CreateLedger(ledger, deferred=is_deferred)))
+            is_advanced = rng.random() < 0.15
+            calls.append(ops.Call(ops.CreateLedger(ledger, deferred=is_deferred, advanced=is_advanced)))
+            due = 0
             for _ in range(rng.randint(1, 3)):
-                pause_s = rng.choice((0.0, 0.0, 0.001, 0.01, 0.1))
-                size, count = rng.choice((0, 1, 100, 300)), rng.randint(1, 20)
-                nowait = rng.random() < 0.3
-                append = ops.Append(ledger, count, rng.randint(1, 12), size, pause_s, nowait=nowait)
-                calls.append(ops.Call(append, limit_s=rng.choice((None, None, None, 0.01))))
+                append = self._given(ledger, due) if is_advanced else self._append(ledger)
+                due += len(append.entries) if isinstance(append, ops.AppendAt) else append.count
+                limit_s = rng.choice((None, None, None, 0.01))
+                calls.append(ops.Call(append, limit_s=None if is_advanced else limit_s))
                 if is_deferred:
                     calls.append(ops.Call(ops.ForceLedger(ledger)))
+                if rng.random() < 0.1:
+                    calls.append(ops.Call(ops.TellLac(ledger)))
                 if rng.random() < 0.2:
                     calls.append(ops.Call(ops.CancelAppends(ledger, tuple(range(rng.randint(1, 30))))))
                 if rng.random() < 0.3:
@@ -178,28 +185,53 @@ class _Swarm:
                 calls.append(ops.Call(ops.Flush(ledger)))
             if rng.random() < 0.6:
                 calls.append(ops.Call(ops.Close(ledger), limit_s=rng.choice((None, None, 0.005))))
+        if rng.random() < 0.1:
+            calls.append(ops.Call(ops.Open(ledgers[-1], recover=True)))
         if rng.random() < 0.3:
             calls.append(ops.Call(ops.Stay()))
         return calls
+
+    def _append(self, ledger: str) -> ops.Append:
+        rng = self.rng
+        pause_s = rng.choice((0.0, 0.0, 0.001, 0.01, 0.1))
+        size, count = rng.choice((0, 1, 100, 300)), rng.randint(1, 20)
+        return ops.Append(ledger, count, rng.randint(1, 12), size, pause_s, nowait=rng.random() < 0.3)
+
+    def _given(self, ledger: str, first: int) -> ops.AppendAt:
+        """Ids in order and without a gap, above which nothing would ever be acknowledged.
+
+        An entry's header has the length of the ledger when it was appended; in another order that is not the one up to it.
+        """
+        rng = self.rng
+        entries = tuple(range(first, first + rng.randint(1, 20)))
+        return ops.AppendAt(ledger, entries, rng.choice((0, 1, 100, 300)), nowait=rng.random() < 0.3)
 
     def _recovering(self) -> tuple[ops.Call, ...]:
         rng = self.rng
         ledger = rng.choice(self.ledgers)
         opening = ops.Open(ledger, recover=True, attempts=rng.randint(1, 3))
-        return (
+        calls = [
             ops.Call(ops.Until(self._moment())),
             ops.Call(opening, limit_s=rng.choice((None, None, None, 0.02))),
             ops.Call(ops.Read(ledger)),
-        )
+        ]
+        if rng.random() < 0.1:
+            calls.append(ops.Call(ops.DeleteLedger(ledger)))
+        return tuple(calls)
 
     def _following(self) -> tuple[ops.Call, ...]:
         rng = self.rng
         ledger = rng.choice(self.ledgers)
-        following: ops.ClientOperation = rng.choice(
-            (ops.Follow(ledger), ops.TailLedger(ledger), ops.ReadInBatches(ledger, count=rng.randint(1, 9)))
+        following: tuple[ops.ClientOperation, ...] = rng.choice(
+            (
+                (ops.Follow(ledger),),
+                (ops.TailLedger(ledger),),
+                (ops.ReadInBatches(ledger, count=rng.randint(1, 9)),),
+                (ops.PollEntry(ledger, rng.randint(0, 9), wait_s=1.0), ops.AskLac(ledger), ops.Read(ledger)),
+            )
         )
         # Without an end of its own: whether the ledger is ever closed is up to others.
-        return (ops.Call(ops.Open(ledger, attempts=3)), ops.Call(following, limit_s=20.0))
+        return (ops.Call(ops.Open(ledger, attempts=3)), *(ops.Call(operation, limit_s=20.0) for operation in following))
 
     # Steps -------------------------------------------------------------------------------------------------------
 
@@ -216,6 +248,12 @@ class _Swarm:
         else:
             end = self._moment()
         self.steps.append(Step(end, faults.EndFault(name)))
+
+    def step(self, fault: faults.Fault, kind: Kind, *conditions: Condition, after_s: float = 0.0) -> str:
+        """Have it happen right after the first such event; the name under which it can be ended."""
+        name = f"s{len(self.steps)}" if fault.is_lasting else ""
+        self.steps.append(Step(When(kind, after_s=after_s, maybe=True, where=conditions), fault, name))
+        return name
 
     def _moment(self) -> Trigger:
         rng = self.rng
@@ -240,6 +278,9 @@ class _Swarm:
         return self.rng.choice(list(faults.Way))
 
 
+_MARKED: Final = Condition("cause", "recover")
+_CREATED: Final = Condition("cause", "create")
+
 _MOMENTS: Final[tuple[tuple[str, tuple[Condition, ...]], ...]] = (
     (Kind.APP_ACK, ()),
     (Kind.BK_STORE, ()),
@@ -254,6 +295,7 @@ _MOMENTS: Final[tuple[tuple[str, tuple[Condition, ...]], ...]] = (
     (Kind.META_CAS, (Condition("cause", "create"),)),
     (Kind.META_CAS, (Condition("cause", "ensemble"),)),
     (Kind.META_CAS, (Condition("cause", "recover"),)),
+    (Kind.META_CAS, (Condition("cause", "delete"),)),
     (Kind.FENCE_SET, ()),
     (Kind.CLOSE_START, ()),
     (Kind.BK_CRASH, ()),
@@ -316,6 +358,43 @@ def _weather(swarm: _Swarm) -> faults.Fault:
     )
 
 
+# What chance hardly ever brings together ----------------------------------------------------------------------------
+
+
+def _takeover(swarm: _Swarm) -> None:
+    """A writer sleeps through a recovery, and a bookie is restarted after it has fenced."""
+    asleep = swarm.step(faults.Pause(swarm.rng.choice(swarm.writers)), Kind.META_CAS, _MARKED)
+    down = swarm.step(_crash(swarm), Kind.FENCE_RESP)
+    swarm.step(faults.EndFault(down), Kind.FENCE_RESP, after_s=0.2)
+    swarm.step(faults.EndFault(asleep), Kind.FENCE_RESP, after_s=0.5)
+
+
+def _late_change(swarm: _Swarm) -> None:
+    """An ensemble change is under way when the ledger is closed."""
+    held = swarm.step(
+        faults.MetadataCalls(faults.MetadataWay.HOLD, faults.MetadataWhat.CHANGE, ANY), Kind.META_CAS, _CREATED
+    )
+    swarm.step(_crash(swarm), swarm.rng.choice((Kind.APP_ACK, Kind.BK_STORE, Kind.CLOSE_START)))
+    swarm.step(faults.EndFault(held), Kind.CLOSE_START, after_s=swarm.rng.choice((0.0, 0.001)))
+
+
+def _half_written(swarm: _Swarm) -> None:
+    """One bookie has the last entry, and one recovery does not hear from it."""
+    found, *others = swarm.rng.sample(swarm.cluster.bookie_names, swarm.cluster.bookies)
+    writer = swarm.rng.choice(swarm.writers)
+    if not others:
+        return
+    swarm.step(faults.Drop(faults.Traffic.ADD, writer, tuple(others)), swarm.rng.choice((Kind.ADD_SEND, Kind.APP_ACK)))
+    swarm.step(faults.KillClient(writer), Kind.BK_STORE, after_s=0.3)
+    for recoverer in (name for name in swarm.others if name.startswith("recoverer")):
+        deaf = swarm.rng.choice(((found,), tuple(others)))
+        swarm.step(faults.Drop(faults.Traffic.RECOVERY_READ, recoverer, deaf), Kind.ADD_SEND)
+        if deaf == (found,):
+            swarm.step(faults.Drop(faults.Traffic.FENCE, recoverer, deaf), Kind.ADD_SEND)
+        else:
+            swarm.step(faults.Hold(faults.Traffic.WRITE_BACK, recoverer, deaf), Kind.ADD_SEND)
+
+
 def _crash(swarm: _Swarm) -> faults.Fault:
     return faults.Crash(swarm.bookie(), swarm.rng.choice(list(CrashMode)))
 
@@ -341,6 +420,9 @@ _KINDS: Final[dict[str, Callable[[_Swarm], faults.Fault | None]]] = {
         swarm.rng.choice([*swarm.clients, *swarm.cluster.bookie_names]), swarm.rng.choice((0.1, 3.0))
     ),
     "wipe": lambda swarm: faults.Wipe(swarm.bookie()),
+    "takeover": _takeover,
+    "late change": _late_change,
+    "half-written": _half_written,
 }
 #: Kinds after which a ledger may never be recovered.
 _FOR_SAFETY: Final = frozenset({"wipe"})

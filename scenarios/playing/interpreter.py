@@ -21,6 +21,7 @@ from typing import Final
 
 import anyio
 
+from bkclient.errors import BookKeeperError
 from scenarios.history import Event
 from scenarios.liveness import ADD_RESOLVES, EVENTUALLY_CLOSED, StuckError
 from scenarios.model import Scenario
@@ -186,8 +187,13 @@ class _Played:
         await self._reached[id(trigger)].wait()
 
     async def _watch(self, name: str) -> None:
+        program = self.programs[name]
         try:
             await self.clients[name].ended()
+        except BookKeeperError as error:  # the client did not come up: it could not reach the metadata service
+            if program.has_begun:
+                raise
+            program.failed.append(f"its start: {error}")
         finally:
             self._changed.set()
 
@@ -226,7 +232,7 @@ class _Played:
             if self._is_at_rest(name) or is_without_ledger or isinstance(program.current, ops.Until):
                 continue
             clause = ADD_RESOLVES if isinstance(program.current, _WRITES) else EVENTUALLY_CLOSED
-            verb = "its start" if program.current is None else program.current.verb
+            verb = program.current.verb if program.current else "the end" if program.has_ended else "the start"
             problem = f"{verb} of {name} did not end {self.plan.patience_s:g} seconds after all faults"
             raise StuckError(self.ledgers.ids.get(ledger, -1), problem, clause)
 

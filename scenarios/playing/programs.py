@@ -85,6 +85,11 @@ class PlayedProgram:
         }
 
     @property
+    def has_begun(self) -> bool:
+        """Whether its client has come up."""
+        return self._client is not None
+
+    @property
     def is_staying(self) -> bool:
         """Whether it does nothing more, and its process lives on."""
         return isinstance(self.current, ops.Stay)

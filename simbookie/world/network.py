@@ -105,6 +105,11 @@ class ConnectionEnd:
         if self.on_message is not None:
             self.on_message(message)
 
+    def lose(self) -> None:
+        """Tell the holder that the connection broke; called by the network. A holder that was asleep has heard of it before."""
+        if self.on_lost is not None:
+            self.on_lost()
+
 
 class _Attempt:
     """An attempt to connect, until it succeeds, is refused or given up."""
@@ -347,8 +352,7 @@ class Network:
             return
         self._forget(end)
         self.counters.broken += 1
-        if end.on_lost is not None:
-            self.loop.enter(end.process, end.on_lost)
+        self.loop.enter(end.process, end.lose)
 
     def _forget(self, end: ConnectionEnd) -> None:
         end.is_closed = True

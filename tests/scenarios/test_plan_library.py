@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from scenarios.determinism import check_determinism
+from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
 from scenarios.plan import PlanError, parse_plan, print_plan
 from scenarios.plan import library as shelf
 from scenarios.plan.library import library_names, library_plan, library_text
 from scenarios.plan.model import Expected
+from scenarios.plan.named import plan_names
 from scenarios.runner import run_scenario
 
 NAMES = library_names()
@@ -54,6 +56,11 @@ def test_plans_come_out_the_same_here_again_and_elsewhere() -> None:
     names = [name for name in NAMES if name.startswith(("r", "z"))][:6]
     assert check_determinism([3], names).diverged == ()
     assert check_determinism([3], names[:3], transport=TransportKind.BYTES).diverged == ()
+
+
+def test_no_plan_has_the_name_of_a_scenario() -> None:
+    """A name stands for a scenario first, so the plan would never be played by its name."""
+    assert SCENARIOS.keys().isdisjoint(plan_names())
 
 
 def test_there_is_no_other_plan() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -374,6 +375,19 @@ cluster 5 3/3/2
   network slow-probability=0.05 loss-probability=0.01 duplicate-probability=0.05 fifo=no
   metadata conflict-probability=0.1 unknown-probability=0.1
 """
+
+
+def test_a_client_that_cannot_come_up_is_refused_and_the_run_goes_on() -> None:
+    text = """
+    plan cut-off
+    expect blocked by writer
+    cluster 1 1/1/1
+    client writer
+      create a
+    at 0s: cut writer metadata
+    """
+    result = run_plan(parse_plan(textwrap.dedent(text).strip()), 0)
+    assert (result.verdict, result.problem) == ("ok", "")
 
 
 def test_the_same_plan_and_seed_make_the_same_run_here_and_elsewhere(tmp_path: Path) -> None:

@@ -12,14 +12,13 @@ from scenarios.plan import parse_plan, print_plan
 from scenarios.plan.faults import FAULTS, Wipe
 from scenarios.plan.model import Expected
 from scenarios.plan.named import DRAWN, plan_named
-from scenarios.plan.operations import OPERATIONS, AppendAt, AskLac, DeleteLedger, PollEntry, RecoverBookie, TellLac
+from scenarios.plan.operations import OPERATIONS, RecoverBookie
 from scenarios.plan.swarm import LIVENESS, SAFETY, draw_swarm
 from scenarios.replaying import replay_history
 from scenarios.runner import run_scenario
-from scenarios.situations import SITUATIONS
 
 #: What swarms do not draw, because a plan has to be written for it.
-UNDRAWN_OPERATIONS = {AppendAt, AskLac, DeleteLedger, PollEntry, RecoverBookie, TellLac}
+UNDRAWN_OPERATIONS = {RecoverBookie}
 UNDRAWN_FAULTS = {"lose", "start", "restart", "resume", "heal"}
 
 
@@ -69,14 +68,11 @@ def test_swarms_accuse_nobody(mode: str, transport: TransportKind) -> None:
 @pytest.mark.parametrize("transport", TransportKind)
 def test_swarms_accuse_nobody_with_many_seeds(mode: str, transport: TransportKind) -> None:
     found: dict[int, object] = {}
-    met: set[str] = set()
     for seed in range(500):
         result = run_scenario(mode, seed, transport=transport)
-        met |= result.met.keys()
         if result.verdict != "ok":
             found[seed] = (result.problem, result.violations)
     assert found == {}
-    assert met == set(SITUATIONS)
 
 
 def test_a_history_of_a_swarm_is_replayed_without_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,12 @@ import pytest
 import scenarios.sweep
 from scenarios.clauses import CLAUSES
 from scenarios.history import History
+from scenarios.library import SCENARIOS as ALL_SCENARIOS
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import RUN_MUTANTS as MUTANTS
+from scenarios.plan.named import plan_names
+from scenarios.runner import run_scenario
+from scenarios.situations import SITUATIONS
 from scenarios.sweep import Failing, hunt_mutants, sweep
 
 _TIMES = {"events_per_second", "simulated_seconds_per_second", "seeds_per_cpu_hour", "wall_seconds", "cpu_seconds"}
@@ -274,3 +278,36 @@ def test_a_sweep_says_how_many_runs_met_what() -> None:
     result = sweep(range(3), ["hasty-close", "calm-writes"], processes=1)
     assert result.met["close-cuts-off"] == 3
     assert result.as_json()["met"] == dict(result.met)
+    assert set(result.never_met) == SITUATIONS.keys() - result.met.keys()
+    assert "forgotten-fence" in result.as_json()["never_met"]
+
+
+def test_runs_in_which_nothing_went_wrong_are_counted_apart() -> None:
+    result = sweep(range(2), ["happy-path", "add-loss-one"], processes=1)
+    assert (result.runs, result.vacuous, result.is_fine) == (4, 2, True)
+    assert result.as_json()["vacuous"] == 2
+    assert run_scenario("happy-path", 0).is_vacuous
+    assert not run_scenario("add-loss-one", 0).is_vacuous
+
+
+def test_one_scenario_in_turn_plays_with_each_seed_and_what_is_drawn_plays_every_other_time(runs: Runs) -> None:
+    result = sweep(range(10, 17), ["dead-writer", "swarm", "happy-path"], processes=1, in_turn=True)
+    assert runs.made == [
+        *(("dead-writer", 10), ("swarm", 11), ("happy-path", 12), ("swarm", 13)),
+        *(("dead-writer", 14), ("swarm", 15), ("happy-path", 16)),
+    ]
+    assert (result.runs, result.seeds) == (7, 7)
+    runs.made.clear()
+    sweep(range(3), ["swarm", "swarm-live"], processes=1, in_turn=True)
+    sweep(range(3), ["happy-path", "dead-writer"], processes=1, in_turn=True)
+    assert [name for name, _ in runs.made] == [
+        *("swarm", "swarm-live", "swarm"),
+        *("happy-path", "dead-writer", "happy-path"),
+    ]
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(1800)
+def test_a_sweep_of_the_whole_library_meets_every_situation() -> None:
+    result = sweep(range(2_000), [*ALL_SCENARIOS, *plan_names()], in_turn=True)
+    assert (result.never_met, result.failing, result.undecided) == ([], [], [])

@@ -474,6 +474,28 @@ def test_a_paused_process_gets_its_messages_when_it_resumes_and_its_peers_notice
     Pair().play(story)
 
 
+def test_a_process_that_slept_learns_that_a_connection_stood_and_then_broke() -> None:
+    async def story(pair: Pair) -> None:
+        heard: list[str] = []
+
+        def opened(end: ConnectionEnd) -> None:
+            heard.append("opened")
+            end.on_lost = lambda: heard.append("lost")
+
+        pair.network.connect(pair.client.process, "server", opened, lambda: fail("refused"))
+        pair.client.pause()
+        await asyncio.sleep(1)
+        assert pair.accepted == 1
+        pair.server.crash()
+        await asyncio.sleep(1)
+        assert heard == []
+        pair.client.resume()
+        await asyncio.sleep(1)
+        assert heard == ["opened", "lost"]
+
+    Pair().play(story)
+
+
 def test_what_a_process_sends_after_pausing_itself_leaves_at_its_resumption() -> None:
     async def story(pair: Pair) -> None:
         end = await pair.connect()
