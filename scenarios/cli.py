@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "plan": Late("scenarios.cli_plan", "Print a plan: one of the library, a file's, or that of a recorded run."),
     "replay": Late("scenarios.cli_runs", "Run again what a history recorded, and compare event by event."),
     "show": Late("scenarios.cli_runs", "Judge a recorded history without running anything, and show it as a timeline."),
+    "diff": Late("scenarios.cli_diff", "Show where two histories part."),
     "shrink": Late("scenarios.cli_shrink", "Make a failing plan smaller while the same clause breaks."),
     "sweep": Late("scenarios.cli_sweeps", "Run scenarios with many seeds, on all processors."),
     "mutants": Late(

@@ -30,6 +30,7 @@ __all__ = [
     "check_determinism",
     "event_line",
     "first_difference",
+    "is_same_event",
 ]
 
 #: Instead of an event, where a history has ended before.
@@ -100,12 +101,13 @@ def first_difference(one: Path, other: Path) -> Difference | None:
     Raises :class:`~scenarios.history.HistoryError` for a file that cannot be read.
     """
     for seq, (left, right) in enumerate(zip_longest(History(one).events(), History(other).events())):
-        if left is None or right is None or not _is_same(left, right):
+        if left is None or right is None or not is_same_event(left, right):
             return Difference(seq, left, right)
     return None
 
 
-def _is_same(one: Event, other: Event) -> bool:
+def is_same_event(one: Event, other: Event) -> bool:
+    """Whether both tell the same, as far as both have the fields."""
     if one == other:
         return True
     shared = one.fields.keys() & other.fields.keys()

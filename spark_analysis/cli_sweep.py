@@ -15,6 +15,7 @@ from rich.console import Console
 from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
 from scenarios.mutants import RUN_MUTANTS
+from scenarios.plan.named import plan_names
 from spark_analysis.cli_running import Json, Master, fail, in_spark, print_json
 from spark_analysis.defaults import EXIT_UNDECIDED, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.sweep import OtherSweepError, SweepPlan, SweepVerdict, chosen, sweep, units_done
@@ -38,6 +39,7 @@ same command goes on where an earlier one was ended. On a cluster, executors hav
 \b
 Examples:
   bk-verify sweep swept --seeds 20000
+  bk-verify sweep swarms --seeds 100000 --scenario swarm --scenario swarm-live
   bk-verify sweep swept-bytes --seeds 1000 --scenario dead-writer --transport bytes --keep-every 100
   bk-verify sweep /shared/swept --seeds 1000000 --master spark://host:7077 --json
 
@@ -52,7 +54,9 @@ def sweep_seeds(
     *,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 1000,
     first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
-    scenario: Annotated[list[str] | None, typer.Option(help="A scenario; may be given again. Default: all.")] = None,
+    scenario: Annotated[
+        list[str] | None, typer.Option(help="A scenario or plan; may be repeated. Default: all scenarios.")
+    ] = None,
     mutant: Annotated[str, typer.Option(help="Plant this known defect.")] = "",
     transport: Annotated[
         TransportKind, typer.Option(help="What clients and bookies exchange: objects, or bytes over simulated TCP.")
@@ -68,9 +72,9 @@ def sweep_seeds(
 ) -> None:
     """Sweep seeds, and print what came of it."""
     try:
-        names = chosen(scenario, list(SCENARIOS))
+        names = chosen(scenario, [*SCENARIOS, *plan_names()]) if scenario else tuple(SCENARIOS)
     except KeyError as error:
-        fail(f"no scenario is called {error.args[0]}; there are: {', '.join(SCENARIOS)}")
+        fail(f"no scenario or plan is called {error.args[0]}; there are: {', '.join([*SCENARIOS, *plan_names()])}")
     if mutant and mutant not in RUN_MUTANTS:
         fail(f"no scenario shows a defect called {mutant}; there are: {', '.join(RUN_MUTANTS)}")
     plan = SweepPlan(names, seeds, first_seed, mutant, transport, keep_every)

@@ -78,7 +78,7 @@ COMMANDS = sorted(GROUP.commands)
 
 
 def test_the_commands_are_these() -> None:
-    assert " ".join(COMMANDS) == "determinism exhaustive explore list mutants plan replay run show shrink sweep"
+    assert " ".join(COMMANDS) == "determinism diff exhaustive explore list mutants plan replay run show shrink sweep"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

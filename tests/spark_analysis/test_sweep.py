@@ -27,7 +27,7 @@ from tests.spark_analysis.test_cli import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-PLAN = SweepPlan(("calm-writes", "dead-writer"), 6, first_seed=SEEDS_PER_UNIT - 2, keep_every=SEEDS_PER_UNIT)
+PLAN = SweepPlan(("dead-writer", "swarm"), 6, first_seed=SEEDS_PER_UNIT - 2, keep_every=SEEDS_PER_UNIT)
 HARMFUL = SweepPlan(("lost-fence",), 3, mutant="recovery-reads-do-not-fence")
 
 
@@ -127,7 +127,7 @@ def test_the_same_sweep_of_another_size_exits_with_2(swept: SweepVerdict, folder
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--scenario", "tea-party"), "no scenario is called tea-party"),
+        (("--scenario", "tea-party"), "no scenario or plan is called tea-party"),
         (("--mutant", "tea-party"), "no scenario shows a defect called tea-party"),
         (("--seeds", "0"), "seeds"),
         (("--transport", "pigeons"), "transport"),
