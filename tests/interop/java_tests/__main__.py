@@ -57,7 +57,7 @@ def run_class(
 ) -> list[Ran]:
     """Run the methods of a class but those that the table skips, or ``only`` these; bookies may have a ``defect``."""
     build = BUILDS / version
-    folder = build / "runs" / (tests.name + ("-again" if only else ""))
+    folder = _folder(version, tests, again=bool(only))
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "tmp").mkdir(parents=True)
     resources = ROOT / "tests" / "interop" / "peer" / "resources"
@@ -98,14 +98,18 @@ def run_class(
             ending = f"the process ended with {status}" if status else ""
         except subprocess.TimeoutExpired:
             ending = f"the class took more than {_CLASS_TIMEOUT_S} s"
-    results = folder / "results.jsonl"
-    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    found = [_ran(json.loads(line)) for line in lines]
+    found = _read(folder)
     if ending or not found:
         found.append(Ran(_FAILED_IN_SETUP, "", False, False, 0.0, ending or "no test was found"))
     if all(each.passed for each in found):
         shutil.rmtree(folder / "tmp", ignore_errors=True)
     return found
+
+
+def _read(folder: Path) -> list[Ran]:
+    results = folder / "results.jsonl"
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    return [_ran(json.loads(line)) for line in lines]
 
 
 def _ran(line: dict[str, object]) -> Ran:
@@ -130,16 +134,26 @@ def judge(tests: JavaTests, ran: Ran) -> Judged:
 
 def judged_class(version: str, tests: JavaTests, log_level: str) -> tuple[list[Judged], int]:
     """All runs of a class, and how many of them came right at the second attempt only."""
+    shutil.rmtree(_folder(version, tests, again=True), ignore_errors=True)
     first = [judge(tests, ran) for ran in run_class(version, tests, log_level)]
     again = sorted({each.ran.method for each in first if not each.is_right and each.ran.method != _FAILED_IN_SETUP})
-    if not again:
-        return first, 0
-    second = {
-        (each.ran.method, each.ran.name): each
-        for each in (judge(tests, ran) for ran in run_class(version, tests, log_level, again))
-    }
+    return _merged(tests, first, run_class(version, tests, log_level, again) if again else [])
+
+
+def kept_class(version: str, tests: JavaTests) -> tuple[list[Judged], int]:
+    """What came of the last run of a class, judged by the table of today."""
+    first = [judge(tests, ran) for ran in _read(_folder(version, tests))]
+    return _merged(tests, first, _read(_folder(version, tests, again=True)))
+
+
+def _merged(tests: JavaTests, first: list[Judged], again: list[Ran]) -> tuple[list[Judged], int]:
+    second = {(ran.method, ran.name): judge(tests, ran) for ran in again}
     final = [each if each.is_right else second.get((each.ran.method, each.ran.name), each) for each in first]
     return final, sum(not old.is_right and new.is_right for old, new in zip(first, final, strict=True))
+
+
+def _folder(version: str, tests: JavaTests, *, again: bool = False) -> Path:
+    return BUILDS / version / "runs" / (tests.name + ("-again" if again else ""))
 
 
 def _tell(tests: JavaTests, judged: Sequence[Judged], again: int) -> None:
@@ -174,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("only", nargs="*", help="parts of the names of the classes to run")
     parser.add_argument("--version", default="4.18.0", help="of BookKeeper; it must have been built")
     parser.add_argument("--log-level", default="WARN", help="of what Java logs")
+    parser.add_argument("--kept", action="store_true", help="run nothing, and tell of the last run of each class")
     parser.add_argument("--defects", action="store_true", help="plant defects instead, and see that tests fail")
     options = parser.parse_args(arguments)
     table = read_table(TABLE.read_text(encoding="utf-8"))
@@ -190,7 +205,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for tests in chosen:
         if tests.reason is not None or tests.name not in there:
             continue
-        results[tests.name], again = judged_class(options.version, tests, options.log_level)
+        if not options.kept:
+            results[tests.name], again = judged_class(options.version, tests, options.log_level)
+        elif _folder(options.version, tests).exists():
+            results[tests.name], again = kept_class(options.version, tests)
+        else:
+            continue
         attempts += again
         wrong += sum(not each.is_right for each in results[tests.name])
         _tell(tests, results[tests.name], again)

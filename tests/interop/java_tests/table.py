@@ -29,6 +29,7 @@ KINDS: Final[Mapping[str, str]] = {
     "inside": "the test reaches into a bookie of Java in its own process",
     "java bookie": "all bookies of the test are of Java, brought by the test",
     "harness": "the test expects what bookies do only when BookKeeper's tests start them, and not when operators do",
+    "limits": "theirs refuses what a queue of a thread has no room for; ours leaves it unread in the socket",
     "machine": "the test depends on the machine it runs on, not on the bookie",
 }
 

@@ -31,6 +31,8 @@ import org.apache.bookkeeper.net.BookieSocketAddress;
 final class ServedProcess {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long STOP_TIMEOUT_S = 20;
+    /** A suspended bookie of theirs keeps its session, and a stopped process has to outlive the suspension with its own. */
+    private static final double SESSION_MIN_S = 40;
     private static final int KILL = 9;
     private static final int TERMINATE = 15;
     static final int CONTINUE = 18;
@@ -63,7 +65,7 @@ final class ServedProcess {
                 "--advertised-host", address.getHostName(),
                 "--port", Integer.toString(address.getPort()),
                 "--conf", settings.toString(),
-                "--session-timeout-s", Double.toString(conf.getZkTimeout() / 1000.0),
+                "--session-timeout-s", Double.toString(Math.max(SESSION_MIN_S, conf.getZkTimeout() / 1000.0)),
                 "--max-frame-size", Integer.toString(conf.getNettyMaxFrameSizeBytes()),
                 "--admin-port", "0"),
             told, log);
