@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,32 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 BUILDS: Final = ROOT / "build" / "interop-java-tests"
 _CLASS_TIMEOUT_S: Final = 1_800
 _FAILED_IN_SETUP: Final = "(class)"
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRun:
+    """How tests are run: against which version, what Java logs, on which bookies."""
+
+    version: str
+    log_level: str = "WARN"
+    #: On BookKeeper's own bookies, to compare.
+    theirs: bool = False
+    #: A defect of ours to plant.
+    defect: str | None = None
+
+    def folder(self, tests: JavaTests, *, again: bool = False) -> Path:
+        """Where a run of a class leaves everything."""
+        kind = "theirs" if self.theirs else "runs" if self.defect is None else "defects"
+        return BUILDS / self.version / kind / (tests.name + ("-again" if again else ""))
+
+    def class_path(self) -> str:
+        """What comes first is used."""
+        build = BUILDS / self.version
+        ours, tests = build / "classes", build / "lib" / f"bookkeeper-server-{self.version}-tests.jar"
+        logging = ROOT / "tests" / "interop" / "peer" / "resources"
+        return os.pathsep.join(
+            map(str, (logging, *((tests, ours) if self.theirs else (ours, tests)), build / "lib" / "*"))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +78,26 @@ class Judged:
     kind: str | None = None
 
 
-def run_class(
-    version: str, tests: JavaTests, log_level: str, only: Sequence[str] = (), defect: str | None = None
-) -> list[Ran]:
-    """Run the methods of a class but those that the table skips, or ``only`` these; bookies may have a ``defect``."""
-    build = BUILDS / version
-    folder = _folder(version, tests, again=bool(only))
+def run_class(run: JavaRun, tests: JavaTests, only: Sequence[str] = (), *, again: bool = False) -> list[Ran]:
+    """Run the methods of a class but those that the table skips, or ``only`` these."""
+    folder = run.folder(tests, again=again)
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "tmp").mkdir(parents=True)
-    resources = ROOT / "tests" / "interop" / "peer" / "resources"
-    class_path = (
-        resources,
-        build / "classes",
-        build / "lib" / f"bookkeeper-server-{version}-tests.jar",
-        build / "lib" / "*",
-    )
     command = [
         str(find_java().executable),
         *("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"),
-        *("-Dlog4j.configurationFile=log4j2-interop.xml", f"-Dinterop.log.level={log_level}"),
+        *("-Dlog4j.configurationFile=log4j2-interop.xml", f"-Dinterop.log.level={run.log_level}"),
         *(
             f"-Djava.io.tmpdir={folder / 'tmp'}",
             f"-Dserved.python={sys.executable}",
             f"-Dserved.root={ROOT}",
             f"-Dserved.logs={folder / 'bookies'}",
         ),
-        *("-cp", os.pathsep.join(map(str, class_path)), "served.RunTests"),
+        *("-cp", run.class_path(), "served.RunTests"),
         *(str(folder / "results.jsonl"), tests.class_name, "only" if only else "without"),
         *(only or tests.skipped()),
     ]
-    environment = os.environ | ({VARIABLE: defect} if defect is not None else {})
+    environment = os.environ | ({VARIABLE: run.defect} if run.defect is not None else {})
     ending = ""
     with (folder / "output.log").open("wb") as output:
         try:
@@ -132,28 +148,24 @@ def judge(tests: JavaTests, ran: Ran) -> Judged:
     return Judged(ran, True, f"{'passed' if ran.passed else 'failed'}, as listed", kind)
 
 
-def judged_class(version: str, tests: JavaTests, log_level: str) -> tuple[list[Judged], int]:
+def judged_class(run: JavaRun, tests: JavaTests) -> tuple[list[Judged], int]:
     """All runs of a class, and how many of them came right at the second attempt only."""
-    shutil.rmtree(_folder(version, tests, again=True), ignore_errors=True)
-    first = [judge(tests, ran) for ran in run_class(version, tests, log_level)]
+    shutil.rmtree(run.folder(tests, again=True), ignore_errors=True)
+    first = [judge(tests, ran) for ran in run_class(run, tests)]
     again = sorted({each.ran.method for each in first if not each.is_right and each.ran.method != _FAILED_IN_SETUP})
-    return _merged(tests, first, run_class(version, tests, log_level, again) if again else [])
+    return _merged(tests, first, run_class(run, tests, again, again=True) if again else [])
 
 
-def kept_class(version: str, tests: JavaTests) -> tuple[list[Judged], int]:
+def kept_class(run: JavaRun, tests: JavaTests) -> tuple[list[Judged], int]:
     """What came of the last run of a class, judged by the table of today."""
-    first = [judge(tests, ran) for ran in _read(_folder(version, tests))]
-    return _merged(tests, first, _read(_folder(version, tests, again=True)))
+    first = [judge(tests, ran) for ran in _read(run.folder(tests))]
+    return _merged(tests, first, _read(run.folder(tests, again=True)))
 
 
 def _merged(tests: JavaTests, first: list[Judged], again: list[Ran]) -> tuple[list[Judged], int]:
     second = {(ran.method, ran.name): judge(tests, ran) for ran in again}
     final = [each if each.is_right else second.get((each.ran.method, each.ran.name), each) for each in first]
     return final, sum(not old.is_right and new.is_right for old, new in zip(first, final, strict=True))
-
-
-def _folder(version: str, tests: JavaTests, *, again: bool = False) -> Path:
-    return BUILDS / version / "runs" / (tests.name + ("-again" if again else ""))
 
 
 def _tell(tests: JavaTests, judged: Sequence[Judged], again: int) -> None:
@@ -170,11 +182,11 @@ def _tell(tests: JavaTests, judged: Sequence[Judged], again: int) -> None:
     sys.stdout.flush()
 
 
-def hunt_defects(version: str, table: dict[str, JavaTests], log_level: str) -> int:
+def hunt_defects(run: JavaRun, table: dict[str, JavaTests]) -> int:
     """Plant one defect after the other; how many of them no test noticed."""
     missed = 0
     for name, defect in DEFECTS.items():
-        ran = run_class(version, table[defect.tests], log_level, defect.methods, name)
+        ran = run_class(replace(run, defect=name), table[defect.tests], defect.methods)
         failed = [each.method for each in ran if not each.passed and each.method != _FAILED_IN_SETUP]
         missed += not failed
         sys.stdout.write(f"{name:55} {f'{defect.tests}: {failed[0]}' if failed else 'NOT NOTICED'}\n")
@@ -189,15 +201,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", default="4.18.0", help="of BookKeeper; it must have been built")
     parser.add_argument("--log-level", default="WARN", help="of what Java logs")
     parser.add_argument("--kept", action="store_true", help="run nothing, and tell of the last run of each class")
+    parser.add_argument("--theirs", action="store_true", help="on BookKeeper's own bookies, to compare")
     parser.add_argument("--defects", action="store_true", help="plant defects instead, and see that tests fail")
     options = parser.parse_args(arguments)
+    run = JavaRun(options.version, options.log_level, options.theirs)
     table = read_table(TABLE.read_text(encoding="utf-8"))
     jar = BUILDS / options.version / "lib" / f"bookkeeper-server-{options.version}-tests.jar"
     if missing := sorted(set(classes_in(jar)) - set(table)):
         sys.stdout.write(f"these classes of {jar.name} have no row in {TABLE.name}: {', '.join(missing)}\n")
         return 1
     if options.defects:
-        return min(1, hunt_defects(options.version, table, options.log_level))
+        return min(1, hunt_defects(run, table))
     there = set(classes_in(jar, everywhere=True))
     chosen = [tests for tests in table.values() if not options.only or any(part in tests.name for part in options.only)]
     results: dict[str, list[Judged]] = {}
@@ -206,9 +220,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if tests.reason is not None or tests.name not in there:
             continue
         if not options.kept:
-            results[tests.name], again = judged_class(options.version, tests, options.log_level)
-        elif _folder(options.version, tests).exists():
-            results[tests.name], again = kept_class(options.version, tests)
+            results[tests.name], again = judged_class(run, tests)
+        elif run.folder(tests).exists():
+            results[tests.name], again = kept_class(run, tests)
         else:
             continue
         attempts += again
