@@ -12,6 +12,7 @@ from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_
 from scenarios.exhausting import Exhausted, Limits, Settings, exhaust
 from scenarios.exhaustive.configuration import CONFIGURATIONS, Cluster, Reductions
 from scenarios.mutants import MACHINE_MUTANTS, MUTANTS, Mutant
+from scenarios.specification.conformance import ACTIONS
 
 __all__ = ["add_to"]
 
@@ -29,6 +30,7 @@ _EXHAUSTIVE_HELP: Final = f"""Search small clusters exhaustively: every order of
 
 The shipped machines of one writer and some recoveries run against model bookies and a model metadata store. A search that
 completes proves that nothing breaks a clause in a cluster of that size; what its reductions left out is verified afterwards.
+Every step that machines make is compared with the actions of the published TLA+ specification.
 A violation is shown as the moves that lead to it. Options for sizes search a configuration of your own.
 
 \b
@@ -44,11 +46,12 @@ Examples:
   bk-chaos exhaustive both-copies-rivals-2 --mutant recovery-lac-advances --depth-first --json
 
 \b
-Exit codes: 0 all is well; 1 a clause was broken; 2 the input cannot be used; 3 a search met its limits, or a reduction was not
-justified; 130 Ctrl-C, after what was found so far.
+Exit codes: 0 all is well; 1 a clause was broken; 2 the input cannot be used; 3 a search met its limits, a reduction was not
+justified, or a step is not specified; 130 Ctrl-C, after what was found so far.
 With --json: {{"mutant", "states", "seconds", "broken", "configurations": [{{"configuration", "cluster", "states", "edges",
 "seconds", "states_per_second", "memory_mb", "complete", "stopped", "ends", "numbers", "reductions",
-"verified": {{"checks", "wrong"}}, "broken": {{"invariant", "clause", "witness", "trace", "at_the_end"}}}}]}}.
+"verified": {{"checks", "wrong"}}, "specification": {{"steps", "actions", "wrong"}},
+"broken": {{"invariant", "clause", "witness", "trace", "at_the_end"}}}}]}}.
 Seconds are of CPU time.
 """
 
@@ -217,6 +220,10 @@ def _print(found: list[Exhausted]) -> None:
             print_lines(
                 f"  reductions verified: {checks}", *(f"  NOT JUSTIFIED: {wrong}" for wrong in one.verified.wrong)
             )
+        if one.conformed is not None:
+            actions = [name for name in ACTIONS if one.conformed.actions[name]]
+            taken = f"{one.conformed.steps:,} steps, {len(actions)} of {len(ACTIONS)} actions"
+            print_lines(f"  specification: {taken}", *(f"  NOT SPECIFIED: {wrong}" for wrong in one.conformed.wrong))
         if one.searched.found is not None and one.trace is not None:
             broken = one.searched.found.broken
             print_lines(f"  {broken.name}: {broken.witness}")

@@ -1,6 +1,7 @@
 """Searches configurations exhaustively, with or without a planted defect, and measures the searches.
 
-Every search that ends without a violation is followed by a verification of its reductions; without it, it proves nothing.
+Every search that ends without a violation is followed by a verification of its reductions; without it, it proves nothing. And
+every step that machines made in it is compared with the published specification.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scenarios.exhaustive.search import Search, Searched
 from scenarios.exhaustive.traces import Trace, trace
 from scenarios.exhaustive.verifying import Verified, verify
 from scenarios.mutants import Mutant
+from scenarios.specification.conformance import Conformed, conform
 
 __all__ = ["Exhausted", "Limits", "Settings", "exhaust", "memory_mb"]
 
@@ -62,7 +64,7 @@ class Exhausted:
 
     ``seconds`` are of CPU time, for the search without verification and trace. ``memory_mb`` is the most that the process took
     so far. ``numbers`` are the sizes of the tables: states of the automata, steps that machines made, conversations, values
-    of the metadata store. ``verified`` is None if a violation was found, or nothing was left out.
+    of the metadata store. ``verified`` and ``conformed`` are None unless the search was complete.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Exhausted:
     memory_mb: float = 0.0
     numbers: dict[str, int] = field(default_factory=dict)
     verified: Verified | None = None
+    conformed: Conformed | None = None
     trace: Trace | None = None
 
     @property
@@ -82,8 +85,9 @@ class Exhausted:
 
     @property
     def is_proof(self) -> bool:
-        """Whether every state was visited, all reductions were justified, and nothing is broken."""
-        return self.searched.is_complete and (self.verified is None or self.verified.is_sound)
+        """Whether every state was visited, all reductions were justified, every step is specified, and nothing is broken."""
+        is_sound = self.verified is not None and self.verified.is_sound
+        return self.searched.is_complete and is_sound and self.conformed is not None and self.conformed.holds
 
     @property
     def verdict(self) -> str:
@@ -92,6 +96,8 @@ class Exhausted:
             return self.searched.found.broken.name
         if self.searched.stopped is not None:
             return f"not complete: {self.searched.stopped}"
+        if self.conformed is not None and not self.conformed.holds:
+            return "a step is not specified"
         return "holds" if self.is_proof else "a reduction was not justified"
 
     def as_json(self) -> dict[str, Any]:
@@ -121,6 +127,7 @@ class Exhausted:
             "verified": None
             if self.verified is None
             else {"checks": self.verified.checks, "wrong": self.verified.wrong},
+            "specification": None if self.conformed is None else self.conformed.as_json(),
             "broken": broken,
         }
 
@@ -177,5 +184,6 @@ def exhaust(
         if search.searched.found is not None:
             result.trace = trace(search, search.searched.found)
         elif search.searched.is_complete:
+            result.conformed = conform(moves)
             result.verified = verify(moves)
     return result

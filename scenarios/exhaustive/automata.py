@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from bkclient.errors import BookKeeperError, Code
-from bkclient.ledger import BookieId, LedgerMetadata, Versioned
+from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import WriterState
 from bkclient.protocol.read import ReadOutcome
@@ -265,6 +265,10 @@ class ClientAutomaton:
         assert world is not None, "a client has no state after its violation"
         return world
 
+    def client(self, state: int) -> MachineClient:
+        """The client in this state. Not to be changed."""
+        return self._client(self.world(state))
+
     def _client(self, world: MachineWorld) -> MachineClient:
         return world.writer if self.is_writer else world.recoveries[0]
 
@@ -355,13 +359,18 @@ def _answer_update(world: MachineWorld, client: MachineClient, told: Told) -> No
         # Answers may overtake each other: after that to a close those to earlier writes say nothing new.
         if told.value is not None and not world.store.metadata.is_closed:
             world.store.value = told.value
-            if is_written:
+            if is_written or (client is world.writer and _is_lost_change(before, told.value.metadata)):
                 world.guarantees.on_metadata(client, before)
         if client.update(number).action is not None:
             return
     # With nothing left to do, this is the shell's report that the update has ended.
     world.updates[:] = [(owner, handle) for owner, handle in world.updates if handle.number != number]
     client.machine.on_update_done(number)
+
+
+def _is_lost_change(before: LedgerMetadata, stored: LedgerMetadata) -> bool:
+    """Whether the writer reads that a change of its own was stored, whose answer was lost: nobody else changes an open ledger."""
+    return stored.state is LedgerState.OPEN and stored.fragments != before.fragments
 
 
 def in_essence(client: MachineClient, facts: ClientFacts, snapshot: Hashable) -> Hashable:

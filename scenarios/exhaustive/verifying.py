@@ -122,7 +122,13 @@ def _ended(automaton: ClientAutomaton) -> Iterator[str | None]:
             checked.add((number, index))
             for stimulus, expected in steps[number]:
                 found = automaton.step_of(world, stimulus)
-                yield None if _is_same(found, expected) else f"{stimulus} tells states apart that count as one"
+                yield None if _is_same(found, expected) else f"{_words(stimulus)} tells states apart that count as one"
+
+
+def _words(stimulus: Stimulus) -> str:
+    if isinstance(stimulus, Heard):
+        return f"the answer to {stimulus.ask} of {stimulus.ask.bookie_id}"
+    return f"{stimulus!r}" if isinstance(stimulus, str) else f"the answer to update {stimulus.number}"
 
 
 def _is_same(one: Step, other: Step) -> bool:

@@ -63,11 +63,12 @@ def _closing_at_the_sequence_head(close: Function) -> Function:
 
 def _as_if_sync_were_not_deferred(request: Function) -> Function:
     def mutated(self: AppendMachine, failures: Mapping[int, BookieId], **options: Any) -> None:
+        honest = self.options.deferred_sync
         object.__setattr__(self.options, "deferred_sync", False)
         try:
             request(self, failures, **options)
         finally:
-            object.__setattr__(self.options, "deferred_sync", True)
+            object.__setattr__(self.options, "deferred_sync", honest)  # other writers may share the options
 
     return mutated
 

@@ -67,6 +67,12 @@ def test_every_order_in_a_small_cluster_ends_well(name: str) -> None:
     assert min(verified.checks[one] for one in ("ended", "alone")) > 0
 
 
+def test_a_change_whose_answer_was_lost_is_the_writers_all_the_same() -> None:
+    searched = Search(Cluster(1, 1, 1, bookies=2, entries=1, writer_timeouts=1, lost_answers=1)).run()
+    assert searched.found is None
+    assert searched.is_complete
+
+
 def test_a_search_is_the_same_in_either_order() -> None:
     by_order = []
     for is_depth_first in (False, True):

@@ -16,6 +16,7 @@ from scenarios.exhaustive.configuration import CONFIGURATIONS
 from scenarios.exhaustive.conversations import Conversations
 from scenarios.exhaustive.search import Search, Searched
 from scenarios.exhaustive.verifying import Verified
+from scenarios.specification.conformance import ACTIONS, Conformed
 
 PAGE = Path(__file__).parents[2] / "docs/inside/exhaustive-search.md"
 LOST_FENCE = ("both-copies", "--mutant", "recovery-reads-do-not-fence", "--clause", "A1")
@@ -39,12 +40,15 @@ def test_a_complete_search_is_a_proof() -> None:
     assert shown["states"] == first["states"] + second["states"]
     assert first["verified"]["checks"].keys() == {"ended", "dead", "alone", "rivals"}
     assert first["verified"]["wrong"] == []
+    assert first["specification"]["wrong"] == []
+    assert first["specification"]["actions"].keys() & set(ACTIONS)
     assert set(first["numbers"]) >= {"machine_steps", "writer_states", "recovery_states"}
     assert sum(first["ends"].values()) == 2
     text = exhaustive("one-copy").stdout
     assert "holds" in text
     assert "1/1/1, 1 bookie, 1 entry, 1 recovery" in text
     assert "reductions verified: " in text
+    assert "specification: 34 steps, 15 of 20 actions" in text
 
 
 def test_sizes_of_ones_own_are_searched() -> None:
@@ -133,6 +137,14 @@ def test_limits_are_told_apart() -> None:
 def test_a_reduction_that_was_not_justified_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scenarios.exhausting.verify", lambda _moves: Verified(wrong=["dead: it matters"]))
     assert "NOT JUSTIFIED: dead: it matters" in exhaustive("one-copy", code=3).stdout
+
+
+def test_a_step_that_is_not_specified_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Conformed(wrong=["writer: append: it sends nothing"])
+    monkeypatch.setattr("scenarios.exhausting.conform", lambda _moves: wrong)
+    shown = exhaustive("one-copy", code=3).stdout
+    assert "a step is not specified" in shown
+    assert "NOT SPECIFIED: writer: append: it sends nothing" in shown
 
 
 def test_an_interrupt_shows_what_was_found_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
