@@ -12,7 +12,7 @@ from scenarios.situations.facts import LedgerSoFar, RunSoFar
 __all__ = ["Occasion", "Situation", "SituationFamily"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Occasion:
     """An event, the facts before it about its ledger, and those about the run."""
 
