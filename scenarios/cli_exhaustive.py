@@ -9,8 +9,8 @@ import typer
 
 from scenarios.clauses import CLAUSES
 from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_json, print_lines, print_table, watched
-from scenarios.exhausting import Exhausted, Limits, Settings, exhaust
-from scenarios.exhaustive.configuration import CONFIGURATIONS, Cluster, Reductions
+from scenarios.exhausting import Exhausted, SearchLimits, Settings, exhaust
+from scenarios.exhaustive.configuration import CONFIGURATIONS, Reductions, SmallCluster
 from scenarios.mutants import MACHINE_MUTANTS, MUTANTS, Mutant
 from scenarios.specification.conformance import ACTIONS
 
@@ -116,7 +116,7 @@ def exhaustive(
         known(number, list(CLAUSES), "clause")
     settings = Settings(
         _reductions(without or []),
-        Limits(max_states, max_seconds, max_memory),
+        SearchLimits(max_states, max_seconds, max_memory),
         frozenset(clause) if clause else None,
         depth_first,
     )
@@ -128,7 +128,7 @@ def exhaustive(
     _exit(found)
 
 
-def _searched(chosen: dict[str, Cluster], settings: Settings, planted: Mutant | None) -> list[Exhausted]:
+def _searched(chosen: dict[str, SmallCluster], settings: Settings, planted: Mutant | None) -> list[Exhausted]:
     found: list[Exhausted] = []
     with watched("searching", "broken") as progress:
 
@@ -153,7 +153,7 @@ def _exit(found: list[Exhausted]) -> None:
         raise typer.Exit(EXIT_UNDECIDED)
 
 
-def _chosen(names: list[str] | None, quorums: str | None, sizes: dict[str, int]) -> dict[str, Cluster]:
+def _chosen(names: list[str] | None, quorums: str | None, sizes: dict[str, int]) -> dict[str, SmallCluster]:
     if quorums is None and not sizes:
         names = list(dict.fromkeys(names or _DEFAULT))
         for name in names:
@@ -166,7 +166,7 @@ def _chosen(names: list[str] | None, quorums: str | None, sizes: dict[str, int])
     except ValueError:
         fail(f"--quorums {quorums} is not of the form 3/3/2")
     try:
-        cluster = Cluster(e, qw, qa, bookies=e)
+        cluster = SmallCluster(e, qw, qa, bookies=e)
         return {"of your own": replace(cluster, **sizes)}  # type: ignore[arg-type]  # by name
     except ValueError as error:
         fail(str(error))

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from scenarios.exhaustive.configuration import Cluster, Reductions
+from scenarios.exhaustive.configuration import Reductions, SmallCluster
 from scenarios.exhaustive.moves import TooManyNumbersError
 from scenarios.exhaustive.search import Search, Searched
 from scenarios.exhaustive.traces import Trace, trace
@@ -22,7 +22,7 @@ from scenarios.exhaustive.verifying import Verified, verify
 from scenarios.mutants import Mutant
 from scenarios.specification.conformance import Conformed, conform
 
-__all__ = ["Exhausted", "Limits", "Settings", "exhaust", "memory_mb"]
+__all__ = ["Exhausted", "SearchLimits", "Settings", "exhaust", "memory_mb"]
 
 _KB: Final = 1024
 #: macOS counts bytes, others kibibytes.
@@ -30,7 +30,7 @@ _UNIT: Final = _KB * _KB if sys.platform == "darwin" else _KB
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """Where a search stops: states, seconds of CPU time, and MiB that the process takes; None is no limit."""
 
     states: int | None = None
@@ -53,7 +53,7 @@ class Settings:
     """How to search; ``clauses`` are those that are looked for, None for all."""
 
     reductions: Reductions = field(default_factory=Reductions)
-    limits: Limits = field(default_factory=Limits)
+    limits: SearchLimits = field(default_factory=SearchLimits)
     clauses: frozenset[str] | None = None
     is_depth_first: bool = False
 
@@ -68,7 +68,7 @@ class Exhausted:
     """
 
     name: str
-    cluster: Cluster
+    cluster: SmallCluster
     searched: Searched
     settings: Settings
     seconds: float = 0.0
@@ -139,7 +139,7 @@ def memory_mb() -> float:
 
 def exhaust(
     name: str,
-    cluster: Cluster,
+    cluster: SmallCluster,
     settings: Settings,
     mutant: Mutant | None = None,
     progress: Callable[[int], None] | None = None,

@@ -21,24 +21,23 @@ from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase
 from bkclient.protocol.update import ReadMetadata, WriteMetadata
 from bkclient.protocol.value import freeze
 from bkclient.protocol.writer_state import HAS_ENDED
-from scenarios.exhaustive.configuration import Cluster
+from scenarios.exhaustive.configuration import SmallCluster
 from scenarios.machines.bookies import Message, StoredEntry
 from scenarios.machines.broken import BrokenAssertion, BrokenClause
 from scenarios.machines.clients import MachineClient, RecoveryClient
-from scenarios.machines.guarantees import Guarantees
-from scenarios.machines.guarantees import Heard as EvidenceHeard
+from scenarios.machines.guarantees import Guarantees, Heard
 from scenarios.machines.world import MachineWorld
 
 __all__ = [
     "APPEND",
     "CLOSE",
+    "Answered",
     "Ask",
     "AskStore",
     "Attentive",
+    "AutomatonStep",
     "ClientAutomaton",
     "ClientFacts",
-    "Heard",
-    "Step",
     "Stimulus",
     "Told",
     "stimulate",
@@ -66,7 +65,7 @@ class AskStore(NamedTuple):
     is_done: bool
 
 
-class Heard(NamedTuple):
+class Answered(NamedTuple):
     """The stimulus that a request has this outcome."""
 
     ask: Ask
@@ -90,10 +89,10 @@ CLOSE: Final = "close"
 #: As many as an update has left after its first.
 _ATTEMPTS_LEFT: Final = 999
 
-Stimulus = Heard | Told | str
+Stimulus = Answered | Told | str
 
 
-class Step(NamedTuple):
+class AutomatonStep(NamedTuple):
     """What a stimulus does: the next state, and the requests sent. ``broken`` is the clause that it breaks, if any."""
 
     state: int
@@ -141,7 +140,7 @@ class Attentive(Guarantees):
         with self._only_wanted():
             super().on_sent(message)
 
-    def on_ruled_out(self, heard: EvidenceHeard, entry_id: int) -> None:
+    def on_ruled_out(self, heard: Heard, entry_id: int) -> None:
         """As there."""
         with self._only_wanted():
             super().on_ruled_out(heard, entry_id)
@@ -182,7 +181,7 @@ class ClientAutomaton:
     _BROKEN: ClassVar[ClientFacts] = ClientFacts(-1, True, True, False, False, "broken", None)  # noqa: FBT003
 
     def __init__(
-        self, cluster: Cluster, *, is_writer: bool, merges_ended: bool, wanted: frozenset[str] | None = None
+        self, cluster: SmallCluster, *, is_writer: bool, merges_ended: bool, wanted: frozenset[str] | None = None
     ) -> None:
         self.cluster = cluster
         self._wanted = wanted
@@ -191,7 +190,7 @@ class ClientAutomaton:
         self._worlds: list[MachineWorld | None] = [None]
         self.facts: list[ClientFacts] = [self._BROKEN]
         self._numbers: dict[Hashable, int] = {}
-        self.table: dict[tuple[int, Stimulus], Step] = {}
+        self.table: dict[tuple[int, Stimulus], AutomatonStep] = {}
         #: The other states that are one with an ended one.
         self.merged: dict[int, dict[Hashable, MachineWorld]] = {}
 
@@ -205,10 +204,12 @@ class ClientAutomaton:
         """How many steps were computed."""
         return len(self.table)
 
-    def begin(self, value: Versioned) -> Step:
+    def begin(self, value: Versioned) -> AutomatonStep:
         """The first state of a client that finds ``value`` in the metadata store."""
         world = self.new_world(value)
-        return Step(self._number(world)) if self.is_writer else self._step_to(world, self._client(world), set())
+        return (
+            AutomatonStep(self._number(world)) if self.is_writer else self._step_to(world, self._client(world), set())
+        )
 
     def new_world(self, value: Versioned) -> MachineWorld:
         """A world in which the client finds ``value`` and begins."""
@@ -225,7 +226,7 @@ class ClientAutomaton:
         recovery.machine.start()
         return world
 
-    def step(self, state: int, stimulus: Stimulus) -> Step:
+    def step(self, state: int, stimulus: Stimulus) -> AutomatonStep:
         """What ``stimulus`` does in ``state``."""
         found = self.table.get((state, stimulus))
         if found is None:
@@ -234,7 +235,7 @@ class ClientAutomaton:
             found = self.table[state, stimulus] = self.step_of(world, stimulus)
         return found
 
-    def step_of(self, world: MachineWorld, stimulus: Stimulus) -> Step:
+    def step_of(self, world: MachineWorld, stimulus: Stimulus) -> AutomatonStep:
         """What ``stimulus`` does in ``world``, which stays as it is."""
         before, original = {handle.number for _, handle in world.updates}, world
         if isinstance(stimulus, Told):
@@ -246,10 +247,10 @@ class ClientAutomaton:
             stimulate(world, client, stimulus)
             world.guarantees.check_confirmed()
         except BrokenClause as broken:
-            return Step(0, broken=broken)
+            return AutomatonStep(0, broken=broken)
         except AssertionError as error:
-            return Step(0, broken=BrokenAssertion(str(error)))
-        is_idle = isinstance(stimulus, Heard) and not world.requests and len(world.updates) == len(original.updates)
+            return AutomatonStep(0, broken=BrokenAssertion(str(error)))
+        is_idle = isinstance(stimulus, Answered) and not world.requests and len(world.updates) == len(original.updates)
         if is_idle and client.machine == self._client(original).machine:
             world = original  # what the machine takes no notice of is no evidence either
         return self._step_to(world, self._client(world), before)
@@ -272,7 +273,7 @@ class ClientAutomaton:
     def _client(self, world: MachineWorld) -> MachineClient:
         return world.writer if self.is_writer else world.recoveries[0]
 
-    def _step_to(self, world: MachineWorld, client: MachineClient, known: set[int]) -> Step:
+    def _step_to(self, world: MachineWorld, client: MachineClient, known: set[int]) -> AutomatonStep:
         """The step to ``world``; the next actions of updates that are not ``known`` are to be carried out."""
         asks = tuple(Ask(m.bookie_id, m.kind, m.entry_id, m.fence, m.add) for m in world.requests)
         numbers = [handle.number for _, handle in world.updates if handle.number not in known]
@@ -286,7 +287,7 @@ class ClientAutomaton:
             # An update gives up after a thousand conflicts, which so small a cluster has not got.
             for _, handle in world.updates:
                 client.machine.update(handle.number).attempts_left = _ATTEMPTS_LEFT
-        return Step(self._number(world), asks, updates)
+        return AutomatonStep(self._number(world), asks, updates)
 
     def _number(self, world: MachineWorld) -> int:
         client = self._client(world)
@@ -339,7 +340,7 @@ def stimulate(world: MachineWorld, client: MachineClient, stimulus: Stimulus) ->
         world.writer.machine.append(payload)
     elif stimulus == CLOSE:
         world.writer.machine.close()
-    elif isinstance(stimulus, Heard):
+    elif isinstance(stimulus, Answered):
         ask = stimulus.ask
         message = Message(client, ask.bookie_id, ask.kind, ask.entry_id, ask.fence, ask.add)
         world.guarantees.on_answer(message, stimulus.code)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from scenarios.machines.world import Configuration
 
-__all__ = ["CONFIGURATIONS", "Cluster", "Reductions"]
+__all__ = ["CONFIGURATIONS", "Reductions", "SmallCluster"]
 
 _RECOVERIES_MAX: Final = 3
 _BOOKIES_MAX: Final = 7
@@ -17,7 +17,7 @@ _ENTRIES_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SmallCluster:
     """A small cluster, its clients, and the faults that may happen, each at any time.
 
     The writer appends ``entries`` and, with ``closes``, closes the ledger. Each of ``recoveries`` recovers it once. The writer
@@ -138,21 +138,21 @@ class Reductions:
         return cls(ended=False, dead=False, alone=False, rivals=False)
 
 
-CONFIGURATIONS: Final[Mapping[str, Cluster]] = MappingProxyType(
+CONFIGURATIONS: Final[Mapping[str, SmallCluster]] = MappingProxyType(
     {
-        "one-copy": Cluster(1, 1, 1, bookies=1, entries=1),
-        "one-copy-change": Cluster(1, 1, 1, bookies=2, entries=2, writer_timeouts=1, recovery_timeouts=1),
-        "both-copies": Cluster(),
-        "both-copies-2": Cluster(entries=2),
-        "both-copies-change": Cluster(bookies=3, writer_timeouts=1),
-        "both-copies-change-2": Cluster(bookies=3, entries=2, writer_timeouts=1),
-        "both-copies-close": Cluster(entries=2, closes=True),
-        "both-copies-rivals": Cluster(recoveries=2),
-        "both-copies-rivals-2": Cluster(entries=2, recoveries=2),
-        "either-copy": Cluster(2, 2, 1, bookies=2, entries=1, recovery_timeouts=1),
-        "two-of-three": Cluster(3, 3, 2, bookies=3, entries=1),
-        "two-of-three-crash": Cluster(3, 3, 2, bookies=3, entries=1, crashes=1),
-        "striped": Cluster(3, 2, 2, bookies=3, entries=1),
+        "one-copy": SmallCluster(1, 1, 1, bookies=1, entries=1),
+        "one-copy-change": SmallCluster(1, 1, 1, bookies=2, entries=2, writer_timeouts=1, recovery_timeouts=1),
+        "both-copies": SmallCluster(),
+        "both-copies-2": SmallCluster(entries=2),
+        "both-copies-change": SmallCluster(bookies=3, writer_timeouts=1),
+        "both-copies-change-2": SmallCluster(bookies=3, entries=2, writer_timeouts=1),
+        "both-copies-close": SmallCluster(entries=2, closes=True),
+        "both-copies-rivals": SmallCluster(recoveries=2),
+        "both-copies-rivals-2": SmallCluster(entries=2, recoveries=2),
+        "either-copy": SmallCluster(2, 2, 1, bookies=2, entries=1, recovery_timeouts=1),
+        "two-of-three": SmallCluster(3, 3, 2, bookies=3, entries=1),
+        "two-of-three-crash": SmallCluster(3, 3, 2, bookies=3, entries=1, crashes=1),
+        "striped": SmallCluster(3, 2, 2, bookies=3, entries=1),
     }
 )
 """Configurations by name."""

@@ -16,30 +16,30 @@ from bkclient.ledger import Versioned
 from scenarios.exhaustive.automata import (
     APPEND,
     CLOSE,
+    Answered,
     Ask,
     AskStore,
+    AutomatonStep,
     ClientAutomaton,
     ClientFacts,
-    Heard,
-    Step,
     Stimulus,
     Told,
 )
-from scenarios.exhaustive.configuration import Cluster, Reductions
+from scenarios.exhaustive.configuration import Reductions, SmallCluster
 from scenarios.machines.bookies import StoredEntry
 from scenarios.machines.broken import BrokenClause
 
-__all__ = ["Conversation", "Conversations", "Item", "Late", "LocalMove"]
+__all__ = ["Conversation", "Conversations", "Item", "LocalMove", "Overdue"]
 
 
-class Late(NamedTuple):
+class Overdue(NamedTuple):
     """A request that its client has given up on, and that may still arrive."""
 
     ask: Ask
 
 
 #: What may be under way.
-Item = Ask | Late | Heard | AskStore | Told
+Item = Ask | Overdue | Answered | AskStore | Told
 
 
 class LocalMove(NamedTuple):
@@ -73,7 +73,7 @@ class Conversation:
 class Conversations:
     """All conversations of one automaton. Number 0 is that of a client that has not begun."""
 
-    def __init__(self, cluster: Cluster, automaton: ClientAutomaton, reductions: Reductions) -> None:
+    def __init__(self, cluster: SmallCluster, automaton: ClientAutomaton, reductions: Reductions) -> None:
         self._automaton: Final = automaton
         self._drops: Final = reductions.dead
         self._places: Final = {name: place for place, name in enumerate(cluster.names)}
@@ -85,7 +85,7 @@ class Conversations:
         self.all: list[Conversation] = [Conversation(0, (), 0, 0, nobody, local=())]
         self._numbers: dict[Hashable, int] = {}
         #: States of the machine with the answers that were not delivered there.
-        self.dropped: set[tuple[int, Heard]] = set()
+        self.dropped: set[tuple[int, Answered]] = set()
         self._first_timeouts = cluster.writer_timeouts if automaton.is_writer else cluster.recovery_timeouts
         self._first_lost_answers = cluster.lost_answers
 
@@ -94,7 +94,7 @@ class Conversations:
         step = self._automaton.begin(value)
         return self._number(step.state, self._sent(step), self._first_timeouts, self._first_lost_answers)
 
-    # Moves of the client alone ----------------------------------------------------------------------------------------
+    # ClusterMoves of the client alone ----------------------------------------------------------------------------------------
 
     def local(self, number: int) -> tuple[LocalMove, ...]:
         """What may happen to the client alone."""
@@ -106,14 +106,14 @@ class Conversations:
     def _local(self, one: Conversation) -> Iterable[LocalMove]:
         for item in dict.fromkeys(one.items):
             what = self._items[item]
-            if isinstance(what, Heard | Told):
+            if isinstance(what, Answered | Told):
                 yield self._stimulated(one, what, self._without(one, item), ("hears", what))
-            if isinstance(what, Ask | Heard) and one.timeouts and not one.facts.has_ended:
+            if isinstance(what, Ask | Answered) and one.timeouts and not one.facts.has_ended:
                 ask = what if isinstance(what, Ask) else what.ask
                 left = self._without(one, item)
                 if isinstance(what, Ask):
-                    left.append(self._item(Late(ask)))
-                heard = Heard(ask, Code.TIMEOUT, None)
+                    left.append(self._item(Overdue(ask)))
+                heard = Answered(ask, Code.TIMEOUT, None)
                 yield self._stimulated(one, heard, left, ("gives up on", ask), timeouts=one.timeouts - 1)
             if isinstance(what, AskStore) and what.is_done:
                 told = Told(what.number, None)
@@ -138,14 +138,14 @@ class Conversations:
         after = self._number(step.state, [*left, *self._sent(step)], timeouts, one.lost_answers)
         return LocalMove(label, after, None)
 
-    # Moves at bookies and in the store ------------------------------------------------------------------------------
+    # ClusterMoves at bookies and in the store ------------------------------------------------------------------------------
 
     def handled(self, number: int, item: int, code: int, entry: StoredEntry | None) -> int:
         """The conversation after a bookie has handled the request ``item``."""
         one, what = self.all[number], self._items[item]
         left = self._without(one, item)
         if isinstance(what, Ask):
-            left.append(self._item(Heard(what, code, entry)))
+            left.append(self._item(Answered(what, code, entry)))
         return self._number(one.state, left, one.timeouts, one.lost_answers)
 
     def carried_out(self, number: int, item: int, value: Versioned | None, *, loses_answer: bool = False) -> int:
@@ -166,7 +166,7 @@ class Conversations:
         left.remove(item)
         return left
 
-    def _sent(self, step: Step) -> list[int]:
+    def _sent(self, step: AutomatonStep) -> list[int]:
         items: tuple[Item, ...] = (*step.asks, *step.updates)
         return [self._item(what) for what in items]
 
@@ -179,7 +179,7 @@ class Conversations:
 
     def _is_kept(self, state: int, item: int) -> bool:
         what = self._items[item]
-        if not self._drops or not isinstance(what, Heard) or not self._automaton.is_dead(state, what):
+        if not self._drops or not isinstance(what, Answered) or not self._automaton.is_dead(state, what):
             return True
         self.dropped.add((state, what))
         return False
@@ -202,9 +202,9 @@ class Conversations:
         one = Conversation(state, items, timeouts, lost_answers, facts)
         for item in dict.fromkeys(items):
             what = self._items[item]
-            if isinstance(what, Ask | Late):
-                is_late = isinstance(what, Late)
-                ask = what.ask if isinstance(what, Late) else what
+            if isinstance(what, Ask | Overdue):
+                is_late = isinstance(what, Overdue)
+                ask = what.ask if isinstance(what, Overdue) else what
                 one.asks.setdefault(self._places[ask.bookie_id], []).append((item, ask, is_late))
                 one.is_waiting |= not is_late
                 if ask.add is not None:

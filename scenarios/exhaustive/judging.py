@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scenarios.exhaustive.moves import Moves
+from scenarios.exhaustive.moves import ClusterMoves
 from scenarios.machines.broken import BrokenClause
 
 __all__ = ["Judge"]
@@ -24,7 +24,7 @@ _FINE: Final = 0
 class Judge:
     """Judges states; verdicts are remembered by the fields that they depend on."""
 
-    def __init__(self, moves: Moves) -> None:
+    def __init__(self, moves: ClusterMoves) -> None:
         self._moves = moves
         self._facts = moves.of_writer.all
         self._verdicts: dict[int, BrokenClause | int] = {}

@@ -27,13 +27,13 @@ from bkclient.errors import Code
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from scenarios.exhaustive.automata import Ask, AskStore, ClientAutomaton
 from scenarios.exhaustive.bookies import BookieAutomaton
-from scenarios.exhaustive.configuration import Cluster, Reductions
+from scenarios.exhaustive.configuration import Reductions, SmallCluster
 from scenarios.exhaustive.conversations import Conversations
 from scenarios.machines.bookies import MachineBookie, StoredEntry
 from scenarios.machines.broken import BrokenClause
 from scenarios.machines.store import ensembles_of, ledger
 
-__all__ = ["BrokenMove", "Free", "Moves", "StepOfCluster", "TooManyNumbersError", "broken_by_write", "in_short"]
+__all__ = ["BrokenMove", "ClusterMoves", "Free", "StepOfCluster", "TooManyNumbersError", "broken_by_write", "in_short"]
 
 #: Bits of each field. Conversations come first: they vary most, and the low bits decide where a set keeps a number.
 _CONVERSATION: Final = 22
@@ -92,10 +92,10 @@ class _Traits(NamedTuple):
     reaches: int
 
 
-class Moves:
+class ClusterMoves:
     """All moves of a cluster. Clients are numbered: the writer is 0, recoveries follow."""
 
-    def __init__(self, cluster: Cluster, reductions: Reductions, wanted: frozenset[str] | None = None) -> None:
+    def __init__(self, cluster: SmallCluster, reductions: Reductions, wanted: frozenset[str] | None = None) -> None:
         self.cluster = cluster
         self.reductions = reductions
         #: The clauses whose breach ends the search; None for all.
@@ -115,7 +115,7 @@ class Moves:
         self.store_shift = self.parts_shift + _PART * cluster.bookies
         has_rivals = cluster.recoveries > 1 and reductions.rivals
         self._rivals = (self.client_shifts[1], self.client_shifts[2]) if has_rivals else None
-        #: Moves that break a clause by themselves, as they were computed: the search stops at the first.
+        #: ClusterMoves that break a clause by themselves, as they were computed: the search stops at the first.
         self.broken: list[BrokenMove] = []
         self.free: set[Free] = set()
         self._local: list[dict[int, tuple[int, ...]]] = [{} for _ in range(clients)]

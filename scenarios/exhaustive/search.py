@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from scenarios.exhaustive.configuration import Cluster, Reductions
+from scenarios.exhaustive.configuration import Reductions, SmallCluster
 from scenarios.exhaustive.judging import Judge
-from scenarios.exhaustive.moves import Moves, StepOfCluster
+from scenarios.exhaustive.moves import ClusterMoves, StepOfCluster
 from scenarios.machines.broken import BrokenClause
 
 __all__ = ["Found", "Search", "Searched", "Watch"]
@@ -65,7 +65,7 @@ class Search:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SmallCluster,
         reductions: Reductions = Reductions(),  # noqa: B008
         *,
         clauses: frozenset[str] | None = None,
@@ -73,7 +73,7 @@ class Search:
         is_depth_first: bool = False,
     ) -> None:
         self.cluster = cluster
-        self.moves = Moves(cluster, reductions, clauses)
+        self.moves = ClusterMoves(cluster, reductions, clauses)
         self.judge = Judge(self.moves)
         self.is_depth_first = is_depth_first
         self.searched = Searched()

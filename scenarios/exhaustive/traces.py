@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bkclient.errors import Code
-from scenarios.exhaustive.automata import Ask, Heard, Told
-from scenarios.exhaustive.conversations import Item, Late
-from scenarios.exhaustive.moves import Moves, StepOfCluster, in_short
+from scenarios.exhaustive.automata import Answered, Ask, Told
+from scenarios.exhaustive.conversations import Item, Overdue
+from scenarios.exhaustive.moves import ClusterMoves, StepOfCluster, in_short
 from scenarios.exhaustive.search import Found, Search
 
 __all__ = ["Trace", "trace"]
@@ -36,7 +36,7 @@ def trace(search: Search, found: Found) -> Trace:
     return Trace(tuple(lines), tuple(_at_the_end(moves, state)))
 
 
-def _words(moves: Moves, state: int, step: StepOfCluster) -> str:
+def _words(moves: ClusterMoves, state: int, step: StepOfCluster) -> str:
     what, about = step.label
     who = _name(moves, step.client)
     if isinstance(about, Ask):
@@ -47,7 +47,7 @@ def _words(moves: Moves, state: int, step: StepOfCluster) -> str:
         ask, code = about
         crash = "crashes; " if _crashes(moves, state, step.after, ask) else ""
         return f"{ask.bookie_id}: {crash}{ask} of {who} arrives: {_code(code)}"
-    if isinstance(about, Heard):
+    if isinstance(about, Answered):
         return f"{who} hears from {about.ask.bookie_id}: {about.ask}: {_code(about.code)}"
     if isinstance(about, Told):
         return f"{who} hears from the store: {_told(about)}"
@@ -59,13 +59,13 @@ def _words(moves: Moves, state: int, step: StepOfCluster) -> str:
     return f"{who} {what}"
 
 
-def _name(moves: Moves, client: int) -> str:
+def _name(moves: ClusterMoves, client: int) -> str:
     if client == 0:
         return "writer"
     return "recovery" if moves.cluster.recoveries == 1 else f"recovery {client}"
 
 
-def _crashes(moves: Moves, before: int, after: int, ask: Ask) -> bool:
+def _crashes(moves: ClusterMoves, before: int, after: int, ask: Ask) -> bool:
     place = moves.cluster.names.index(ask.bookie_id)
     was_up, is_up = (moves.bookies.bookie(moves.bookie(state, place)).is_up for state in (before, after))
     return was_up and not is_up
@@ -79,7 +79,7 @@ def _told(told: Told) -> str:
     return "a conflict, or nothing" if told.value is None else in_short(told.value)
 
 
-def _at_the_end(moves: Moves, state: int) -> list[str]:
+def _at_the_end(moves: ClusterMoves, state: int) -> list[str]:
     lines = [f"metadata: {in_short(moves.values[moves.value(state)])}"]
     for place, name in enumerate(moves.cluster.names):
         bookie = moves.bookies.bookie(moves.bookie(state, place))
@@ -98,9 +98,9 @@ def _at_the_end(moves: Moves, state: int) -> list[str]:
 def _under_way(item: Item) -> str:
     if isinstance(item, Ask):
         return f"{item} to {item.bookie_id}"
-    if isinstance(item, Late):
+    if isinstance(item, Overdue):
         return f"{item.ask} to {item.ask.bookie_id}, given up on"
-    if isinstance(item, Heard):
+    if isinstance(item, Answered):
         return f"{_code(item.code)} from {item.ask.bookie_id} for {item.ask}"
     if isinstance(item, Told):
         return f"from the store: {_told(item)}"

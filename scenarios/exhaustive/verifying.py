@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from scenarios.exhaustive.automata import Ask, ClientAutomaton, Heard, Step, Stimulus
+from scenarios.exhaustive.automata import Answered, Ask, AutomatonStep, ClientAutomaton, Stimulus
 from scenarios.exhaustive.conversations import Conversations
-from scenarios.exhaustive.moves import Free, Moves
+from scenarios.exhaustive.moves import ClusterMoves, Free
 from scenarios.machines.broken import BrokenClause
 
 __all__ = ["Verified", "verify"]
@@ -53,7 +53,7 @@ class Verified:
                 self.wrong.append(f"{reduction}: {problem}")
 
 
-def verify(moves: Moves) -> Verified:
+def verify(moves: ClusterMoves) -> Verified:
     """Check what the reductions of a search assumed; the automata may grow by it."""
     verified = Verified(dict.fromkeys(moves.reductions.used, 0))
     clients = [(moves.writer, moves.of_writer)]
@@ -91,13 +91,13 @@ def _reached(starts: Iterable[int], following: dict[int, set[int]]) -> set[int]:
     return reached
 
 
-def _does_nothing(automaton: ClientAutomaton, state: int, heard: Heard) -> bool:
+def _does_nothing(automaton: ClientAutomaton, state: int, heard: Answered) -> bool:
     return automaton.step(state, heard)[:3] == (state, (), ())
 
 
 def _dead(automaton: ClientAutomaton, conversations: Conversations) -> Iterator[str | None]:
     following = _following(automaton)
-    states: dict[Heard, set[int]] = defaultdict(set)
+    states: dict[Answered, set[int]] = defaultdict(set)
     for state, heard in conversations.dropped:
         states[heard].add(state)
     for heard, starts in states.items():
@@ -107,7 +107,7 @@ def _dead(automaton: ClientAutomaton, conversations: Conversations) -> Iterator[
 
 
 def _ended(automaton: ClientAutomaton) -> Iterator[str | None]:
-    steps: dict[int, list[tuple[Stimulus, Step]]] = defaultdict(list)
+    steps: dict[int, list[tuple[Stimulus, AutomatonStep]]] = defaultdict(list)
     for (state, stimulus), step in list(automaton.table.items()):
         steps[state].append((stimulus, step))
         if automaton.facts[state].has_ended and automaton.merges_ended and step.broken is None:
@@ -126,12 +126,12 @@ def _ended(automaton: ClientAutomaton) -> Iterator[str | None]:
 
 
 def _words(stimulus: Stimulus) -> str:
-    if isinstance(stimulus, Heard):
+    if isinstance(stimulus, Answered):
         return f"the answer to {stimulus.ask} of {stimulus.ask.bookie_id}"
     return f"{stimulus!r}" if isinstance(stimulus, str) else f"the answer to update {stimulus.number}"
 
 
-def _is_same(one: Step, other: Step) -> bool:
+def _is_same(one: AutomatonStep, other: AutomatonStep) -> bool:
     clauses = [None if step.broken is None else step.broken.clause for step in (one, other)]
     return one[:3] == other[:3] and clauses[0] == clauses[1]
 
@@ -151,7 +151,7 @@ def _one_at_a_time(conversations: Conversations) -> Iterator[str | None]:
 # At bookies --------------------------------------------------------------------------------------------------------
 
 
-def _free(moves: Moves) -> Iterator[str | None]:
+def _free(moves: ClusterMoves) -> Iterator[str | None]:
     asks: dict[str, set[tuple[Ask, bool]]] = defaultdict(set)
     for _, ask, of_writer in moves.bookies.table:
         asks[ask.bookie_id].add((ask, of_writer))
@@ -163,7 +163,7 @@ def _free(moves: Moves) -> Iterator[str | None]:
                 yield _order_matters(moves, free, bookie, other, of_writer, after)
 
 
-def _bookies_from(moves: Moves, bookie: int, asks: Iterable[tuple[Ask, bool]]) -> set[int]:
+def _bookies_from(moves: ClusterMoves, bookie: int, asks: Iterable[tuple[Ask, bool]]) -> set[int]:
     reached = {bookie}
     waiting = [bookie]
     while waiting:
@@ -180,7 +180,7 @@ def _bookies_from(moves: Moves, bookie: int, asks: Iterable[tuple[Ask, bool]]) -
 
 
 def _order_matters(
-    moves: Moves,
+    moves: ClusterMoves,
     free: Free,
     bookie: int,
     other: Ask,
@@ -215,14 +215,14 @@ def _order_matters(
 class _AfterSending:
     """What a recovery takes no notice of, and does not ask, once it has sent something."""
 
-    def __init__(self, moves: Moves) -> None:
+    def __init__(self, moves: ClusterMoves) -> None:
         self._automaton = moves.recovery
         self._following = _following(moves.recovery)
-        self._heard: dict[Ask, set[Heard]] = defaultdict(set)
+        self._heard: dict[Ask, set[Answered]] = defaultdict(set)
         self._sending: dict[Ask, set[int]] = defaultdict(set)
         self._asked: dict[int, set[Ask]] = defaultdict(set)
         for (state, stimulus), step in moves.recovery.table.items():
-            if isinstance(stimulus, Heard):
+            if isinstance(stimulus, Answered):
                 self._heard[stimulus.ask].add(stimulus)
             self._asked[state].update(step.asks)
             for ask in step.asks:

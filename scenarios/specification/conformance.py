@@ -11,8 +11,8 @@ from typing import Final
 from bkclient.errors import Code
 from bkclient.ledger import BookieId, Versioned
 from bkclient.protocol.update import WriteMetadata
-from scenarios.exhaustive.automata import ClientAutomaton, Heard, Stimulus
-from scenarios.exhaustive.moves import Moves
+from scenarios.exhaustive.automata import Answered, ClientAutomaton, Stimulus
+from scenarios.exhaustive.moves import ClusterMoves
 from scenarios.machines.clients import MachineClient
 from scenarios.specification.recovering import recovery_begins, recovery_step
 from scenarios.specification.storing import Request, bookie_step
@@ -61,7 +61,7 @@ class Conformed:
                 self.wrong.append(f"{step}: {error}")
 
 
-def conform(moves: Moves) -> Conformed:
+def conform(moves: ClusterMoves) -> Conformed:
     """Check all steps that a search has made."""
     conformed = Conformed()
     for stimulus, observed in _observed(moves.writer):
@@ -110,11 +110,11 @@ def _written(client: MachineClient) -> dict[int, Versioned]:
 
 
 def _failed(client: MachineClient, stimulus: Stimulus) -> frozenset[BookieId]:
-    this = {stimulus.ask.bookie_id} if isinstance(stimulus, Heard) and stimulus.code != Code.OK else set()
+    this = {stimulus.ask.bookie_id} if isinstance(stimulus, Answered) and stimulus.code != Code.OK else set()
     return frozenset({*client.machine.adds.failure_codes, *this})
 
 
 def _in_short(stimulus: Stimulus) -> str:
-    if isinstance(stimulus, Heard):
+    if isinstance(stimulus, Answered):
         return f"hears from {stimulus.ask.bookie_id}: {stimulus.ask}: {Code(stimulus.code).name}"
     return stimulus if isinstance(stimulus, str) else "hears from the metadata store"

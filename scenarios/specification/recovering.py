@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from bkclient.errors import Code
 from bkclient.ledger import BookieId, LedgerState
-from scenarios.exhaustive.automata import Heard, Told
-from scenarios.exhaustive.configuration import Cluster
-from scenarios.specification.values import Phase, SpecifiedClient, Status, fragments_of, write_set
+from scenarios.exhaustive.automata import Answered, Told
+from scenarios.exhaustive.configuration import SmallCluster
+from scenarios.specification.values import ClientStatus, Phase, SpecifiedClient, fragments_of, write_set
 from scenarios.specification.writing import (
     NO_NOTICE,
     Observed,
@@ -27,25 +27,25 @@ __all__ = ["recovery_begins", "recovery_step"]
 def recovery_begins(observed: Observed) -> tuple[str, ...]:
     """The first step: a recovery asks for the ledger to be marked, unless it finds it marked or closed."""
     require(not observed.asks, "a recovery sends something before the ledger is marked")
-    if observed.after.status is Status.CLOSED:
+    if observed.after.status is ClientStatus.CLOSED:
         return ("finds the ledger closed",)
     return ("begins", *_writes(observed.after, observed))
 
 
-def recovery_step(cluster: Cluster, observed: Observed) -> tuple[str, ...]:
+def recovery_step(cluster: SmallCluster, observed: Observed) -> tuple[str, ...]:
     """The actions that a step of a recovery consists of."""
     if observed.is_nothing:
         return (NO_NOTICE,)
     before, after, stimulus = observed.before, observed.after, observed.stimulus
     require(not before.has_ended, f"a recovery that is {before.status.value} acts")
     learns(observed)
-    if after.status is Status.ABORTED:
+    if after.status is ClientStatus.ABORTED:
         require(not observed.asks and not observed.updates, "a recovery that gives up sends nothing")
         return ("gives up",)
     if isinstance(stimulus, Told):
         names = _is_told(observed, stimulus)
     else:
-        assert isinstance(stimulus, Heard), "a recovery has no application"
+        assert isinstance(stimulus, Answered), "a recovery has no application"
         names = _hears(cluster, observed, stimulus)
     if after.has_ended:
         require(not observed.asks and not observed.updates, "a recovery that has ended sends something")
@@ -55,7 +55,7 @@ def recovery_step(cluster: Cluster, observed: Observed) -> tuple[str, ...]:
 
 def _is_told(observed: Observed, told: Told) -> tuple[str, ...]:
     before, after, value = observed.before, observed.after, told.value
-    if after.status is Status.CLOSED:
+    if after.status is ClientStatus.CLOSED:
         return ("RecoveryClientClosesLedger" if is_own_write(observed, told) else "finds the ledger closed",)
     if before.phase is Phase.NOT_STARTED and after.phase is Phase.FENCING:
         require(after.is_marked, "fencing begins before the ledger is marked")
@@ -76,7 +76,7 @@ def _is_told(observed: Observed, told: Told) -> tuple[str, ...]:
     return ("asks the metadata store again",)
 
 
-def _hears(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[str, ...]:
+def _hears(cluster: SmallCluster, observed: Observed, heard: Answered) -> tuple[str, ...]:
     kind = heard.ask.kind
     if kind == "fence":
         return _hears_of_fence(cluster, observed, heard)
@@ -92,14 +92,14 @@ def _hears(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[str, ...
 # Fencing -----------------------------------------------------------------------------------------------------------
 
 
-def _is_covered(cluster: Cluster, client: SpecifiedClient, fenced: frozenset[BookieId]) -> bool:
+def _is_covered(cluster: SmallCluster, client: SpecifiedClient, fenced: frozenset[BookieId]) -> bool:
     """``HasQuorumCoverage`` for every write set: no ack quorum of it is unfenced."""
     size = len(client.recovery_ensemble)
     write_sets = [write_set(cluster, client.recovery_ensemble, first) for first in range(size)]
     return all(sum(b in fenced for b in members) > cluster.write_quorum - cluster.ack_quorum for members in write_sets)
 
 
-def _hears_of_fence(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[str, ...]:
+def _hears_of_fence(cluster: SmallCluster, observed: Observed, heard: Answered) -> tuple[str, ...]:
     before, after = observed.before, observed.after
     require(before.phase is Phase.FENCING, "an answer to a fence after fencing changes something")
     is_fenced = heard.code in {Code.OK, Code.NO_SUCH_ENTRY, Code.NO_SUCH_LEDGER}
@@ -121,7 +121,7 @@ def _hears_of_fence(cluster: Cluster, observed: Observed, heard: Heard) -> tuple
 # Reading -----------------------------------------------------------------------------------------------------------
 
 
-def _reads_next(cluster: Cluster, observed: Observed) -> None:
+def _reads_next(cluster: SmallCluster, observed: Observed) -> None:
     """``ClientSendsRecoveryReadRequests``: the next entry is read, with fences, where it was when the recovery began."""
     after, entry_id = observed.after, observed.after.lap + 1
     require(after.last_recoverable is None, "it reads on after the end")
@@ -132,7 +132,7 @@ def _reads_next(cluster: Cluster, observed: Observed) -> None:
     )
 
 
-def _hears_of_read(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[str, ...]:
+def _hears_of_read(cluster: SmallCluster, observed: Observed, heard: Answered) -> tuple[str, ...]:
     before, after, entry_id = observed.before, observed.after, heard.ask.entry_id
     require(before.last_recoverable is None, "an answer to a read after the end changes something")
     this = frozenset({(entry_id, heard.ask.bookie_id)}) if heard.code == Code.NO_SUCH_ENTRY else frozenset()
@@ -165,7 +165,7 @@ def _hears_of_read(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[
 # Writing back ------------------------------------------------------------------------------------------------------
 
 
-def _hears_of_add(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[str, ...]:
+def _hears_of_add(cluster: SmallCluster, observed: Observed, heard: Answered) -> tuple[str, ...]:
     before, after = observed.before, observed.after
     require(after.last_recoverable == before.last_recoverable, "an answer to an add finds the end")
     if heard.code == Code.OK:

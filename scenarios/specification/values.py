@@ -13,15 +13,15 @@ from typing import Final
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase, starting_lac
-from scenarios.exhaustive.configuration import Cluster
+from scenarios.exhaustive.configuration import SmallCluster
 from scenarios.machines.clients import MachineClient, RecoveryClient
 
 __all__ = [
+    "ClientStatus",
     "Fragments",
     "NotSpecifiedError",
     "Phase",
     "SpecifiedClient",
-    "Status",
     "fragments_of",
     "specified",
     "write_set",
@@ -37,7 +37,7 @@ class NotSpecifiedError(Exception):
     """No action of the specification, nor any listed difference from it, is like the step; says what is wrong."""
 
 
-class Status(Enum):
+class ClientStatus(Enum):
     """What a client is doing about the ledger."""
 
     NONE = "none"
@@ -65,7 +65,7 @@ class SpecifiedClient:
     ``last_recoverable`` is None until a recovery has found the end.
     """
 
-    status: Status
+    status: ClientStatus
     version: int
     lap: int
     lac: int
@@ -89,10 +89,10 @@ class SpecifiedClient:
     @property
     def has_ended(self) -> bool:
         """Whether it does nothing any more; the specification does not look at the rest of such a client."""
-        return self.status in {Status.CLOSED, Status.WITHDRAWN, Status.ABORTED}
+        return self.status in {ClientStatus.CLOSED, ClientStatus.WITHDRAWN, ClientStatus.ABORTED}
 
 
-def write_set(cluster: Cluster, ensemble: Ensemble, entry_id: int) -> tuple[BookieId, ...]:
+def write_set(cluster: SmallCluster, ensemble: Ensemble, entry_id: int) -> tuple[BookieId, ...]:
     """The bookies of an entry. The specification has no striping, so there it is the ensemble."""
     return tuple(ensemble[(entry_id + i) % len(ensemble)] for i in range(cluster.write_quorum))
 
@@ -115,11 +115,11 @@ def _end_of(metadata: LedgerMetadata) -> int | None:
     return metadata.last_entry_id if metadata.is_closed else None
 
 
-_OF_WRITER: Final = {WriterState.FAILED: Status.WITHDRAWN, WriterState.CLOSED: Status.CLOSED}
+_OF_WRITER: Final = {WriterState.FAILED: ClientStatus.WITHDRAWN, WriterState.CLOSED: ClientStatus.CLOSED}
 _OF_RECOVERY: Final = {
-    RecoveryPhase.MARKING: Status.NONE,
-    RecoveryPhase.DONE: Status.CLOSED,
-    RecoveryPhase.FAILED: Status.ABORTED,
+    RecoveryPhase.MARKING: ClientStatus.NONE,
+    RecoveryPhase.DONE: ClientStatus.CLOSED,
+    RecoveryPhase.FAILED: ClientStatus.ABORTED,
 }
 
 
@@ -135,7 +135,7 @@ def specified(client: MachineClient) -> SpecifiedClient:
     }
     if isinstance(machine, AppendMachine):
         return SpecifiedClient(
-            _OF_WRITER.get(machine.state, Status.OPEN),
+            _OF_WRITER.get(machine.state, ClientStatus.OPEN),
             value.version,
             adds.last_add_pushed,
             adds.last_add_confirmed,
@@ -162,7 +162,7 @@ def _recovery(
         assert machine._lac_read is not None, "fencing reads the LAC"
         lap = lac = starting_lac(machine._lac_read.last_add_confirmed, metadata.last_fragment.first_entry_id)
     return SpecifiedClient(
-        _OF_RECOVERY.get(phase, Status.IN_RECOVERY),
+        _OF_RECOVERY.get(phase, ClientStatus.IN_RECOVERY),
         machine.local.value.version,
         lap,
         lac,

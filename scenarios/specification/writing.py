@@ -13,13 +13,13 @@ from typing import Final
 from bkclient.errors import Code
 from bkclient.ledger import BookieId, Ensemble, LedgerState, Versioned
 from bkclient.protocol.adds import NewEntry
-from scenarios.exhaustive.automata import APPEND, CLOSE, Ask, AskStore, Heard, Stimulus, Told
-from scenarios.exhaustive.configuration import Cluster
+from scenarios.exhaustive.automata import APPEND, CLOSE, Answered, Ask, AskStore, Stimulus, Told
+from scenarios.exhaustive.configuration import SmallCluster
 from scenarios.specification.values import (
+    ClientStatus,
     Fragments,
     NotSpecifiedError,
     SpecifiedClient,
-    Status,
     fragments_of,
     write_set,
 )
@@ -77,7 +77,7 @@ def learns(observed: Observed) -> None:
     before, after, told = observed.before, observed.after, observed.stimulus
     value = told.value if isinstance(told, Told) else None
     end = value.metadata.last_entry_id if value is not None and value.metadata.is_closed else None
-    if after.status is Status.CLOSED:
+    if after.status is ClientStatus.CLOSED:
         require(
             before.known_end is not None or end is not None,
             "a client takes the ledger for closed, and nobody said so",
@@ -117,7 +117,7 @@ def adds_sent(observed: Observed, lac: int, bookies_of: dict[int, Collection[Boo
 # Answers to adds ---------------------------------------------------------------------------------------------------
 
 
-def _contiguous(cluster: Cluster, client: SpecifiedClient, confirmed: Collection[tuple[int, BookieId]]) -> int:
+def _contiguous(cluster: SmallCluster, client: SpecifiedClient, confirmed: Collection[tuple[int, BookieId]]) -> int:
     """The highest entry with an ack quorum whose predecessors have one (``MaxContiguousConfirmedEntry``)."""
     last = client.lac
     while sum(entry_id == last + 1 for entry_id, _ in confirmed) >= cluster.ack_quorum:
@@ -126,7 +126,7 @@ def _contiguous(cluster: Cluster, client: SpecifiedClient, confirmed: Collection
 
 
 def _advances(
-    cluster: Cluster, before: SpecifiedClient, after: SpecifiedClient, confirmed: frozenset[tuple[int, BookieId]]
+    cluster: SmallCluster, before: SpecifiedClient, after: SpecifiedClient, confirmed: frozenset[tuple[int, BookieId]]
 ) -> None:
     """With ``confirmed`` the LAC goes as far as it may, or waits; what it passes is not pending any more."""
     may = _contiguous(cluster, before, confirmed)
@@ -138,7 +138,7 @@ def _advances(
     require(after.confirmed == {(e, b) for e, b in confirmed if e > after.lac}, "confirmations appeared, or got lost")
 
 
-def confirms(cluster: Cluster, observed: Observed, ask: Ask) -> None:
+def confirms(cluster: SmallCluster, observed: Observed, ask: Ask) -> None:
     """``ReceiveAddConfirmedResponse``: the bookie counts for the entry, and the LAC may go on.
 
     Ours does not move the LAC while an ensemble change is being stored.
@@ -186,7 +186,7 @@ def new_fragments(
     return replaced
 
 
-def changes_ensemble(cluster: Cluster, observed: Observed) -> None:
+def changes_ensemble(cluster: SmallCluster, observed: Observed) -> None:
     """``ChangeEnsemble`` takes effect, and ``ResendPendingAddOp`` for everything that is pending.
 
     Entries with their quorum are done at once, which ours had put off; whether they go to the new bookies too does not matter.
@@ -206,12 +206,12 @@ def changes_ensemble(cluster: Cluster, observed: Observed) -> None:
 # The writer --------------------------------------------------------------------------------------------------------
 
 
-def writer_step(cluster: Cluster, observed: Observed) -> tuple[str, ...]:
+def writer_step(cluster: SmallCluster, observed: Observed) -> tuple[str, ...]:
     """The actions that a step of the writer consists of."""
     if observed.is_nothing:
         return (NO_NOTICE,)
     before, after, stimulus = observed.before, observed.after, observed.stimulus
-    if before.status is Status.WITHDRAWN and stimulus == CLOSE:
+    if before.status is ClientStatus.WITHDRAWN and stimulus == CLOSE:
         require(after.lac == before.lac and not after.pending and not observed.asks, "a close changes something else")
         return ("closes after it failed", *_writer_writes(after, observed))
     if before.has_ended:
@@ -225,12 +225,12 @@ def writer_step(cluster: Cluster, observed: Observed) -> tuple[str, ...]:
         names = _appends(cluster, observed)
     elif stimulus == CLOSE:
         names = _begins_to_close(observed)
-    elif isinstance(stimulus, Heard):
+    elif isinstance(stimulus, Answered):
         names = _hears(cluster, observed, stimulus)
     else:
         assert isinstance(stimulus, Told), "there are four kinds of stimuli"
         names = _is_told(cluster, observed, stimulus)
-    if after.status is Status.OPEN:
+    if after.status is ClientStatus.OPEN:
         return (*names, *_writer_writes(after, observed))
     require(not observed.writes, "a writer that has ended writes metadata")
     return names
@@ -240,7 +240,7 @@ def _without_pending(client: SpecifiedClient) -> SpecifiedClient:
     return replace(client, lap=client.lac, pending=frozenset(), confirmed=frozenset())
 
 
-def _appends(cluster: Cluster, observed: Observed) -> tuple[str, ...]:
+def _appends(cluster: SmallCluster, observed: Observed) -> tuple[str, ...]:
     before, entry_id = observed.before, observed.before.lap + 1
     expected = replace(before, lap=entry_id, pending=before.pending | {entry_id})
     require(observed.after == expected, "an append adds one entry")
@@ -257,9 +257,9 @@ def _begins_to_close(observed: Observed) -> tuple[str, ...]:
     return ("gives up what is pending",)
 
 
-def _hears(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[str, ...]:
+def _hears(cluster: SmallCluster, observed: Observed, heard: Answered) -> tuple[str, ...]:
     before, after = observed.before, observed.after
-    if after.status is Status.WITHDRAWN:
+    if after.status is ClientStatus.WITHDRAWN:
         require(after.lac == before.lac and not observed.asks, "a writer that withdraws confirms nothing")
         return ("ClientReceivesAddFencedResponse" if heard.code == Code.LEDGER_FENCED else "withdraws",)
     if heard.code == Code.OK:
@@ -274,12 +274,12 @@ def _hears(cluster: Cluster, observed: Observed, heard: Heard) -> tuple[str, ...
     return ("notes a failure",)
 
 
-def _is_told(cluster: Cluster, observed: Observed, told: Told) -> tuple[str, ...]:
+def _is_told(cluster: SmallCluster, observed: Observed, told: Told) -> tuple[str, ...]:
     before, after, value = observed.before, observed.after, told.value
-    if after.status is Status.WITHDRAWN:
+    if after.status is ClientStatus.WITHDRAWN:
         require(not observed.asks, "a writer that withdraws sends nothing")
         return ("ClientClosesLedgerFail",)
-    if after.status is Status.CLOSED:
+    if after.status is ClientStatus.CLOSED:
         if not is_own_write(observed, told):
             return ("finds the ledger closed",)
         assert value is not None, "what was written is what was told"

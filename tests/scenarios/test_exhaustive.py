@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import scenarios.exhaustive.automata
 from bkclient.errors import Code
 from bkclient.protocol.writer_state import WriterState
-from scenarios.exhaustive.automata import APPEND, CLOSE, Ask, ClientAutomaton, ClientFacts, Heard, Told, stimulate
-from scenarios.exhaustive.configuration import CONFIGURATIONS, Cluster, Reductions
-from scenarios.exhaustive.moves import Moves
+from scenarios.exhaustive.automata import APPEND, CLOSE, Answered, Ask, ClientAutomaton, ClientFacts, Told, stimulate
+from scenarios.exhaustive.configuration import CONFIGURATIONS, Reductions, SmallCluster
+from scenarios.exhaustive.moves import ClusterMoves
 from scenarios.exhaustive.search import Search
 from scenarios.exhaustive.verifying import verify
 from scenarios.machines.bookies import MachineBookie, Message, StoredEntry
@@ -68,7 +68,7 @@ def test_every_order_in_a_small_cluster_ends_well(name: str) -> None:
 
 
 def test_a_change_whose_answer_was_lost_is_the_writers_all_the_same() -> None:
-    searched = Search(Cluster(1, 1, 1, bookies=2, entries=1, writer_timeouts=1, lost_answers=1)).run()
+    searched = Search(SmallCluster(1, 1, 1, bookies=2, entries=1, writer_timeouts=1, lost_answers=1)).run()
     assert searched.found is None
     assert searched.is_complete
 
@@ -84,13 +84,13 @@ def test_a_search_is_the_same_in_either_order() -> None:
 # Reductions --------------------------------------------------------------------------------------------------------
 
 SMALL = (
-    Cluster(1, 1, 1, bookies=1, entries=2),
-    Cluster(1, 1, 1, bookies=1, entries=1, closes=True),
-    Cluster(1, 1, 1, bookies=2, entries=1, writer_timeouts=1, recovery_timeouts=1),
-    Cluster(1, 1, 1, bookies=1, entries=1, recoveries=2),
-    Cluster(1, 1, 1, bookies=1, entries=1, lost_answers=1, writer_timeouts=1),
-    Cluster(1, 1, 1, bookies=2, entries=1, crashes=1),
-    Cluster(2, 2, 1, bookies=2, entries=0),
+    SmallCluster(1, 1, 1, bookies=1, entries=2),
+    SmallCluster(1, 1, 1, bookies=1, entries=1, closes=True),
+    SmallCluster(1, 1, 1, bookies=2, entries=1, writer_timeouts=1, recovery_timeouts=1),
+    SmallCluster(1, 1, 1, bookies=1, entries=1, recoveries=2),
+    SmallCluster(1, 1, 1, bookies=1, entries=1, lost_answers=1, writer_timeouts=1),
+    SmallCluster(1, 1, 1, bookies=2, entries=1, crashes=1),
+    SmallCluster(2, 2, 1, bookies=2, entries=0),
 )
 #: More and more of them. Answers are dead only where words of errors do not count.
 MORE_AND_MORE = (
@@ -103,7 +103,7 @@ MORE_AND_MORE = (
 
 
 @pytest.mark.parametrize("cluster", SMALL, ids=str)
-def test_reductions_leave_the_ends_as_they_are(cluster: Cluster) -> None:
+def test_reductions_leave_the_ends_as_they_are(cluster: SmallCluster) -> None:
     whole = Search(cluster, Reductions.none()).run()
     assert whole.is_complete
     for reductions in MORE_AND_MORE:
@@ -123,14 +123,14 @@ def test_reductions_leave_the_ends_as_they_are(cluster: Cluster) -> None:
     "cluster",
     [
         CONFIGURATIONS["both-copies"],
-        Cluster(2, 2, 1, bookies=2, entries=1),
-        Cluster(2, 2, 1, bookies=2, entries=1, crashes=1),
-        Cluster(1, 1, 1, bookies=2, entries=2, writer_timeouts=1, recovery_timeouts=1),
-        Cluster(1, 1, 1, bookies=1, entries=2, recoveries=2, closes=True),
+        SmallCluster(2, 2, 1, bookies=2, entries=1),
+        SmallCluster(2, 2, 1, bookies=2, entries=1, crashes=1),
+        SmallCluster(1, 1, 1, bookies=2, entries=2, writer_timeouts=1, recovery_timeouts=1),
+        SmallCluster(1, 1, 1, bookies=1, entries=2, recoveries=2, closes=True),
     ],
     ids=str,
 )
-def test_reductions_leave_the_ends_of_larger_clusters_as_they_are(cluster: Cluster) -> None:
+def test_reductions_leave_the_ends_of_larger_clusters_as_they_are(cluster: SmallCluster) -> None:
     whole, reduced = Search(cluster, Reductions.none()).run(), Search(cluster).run()
     assert whole.is_complete
     assert reduced.ends.keys() == whole.ends.keys()
@@ -141,14 +141,14 @@ def _lying(method: Callable[..., bool], lies: Callable[..., bool]) -> Callable[.
 
 
 def _deaf_to_denials(patch: pytest.MonkeyPatch) -> None:
-    def lies(_self: ClientAutomaton, _state: int, heard: Heard) -> bool:
+    def lies(_self: ClientAutomaton, _state: int, heard: Answered) -> bool:
         return heard.code == Code.NO_SUCH_ENTRY and heard.ask.kind == "read"
 
     patch.setattr(ClientAutomaton, "is_dead", _lying(ClientAutomaton.is_dead, lies))
 
 
 def _order_never_matters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Moves, "is_settled", staticmethod(lambda *_args, **_named: True))
+    patch.setattr(ClusterMoves, "is_settled", staticmethod(lambda *_args, **_named: True))
 
 
 def _open_writers_send_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def _stored(bookie: MachineBookie) -> Hashable:
     return bookie.is_fenced, lac, tuple((number, one.payload, one.length) for number, one in entries)
 
 
-def _copied_states(cluster: Cluster) -> set[Hashable]:
+def _copied_states(cluster: SmallCluster) -> set[Hashable]:
     """Every state that copies of a world come to; here an answer of the store arrives at once."""
 
     def asked(world: MachineWorld, message: Message) -> Hashable:
@@ -260,7 +260,7 @@ def _searched_states(search: Search) -> set[Hashable]:
                 is_told |= isinstance(item, Told)
                 if isinstance(item, Ask):
                     under_way.append((client, item, None, None))
-                elif isinstance(item, Heard):
+                elif isinstance(item, Answered):
                     under_way.append((client, item.ask, item.code, _entry(item.ask.kind, item.entry)))
         if not is_told:
             bookies = [moves.bookies.bookie(moves.bookie(state, place)) for place in range(cluster.bookies)]
@@ -272,13 +272,13 @@ def _searched_states(search: Search) -> set[Hashable]:
 @pytest.mark.parametrize(
     "cluster",
     [
-        Cluster(1, 1, 1, bookies=1, entries=2),
-        Cluster(1, 1, 1, bookies=1, entries=1, recoveries=2),
-        pytest.param(Cluster(2, 2, 1, bookies=2, entries=1), marks=[pytest.mark.sweep, pytest.mark.timeout(3600)]),
+        SmallCluster(1, 1, 1, bookies=1, entries=2),
+        SmallCluster(1, 1, 1, bookies=1, entries=1, recoveries=2),
+        pytest.param(SmallCluster(2, 2, 1, bookies=2, entries=1), marks=[pytest.mark.sweep, pytest.mark.timeout(3600)]),
     ],
     ids=str,
 )
-def test_whatever_copies_of_a_world_come_to_is_searched(cluster: Cluster) -> None:
+def test_whatever_copies_of_a_world_come_to_is_searched(cluster: SmallCluster) -> None:
     search = Search(cluster, Reductions.none())
     assert search.run().is_complete
     copied, searched = _copied_states(cluster), _searched_states(search)
@@ -289,7 +289,7 @@ def test_whatever_copies_of_a_world_come_to_is_searched(cluster: Cluster) -> Non
 class Walker:
     """One client that is never copied, beside its automaton."""
 
-    def __init__(self, moves: Moves, client: int, state: int) -> None:
+    def __init__(self, moves: ClusterMoves, client: int, state: int) -> None:
         self.moves, self.client = moves, client
         automaton = moves.recovery if client else moves.writer
         self.world = automaton.new_world(moves.values[moves.value(state)])
@@ -297,10 +297,10 @@ class Walker:
 
     def follow(self, label: tuple[str, object]) -> None:
         what, about = label
-        if isinstance(about, Heard | Told):
+        if isinstance(about, Answered | Told):
             stimulate(self.world, self.machine_client, about)
         elif isinstance(about, Ask):
-            stimulate(self.world, self.machine_client, Heard(about, Code.TIMEOUT, None))
+            stimulate(self.world, self.machine_client, Answered(about, Code.TIMEOUT, None))
         else:
             stimulate(self.world, self.machine_client, APPEND if what == "appends" else CLOSE)
         self.world.replacements_offered = 0
@@ -321,12 +321,12 @@ WALKED = (
     replace(CONFIGURATIONS["both-copies-change-2"], closes=True, recovery_timeouts=1, lost_answers=1),
     CONFIGURATIONS["two-of-three-crash"],
 )
-TABLES = {cluster: Moves(cluster, Reductions.none()) for cluster in WALKED}
+TABLES = {cluster: ClusterMoves(cluster, Reductions.none()) for cluster in WALKED}
 
 
 @given(st.sampled_from(WALKED), st.randoms(use_true_random=False))
 @settings(max_examples=20, deadline=None)
-def test_a_walk_by_the_tables_is_the_walk_of_machines_that_were_never_copied(cluster: Cluster, rng: Any) -> None:
+def test_a_walk_by_the_tables_is_the_walk_of_machines_that_were_never_copied(cluster: SmallCluster, rng: Any) -> None:
     moves = TABLES[cluster]
     state = moves.first()[0]
     walkers = {0: Walker(moves, 0, state)}

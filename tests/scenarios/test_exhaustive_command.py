@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from scenarios.cli import app
-from scenarios.exhausting import Limits
+from scenarios.exhausting import SearchLimits
 from scenarios.exhaustive.configuration import CONFIGURATIONS
 from scenarios.exhaustive.conversations import Conversations
 from scenarios.exhaustive.search import Search, Searched
@@ -129,9 +129,9 @@ def test_a_cluster_that_is_too_large_for_the_numbers_proves_nothing(monkeypatch:
 
 
 def test_limits_are_told_apart() -> None:
-    assert Limits().exceeded(10**9, 10**9) is None
-    assert Limits(states=5).exceeded(5, 0) == "more than 5 states"
-    assert Limits(seconds=2).exceeded(5, 2) == "more than 2 seconds"
+    assert SearchLimits().exceeded(10**9, 10**9) is None
+    assert SearchLimits(states=5).exceeded(5, 0) == "more than 5 states"
+    assert SearchLimits(seconds=2).exceeded(5, 2) == "more than 2 seconds"
 
 
 def test_a_reduction_that_was_not_justified_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from bkclient.errors import Code
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.append_options import AppendOptions
-from scenarios.exhaustive.configuration import CONFIGURATIONS, Cluster
+from scenarios.exhaustive.configuration import CONFIGURATIONS, SmallCluster
 from scenarios.exhaustive.search import Search
 from scenarios.machines.bookies import MachineBookie
 from scenarios.mutants import MACHINE_MUTANTS
@@ -22,12 +22,12 @@ from scenarios.specification.conformance import ACTIONS, Conformed, conform
 PAGE = Path(__file__).parents[2] / "docs/inside/specification.md"
 
 
-RIVALS = Cluster(1, 1, 1, bookies=1, entries=1, recoveries=2)
+RIVALS = SmallCluster(1, 1, 1, bookies=1, entries=1, recoveries=2)
 #: The writer changes the ensemble twice, may not hear that it did, and closes at any time.
-TROUBLED = Cluster(1, 1, 1, bookies=2, entries=1, writer_timeouts=2, lost_answers=1, closes=True)
+TROUBLED = SmallCluster(1, 1, 1, bookies=2, entries=1, writer_timeouts=2, lost_answers=1, closes=True)
 
 
-def conformed(cluster: str | Cluster) -> Conformed:
+def conformed(cluster: str | SmallCluster) -> Conformed:
     """Clauses are of no consequence here: a search ends with all states, whatever is wrong in them."""
     search = Search(CONFIGURATIONS[cluster] if isinstance(cluster, str) else cluster, clauses=frozenset())
     assert search.run().is_complete
@@ -37,7 +37,7 @@ def conformed(cluster: str | Cluster) -> Conformed:
 @pytest.mark.parametrize(
     "cluster", ["one-copy", "both-copies", RIVALS, TROUBLED, "both-copies-change", "striped"], ids=str
 )
-def test_every_step_is_specified(cluster: str | Cluster) -> None:
+def test_every_step_is_specified(cluster: str | SmallCluster) -> None:
     found = conformed(cluster)
     assert found.wrong == []
     assert found.steps > 20
