@@ -32,7 +32,10 @@ class BookieObserver(Protocol):
         ...
 
     def limbo_changed(self, ledger_id: int, in_limbo: bool) -> None:  # noqa: FBT001
-        """The bookie stopped, or resumed, vouching for what it does not have of the ledger."""
+        """The bookie stopped, or resumed, vouching for what it does not have of the ledger.
+
+        Not durable at once: what a crash has forgotten is told after :meth:`restarted`.
+        """
         ...
 
     def ledger_deleted(self, ledger_id: int) -> None:

@@ -257,6 +257,27 @@ def test_an_observer_learns_what_a_crash_destroyed(kit: Any, virtually: Virtuall
     virtually(story)
 
 
+@pytest.mark.rule("D11")
+def test_an_observer_learns_that_a_crash_forgot_a_limbo(kit: Any, virtually: Virtually) -> None:
+    async def story() -> None:
+        notebook = kit.Notebook()
+        bench = kit.Bench(observer=notebook, journal=SLOW)
+        bench.submit(kit.add(1, 0), kit.add(2, 0))
+        await asyncio.sleep(1)
+        bench.bookie.set_limbo(1, in_limbo=True, fence=False)
+        await asyncio.sleep(1)
+        bench.bookie.set_limbo(2, in_limbo=True, fence=False)
+        notebook.events.clear()
+        bench.bookie.crash(CrashMode.POWER_LOSS)
+        bench.bookie.start()
+        told = [event for event in notebook.events if event[0] == "limbo_changed"]
+        kept = [ledger_id for ledger_id in (1, 2) if bench.bookie.storage.ledger(ledger_id).in_limbo]
+        assert told == [("limbo_changed", ledger_id, False) for ledger_id in (1, 2) if ledger_id not in kept]
+        assert 2 not in kept
+
+    virtually(story)
+
+
 def test_an_observer_learns_of_a_fence_that_was_forgotten(kit: Any, virtually: Virtually) -> None:
     async def story() -> None:
         notebook = kit.Notebook()
