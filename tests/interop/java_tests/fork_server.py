@@ -8,8 +8,8 @@ lines of JSON on standard input, answers go as such to standard output:
 | ``{"start": [arguments], "told": path, "log": path}`` | ``{"started": pid}``; in the end ``{"ended": pid, "status": status}`` |
 | ``{"signal": number, "pid": pid}`` | none |
 
-What a bookie tells goes to the file ``told``, and what it logs to ``log``. When standard input ends this process does, and so do
-its bookies, whose standard input it holds.
+What a bookie tells goes to the file ``told``, and what it logs to ``log``. When standard input ends, this process kills its
+bookies and ends; they end as well when it is killed, because it holds their standard input.
 """
 
 from __future__ import annotations
@@ -51,9 +51,15 @@ class ForkServer:
                     if key.fd == woken:
                         self._bury()
                     elif not data:
+                        self._kill()
                         return
                     else:
                         self._take(data)
+
+    def _kill(self) -> None:
+        """What a test left suspended cannot end by itself."""
+        for pid in self._inputs:
+            os.kill(pid, signal.SIGKILL)
 
     def _take(self, data: bytes) -> None:
         *lines, self._line = (self._line + data).split(b"\n")
