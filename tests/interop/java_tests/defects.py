@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-from bkclient.wire.messages import ReadLacRequest, ReadLacResponse
 from simbookie.bookie import Bookie
 from simbookie.ledgers import LedgerTable
-from simbookie.reads import ReadDesk
 from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.sorted import SortedLedgerStore
 
@@ -45,7 +43,6 @@ def _nothing(*_arguments: Any) -> None:
 
 
 _fence = LedgerTable.fence
-_read_lac = ReadDesk.read_lac
 
 
 def _fence_for_a_moment(self: LedgerTable, handle: Any, source: str) -> None:
@@ -66,14 +63,6 @@ def _lac_acknowledged(
     asyncio.get_running_loop().call_soon(on_durable, token, None)
 
 
-def _last_entry_kept_back(self: ReadDesk, request: ReadLacRequest, respond: Callable[[Any], None]) -> None:
-    def without(response: object) -> None:
-        assert isinstance(response, ReadLacResponse)
-        respond(replace(response, last_entry_body=None))
-
-    _read_lac(self, request, without)
-
-
 DEFECTS: Final[Mapping[str, ServedDefect]] = {
     "a fence holds for one turn of the loop": ServedDefect(
         "client.TestFencing", ("testBasicFencing",), LedgerTable, "fence", _fence_for_a_moment
@@ -87,9 +76,6 @@ DEFECTS: Final[Mapping[str, ServedDefect]] = {
         JournaledStorage,
         "set_explicit_lac",
         _lac_acknowledged,
-    ),
-    "READ_LAC answers without the last entry": ServedDefect(
-        "client.TestReadLastEntry", (), ReadDesk, "read_lac", _last_entry_kept_back
     ),
     "the LAC that entries tell wakes no long poll": ServedDefect(
         "client.TestReadLastConfirmedLongPoll", (), LedgerTable, "advance_lac", _nothing
