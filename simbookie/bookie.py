@@ -47,7 +47,7 @@ from simbookie.add_refusals import add_refusal, status_of_short_add
 from simbookie.add_room import AddRoom
 from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
-from simbookie.ledgers import LedgerHandle, LedgerTable, status_of
+from simbookie.ledgers import LedgerHandle, LedgerTable, LimboTold, status_of
 from simbookie.long_poll import LongPollDesk
 from simbookie.observer import BookieObserver
 from simbookie.reads import ReadDesk, Respond
@@ -110,8 +110,7 @@ class Bookie:
         self._is_read_only_by_hand = False
         self._read_only = False
         self._read_only_listeners: dict[ReadOnlyListener, None] = {}
-        #: What was said last of ledgers that entered or left limbo; a crash may forget it.
-        self._limbo_said: dict[int, bool] = {}
+        self._limbo_told = LimboTold(observer)
         #: How many adds, explicit LACs and forces may wait, and who waits for that to become less.
         self.add_room = AddRoom(self.config.pending_adds_max)
         self._waiting_adds = WaitingAdds(self.add_room, self.config.add_wait_max_s, self._try_add)
@@ -159,7 +158,7 @@ class Bookie:
             self.incarnation += 1
             if self._observer is not None and self.incarnation > 1:
                 self._observer.restarted(self.incarnation, f"{len(self.storage.ledger_ids())} ledgers restored")
-            self._correct_limbo()
+            self._limbo_told.correct(self.storage)
             if on_started is not None:
                 on_started()
 
@@ -262,19 +261,9 @@ class Bookie:
         """
         table = self._running()
         handle = table.set_limbo(ledger_id, in_limbo=in_limbo)
-        self._limbo_said[ledger_id] = in_limbo
+        self._limbo_told.last[ledger_id] = in_limbo
         if in_limbo and fence:
             table.fence(handle, "")
-
-    def _correct_limbo(self) -> None:
-        """Tell the observer of ledgers that are in limbo, or are not, against what it was told before a crash."""
-        for ledger_id, said in sorted(self._limbo_said.items()):
-            info = self.storage.ledger(ledger_id)
-            in_limbo = info is not None and info.in_limbo
-            if in_limbo != said:
-                self._limbo_said[ledger_id] = in_limbo
-                if self._observer is not None:
-                    self._observer.limbo_changed(ledger_id, in_limbo)
 
     @property
     def pending_adds(self) -> int:

@@ -27,7 +27,7 @@ from simbookie.storage.base import (
     WriteCacheFull,
 )
 
-__all__ = ["FencedGraveyard", "LedgerHandle", "LedgerTable", "status_of"]
+__all__ = ["FencedGraveyard", "LedgerHandle", "LedgerTable", "LimboTold", "status_of"]
 
 WakeUp = Callable[["LedgerHandle", bool], None]
 """``(handle, everyone)``: the LAC rose, or everyone who waits for it need wait no longer."""
@@ -239,3 +239,21 @@ class LedgerTable:
         if handle.polls:
             self._wake(handle, True)  # noqa: FBT003
         return True
+
+
+class LimboTold:
+    """What the observer was told last of ledgers that entered or left limbo. It is not durable at once, so a crash may forget it."""
+
+    def __init__(self, observer: BookieObserver | None) -> None:
+        self.last: dict[int, bool] = {}
+        self._observer = observer
+
+    def correct(self, storage: LedgerStorage) -> None:
+        """Tell what the storage says otherwise, after a restart."""
+        for ledger_id, told in sorted(self.last.items()):
+            info = storage.ledger(ledger_id)
+            in_limbo = info is not None and info.in_limbo
+            if in_limbo != told:
+                self.last[ledger_id] = in_limbo
+                if self._observer is not None:
+                    self._observer.limbo_changed(ledger_id, in_limbo)
