@@ -259,11 +259,10 @@ class Bookie:
         In limbo the bookie never denies an entry: what it does not have, it knows nothing about. ``fence`` fences the ledger as
         well when it enters limbo, without which an acknowledged add could follow a denial (M45, M46).
         """
-        table = self._running()
-        handle = table.set_limbo(ledger_id, in_limbo=in_limbo)
+        handle = self._running().set_limbo(ledger_id, in_limbo=in_limbo)
         self._limbo_told.last[ledger_id] = in_limbo
         if in_limbo and fence:
-            table.fence(handle, "")
+            self._running().fence(handle, "")
 
     @property
     def pending_adds(self) -> int:

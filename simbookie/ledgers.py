@@ -242,7 +242,7 @@ class LedgerTable:
 
 
 class LimboTold:
-    """What the observer was told last of ledgers that entered or left limbo. It is not durable at once, so a crash may forget it."""
+    """What the observer was told last of ledgers that entered or left limbo; not durable at once, so a crash may forget it."""
 
     def __init__(self, observer: BookieObserver | None) -> None:
         self.last: dict[int, bool] = {}
