@@ -102,6 +102,7 @@ def test_a_shortest_way_is_found_unless_another_order_is_asked_for() -> None:
     assert short["clause"] == deep["clause"] == "A1"
 
 
+@pytest.mark.sweep
 def test_two_recoveries_and_an_advancing_lac_show_a_dirty_read() -> None:
     arguments = ("both-copies-rivals-2", "--mutant", "recovery-lac-advances", "--clause", "F5", "--depth-first")
     (found,) = as_json(*arguments, code=1)["configurations"]
