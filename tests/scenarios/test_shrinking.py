@@ -187,6 +187,7 @@ def test_bounds_that_allow_nothing_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_an_interrupt_ends_the_search_with_the_best_so_far() -> None:
     told: list[tuple[int, int, int]] = []
+    handler = signal.getsignal(signal.SIGINT)
 
     def interrupt(*progress: int) -> None:
         told.append(progress)  # type: ignore[arg-type]
@@ -198,7 +199,7 @@ def test_an_interrupt_ends_the_search_with_the_best_so_far() -> None:
     assert [runs for runs, _, _ in told] == list(range(1, len(told) + 1))
     assert result.failure.size < result.origin.size
     assert breaks(result.failure.plan, result.failure.seed, clause=result.failure.clause)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 # The search --------------------------------------------------------------------------------------------------------

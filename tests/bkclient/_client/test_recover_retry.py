@@ -15,6 +15,7 @@ from bkclient import LedgerReader
 from bkclient.errors import BookKeeperError, Code, LedgerRecoveryFailed, UnauthorizedAccess
 from bkclient.ledger import LedgerState
 from tests.bkclient.fakes import fake_cluster, writer_of
+from tests.bkclient.transport.scripted_bookie import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "using" / "recovery.md"
 
@@ -22,10 +23,13 @@ PAGE = Path(__file__).parents[3] / "docs" / "using" / "recovery.md"
 OpenWithin = Callable[..., Awaitable[LedgerReader]]
 
 
-def open_within(sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> OpenWithin:
+def open_within(
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    timeout: Callable[[float], asyncio.Timeout] = asyncio.timeout,
+) -> OpenWithin:
     """The function on the page."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    clock = SimpleNamespace(timeout=asyncio.timeout, sleep=sleep)
+    clock = SimpleNamespace(timeout=timeout, sleep=sleep)
     scope = {**vars(bkclient), "asyncio": clock, "BookKeeperError": BookKeeperError}
     exec(compile("from __future__ import annotations\n" + code, str(PAGE), "exec"), scope)
     function: OpenWithin = scope["open_within"]
@@ -60,8 +64,14 @@ async def test_the_loop_is_bounded_and_leaves_the_ledger_to_the_next_one() -> No
         await writer.append(b"x")
         where.transport.hold("abc")
 
+        bound = asyncio.timeout(None)
+        attempt = asyncio.ensure_future(
+            open_within(timeout=lambda _: bound)(where.bk, writer.ledger_id, 60.0, password=b"secret")
+        )
+        await until(lambda: where.metadata(writer.ledger_id).state is not LedgerState.OPEN)
+        bound.reschedule(asyncio.get_running_loop().time())
         with pytest.raises(TimeoutError):
-            await open_within()(where.bk, writer.ledger_id, 0.01, password=b"secret")
+            await attempt
         assert where.metadata(writer.ledger_id).state is LedgerState.IN_RECOVERY
 
         where.transport.release("abc")
