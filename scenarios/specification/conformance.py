@@ -19,7 +19,7 @@ from scenarios.specification.storing import Request, bookie_step
 from scenarios.specification.values import NotSpecifiedError, SpecifiedClient, specified
 from scenarios.specification.writing import Observed, writer_step
 
-__all__ = ["ACTIONS", "Conformed", "conform"]
+__all__ = ["ACTIONS", "DIFFERENCES", "Conformed", "conform"]
 
 #: The actions of the specification that a cluster here can take; ledgers are created before a search begins.
 ACTIONS: Final = (
@@ -31,12 +31,24 @@ ACTIONS: Final = (
     *("ClientReceivesRecoveryReadResponse", "ClientWritesBackEntry", "RecoveryClientReceivesAddConfirmedResponse"),
     *("RecoveryClientChangesEnsemble", "RecoveryClientSendsPendingAddOp", "RecoveryClientClosesLedger"),
 )
+#: What ours does otherwise; the page tells why it may.
+DIFFERENCES: Final = (
+    *("takes no notice", "asks for its metadata to be stored", "asks the metadata store again", "notes a failure"),
+    *(
+        "gives up what is pending",
+        "withdraws",
+        "closes after it failed",
+        "lets an update end",
+        "finds the ledger closed",
+    ),
+    *("begins", "gives up", "does without a bookie", "learns the length", "loses a request"),
+)
 _TOLD_MAX: Final = 5
 
 
 @dataclass(slots=True)
 class Conformed:
-    """How often each action was taken, and the steps that are none. Other names are the listed differences."""
+    """How often each action was taken and each difference met, and the steps that are neither."""
 
     actions: Counter[str] = field(default_factory=Counter)
     steps: int = 0
