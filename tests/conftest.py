@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import none
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -33,7 +35,14 @@ sys.dont_write_bytecode = False
 gc.disable()
 
 
+@settings(max_examples=1, database=None, deadline=None)
+@given(none())
+def use_hypothesis(_nothing: None) -> None:
+    """Hypothesis 6.120 registers its source of chance at its first use, and cannot tell that it is kept once that is frozen."""
+
+
 def pytest_collection_finish() -> None:
+    use_hypothesis()
     gc.collect()
     gc.freeze()
     gc.enable()
