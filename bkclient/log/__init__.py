@@ -1,0 +1,1 @@
+"""An unbounded, named log over ledgers."""

@@ -1,0 +1,39 @@
+"""What a log can refuse or fail with, beside the errors of ledgers."""
+
+from __future__ import annotations
+
+from bkclient.errors import IllegalOperation, LedgerFenced, MetadataStoreError
+
+__all__ = ["LogDeposed", "LogExists", "LogTooLong", "LogTrimmed", "NoSuchLog"]
+
+
+class LogExists(IllegalOperation):
+    """A log with this name exists already."""
+
+    advice = "Open it, or choose another name."
+
+
+class NoSuchLog(IllegalOperation):
+    """The metadata store has no log with this name."""
+
+    advice = "Create it first; check the name and the metadata URI."
+
+
+class LogDeposed(LedgerFenced):
+    """Another owner has taken over the log; this writer may not publish to it any more."""
+
+    advice = "What was not acknowledged may or may not be in the log: read its end before publishing it again."
+
+
+class LogTrimmed(IllegalOperation):
+    """The position was trimmed: its ledger was deleted."""
+
+    advice = "Read from MessageId.EARLIEST, or keep more by retention or by a cursor."
+
+
+class LogTooLong(MetadataStoreError):
+    """The log has as many ledgers as a manifest can hold."""
+
+    retriable = False
+    is_fatal = True
+    advice = "Trim the log, or make its ledgers larger."

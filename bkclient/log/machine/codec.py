@@ -1,0 +1,118 @@
+"""The manifest as bytes: msgpack, with the version of the format in front.
+
+``[1, {"log_id": ..., "settings": {...}, ..., "ledgers": [[id, epoch, created_ms, end]], ...}]``; ``end`` is nil for a ledger
+that may be written to, else ``[last_entry_id, length, last_ms]``. A record of another version, with unknown fields or with a
+wrong shape raises :class:`~bkclient.errors.MetadataSerializationError`: to write it again would lose what is not understood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+import msgpack
+
+from bkclient.errors import ArgumentError, MetadataSerializationError
+from bkclient.log.errors import LogTooLong
+from bkclient.log.machine.manifest import MAX_CURSORS, MAX_LEDGERS, LedgerEnd, LogLedger, LogManifest, LogState
+from bkclient.log.settings import LogSettings
+
+__all__ = ["MAX_MANIFEST_BYTES", "decode_manifest", "encode_manifest"]
+
+VERSION: Final = 1
+MAX_MANIFEST_BYTES: Final = 1_000_000
+"""Below the 1 MiB that ZooKeeper takes by default."""
+
+_FIELDS: Final = tuple(field.name for field in fields(LogManifest))
+_TYPES: Final[dict[str, type]] = {
+    "log_id": str,
+    "settings": dict,
+    "state": int,
+    "epoch": int,
+    "owner": str,
+    "claim_id": str,
+    "created_ms": int,
+    "ledgers": list,
+    "trimmed": list,
+    "trimmed_through": int,
+    "cursors": list,
+    "cursor_changes": int,
+}
+
+
+def encode_manifest(manifest: LogManifest) -> bytes:
+    """The bytes; :class:`~bkclient.log.errors.LogTooLong` for one that is too large for a metadata store."""
+    ledgers = [_ledger_as_list(ledger) for ledger in manifest.ledgers]
+    table = {name: getattr(manifest, name) for name in _FIELDS}
+    table |= {"settings": manifest.settings.as_dict(), "state": int(manifest.state), "ledgers": ledgers}
+    data: bytes = msgpack.packb([VERSION, table])
+    if len(ledgers) + len(manifest.trimmed) > MAX_LEDGERS or len(data) > MAX_MANIFEST_BYTES:
+        raise LogTooLong(
+            f"a manifest holds {MAX_LEDGERS} ledgers in {MAX_MANIFEST_BYTES} bytes, this one would have "
+            f"{len(ledgers) + len(manifest.trimmed)} in {len(data)}"
+        )
+    if len(manifest.cursors) > MAX_CURSORS:
+        raise LogTooLong(f"a log has at most {MAX_CURSORS} cursors", advice="Remove cursors that are not used.")
+    return data
+
+
+def _ledger_as_list(ledger: LogLedger) -> list[Any]:
+    end = ledger.end
+    return [
+        ledger.ledger_id,
+        ledger.epoch,
+        ledger.created_ms,
+        None if end is None else [end.last_entry_id, end.length, end.last_ms],
+    ]
+
+
+def decode_manifest(data: bytes) -> LogManifest:
+    """The manifest; :class:`~bkclient.errors.MetadataSerializationError` if the bytes are none that this version knows."""
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise MetadataSerializationError(f"the manifest of a log has at most {MAX_MANIFEST_BYTES} bytes")
+    try:
+        version, table = msgpack.unpackb(data)
+        if version == VERSION:
+            return _manifest_from(table)
+    except (ValueError, TypeError, KeyError, AttributeError, ArgumentError, msgpack.UnpackException) as error:
+        raise MetadataSerializationError(f"the manifest of the log is damaged: {error}") from error
+    raise MetadataSerializationError(f"the manifest of the log has version {version!r}, known is {VERSION}")
+
+
+def _manifest_from(table: dict[str, Any]) -> LogManifest:
+    if set(table) != set(_FIELDS):
+        raise ValueError(f"its fields are {sorted(table)}")
+    for name, kind in _TYPES.items():
+        if type(table[name]) is not kind:
+            raise ValueError(f"{name} is {table[name]!r}")
+    return LogManifest(
+        **table
+        | {
+            "settings": LogSettings.of(table["settings"]),
+            "state": LogState(table["state"]),
+            "ledgers": tuple(_ledger_from(item) for item in table["ledgers"]),
+            "trimmed": tuple(map(_whole, table["trimmed"])),
+            "cursors": tuple(map(_text, table["cursors"])),
+        }
+    )
+
+
+def _ledger_from(item: list[Any]) -> LogLedger:
+    ledger_id, epoch, created_ms, end = item
+    found = None
+    if end is not None:
+        last_entry_id, length, last_ms = map(_whole, end)
+        found = LedgerEnd(_whole(ledger_id), last_entry_id, length, last_ms)
+    return LogLedger(_whole(ledger_id), _whole(epoch), _whole(created_ms), found)
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{value!r} is not a text")
+    return value
