@@ -64,9 +64,12 @@ hostile: $(INSTALLED)  ## five faults at every byte between client and bookie in
 cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master and two workers, one of which is killed (about 5 minutes)
 	$(BIN)/pytest -q -m sweep tests/spark_analysis
 
-crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store and check what it promised, then show BookKeeper's defects (RUNS=2000 for fewer)
+crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store, 5,000 with other entry logs, and check what it promised, then show BookKeeper's defects (RUNS=2000 for fewer)
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage interleaved
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage sorted
+	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage db
+	for logs in interleaved-per-ledger sorted-per-ledger db-per-ledger db-direct; do \
+		$(BIN)/bk-sim crashes --runs $(or $(RUNS),5000) --storage $$logs || exit 1; done
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage interleaved --quirks faithful
 
 storage-defects: $(INSTALLED)  ## plant defects in the storage of a bookie and see crash runs notice each (ONLY='part of a name')

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
-from simbookie.storage.entry_logs.logger import EntryLogConfig
+from simbookie.storage.entry_logs.config import DIRECT_WRITE_BUFFERS, DirectConfig, EntryLogConfig
+from simbookie.storage.entry_logs.format import BLOCK_SIZE
 from simbookie.storage.folders import Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.ledger_store import LedgerStore, OnStep
@@ -27,32 +28,73 @@ class StoreLimits:
     memtable_bytes: int = 1_500
 
     @property
-    def interleaved(self) -> InterleavedConfig:
-        """The same as settings of entry logs and indexes."""
-        log = EntryLogConfig(log_size_max=self.log_bytes, write_buffer_bytes=self.write_buffer_bytes)
-        return InterleavedConfig(entry_log=log)
+    def shared_logs(self) -> EntryLogConfig:
+        """The same as settings of logs that ledgers share."""
+        return EntryLogConfig(log_size_max=self.log_bytes, write_buffer_bytes=self.write_buffer_bytes)
+
+    @property
+    def logs_of_ledgers(self) -> EntryLogConfig:
+        """Of logs that each ledger has of its own, of which most are written."""
+        return replace(self.shared_logs, per_ledger=True, active_logs_max=2, active_idle_s=0.5, open_logs_max=2)
+
+    @property
+    def direct_logs(self) -> EntryLogConfig:
+        """Of logs in blocks, a few of them large."""
+        blocks = BLOCK_SIZE * DIRECT_WRITE_BUFFERS
+        direct = DirectConfig(write_bytes=blocks, read_bytes=2 * BLOCK_SIZE, block_bytes=BLOCK_SIZE, idle_s=0.5)
+        return replace(self.shared_logs, log_size_max=self.log_bytes + BLOCK_SIZE, direct=direct)
 
 
 _Make = Callable[[Folders, StoreLimits, OnStep, frozenset[Quirk]], LedgerStore]
+_Logs = Callable[[StoreLimits], EntryLogConfig]
 
 
-def _interleaved(folders: Folders, limits: StoreLimits, on_step: OnStep, quirks: frozenset[Quirk]) -> LedgerStore:
-    return InterleavedLedgerStore(folders, limits.interleaved, on_step=on_step, quirks=quirks)
+def _interleaved(logs: _Logs) -> _Make:
+    def make(folders: Folders, limits: StoreLimits, on_step: OnStep, quirks: frozenset[Quirk]) -> LedgerStore:
+        return InterleavedLedgerStore(folders, InterleavedConfig(logs(limits)), on_step=on_step, quirks=quirks)
+
+    return make
 
 
-def _sorted(folders: Folders, limits: StoreLimits, on_step: OnStep, quirks: frozenset[Quirk]) -> LedgerStore:
-    config = SortedConfig(memtable_bytes=limits.memtable_bytes, interleaved=limits.interleaved)
-    return SortedLedgerStore(folders, config, on_step=on_step, quirks=quirks)
+def _sorted(logs: _Logs) -> _Make:
+    def make(folders: Folders, limits: StoreLimits, on_step: OnStep, quirks: frozenset[Quirk]) -> LedgerStore:
+        config = SortedConfig(memtable_bytes=limits.memtable_bytes, interleaved=InterleavedConfig(logs(limits)))
+        return SortedLedgerStore(folders, config, on_step=on_step, quirks=quirks)
+
+    return make
 
 
-def _db(folders: Folders, limits: StoreLimits, on_step: OnStep, quirks: frozenset[Quirk]) -> LedgerStore:
-    config = DbConfig(
-        write_cache_bytes=2 * limits.memtable_bytes,
-        read_cache_bytes=4 * limits.memtable_bytes,
-        entry_log=limits.interleaved.entry_log,
-    )
-    return DbLedgerStore(folders, config, on_step=on_step, quirks=quirks)
+def _db(logs: _Logs) -> _Make:
+    def make(folders: Folders, limits: StoreLimits, on_step: OnStep, quirks: frozenset[Quirk]) -> LedgerStore:
+        config = DbConfig(
+            write_cache_bytes=2 * limits.memtable_bytes,
+            read_cache_bytes=4 * limits.memtable_bytes,
+            entry_log=logs(limits),
+        )
+        return DbLedgerStore(folders, config, on_step=on_step, quirks=quirks)
+
+    return make
 
 
-#: By the name that ``bk-sim crashes --storage`` takes.
-STORE_KINDS: Final[dict[str, _Make]] = {"interleaved": _interleaved, "sorted": _sorted, "db": _db}
+def _shared(limits: StoreLimits) -> EntryLogConfig:
+    return limits.shared_logs
+
+
+def _per_ledger(limits: StoreLimits) -> EntryLogConfig:
+    return limits.logs_of_ledgers
+
+
+def _direct(limits: StoreLimits) -> EntryLogConfig:
+    return limits.direct_logs
+
+
+#: By the name that ``bk-sim crashes --storage`` takes: a ledger store, and which entry logs it has if not one for all ledgers.
+STORE_KINDS: Final[dict[str, _Make]] = {
+    "interleaved": _interleaved(_shared),
+    "sorted": _sorted(_shared),
+    "db": _db(_shared),
+    "interleaved-per-ledger": _interleaved(_per_ledger),
+    "sorted-per-ledger": _sorted(_per_ledger),
+    "db-per-ledger": _db(_per_ledger),
+    "db-direct": _db(_direct),
+}

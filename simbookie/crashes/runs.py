@@ -41,6 +41,8 @@ _RARE_STEPS: Final = (
     "transaction.available",
     "transaction.finish",
 )
+#: Those of direct logs.
+_DIRECT_STEPS: Final = ("log.map",)
 #: Where runs that are about compaction have most of their lives end.
 _COMPACTION_STEPS: Final = tuple(step for step in _RARE_STEPS if step.startswith(("compaction", "move", "transaction")))
 #: How long after such a step a life ends: before it, or while what it began is under way. A sync takes a millisecond.
@@ -119,6 +121,9 @@ def _run(settings: RunSettings) -> CrashRun:
     rng = Random(f"run {settings.seed}")  # noqa: S311
     subject = Subject(settings)
     reached: str | None = None
+    aims = _COMPACTION_STEPS if settings.is_compacting else _RARE_STEPS
+    if settings.kind == "db-direct":
+        aims += _DIRECT_STEPS
     try:
         for _ in range(rng.randint(1, 5)):
             is_aimed = rng.random() < (0.8 if settings.is_compacting else 0.3)
@@ -131,7 +136,7 @@ def _run(settings: RunSettings) -> CrashRun:
                 subject,
                 operations,
                 crash_at=0 if is_aimed else rng.randint(1, _STEPS_MAX),
-                until=rng.choice(_COMPACTION_STEPS if settings.is_compacting else _RARE_STEPS) if is_aimed else "",
+                until=rng.choice(aims) if is_aimed else "",
                 lag_s=rng.choice(_LAGS_S),
                 mode=rng.choice(list(CrashMode)),
                 ends_in_order=rng.random() < 0.2,

@@ -75,6 +75,6 @@ class RunSettings:
             gc_interval_s=1.0,
             entries_per_s=10_000.0,
             moved_max=5,
-            in_transactions=self.in_transactions,
+            in_transactions=self.in_transactions and "per-ledger" not in self.kind,  # which exclude each other
             force_always=True,
         )

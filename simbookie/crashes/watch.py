@@ -34,7 +34,7 @@ class Watch:
         self._lacs: dict[int, int] = {}
         self._compactions = (0, 0)
         self._before_removal: tuple[set[int], set[int]] | None = None
-        self._written_from: tuple[int, int] | None = None
+        self._written_from: dict[int, int] | None = None
 
     # ---------------------------------------------------------------------------------------------------------- steps
 
@@ -65,18 +65,19 @@ class Watch:
         return self._subject.storage.store.collected[0]
 
     def flush_order(self, name: str) -> None:
-        """I8: between the two steps, records of the active log ascend."""
-        logger = self._part.logger
+        """I8: between the two steps, records of each active log ascend."""
+        logs = self._part.logger.active.all
         if name == "memtable.write":
-            self._written_from = (logger.active_id if logger.active_id is not None else -1, logger.active_position)
+            self._written_from = {log.log_id: log.position for log in logs}
             return
         before, self._written_from = self._written_from, None
-        if before is None or before[0] != logger.active_id:
-            return  # in two logs, or in none that is still written
-        content = logger.active_content()
-        keys = [(int.from_bytes(entry[:8]), int.from_bytes(entry[8:16])) for entry in _entries(content, before[1])]
-        if keys != sorted(keys):
-            self._subject.violated("I8", f"a memtable was written out of order: {keys}")
+        for log in logs:
+            if before is None or log.log_id not in before:
+                continue  # in two logs, or in none that is still written
+            entries = _entries(log.content(), before[log.log_id])
+            keys = [(int.from_bytes(entry[:8]), int.from_bytes(entry[8:16])) for entry in entries]
+            if keys != sorted(keys):
+                self._subject.violated("I8", f"a memtable was written out of order: {keys}")
 
     def _logs_in_use(self) -> set[int]:
         """Logs that locations of ledgers that exist lead to, in memory, or durably where no journal has the entry."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.conf_keys import MILLISECOND, SECOND, parsed, values_of
-from simbookie.storage.db.settings import DB_KEYS, DIRECT_IO, DbConfig
+from simbookie.storage.db.settings import DB_KEYS, DIRECT_IO, DIRECT_KEYS, DbConfig
 from simbookie.storage.journal.settings import EXPLICIT_LAC_SINCE, JOURNAL_KEYS, JournalSettings
 from simbookie.storage.kinds import STORAGE_CLASS, StoreKind
 from simbookie.storage.sorted import SortedConfig
@@ -43,6 +43,9 @@ _LOG_KEYS: Final[_Keys] = {
     "read_buffer_bytes": ("readBufferSizeBytes", 1),
     "sync_after_bytes": ("flushEntrylogBytes", 1),
     "preallocates": ("entryLogFilePreallocationEnabled", 1),
+    "per_ledger": ("entryLogPerLedgerEnabled", 1),
+    "active_logs_max": ("maximumNumberOfActiveEntryLogs", 1),
+    "active_idle_s": ("entrylogMapAccessExpiryTimeInSeconds", SECOND),
 }
 _SPACE_KEYS: Final[_Keys] = {
     "full_above": ("diskUsageThreshold", _SHARE),
@@ -68,7 +71,7 @@ STORAGE_KEYS: Final = frozenset(
             for kind in ("minor", "major")
             for key in (*(key for key, _ in _RULE_KEYS.values()), _RULE_TIME)
         ),
-        *(key for key, _ in DB_KEYS.values()),
+        *(key for keys in (DB_KEYS, DIRECT_KEYS) for key, _ in keys.values()),
         *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL, _THROTTLE, STORAGE_CLASS, DIRECT_IO),
     ]
 )
@@ -97,6 +100,11 @@ class StorageConf:
             raise ValueError(
                 f"storage: journalFormatVersionToWrite must be >= {EXPLICIT_LAC_SINCE}, got {self.journal.format_version}: the "
                 f"older ones have no explicit LACs, which would be acknowledged and not kept"
+            )
+        if self.store.interleaved.entry_log.per_ledger and self.compaction.in_transactions:
+            raise ValueError(
+                "storage: entryLogPerLedgerEnabled and useTransactionalCompaction must not both be true: a transaction fills one "
+                "log with entries of many ledgers"
             )
         if not self.flush_interval_s > 0:
             raise ValueError(f"storage: flush_interval_s must be > 0, got {self.flush_interval_s}")

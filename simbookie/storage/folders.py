@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -101,11 +101,13 @@ class Folders:
         """Every folder by itself, with the same limit."""
         return [Folders([folder], self._rng, usable_bytes_min=self._usable_bytes_min) for folder in self.all]
 
-    def choose(self) -> Folder:
-        """One for a new file; :class:`~simbookie.storage.base.NoSpace` if none has room."""
+    def choose(self, crowd: Callable[[Folder], int] | None = None) -> Folder:
+        """One for a new file, with ``crowd`` the one of which that is least; :class:`NoSpace` if none has room."""
         candidates = [folder for folder in self.all if folder.disk.capacity().free >= self._usable_bytes_min]
         if not candidates:
             raise NoSpace(f"no folder has {self._usable_bytes_min} bytes left for a new file")
+        if crowd is not None:
+            return min(candidates, key=crowd)
         return candidates[0] if len(candidates) == 1 else self._rng.choice(candidates)
 
     def find(self, name: str) -> Folder | None:

@@ -21,7 +21,8 @@ from functools import partial
 
 from bkclient.wire.messages import LAST_ENTRY
 from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadCallback, StorageError, StorageIOError
-from simbookie.storage.entry_logs.logger import EntryLogConfig, EntryLogger
+from simbookie.storage.entry_logs.config import EntryLogConfig
+from simbookie.storage.entry_logs.logger import EntryLogger
 from simbookie.storage.folders import Folders
 from simbookie.storage.indexes.ledger_cache import IndexConfig, LedgerCache
 from simbookie.storage.known import KnownLacs, KnownRuns, lac_of, lac_of_packet
@@ -80,8 +81,8 @@ class InterleavedLedgerStore:
 
     @property
     def asks_for_checkpoints(self) -> bool:
-        """It does."""
-        return True
+        """It does, unless each ledger has logs of its own: then none is rotated because others are full."""
+        return not self.config.entry_log.per_ledger
 
     @property
     def collected(self) -> tuple[InterleavedLedgerStore]:
@@ -119,6 +120,8 @@ class InterleavedLedgerStore:
     def _ask_for_checkpoint(self) -> None:
         owner = self._owner
         assert owner is not None, "the store is not open"
+        if not self.asks_for_checkpoints:
+            return
         owner.request_checkpoint(owner.take_checkpoint())
 
     # -------------------------------------------------------------------------------------------------------- ledgers

@@ -48,6 +48,13 @@ class Quirk(Enum):
     #: is opened again.
     FAILED_SYNC_RETRIED = "failed-sync-retried"
 
+    #: Where a log of direct I/O ends before an entry that should be there, the entry is denied, as if it had never been stored.
+    END_OF_LOG_DENIES = "end-of-log-denies"
+    #: The header of a log of direct I/O tells of the ledgers map before that is written, and a map that is not there counts as
+    #: one without ledgers. A bookie that is killed between the two removes the log at its next collection of garbage, and
+    #: every entry in it.
+    EMPTY_MAP_BELIEVED = "empty-map-believed"
+
     #: A checkpoint of a store with a database returns at once if its write cache is empty, and counts as made. Fences and
     #: explicit LACs that came without entries are lost when the journals that hold them go, even if the bookie is stopped in
     #: order.

@@ -105,8 +105,8 @@ class SortedLedgerStore:
 
     @property
     def asks_for_checkpoints(self) -> bool:
-        """It does."""
-        return True
+        """It does, where ledgers share their logs."""
+        return self.interleaved.asks_for_checkpoints
 
     @property
     def taken_bytes(self) -> int:
@@ -284,12 +284,15 @@ class SortedLedgerStore:
         """A memtable was full, or could not be written before."""
         logger, owner = self.interleaved.logger, self._opened()
         active_before = logger.active_id
+        is_shared = not logger.config.per_ledger
 
         def written(_size: int, error: StorageError | None) -> None:
             try:
                 if error is not None:
                     raise error
-                if logger.active_position > logger.config.log_size_max or logger.active_id != active_before:
+                if not is_shared:
+                    logger.roll_full()
+                elif logger.active_position > logger.config.log_size_max or logger.active_id != active_before:
                     self._step("memtable.roll")
                     logger.roll()
                     if checkpoint is not None:
@@ -352,7 +355,7 @@ class SortedLedgerStore:
         """Write memtables, rotate the log they went to, then make index and rotated logs durable."""
 
         def written(size: int, error: StorageError | None) -> None:
-            if error is None and size:
+            if error is None and size and self.asks_for_checkpoints:
                 self._step("memtable.roll")
                 try:
                     self.interleaved.logger.roll()

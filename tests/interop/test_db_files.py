@@ -24,8 +24,8 @@ from simbookie.storage.db.rocks import rocks_databases
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.directory import DirectoryDisk
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import log_id_of, position_of
-from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.journaled import JournaledStorage
 from simbookie.zookeeper import ZooKeeperServer

@@ -16,8 +16,8 @@ from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from simbookie.storage.base import LedgerInfo
 from simbookie.storage.disk.directory import DirectoryDisk
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import log_id_of, position_of
-from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.entry_logs.scan import read_ledgers_map
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore

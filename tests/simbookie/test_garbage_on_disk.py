@@ -22,7 +22,7 @@ from simbookie.storage.base import CrashMode
 from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.disk.simulated import SimulatedDisk
-from simbookie.storage.entry_logs.logger import EntryLogConfig
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.journal.settings import JournalSettings

@@ -13,9 +13,13 @@ from simbookie.storage.checkpoints import Checkpoints
 from simbookie.storage.compaction.collector import EntryLogCollector
 from simbookie.storage.compaction.copying import Copying
 from simbookie.storage.compaction.plan import CompactionSchedule, LogUsage
+from simbookie.storage.entry_logs import logger as loggers
+from simbookie.storage.entry_logs.allocator import LogAllocator
 from simbookie.storage.entry_logs.compaction_log import CompactionLog
+from simbookie.storage.entry_logs.direct_log import DirectLog
 from simbookie.storage.entry_logs.log import WritableLog
 from simbookie.storage.entry_logs.logger import EntryLogger
+from simbookie.storage.entry_logs.scan import ledgers_of
 from simbookie.storage.indexes.index_file import IndexHeader
 from simbookie.storage.indexes.ledger_cache import LedgerCache
 from simbookie.storage.interleaved import InterleavedLedgerStore
@@ -203,16 +207,62 @@ def _fence_of_headers_lost(self: IndexHeader) -> bytes:
 
 
 def _ids_from_zero(self: EntryLogger) -> None:
-    self._last_id = -1
     self._unflushed_from = 1 << 30
 
 
-def _reuses_ids(self: EntryLogger) -> Any:
+def _reuses_ids(self: LogAllocator) -> Any:
     folder = self._folders.choose()
     self._last_id += 1
     name = f"{self._last_id:x}.log"
     folder.discard(name)
     return folder, self._last_id
+
+
+# --------------------------------------------------------------------------------- a log for each ledger, direct logs
+
+_rotate_log = EntryLogger._rotate
+_seal_direct = DirectLog.seal
+
+
+def _actives_left(self: EntryLogger, on_done: Any, token: object) -> None:
+    self._flush([], on_done, token)
+
+
+def _evicted_forgotten(self: EntryLogger, slot: int, log: WritableLog) -> None:
+    if len(self.active) > self.config.active_logs_max:
+        self.active.drop(slot)
+        log._buffer.clear()
+    else:
+        _rotate_log(self, slot, log)
+
+
+def _one_of_two_flushed(self: EntryLogger, on_done: Any, token: object) -> None:
+    self._flush(self.active.all[1:], on_done, token)
+
+
+def _unaligned(self: DirectLog) -> None:
+    size = -(-len(self._buffer) // 4096) * 4096
+    self.file.write(self._buffer_start, self._buffer.ljust(size, b"\xf0"))
+    self._buffer_start += size
+    self._buffer.clear()
+
+
+def _whole_blocks_only(self: DirectLog) -> None:
+    whole = len(self._buffer) // 4096 * 4096
+    if whole:
+        self.file.write(self._buffer_start, self._buffer[:whole])
+        self._buffer_start += whole
+        del self._buffer[:whole]
+
+
+def _map_believed(file: Any, *, believes_empty: bool) -> dict[int, int]:
+    del believes_empty
+    return ledgers_of(file, believes_empty=True)
+
+
+def _told_first(self: DirectLog) -> None:
+    self._tells_first = True
+    _seal_direct(self)
 
 
 # ----------------------------------------------------------------------------------------------------------- compaction
@@ -424,8 +474,41 @@ def _table() -> Mapping[str, tuple[str, tuple[Change, ...], str]]:
         "entry logs are not synced": ("entry log", ((EntryLogger, "_sync_log", _never_synced),), i),
         "ids of entry logs begin anew": (
             "entry log",
-            ((EntryLogger, "_next_id", _reuses_ids), (EntryLogger, "open", _ids_from_zero)),
+            ((LogAllocator, "_next_id", _reuses_ids), (EntryLogger, "open", _ids_from_zero)),
             i,
+        ),
+        "a checkpoint leaves the logs that are written": (
+            "log per ledger",
+            ((EntryLogger, "checkpoint", _actives_left),),
+            "interleaved-per-ledger",
+        ),
+        "a log that others displace is forgotten": (
+            "log per ledger",
+            ((EntryLogger, "_rotate", _evicted_forgotten),),
+            "sorted-per-ledger",
+        ),
+        "a flush leaves one log of those that are written": (
+            "log per ledger",
+            ((EntryLogger, "flush", _one_of_two_flushed),),
+            "db-per-ledger",
+        ),
+        "locations do not count the padding of blocks": (
+            "direct log",
+            ((DirectLog, "flush", _unaligned),),
+            "db-direct",
+        ),
+        "the last block is not written before it is full": (
+            "direct log",
+            ((DirectLog, "flush", _whole_blocks_only),),
+            "db-direct",
+        ),
+        "a map that is not there is believed": (
+            "direct log",
+            (
+                (DirectLog, "seal", _told_first),
+                (loggers, "ledgers_of", _map_believed),
+            ),
+            "db-direct",
         ),
         "a checkpoint syncs the index only": (
             "flush",

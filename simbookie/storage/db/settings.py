@@ -7,13 +7,13 @@ share of the memory that its JVM has outside the heap; the defaults here are tho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from simbookie.storage.conf_keys import parsed, values_of
-from simbookie.storage.entry_logs.logger import EntryLogConfig
+from simbookie.storage.conf_keys import SECOND, parsed, values_of
+from simbookie.storage.entry_logs.config import DirectConfig, EntryLogConfig
 
-__all__ = ["DB_KEYS", "DIRECT_IO", "DbConfig"]
+__all__ = ["DB_KEYS", "DIRECT_IO", "DIRECT_KEYS", "DbConfig"]
 
 _MIB: Final = 1 << 20
 
@@ -25,7 +25,14 @@ DB_KEYS: Final[Mapping[str, tuple[str, float]]] = {
     "read_ahead_bytes": ("dbStorage_readAheadCacheBatchBytesSize", 1),
     "batch_rows_max": ("maxOperationNumbersInSingleRocksdbWriteBatch", 1),
 }
-#: Must be false.
+#: The same of :class:`~simbookie.storage.entry_logs.config.DirectConfig`, which counts where the key below is true.
+DIRECT_KEYS: Final[Mapping[str, tuple[str, float]]] = {
+    "write_bytes": ("dbStorage_directIOEntryLoggerTotalWriteBufferSizeMB", _MIB),
+    "read_bytes": ("dbStorage_directIOEntryLoggerTotalReadBufferSizeMB", _MIB),
+    "block_bytes": ("dbStorage_directIOEntryLoggerReadBufferSizeMB", _MIB),
+    "idle_s": ("dbStorage_directIOEntryLoggerMaxFdCacheTimeSeconds", SECOND),
+}
+#: Whether entry logs pass by the page cache.
 DIRECT_IO: Final = "dbStorage_directIOEntryLogger"
 _GROUP: Final = "db store"
 
@@ -60,7 +67,9 @@ class DbConfig:
         A key without a value is as good as none: BookKeeper's own file names the sizes of the caches like that.
         """
         named = {key: value for key, value in conf.items() if value.strip()}
-        if parsed(_GROUP, DIRECT_IO, named.get(DIRECT_IO, "false").strip(), bool):
-            raise ValueError(f"{_GROUP}: {DIRECT_IO} must be false: every entry logger here uses the page cache")
         logs = entry_log if entry_log is not None else EntryLogConfig()
+        if parsed(_GROUP, DIRECT_IO, named.get(DIRECT_IO, "false").strip(), bool):
+            kinds = {each.name: type(getattr(DirectConfig(), each.name)) for each in fields(DirectConfig)}
+            direct = DirectConfig(**values_of(_GROUP, DIRECT_KEYS, named, kinds))  # type: ignore[arg-type]
+            logs = replace(logs, direct=direct)
         return cls(entry_log=logs, **values_of(_GROUP, DB_KEYS, named, dict.fromkeys(DB_KEYS, int)))  # type: ignore[arg-type]

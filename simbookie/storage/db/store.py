@@ -17,6 +17,7 @@ from simbookie.storage.db.key_value import KeyValueStore, OpenDatabase
 from simbookie.storage.db.log_database import LogDatabase
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.shard import DbShard
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.ledger_store import Checkpoint, OnStep, StoreOwner, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
@@ -46,6 +47,7 @@ class DbLedgerStore:
             self.config,
             write_cache_bytes=self.config.write_cache_bytes // count,
             read_cache_bytes=self.config.read_cache_bytes // count,
+            entry_log=_share_of_logs(self.config.entry_log, count),
         )
 
         def logs(folder: Folder) -> OpenDatabase:
@@ -169,3 +171,14 @@ class DbLedgerStore:
 
 def _in_turn(act: Callable[[DurableCallback, object], None], go_on: DurableCallback) -> None:
     act(go_on, None)
+
+
+def _share_of_logs(config: EntryLogConfig, count: int) -> EntryLogConfig:
+    """What each of ``count`` parts has of the buffers of direct logs; one block it has at least."""
+    direct = config.direct
+    if direct is None:
+        return config
+    read_bytes = max(direct.read_bytes // count, direct.block_bytes)
+    return replace(
+        config, direct=replace(direct, write_bytes=max(direct.write_bytes // count, 1), read_bytes=read_bytes)
+    )

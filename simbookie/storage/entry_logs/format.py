@@ -4,6 +4,9 @@ An entry log begins with a header of 1024 bytes: ``BKLO``, a version, and where 
 length of 4 bytes and an entry, which begins with the ids of its ledger and itself. The *location* of an entry is the id of its
 log in the upper 32 bits and the position behind its length in the lower ones, so none is 0.
 
+A log that was written past the page cache consists of blocks of 4096 bytes, and its header is one. Behind the first 1024 bytes of
+that comes a record of no ledger, so who expects the first entry there finds it behind.
+
 When a log is full, the ledgers map is appended, how many bytes of each ledger the log holds, and the header is told where. The
 map is made of records too, of a ledger and an entry that do not exist. A log without a map was being written when its bookie
 died.
@@ -22,6 +25,7 @@ from typing import Final
 from simbookie.storage.base import StorageIOError
 
 __all__ = [
+    "BLOCK_SIZE",
     "HEADER_SIZE",
     "LAST_ID_FILE",
     "LOG_ID_MAX",
@@ -32,6 +36,7 @@ __all__ = [
     "SIZE_BYTES",
     "EntryLogDamaged",
     "EntryLogHeader",
+    "block_end",
     "compacted_ids",
     "compacted_name",
     "compacting_name",
@@ -51,6 +56,8 @@ __all__ = [
 ]
 
 HEADER_SIZE: Final = 1024
+#: What is written at a time to a log that passes by the page cache is a multiple of this; so is the size of its header.
+BLOCK_SIZE: Final = 4096
 #: Bytes of the length before an entry.
 SIZE_BYTES: Final = 4
 #: Of a record: length, ledger id, entry id.
@@ -97,6 +104,11 @@ class EntryLogHeader:
         """The header, with zeros up to its size."""
         return _HEADER.pack(_MAGIC, self.version, self.map_offset, self.ledger_count).ljust(HEADER_SIZE, b"\0")
 
+    def encode_block(self) -> bytes:
+        """The header of a log that consists of blocks: one block, with a record to skip behind the header of others."""
+        skipped = BLOCK_SIZE - HEADER_SIZE - SIZE_BYTES
+        return (self.encode() + RECORD_HEAD.pack(skipped, MAP_LEDGER_ID, 0)).ljust(BLOCK_SIZE, b"\0")
+
     @classmethod
     def decode(cls, data: bytes) -> EntryLogHeader:
         """Parse the start of a log; :class:`EntryLogDamaged` if it is none."""
@@ -133,6 +145,11 @@ def parse_map_record(data: bytes) -> list[tuple[int, int]]:
             f"a record of the ledgers map with {count} ledgers has {size} bytes, read were {len(data)}"
         )
     return list(_MAP_ITEM.iter_unpack(data[_MAP_HEAD.size :]))
+
+
+def block_end(position: int) -> int:
+    """The end of the block that ``position`` bytes reach into."""
+    return -(-position // BLOCK_SIZE) * BLOCK_SIZE
 
 
 def location_of(log_id: int, position: int) -> int:

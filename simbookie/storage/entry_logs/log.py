@@ -35,6 +35,9 @@ class WritableLog:
         self._buffer_start = 0
         self._buffer_bytes = buffer_bytes
         self._shifts = shifts
+        self._begin()
+
+    def _begin(self) -> None:
         self._write(EntryLogHeader().encode())
 
     def append(self, ledger_id: int, entry: bytes) -> int:
@@ -101,3 +104,7 @@ class WritableLog:
             return bytes(self._buffer[offset - self._buffer_start : offset - self._buffer_start + size])
         head = self.file.read_now(offset, self._buffer_start - offset)
         return head + bytes(self._buffer[: size - len(head)])
+
+    def content(self) -> bytes:
+        """All of it, written to the file or not."""
+        return self.file.read_now(0, self._buffer_start) + bytes(self._buffer)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from simbookie.storage.entry_logs.format import (
+    BLOCK_SIZE,
     HEADER_SIZE,
     MAP_LEDGER_ID,
     SIZE_BYTES,
@@ -70,6 +71,13 @@ class _Window:
         return self._data[at : at + size]
 
 
+def _padding(data: bytes) -> int:
+    """How many bytes there are before the next that may begin a record; ``data`` begins with a length of 0 or less."""
+    first = data[:1]
+    run = len(data) - len(data.lstrip(first))
+    return run if first != b"\0" else max(run - SIZE_BYTES + 1, 1)  # a length may begin with zeros
+
+
 def scan(file: ScannedFile, accepts: Callable[[int], bool] = _always) -> Iterator[LogRecord]:
     """The entries of the ledgers that ``accepts`` is true of; the ledgers map is none."""
     window = _Window(file)
@@ -81,7 +89,7 @@ def scan(file: ScannedFile, accepts: Callable[[int], bool] = _always) -> Iterato
             return
         length = int.from_bytes(head[:SIZE_BYTES], signed=True)
         if length <= 0:
-            offset += 1
+            offset += _padding(window.read(offset, BLOCK_SIZE))
             continue
         ledger_id = int.from_bytes(head[SIZE_BYTES:], signed=True)
         if ledger_id != MAP_LEDGER_ID and accepts(ledger_id):
@@ -96,8 +104,11 @@ def read_header(file: ScannedFile) -> EntryLogHeader:
     return EntryLogHeader.decode(file.read_now(0, HEADER_SIZE))
 
 
-def read_ledgers_map(file: ScannedFile) -> dict[int, int]:
-    """The ledgers map of a log that is complete; :class:`EntryLogDamaged` if there is none, or not one that can be used."""
+def read_ledgers_map(file: ScannedFile, *, believes_empty: bool = False) -> dict[int, int]:
+    """The ledgers map of a log that is complete; :class:`EntryLogDamaged` if there is none, or not one that can be used.
+
+    With ``believes_empty`` it may have fewer ledgers than the header counts, as in BookKeeper's direct entry logger.
+    """
     header = read_header(file)
     if not header.has_map:
         raise EntryLogDamaged("the entry log has no ledgers map")
@@ -112,15 +123,15 @@ def read_ledgers_map(file: ScannedFile) -> dict[int, int]:
         for ledger_id, ledger_bytes in parse_map_record(file.read_now(offset, SIZE_BYTES + length)):
             sizes[ledger_id] = sizes.get(ledger_id, 0) + ledger_bytes
         offset += SIZE_BYTES + length
-    if len(sizes) != header.ledger_count or not sizes:
+    if not believes_empty and (len(sizes) != header.ledger_count or not sizes):
         raise EntryLogDamaged(f"the ledgers map has {len(sizes)} ledgers, the header counts {header.ledger_count}")
     return sizes
 
 
-def ledgers_of(file: ScannedFile) -> dict[int, int]:
+def ledgers_of(file: ScannedFile, *, believes_empty: bool = False) -> dict[int, int]:
     """Bytes by ledger, lengths included: from the ledgers map, or by a scan of a log that has none that can be used."""
     try:
-        return read_ledgers_map(file)
+        return read_ledgers_map(file, believes_empty=believes_empty)
     except EntryLogDamaged:
         sizes: dict[int, int] = {}
         for record in scan(file, lambda ledger_id: ledger_id >= 0):

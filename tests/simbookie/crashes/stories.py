@@ -15,9 +15,14 @@ from simbookie.crashes.subject import Subject, run_to_crash_point
 from simbookie.storage.base import CrashMode
 from simbookie.storage.quirks import REPAIRED, Quirk
 
-__all__ = ["BOTH_CRASHES", "EVERY_STORE", "FULL", "INDEX_FILES", "Story", "adds"]
+__all__ = ["BOTH_CRASHES", "EVERY_STORE", "FULL", "INDEX_FILES", "OTHER_LOGS", "SHARED_LOGS", "Story", "adds"]
 
+#: The three with one log for all ledgers, and those with other entry logs.
+_KINDS = ("interleaved", "sorted", "db")
+_OTHER_LOGS = tuple(kind for kind in STORE_KINDS if kind not in _KINDS)
 EVERY_STORE = pytest.mark.parametrize("kind", list(STORE_KINDS))
+SHARED_LOGS = pytest.mark.parametrize("kind", _KINDS)
+OTHER_LOGS = pytest.mark.parametrize("kind", _OTHER_LOGS)
 #: Stores whose steps are those of index files and memtables.
 INDEX_FILES = pytest.mark.parametrize("kind", ["interleaved", "sorted"])
 BOTH_CRASHES = pytest.mark.parametrize("mode", list(CrashMode), ids=lambda mode: mode.name.lower())

@@ -22,7 +22,7 @@ from simbookie.crashes.subject import Subject
 from simbookie.crashes.sweep import sweep
 from simbookie.storage.base import CrashMode
 from simbookie.storage.quirks import Quirk
-from tests.simbookie.crashes.stories import EVERY_STORE
+from tests.simbookie.crashes.stories import OTHER_LOGS, SHARED_LOGS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "crash-matrix.md"
 
@@ -64,7 +64,7 @@ LIVES = st.lists(
 @pytest.mark.rule("I16")
 @pytest.mark.rule("I17")
 @pytest.mark.rule("I18")
-@EVERY_STORE
+@SHARED_LOGS
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(lives=LIVES, seed=st.integers(0, 1_000), in_transactions=st.booleans(), covers_names=st.booleans())
 def test_no_schedule_violates_an_invariant(
@@ -77,7 +77,7 @@ def test_no_schedule_violates_an_invariant(
     assert subject.violations == []
 
 
-@EVERY_STORE
+@SHARED_LOGS
 def test_runs_of_seeds_violate_nothing_and_do_not_depend_on_workers(kind: str) -> None:
     alone = sweep(kind, range(20), processes=1)
     assert alone.violated == {}
@@ -88,6 +88,13 @@ def test_runs_of_seeds_violate_nothing_and_do_not_depend_on_workers(kind: str) -
     assert sweep(kind, range(1, 21), processes=1).digest != alone.digest
 
 
+@OTHER_LOGS
+def test_runs_over_other_entry_logs_violate_nothing(kind: str) -> None:
+    found = sweep(kind, range(8), processes=1)
+    assert found.violated == {}
+    assert len(found.seen) > 5
+
+
 @pytest.mark.parametrize(
     ("quirk", "kind", "first_seed", "invariants"),
     [
@@ -96,6 +103,7 @@ def test_runs_of_seeds_violate_nothing_and_do_not_depend_on_workers(kind: str) -
         (Quirk.MARKS_IN_PLACE, "sorted", 20, {"I4"}),
         (Quirk.FORCE_WITHOUT_SYNC, "sorted", 70, {"I1", "I4"}),
         (Quirk.EXPLICIT_LAC_UNWRITTEN, "interleaved", 0, {"I1"}),
+        (Quirk.EMPTY_MAP_BELIEVED, "db-direct", 60, {"I10", "I12"}),
     ],
 )
 def test_defects_of_bookkeeper_are_seen(quirk: Quirk, kind: str, first_seed: int, invariants: set[str]) -> None:

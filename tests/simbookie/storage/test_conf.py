@@ -9,7 +9,7 @@ import pytest
 
 from simbookie.storage.compaction.plan import CompactionRule
 from simbookie.storage.conf import COMPACTION_KEYS, STORAGE_KEYS, StorageConf
-from simbookie.storage.db.settings import DB_KEYS
+from simbookie.storage.db.settings import DB_KEYS, DIRECT_KEYS
 from simbookie.storage.kinds import StoreKind
 
 DEFAULTS = {
@@ -47,20 +47,27 @@ DEFAULTS = {
     "maxOperationNumbersInSingleRocksdbWriteBatch": "100000",
     "dbStorage_maxThrottleTimeMs": "10000",
     "dbStorage_directIOEntryLogger": "false",
+    "entryLogPerLedgerEnabled": "false",
+    "maximumNumberOfActiveEntryLogs": "500",
+    "entrylogMapAccessExpiryTimeInSeconds": "300",
+}
+DIRECT = {
+    "dbStorage_directIOEntryLoggerTotalWriteBufferSizeMB": "128",
+    "dbStorage_directIOEntryLoggerTotalReadBufferSizeMB": "128",
+    "dbStorage_directIOEntryLoggerReadBufferSizeMB": "8",
+    "dbStorage_directIOEntryLoggerMaxFdCacheTimeSeconds": "300",
 }
 
 
 def test_the_defaults_are_bookkeepers() -> None:
     assert StorageConf.from_conf(DEFAULTS) == StorageConf() == StorageConf.from_conf({"bookiePort": "3181"})
-    assert {key for key in STORAGE_KEYS if "ournal" not in key} == {*DEFAULTS, "ledgerStorageClass"}
+    assert {key for key in STORAGE_KEYS if "ournal" not in key} == {*DEFAULTS, *DIRECT, "ledgerStorageClass"}
 
 
 def test_every_key_has_an_effect() -> None:
     shares = {"minorCompactionThreshold": "0.3", "majorCompactionThreshold": "0.7", "diskUsageThreshold": "0.93"}
     shares |= {"diskUsageLwmThreshold": "0.8", "diskUsageWarnThreshold": "0.8"}
     for key, default in DEFAULTS.items():
-        if key == "dbStorage_directIOEntryLogger":
-            continue  # must not have one
         if key in shares:
             value = shares[key]
         elif default in ("true", "false"):
@@ -71,6 +78,16 @@ def test_every_key_has_an_effect() -> None:
         if key == "minorCompactionInterval":
             context = {"gcWaitTime": "1000"}
         assert StorageConf.from_conf({key: value, **context}) != StorageConf.from_conf(context), key
+
+
+def test_the_buffers_of_direct_logs_count_where_there_are_some() -> None:
+    assert StorageConf.from_conf(DIRECT) == StorageConf()
+    on = {"dbStorage_directIOEntryLogger": "true"}
+    assert StorageConf.from_conf({**on, **DIRECT}) == StorageConf.from_conf(on)
+    for key, default in DIRECT.items():
+        conf = StorageConf.from_conf({**on, key: str(int(default) + 1)})
+        assert conf != StorageConf.from_conf(on), key
+        assert conf.store == StorageConf().store, "other stores have no such logs"
 
 
 def test_values_are_in_bookkeepers_units() -> None:
@@ -134,7 +151,7 @@ def test_a_store_with_a_database_has_the_settings_of_the_logs_too() -> None:
             "db store: dbStorage_readAheadCacheBatchSize must be a whole number",
         ),
         ("dbStorage_maxThrottleTimeMs", "-1", "storage: add_wait_max_s must be >= 0"),
-        ("dbStorage_directIOEntryLogger", "true", "dbStorage_directIOEntryLogger must be false"),
+        ("maximumNumberOfActiveEntryLogs", "0", "entry log: active_logs_max must be >= 1"),
         ("dbStorage_directIOEntryLogger", "maybe", "must be true or false"),
         ("ledgerStorageClass", "org.example.Storage", "ledgerStorageClass must be one of org.apache"),
     ],
@@ -144,9 +161,16 @@ def test_nonsense_is_refused(key: str, value: str, complaint: str) -> None:
         StorageConf.from_conf({key: value})
 
 
+def test_modes_that_exclude_each_other_are_refused_together() -> None:
+    with pytest.raises(ValueError, match="entryLogPerLedgerEnabled and useTransactionalCompaction must not both"):
+        StorageConf.from_conf({"entryLogPerLedgerEnabled": "true", "useTransactionalCompaction": "true"})
+    with pytest.raises(ValueError, match="per_ledger and direct exclude each other"):
+        StorageConf.from_conf({"entryLogPerLedgerEnabled": "true", "dbStorage_directIOEntryLogger": "true"})
+
+
 def test_the_page_lists_every_key_of_a_store_with_a_database() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "ledger-stores.md").read_text()
-    for field, (key, _) in DB_KEYS.items():
+    for field, (key, _) in {**DB_KEYS, **DIRECT_KEYS}.items():
         assert f"| `{key}` | `{field}` |" in page
 
 

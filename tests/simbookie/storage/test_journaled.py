@@ -14,7 +14,7 @@ import pytest
 from simbookie.storage.base import CrashMode, LedgerInfo, NoSpace, StorageError, StorageIOError
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
-from simbookie.storage.entry_logs.logger import EntryLogConfig
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.journal.mark import LogMark, read_mark

@@ -18,7 +18,7 @@ from simbookie.storage.base import CrashMode, StorageError, StorageIOError, Writ
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
-from simbookie.storage.entry_logs.logger import EntryLogConfig
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.journaled import JournaledConfig, JournaledStorage

@@ -16,8 +16,8 @@ from simbookie.storage.base import CrashMode, LedgerInfo, StorageIOError, WriteC
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import log_id_of
-from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.entry_logs.scan import scan
 from simbookie.storage.indexes.ledger_cache import IndexConfig
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore

@@ -17,8 +17,8 @@ from simbookie.storage.compaction.collector import CollectorStats, EntryLogColle
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
 from simbookie.storage.disk.simulated import SimulatedDisk
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import log_id_of
-from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.entry_logs.scan import read_ledgers_map
 from simbookie.storage.folders import Folder
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore

@@ -17,8 +17,8 @@ from simbookie.storage.compaction.collector import EntryLogCollector
 from simbookie.storage.compaction.plan import CompactionConfig
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import log_id_of
-from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.ledger_store import CrashPoint, OnStep, no_step
 from simbookie.world.loop import VirtualTimeLoop
 from tests.simbookie.storage.stores import (

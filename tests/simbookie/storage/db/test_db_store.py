@@ -14,8 +14,8 @@ from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
 from simbookie.storage.disk.simulated import DiskCosts
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import log_id_of, position_of
-from simbookie.storage.entry_logs.logger import EntryLogConfig
 from simbookie.storage.entry_logs.scan import scan
 from simbookie.storage.quirks import Quirk
 from tests.simbookie.storage.stores import CountingDisk, Owner, done, entry, folders, outcome, read_by

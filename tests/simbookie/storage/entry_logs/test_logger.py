@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from simbookie.storage.base import CrashMode, NoSpace, StorageIOError
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import (
     HEADER_SIZE,
     LOG_ID_MAX,
@@ -26,7 +27,7 @@ from simbookie.storage.entry_logs.format import (
     log_name,
     position_of,
 )
-from simbookie.storage.entry_logs.logger import EntryLogConfig, EntryLogger
+from simbookie.storage.entry_logs.logger import EntryLogger
 from simbookie.storage.entry_logs.scan import read_ledgers_map, scan
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.ledger_store import CrashPoint
