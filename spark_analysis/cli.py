@@ -19,6 +19,9 @@ from spark_analysis.defaults import EXIT_FAILED
 __all__ = ["app", "main"]
 
 _COMMANDS: Final = {
+    "ingest": Late(
+        "spark_analysis.cli_ingest", "Take histories into a data set, decoded once, for all checks to come."
+    ),
     "verify": Late("spark_analysis.cli_verify", "Check every ledger of every history against the guarantees."),
     "check": Late("spark_analysis.cli_check", "Judge every history with the checker that also watches runs."),
     "compare": Late("spark_analysis.cli_check", "Judge by both witnesses, and show where they disagree."),

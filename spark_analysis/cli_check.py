@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, conclude, in_spark, print_json, usable_files
+from spark_analysis.cli_running import Input, Json, Master, conclude, in_spark, print_json, size_of
 from spark_analysis.defaults import EXIT_DISAGREE, EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.compare import compare
@@ -39,7 +39,7 @@ others are judged nevertheless); 3 nothing was judged, because Spark or this pro
 
 
 def check_histories(
-    folder: Folder,
+    folder: Input,
     *,
     master: Master = None,
     max_witnesses: Annotated[
@@ -48,8 +48,7 @@ def check_histories(
     as_json: Json = False,
 ) -> None:
     """Check the histories in ``folder``, and print the verdict."""
-    files = usable_files(folder)
-    with in_spark(master, files, "nothing was judged", "checking") as session:
+    with in_spark(master, size_of(folder), "nothing was judged", "checking") as session:
         verdict = check(session, folder, max_witnesses=max_witnesses)
     shown = [broken_list(verdict)] if verdict.violations else []
     conclude(verdict, check_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
@@ -72,7 +71,7 @@ was judged, because Spark or this program failed; 4 they disagree.
 
 
 def compare_witnesses(
-    folder: Folder,
+    folder: Input,
     *,
     master: Master = None,
     max_shown: Annotated[
@@ -81,8 +80,7 @@ def compare_witnesses(
     as_json: Json = False,
 ) -> None:
     """Compare the witnesses on the histories in ``folder``, and print what came of it."""
-    files = usable_files(folder)
-    with in_spark(master, files, "nothing was judged", "comparing") as session:
+    with in_spark(master, size_of(folder), "nothing was judged", "comparing") as session:
         found = compare(session, folder, max_shown=max_shown)
     if as_json:
         print_json(found.as_json())

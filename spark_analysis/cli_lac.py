@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_analysis.cli_running import Folder, Json, Master, conclude, in_spark, usable_files
+from spark_analysis.cli_running import Input, Json, Master, conclude, in_spark, size_of
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.lac import analyze_lacs
 from spark_analysis.report import lac_table, lag_table, truncated_list
@@ -37,7 +37,7 @@ are looked at nevertheless); 3 nothing was found out, because Spark or this prog
 
 
 def follow_lacs(
-    folder: Folder,
+    folder: Input,
     *,
     master: Master = None,
     max_ledgers: Annotated[
@@ -46,8 +46,7 @@ def follow_lacs(
     as_json: Json = False,
 ) -> None:
     """Analyze the histories in ``folder``, and print what came of it."""
-    files = usable_files(folder)
-    with in_spark(master, files, "nothing was found out", "following LACs") as session:
+    with in_spark(master, size_of(folder), "nothing was found out", "following LACs") as session:
         verdict = analyze_lacs(session, folder, max_ledgers=max_ledgers)
     truncated = [] if verdict.is_clean else [truncated_list(verdict)]
     conclude(verdict, lac_table(verdict), lag_table(verdict), *truncated, is_fine=verdict.is_clean, as_json=as_json)

@@ -47,8 +47,8 @@ def replay_histories(
     as_json: Json = False,
 ) -> None:
     """Replay the histories in ``folder``, and print what came of it."""
-    files = usable_files(folder)
-    with in_spark(master, files, "nothing was found out", "replaying") as session:
+    input_bytes = sum(file.size for file in usable_files(folder))
+    with in_spark(master, input_bytes, "nothing was found out", "replaying") as session:
         verdict = replay(session, folder, max_differing=max_differing)
     shown = [differing_list(verdict)] if verdict.differing else []
     conclude(verdict, replay_table(verdict), *shown, is_fine=verdict.is_same and verdict.is_clean, as_json=as_json)

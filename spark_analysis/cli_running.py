@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol
@@ -17,15 +17,32 @@ from rich.console import Console, RenderableType
 
 from scenarios.history import History, HistoryError
 from simbookie.java import JavaNotFoundError
+from spark_analysis.dataset.layout import DataSetError, is_dataset
 from spark_analysis.defaults import EXIT_FAILED, EXIT_UNUSABLE, EXIT_VIOLATED, LOCAL_MASTER
 from spark_analysis.jobs.files import REJECTED_MAX, NoHistoriesError, Rejected, histories_in
+from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.report import rejected_table
 from spark_analysis.session import open_session
 from spark_analysis.source import HistoryFile
 
-__all__ = ["Folder", "JobVerdict", "Json", "Master", "conclude", "fail", "in_spark", "print_json", "usable_files"]
+__all__ = [
+    "Folder",
+    "Input",
+    "JobVerdict",
+    "Json",
+    "Master",
+    "conclude",
+    "fail",
+    "in_spark",
+    "print_json",
+    "size_of",
+    "usable_files",
+]
 
 Folder = Annotated[Path, typer.Argument(help="Folder of *.bkh files, searched below; or one such file.")]
+Input = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="Folder of *.bkh files, searched below; one such file; or a data set.")
+]
 Master = Annotated[
     str | None, typer.Option(help=f"Spark master to run on. Default: what spark-submit was told, or {LOCAL_MASTER}.")
 ]
@@ -45,6 +62,8 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def usable_files(folder: Path) -> list[HistoryFile]:
     """The files to work on, of which one at least begins as a history does: starting Spark takes longer than to see that."""
+    if is_dataset(folder):
+        fail(f"{folder}: is a data set; give the folder of the files that it was made of")
     try:
         files = histories_in(folder)
     except NoHistoriesError as error:
@@ -62,17 +81,28 @@ def usable_files(folder: Path) -> list[HistoryFile]:
     fail(problems[0])
 
 
-@contextmanager
-def in_spark(master: str | None, files: Sequence[HistoryFile], failed: str, doing: str = "") -> Iterator[SparkSession]:
-    """A session for work on ``files``. Without Java, or if Spark fails, the program ends; ``failed`` says what that means.
+def size_of(folder: Path) -> int:
+    """About how many bytes of histories there are below ``folder``, one of them usable at least, or in the data set there."""
+    if not is_dataset(folder):
+        return sum(file.size for file in usable_files(folder))
+    try:
+        return histories_of(folder).size
+    except (NoHistoriesError, DataSetError) as error:
+        fail(str(error))
 
-    On a terminal it says ``doing`` while the block runs.
+
+@contextmanager
+def in_spark(master: str | None, input_bytes: int, failed: str, doing: str = "") -> Iterator[SparkSession]:
+    """A session for work on about ``input_bytes``.
+
+    Without Java, or if Spark fails, the program ends; ``failed`` says what that means. On a terminal it says ``doing`` while the
+    block runs.
     """
     status = Console(stderr=True).status(f"{doing} ...") if doing and sys.stderr.isatty() else nullcontext()
     try:
         with status:
-            yield open_session(master, input_bytes=sum(file.size for file in files))
-    except (NoHistoriesError, JavaNotFoundError) as error:
+            yield open_session(master, input_bytes=input_bytes)
+    except (NoHistoriesError, DataSetError, JavaNotFoundError) as error:
         fail(str(error))
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_analysis.cli_running import Folder, Json, Master, conclude, fail, in_spark, print_json, usable_files
+from spark_analysis.cli_running import Input, Json, Master, conclude, fail, in_spark, print_json, size_of
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.verify import verify
@@ -36,7 +36,7 @@ others are judged nevertheless); 3 nothing was judged, because Spark or this pro
 
 
 def verify_histories(
-    folder: Folder,
+    folder: Input,
     *,
     master: Master = None,
     invariant: Annotated[
@@ -52,8 +52,7 @@ def verify_histories(
         chosen = select(invariant or ())
     except ValueError as error:
         fail(str(error))
-    files = usable_files(folder)
-    with in_spark(master, files, "nothing was judged", "verifying") as session:
+    with in_spark(master, size_of(folder), "nothing was judged", "verifying") as session:
         verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
     shown = [witness_list(verdict)] if verdict.violations else []
     conclude(verdict, verdict_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)

@@ -13,6 +13,7 @@ from scenarios.model import TransportKind
 from spark_analysis.jobs.check import CheckVerdict
 from spark_analysis.jobs.compare import Comparison
 from spark_analysis.jobs.files import Rejected
+from spark_analysis.jobs.ingest import Ingested
 from spark_analysis.jobs.lac import LacVerdict, Lag
 from spark_analysis.jobs.replay import ReplayVerdict
 from spark_analysis.jobs.sweep import SweepVerdict
@@ -24,6 +25,7 @@ __all__ = [
     "differing_list",
     "disagreement_list",
     "failing_list",
+    "ingested_table",
     "lac_table",
     "lag_table",
     "met_table",
@@ -34,6 +36,21 @@ __all__ = [
     "verdict_table",
     "witness_list",
 ]
+
+
+def ingested_table(found: Ingested) -> Table:
+    """What became of the files, and what the data set holds."""
+    table = Table(
+        title=f"{found.histories:,} histories, {found.all_events:,} events in {found.buckets:,} buckets",
+        title_justify="left",
+    )
+    table.add_column("files")
+    table.add_column("count", justify="right")
+    table.add_row("taken", f"{found.taken:,} ({found.events:,} events)")
+    table.add_row("taken before", f"{found.unchanged:,}")
+    for reason, count in found.set_aside.items():
+        table.add_row(f"set aside: {reason}", f"{count:,}")
+    return table
 
 
 def verdict_table(verdict: Verdict) -> Table:

@@ -57,11 +57,12 @@ _BATCH_ROWS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
-    """A file to read: where it is, what rows call it (its path below the folder), and its size in bytes."""
+    """A file to read: where it is, what rows call it (its path below the folder), its size in bytes, and when it was written."""
 
     path: str
     name: str
     size: int
+    mtime_ns: int = 0
 
 
 class FilePartition(InputPartition):
@@ -79,7 +80,7 @@ def find_histories(folder: Path | str) -> list[HistoryFile]:
     """
     root = Path(folder)
     if root.is_file():
-        return [HistoryFile(str(root), root.name, root.stat().st_size)]
+        return [HistoryFile(str(root), root.name, *_size_and_time(root))]
     if not root.is_dir():
         raise FileNotFoundError(f"{folder}: no such folder or file")
     found = []
@@ -87,9 +88,18 @@ def find_histories(folder: Path | str) -> list[HistoryFile]:
         for name in names:
             if name.endswith(SUFFIX):
                 path = Path(parent, name)
-                size = path.stat().st_size if path.exists() else 0
-                found.append(HistoryFile(str(path), path.relative_to(root).as_posix(), size))
+                size, mtime_ns = _size_and_time(path)
+                found.append(HistoryFile(str(path), path.relative_to(root).as_posix(), size, mtime_ns))
     return sorted(found, key=lambda file: file.name)
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """Of a file that may be gone, or lead nowhere; reading it will tell."""
+    try:
+        told = path.stat()
+    except OSError:
+        return 0, 0
+    return told.st_size, told.st_mtime_ns
 
 
 def plan_partitions(files: Sequence[HistoryFile], parallelism: int) -> list[FilePartition]:

@@ -41,7 +41,7 @@ ALLOWED: dict[str, int] = {
     "tests/simbookie/tcp": 13,
     "tests/simbookie/world": 7,
     "tests/simbookie/zookeeper": 4,
-    "tests/spark_analysis": 8,
+    "tests/spark_analysis": 7,
 }
 
 

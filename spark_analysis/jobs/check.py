@@ -8,7 +8,7 @@ formulas of :mod:`spark_analysis.invariants`, and takes less time; the formulas 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,12 +19,12 @@ from pyspark.sql import functions as sf
 
 from scenarios.checker import INVARIANTS, OnlineChecker
 from scenarios.clauses import STATEMENTS
-from scenarios.history import History
+from scenarios.history import Event
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.files import Rejected, histories_in, problem_of, rejected_in, rows_of_files
-from spark_analysis.source import HistoryFile
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, problem_of, rejected_in
+from spark_analysis.jobs.inputs import Histories, histories_of
 
-__all__ = ["Broken", "CheckVerdict", "CheckedInvariant", "check", "check_files", "checked_files"]
+__all__ = ["Broken", "CheckVerdict", "CheckedInvariant", "check", "check_history", "checked_histories", "unchecked"]
 
 _SCHEMA: Final = """
     history string, problem string, scenario string, seed bigint, events bigint, checked array<string>,
@@ -83,13 +83,14 @@ class CheckVerdict:
 
 
 def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_WITNESSES_DEFAULT) -> CheckVerdict:
-    """Judge every history below ``folder`` by the online checker.
+    """Judge every history below ``folder``, or in the data set there, by the online checker.
 
-    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. Files that are no usable histories are named in
+    Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. Files that are no usable histories are named in
     the verdict.
     """
     started = time.perf_counter()
-    rows = checked_files(spark, histories_in(folder)).persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    histories = histories_of(folder)
+    rows = checked_histories(spark, histories).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
         is_usable = sf.col("problem").isNull()
         counted = rows.agg(
@@ -103,52 +104,43 @@ def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_W
         rejected = rejected_in(rows.filter(~is_usable))
     finally:
         rows.unpersist()
+    known, known_files = histories.set_aside()
     return CheckVerdict(
         histories=counted["histories"],
         events=counted["events"] or 0,
         invariants=invariants,
         violations=violations,
-        rejected=rejected,
-        rejected_files=counted["rejected"],
+        rejected=(*rejected, *known)[:REJECTED_MAX],
+        rejected_files=counted["rejected"] + known_files,
         seconds=time.perf_counter() - started,
     )
 
 
-def checked_files(spark: SparkSession, files: Sequence[HistoryFile]) -> DataFrame:
-    """A row for each of ``files``, computed when it is asked for.
+def checked_histories(spark: SparkSession, histories: Histories) -> DataFrame:
+    """A row for each of ``histories``, computed when it is asked for.
 
-    ``history``, ``problem`` (null if the file is usable), ``scenario``, ``seed``, ``events``, ``checked`` (the invariants that
+    ``history``, ``problem`` (null if it is usable), ``scenario``, ``seed``, ``events``, ``checked`` (the invariants that
     had something to judge) and ``violations`` (structs of ``invariant``, ``clause``, ``ledger``, ``witness``, ``seqs``).
     """
-    return rows_of_files(spark, files, check_files, _SCHEMA)
+    return histories.each(spark, check_history, unchecked, _SCHEMA)
 
 
-def check_files(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:
-    """On an executor: the rows of ``files``."""
-    for file in files:
-        try:
-            yield file.name, *_checked(Path(file.path))
-        except Exception as error:  # noqa: BLE001  whatever a history holds, the others are judged
-            yield file.name, problem_of(error), None, None, None, [], []
-
-
-def _checked(path: Path) -> tuple[Any, ...]:
-    history, checker = History(path), OnlineChecker()
-    for event in history.events():
+def check_history(name: str, scenario: str | None, seed: int | None, events: Iterator[Event]) -> tuple[Any, ...]:
+    """On an executor: the row of a history."""
+    checker = OnlineChecker()
+    for event in events:
         checker.feed(event)
     violations = [
         (violation.invariant, violation.clause, violation.ledger, violation.witness, list(violation.seqs))
         for violation in checker.finish()
     ]
-    scenario, seed = history.header.get("scenario"), history.header.get("seed")
-    return (
-        None,
-        scenario if isinstance(scenario, str) else None,
-        seed if isinstance(seed, int) else None,
-        checker.events,
-        [name for name, count in checker.checked.items() if count],
-        violations,
-    )
+    judged = [invariant for invariant, count in checker.checked.items() if count]
+    return name, None, scenario, seed, checker.events, judged, violations
+
+
+def unchecked(name: str, error: Exception) -> tuple[Any, ...]:
+    """The row of a history that cannot be judged."""
+    return name, problem_of(error), None, None, None, [], []
 
 
 def _count(rows: DataFrame) -> tuple[CheckedInvariant, ...]:

@@ -24,11 +24,10 @@ from pyspark.sql import functions as sf
 
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
-from spark_analysis.jobs.check import checked_files
-from spark_analysis.jobs.files import histories_in
+from spark_analysis.jobs.check import checked_histories
+from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.lost import again_if_lost
-from spark_analysis.jobs.planning import planned_for_kept_partitions
-from spark_analysis.jobs.verify import judged_files
+from spark_analysis.jobs.verify import judged_histories
 from spark_analysis.source import file_rows
 
 __all__ = ["JUDGED_AT_THE_END", "Comparison", "Disagreement", "compare", "disagreements"]
@@ -86,9 +85,9 @@ def compare(
     invariants: Sequence[Invariant] = INVARIANTS,
     max_shown: int = MAX_WITNESSES_DEFAULT,
 ) -> Comparison:
-    """Judge every history below ``folder`` by both witnesses, and compare what they say about ``invariants``.
+    """Judge every history below ``folder``, or in the data set there, by both witnesses; compare what they say of ``invariants``.
 
-    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. An executor that is lost with what it had
+    Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. An executor that is lost with what it had
     computed makes the comparison begin again.
     """
     return again_if_lost(partial(_compare, spark, folder, invariants, max_shown))
@@ -96,11 +95,10 @@ def compare(
 
 def _compare(spark: SparkSession, folder: Path | str, invariants: Sequence[Invariant], max_shown: int) -> Comparison:
     started = time.perf_counter()
-    files = histories_in(folder)
-    checked = checked_files(spark, files).persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    histories = histories_of(folder)
+    checked = checked_histories(spark, histories).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
-        with planned_for_kept_partitions(spark, sum(file.size for file in files)):
-            table, findings = judged_files(spark, folder, files, invariants)
+        with judged_histories(spark, histories, invariants) as (table, findings):
             told = _formulas(findings)
             by_file = file_rows(table).select("history", sf.col("problem").alias("formulas_problem"))
             accused, differing = disagreements(_checker(checked, invariants), told)
@@ -117,7 +115,7 @@ def _compare(spark: SparkSession, folder: Path | str, invariants: Sequence[Invar
         checked.unpersist()
     return Comparison(
         histories=counted["histories"],
-        rejected_files=counted["rejected"],
+        rejected_files=counted["rejected"] + histories.set_aside()[1],
         accusations=accusations,
         agreed=accusations - of_ledgers,
         disagreed=of_ledgers + of_files,

@@ -27,10 +27,10 @@ from pyspark.sql import functions as sf
 from scenarios.history import Kind
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_closed, is_kind, is_stored_metadata
-from spark_analysis.jobs.files import Rejected, histories_in, rejected_in
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
+from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.planning import planned_for_kept_partitions
-from spark_analysis.schema import columns_of
-from spark_analysis.source import event_rows, file_rows, read_histories
+from spark_analysis.source import event_rows, file_rows
 
 __all__ = ["LacVerdict", "Lag", "LedgerLac", "ScenarioLacs", "analyze_lacs"]
 
@@ -133,17 +133,18 @@ class LacVerdict:
 
 
 def analyze_lacs(spark: SparkSession, folder: Path | str, *, max_ledgers: int = MAX_WITNESSES_DEFAULT) -> LacVerdict:
-    """Follow the LAC of every ledger of every history below ``folder``.
+    """Follow the LAC of every ledger of every history below ``folder``, or in the data set there.
 
-    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. Files that are no usable histories are named in
+    Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. Files that are no usable histories are named in
     the verdict.
     """
     started = time.perf_counter()
-    files = histories_in(folder)
-    with planned_for_kept_partitions(spark, sum(file.size for file in files)):
-        table = read_histories(spark, folder, columns=columns_of(*_COLUMNS), kinds=[str(kind) for kind in _KINDS])
-        table = table.repartition(spark.sparkContext.defaultParallelism, "history")
-        table = table.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    histories = histories_of(folder)
+    with (
+        planned_for_kept_partitions(spark, histories.size),
+        histories.table(spark, _COLUMNS, [str(kind) for kind in _KINDS]) as rows,
+    ):
+        table = rows.persist(StorageLevel.MEMORY_AND_DISK_DESER)
         try:
             bad = file_rows(table).filter(sf.col("problem").isNotNull())
             usable, unusable = file_rows(table).filter(sf.col("problem").isNull()).count(), bad.count()
@@ -154,12 +155,13 @@ def analyze_lacs(spark: SparkSession, folder: Path | str, *, max_ledgers: int = 
             rejected = rejected_in(bad) if unusable else ()
         finally:
             table.unpersist()
+    known, known_files = histories.set_aside()
     return LacVerdict(
         histories=usable,
         scenarios=scenarios,
         ledgers=tuple(LedgerLac(**row.asDict()) for row in shown),
-        rejected=rejected,
-        rejected_files=unusable,
+        rejected=(*rejected, *known)[:REJECTED_MAX],
+        rejected_files=unusable + known_files,
         seconds=time.perf_counter() - started,
     )
 

@@ -18,6 +18,8 @@ PLANNING: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # A data set is read as it lies even where the first question could do without: what is kept of it is asked more.
+    "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
 }
 

@@ -12,7 +12,8 @@ is to have.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -28,22 +29,20 @@ from spark_analysis.invariants import INVARIANTS, Invariant, judge
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
-from spark_analysis.jobs.files import Rejected, histories_in, rejected_in
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
+from spark_analysis.jobs.inputs import Histories, histories_of
 from spark_analysis.jobs.lost import again_if_lost
 from spark_analysis.jobs.planning import planned_for_kept_partitions
-from spark_analysis.schema import HISTORY_COLUMNS, columns_of
-from spark_analysis.source import HistoryFile, event_rows, file_rows, read_histories
+from spark_analysis.schema import HISTORY_COLUMNS
+from spark_analysis.source import event_rows, file_rows
 
 __all__ = [
     "InvariantVerdict",
     "Verdict",
     "WitnessedViolation",
-    "judged_files",
+    "judged_histories",
     "verify",
 ]
-
-#: About how much of the files one partition holds; some 300,000 events.
-PARTITION_BYTES: Final = 8 * 1024 * 1024
 
 _KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "problem", "events")
 
@@ -119,9 +118,9 @@ def verify(
     invariants: Sequence[Invariant] = INVARIANTS,
     max_witnesses: int = MAX_WITNESSES_DEFAULT,
 ) -> Verdict:
-    """Judge every ledger of every history below ``folder`` by every one of ``invariants``.
+    """Judge every ledger of every history below ``folder``, or in the data set there, by every one of ``invariants``.
 
-    Raises :class:`~spark_analysis.jobs.files.NoHistoriesError` if there is none. Files that are no usable histories are named in
+    Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. Files that are no usable histories are named in
     the verdict. An executor that is lost with what it had computed makes the verification begin again.
     """
     return again_if_lost(partial(_verify, spark, folder, invariants, max_witnesses))
@@ -129,32 +128,40 @@ def verify(
 
 def _verify(spark: SparkSession, folder: Path | str, invariants: Sequence[Invariant], max_witnesses: int) -> Verdict:
     started = time.perf_counter()
-    files = histories_in(folder)
-    with planned_for_kept_partitions(spark, sum(file.size for file in files)):
-        table, findings = judged_files(spark, folder, files, invariants)
+    histories = histories_of(folder)
+    with judged_histories(spark, histories, invariants) as (table, findings):
         counted, rejected = _count_files(table)
         verdicts = _count_findings(findings, invariants, counted["ledgers"])
         violations: tuple[WitnessedViolation, ...] = ()
         if max_witnesses and any(verdict.violated for verdict in verdicts):
             violations = _witnesses(findings, table, invariants, max_witnesses)
+    known, known_files = histories.set_aside()
     return Verdict(
         histories=counted["histories"],
         ledgers=counted["ledgers"],
         events=counted["known_events"] or 0,
-        rejected=rejected,
-        rejected_files=counted["rejected_files"],
+        rejected=(*rejected, *known)[:REJECTED_MAX],
+        rejected_files=counted["rejected_files"] + known_files,
         invariants=verdicts,
         violations=violations,
         seconds=time.perf_counter() - started,
     )
 
 
-def judged_files(
-    spark: SparkSession, folder: Path | str, files: Sequence[HistoryFile], invariants: Sequence[Invariant]
-) -> tuple[DataFrame, DataFrame]:
-    """The rows of ``files``, all that are below ``folder``, and what ``invariants`` find in them; computed at first use."""
-    table = _keep(_read(spark, folder, files, invariants))
-    return table, _keep(judge(Facts(event_rows(table), _keep), invariants))
+@contextmanager
+def judged_histories(
+    spark: SparkSession, histories: Histories, invariants: Sequence[Invariant]
+) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """The rows of ``histories`` that ``invariants`` look at, and what they find; computed at first use inside the block."""
+    kinds = dict.fromkeys((*LEDGER_KINDS, *(kind for invariant in invariants for kind in invariant.kinds)))
+    columns = dict.fromkeys((*_KEY_COLUMNS, *LEDGER_COLUMNS))
+    columns |= dict.fromkeys(name for invariant in invariants for name in invariant.columns)
+    with (
+        planned_for_kept_partitions(spark, histories.size),
+        histories.table(spark, tuple(columns), [str(kind) for kind in kinds]) as rows,
+    ):
+        table = _keep(rows)
+        yield table, _keep(judge(Facts(event_rows(table), _keep), invariants))
 
 
 def _keep(relation: DataFrame) -> DataFrame:
@@ -163,18 +170,6 @@ def _keep(relation: DataFrame) -> DataFrame:
     Rows and not columns: everything here is read once or twice, which does not repay building columns.
     """
     return relation.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
-
-
-def _read(
-    spark: SparkSession, folder: Path | str, files: Sequence[HistoryFile], invariants: Sequence[Invariant]
-) -> DataFrame:
-    """File rows, and the kinds and columns of events that ``invariants`` look at, one history in one partition."""
-    kinds = dict.fromkeys((*LEDGER_KINDS, *(kind for invariant in invariants for kind in invariant.kinds)))
-    columns = dict.fromkeys((*_KEY_COLUMNS, *LEDGER_COLUMNS))
-    columns |= dict.fromkeys(name for invariant in invariants for name in invariant.columns)
-    table = read_histories(spark, folder, columns=columns_of(*columns), kinds=[str(kind) for kind in kinds])
-    by_size = -(-sum(file.size for file in files) // PARTITION_BYTES)
-    return table.repartition(max(by_size, spark.sparkContext.defaultParallelism), "history")
 
 
 def _count_files(table: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:

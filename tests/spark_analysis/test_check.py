@@ -15,9 +15,10 @@ from scenarios.model import RunResult
 from spark_analysis import cli_check
 from spark_analysis.invariants import INVARIANTS as FORMULAS
 from spark_analysis.jobs import check as checking
-from spark_analysis.jobs.check import CheckVerdict, check, check_files
+from spark_analysis.jobs.check import CheckVerdict, check, check_history, unchecked
 from spark_analysis.jobs.compare import JUDGED_AT_THE_END, Comparison, Disagreement, compare, disagreements
 from spark_analysis.jobs.files import NoHistoriesError
+from spark_analysis.jobs.inputs import judge_files
 from spark_analysis.jobs.verify import Verdict
 from spark_analysis.source import find_histories
 from tests.spark_analysis.plants import HONEST, NEAR_MISSES, PLANTS
@@ -200,7 +201,7 @@ def test_whatever_a_history_holds_the_others_are_judged(tmp_path: Path, monkeypa
     record(tmp_path / "a.bkh", truncating(3))
     record(tmp_path / "b.bkh", bystander())
     monkeypatch.setattr(checking, "OnlineChecker", FailsForThree)
-    rows = list(check_files(find_histories(tmp_path)))
+    rows = list(judge_files(find_histories(tmp_path), check_history, unchecked))
     assert [(row[0], row[1]) for row in rows] == [
         ("a.bkh", "holds what cannot be judged (OverflowError: too much)"),
         ("b.bkh", None),

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from scenarios.history import FIELDS, Event, FieldType
+from scenarios.history import FIELDS, Event, FieldType, Kind
 from spark_analysis.invariants import INVARIANTS
-from spark_analysis.jobs import verify as verifying
+from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.planning import INTERPRETED, PLANNING, planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
-from spark_analysis.source import find_histories
 from tests.spark_analysis.plants import honest_life
 from tests.spark_analysis.plants_of_applications import closed, end
 from tests.spark_analysis.recorded import bystander, record, truncating
@@ -102,8 +101,11 @@ def test_little_is_interpreted_and_much_is_compiled(spark: SparkSession, input_b
 
 def test_events_are_moved_once(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path / "good.bkh", honest_life())
-    with planned_for_kept_partitions(spark, input_bytes=0):
-        verifying._read(spark, tmp_path, find_histories(tmp_path), INVARIANTS).explain()
+    with (
+        planned_for_kept_partitions(spark, input_bytes=0),
+        histories_of(tmp_path).table(spark, ("history", "kind", "ledger"), [Kind.META_CAS]) as rows,
+    ):
+        rows.explain()
     assert capsys.readouterr().out.count("Exchange") == 1
 
 
