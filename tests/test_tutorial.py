@@ -51,16 +51,26 @@ def test_a_page_that_starts_no_cluster_is_noticed(tmp_path: Path) -> None:
 
 
 RECIPES = PAGE.with_name("recipes.md").read_text(encoding="utf-8")
+#: Pages whose blocks are run in order, in one scope, in which ``bk`` is a client.
+PAGES_OF_BLOCKS = ("recipes.md", "coordination.md")
 
 
-async def test_every_recipe_prints_what_stands_below_it(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", RECIPES, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 1 + RECIPES.count("\n## ")
+def test_every_recipe_is_run() -> None:
+    assert len(blocks_of(RECIPES)) == 1 + RECIPES.count("\n## ")
+
+
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    """Programs, and what is printed below them."""
+    return re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", page, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", PAGES_OF_BLOCKS)
+async def test_every_block_prints_what_stands_below_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     async with memory_cluster() as uri, bkclient.connect(uri) as bk:
         scope: dict[str, Any] = {"uri": uri}
-        for text, printed in blocks:
+        for text, printed in blocks_of(PAGE.with_name(name).read_text(encoding="utf-8")):
             scope["bk"] = bk
-            code = compile(text, "recipes.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            code = compile(text, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             running = eval(code, scope)
             if running is not None:
                 await running

@@ -29,6 +29,7 @@ from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError, UnexpectedCondition
 from bkclient.ledger import DigestType, LedgerMetadata
 from bkclient.metadata.base import BookieSets, MetadataStore
+from bkclient.metadata.tree import NodeTree, tree_of
 from bkclient.observability import stats as names
 from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import ClientStats
@@ -87,6 +88,7 @@ class BookKeeper:
         self._placement = ClientPlacement(
             self._config, self._rng, policy=placement, locations=locations, features=self._features, stats=self._stats
         )
+        self._wall_clock = wall_clock
         self._now_ms = None
         if self._config.metadata.store_creation_time:
             if wall_clock is None:
@@ -339,6 +341,19 @@ class BookKeeper:
     async def bookies(self) -> BookieSets:
         """The bookies registered now."""
         return await self._open_core().metadata.bookies()
+
+    def node_tree(self) -> NodeTree:
+        """The nodes of the metadata service below the cluster's root, by this client's session, for coordination.
+
+        :class:`~bkclient.coordination.VersionedRegister` and :class:`~bkclient.coordination.LeaderElection` are made of it.
+        Raises :class:`~bkclient.errors.ArgumentError` for a metadata store of the application that has no such nodes.
+        """
+        return tree_of(self._open_core().metadata)
+
+    @property
+    def wall_clock(self) -> Callable[[], float] | None:
+        """The clock that the client was made with, in seconds since 1970; None if it was made without."""
+        return self._wall_clock
 
     async def is_metadata_available(self) -> bool:
         """Whether the metadata service answers now; asks it, and waits no longer than any operation does."""

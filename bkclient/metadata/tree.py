@@ -92,5 +92,7 @@ def tree_of(store: MetadataStore) -> NodeTree:
     :class:`~bkclient.errors.ArgumentError` for a store that has none: a driver of somebody else, or a wrapper.
     """
     if not isinstance(store, HasNodeTree):
-        raise ArgumentError(f"{type(store).__name__} does not support auto-recovery: it gives no access to its nodes")
+        raise ArgumentError(
+            f"{type(store).__name__} gives no access to nodes, which auto-recovery and coordination need"
+        )
     return store.node_tree()
