@@ -46,13 +46,14 @@ LEDGERS: Final = {5: 400, 0x1234: 21}
 class OnDisk:
     """Our storage in the folders of a bookie."""
 
-    def __init__(self, bookie: RealBookie) -> None:
+    def __init__(self, bookie: RealBookie, logs: EntryLogConfig | None = None) -> None:
+        logs = logs if logs is not None else EntryLogConfig(log_size_max=400_000)
         root = bookie.configuration.parent
         disk = DirectoryDisk(root)
         self.ledgers = Folder(disk, "ledgers/current")
         self.store = DbLedgerStore(
             Folders([self.ledgers], Random(1)),
-            DbConfig(write_cache_bytes=1 << 20, entry_log=EntryLogConfig(log_size_max=400_000)),
+            DbConfig(write_cache_bytes=1 << 20, entry_log=logs),
             databases=lambda folder: rocks_databases(root / folder.path),
         )
         self.storage = JournaledStorage(
