@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -31,7 +31,8 @@ from simbookie.cli_options import (
     errors_end_the_program,
     start_logging,
 )
-from simbookie.config import STATE_KEYS, BookieConfig, state_of_conf
+from simbookie.conf_effects import EFFECTIVE_KEYS, FRAME_KEY, check_keys, unknown_keys
+from simbookie.config import BookieConfig, limits_of_conf, state_of_conf
 from simbookie.garbage import GarbageConfig
 from simbookie.security_options import (
     AuthSecret,
@@ -45,7 +46,7 @@ from simbookie.security_options import (
 )
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.serving import BookieOptions, run, serve_bookie
-from simbookie.storage.conf import STORAGE_KEYS, StorageConf
+from simbookie.storage.conf import StorageConf
 from simbookie.storage.data_folder import FOLDER_KEYS, DataPlaces
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.kinds import StoreKind
@@ -55,8 +56,9 @@ __all__ = ["add_to"]
 
 _log: Final = logging.getLogger(__name__)
 _GARBAGE_INTERVAL_MS: Final = "60000"
-#: Keys of a configuration file that have an effect.
-_KEYS: Final = frozenset([*STORAGE_KEYS, *(key for key, _ in STATE_KEYS.values())])
+#: What options are if they are not given; then the file counts.
+_PENDING_ADDS: Final = 10_000
+_FRAME_SIZE: Final = 5_242_880
 
 
 def add_to(app: typer.Typer) -> None:
@@ -116,10 +118,10 @@ def bookie(
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
     capacity_mib: Capacity = 1024,
-    max_frame_size: MaxFrameSize = 5_242_880,
+    max_frame_size: MaxFrameSize = _FRAME_SIZE,
     connections_max: ConnectionsMax = 10_000,
     connections_per_source_max: ConnectionsPerSource = None,
-    pending_adds_max: PendingAddsMax = 10_000,
+    pending_adds_max: PendingAddsMax = _PENDING_ADDS,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_key_password: TlsKeyPassword = None,
@@ -179,7 +181,7 @@ def bookie(
             )
         if storage is not None and places is None:
             raise typer.BadParameter("requires --data: in memory there is one kind", param_hint="--storage")
-        keys = _KEYS if data is not None else _KEYS | FOLDER_KEYS
+        keys = EFFECTIVE_KEYS - FOLDER_KEYS if data is not None else EFFECTIVE_KEYS
         storage_conf = _storage_conf(known, keys, conf, journal_wait_ms, garbage_interval_s)
         if storage is not None:
             storage_conf = replace(storage_conf, kind=storage)
@@ -210,13 +212,9 @@ def bookie(
             admin_port=admin_port,
             admin_host=admin_host,
             properties=known,
-            bookie=BookieConfig(
-                pending_adds_max=pending_adds_max,
-                add_wait_max_s=storage_conf.add_wait_max_s if places is not None else 0.0,
-                **_state_conf(known),
-            ),
+            bookie=_bookie_conf(known, pending_adds_max, storage_conf.add_wait_max_s if places is not None else 0.0),
             server=ServerConfig(
-                max_frame_size=max_frame_size,
+                max_frame_size=_frame_size(known, max_frame_size),
                 connections_max=connections_max,
                 connections_per_source_max=connections_per_source_max,
                 security=security.security(),
@@ -239,13 +237,27 @@ def _places(data: Path | None, known: dict[str, str]) -> DataPlaces | None:
         raise typer.BadParameter(str(error), param_hint="--conf") from error
 
 
-def _state_conf(known: dict[str, str]) -> dict[str, bool]:
+def _bookie_conf(known: dict[str, str], pending_adds_max: int, add_wait_max_s: float) -> BookieConfig:
+    """What the file says of requests and of the bookie's state; ``pending_adds_max`` counts more if it was given."""
     try:
-        found = state_of_conf(known)
-        BookieConfig(**found)
+        check_keys(known)
+        limits: dict[str, Any] = dict(limits_of_conf(known))
+        if pending_adds_max != _PENDING_ADDS:
+            limits["pending_adds_max"] = pending_adds_max
+        return BookieConfig(add_wait_max_s=add_wait_max_s, **limits, **state_of_conf(known))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--conf") from error
-    return found
+
+
+def _frame_size(known: dict[str, str], said: int) -> int:
+    if FRAME_KEY not in known or said != _FRAME_SIZE:
+        return said
+    try:
+        return int(known[FRAME_KEY])
+    except ValueError:
+        raise typer.BadParameter(
+            f"{FRAME_KEY} must be a whole number, got {known[FRAME_KEY]!r}", param_hint="--conf"
+        ) from None
 
 
 def _storage_conf(
@@ -256,9 +268,12 @@ def _storage_conf(
     garbage_interval_s: float | None,
 ) -> StorageConf:
     """What the file says, and what options say instead; ``keys`` have an effect."""
-    unknown = sorted(key for key in known if key not in keys)
+    without = sorted(key for key in known if key not in keys)
+    if without:
+        _log.warning("%s: %d keys have no effect here: %s", path, len(without), ", ".join(without))
+    unknown = unknown_keys(known)
     if unknown:
-        _log.warning("%s: %d keys have no effect here: %s", path, len(unknown), ", ".join(unknown))
+        _log.warning("%s: no bookie has the keys %s: are they misspelt?", path, ", ".join(unknown))
     try:
         conf = StorageConf.from_conf({"gcWaitTime": _GARBAGE_INTERVAL_MS, "journalMaxGroupWaitMSec": "0", **known})
         if journal_wait_ms > 0:

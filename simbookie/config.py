@@ -8,8 +8,14 @@ from typing import Final
 
 from simbookie.storage.conf_keys import values_of
 
-__all__ = ["STATE_KEYS", "BookieConfig", "state_of_conf"]
+__all__ = ["LIMIT_KEYS", "STATE_KEYS", "BookieConfig", "limits_of_conf", "state_of_conf"]
 
+#: Field of :class:`BookieConfig` -> key in BookKeeper's configuration.
+LIMIT_KEYS: Final = {
+    "pending_adds_max": ("maxPendingAddRequestsPerThread", 1.0),
+    "pending_reads_max": ("maxPendingReadRequestsPerThread", 1.0),
+    "batch_read_bytes_max": ("maxBatchReadSize", 1.0),
+}
 STATE_KEYS: Final = {
     "read_only_forced": ("forceReadOnlyBookie", 1.0),
     "read_only_allowed": ("readOnlyModeEnabled", 1.0),
@@ -23,6 +29,18 @@ def state_of_conf(conf: Mapping[str, str]) -> dict[str, bool]:
         name: value is True
         for name, value in values_of("bookie", STATE_KEYS, conf, dict.fromkeys(STATE_KEYS, bool)).items()
     }
+
+
+def limits_of_conf(conf: Mapping[str, str]) -> dict[str, int]:
+    """The same of limits, which have to be there: 0, which is none in BookKeeper, is refused."""
+    found = values_of("bookie", LIMIT_KEYS, conf, dict.fromkeys(LIMIT_KEYS, int))
+    limits = {name: value for name, value in found.items() if isinstance(value, int)}
+    for name, value in limits.items():
+        if value < 1:
+            raise ValueError(
+                f"bookie: {LIMIT_KEYS[name][0]} must be >= 1, got {value}: there is no queue without a bound here"
+            )
+    return limits
 
 
 @dataclass(frozen=True, slots=True)

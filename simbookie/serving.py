@@ -196,7 +196,8 @@ async def _verify(bookie: Bookie, metadata: MetadataStore, options: BookieOption
     forgets = isinstance(parse_metadata_uri(options.metadata_uri), MemoryUri)
     if options.data is not None:
         assert isinstance(bookie.storage, JournaledStorage)
-        folders = tuple(dict.fromkeys((*bookie.storage.journal_folders, *bookie.storage.ledger_folders)))
+        storage = bookie.storage
+        folders = tuple(dict.fromkeys((*storage.journal_folders, *storage.ledger_folders, *storage.index_folders)))
         await check_cookies(None if forgets else metadata, cookie_of(options.data, bookie.bookie_id), folders)
     if forgets or options.data is None:
         await leave_cookie(metadata, bookie.bookie_id)

@@ -65,7 +65,7 @@ class Administered:
         if not isinstance(storage.store, DbLedgerStore):
             return None
         if self.compactions is None or self._compactions_of != self.bookie.incarnation:
-            self.compactions = LocationCompactions(storage.store, storage.ledger_folders)
+            self.compactions = LocationCompactions(storage.store, storage.index_folders)
             self._compactions_of = self.bookie.incarnation
         return self.compactions
 

@@ -46,7 +46,16 @@ _LOG_KEYS: Final[_Keys] = {
     "per_ledger": ("entryLogPerLedgerEnabled", 1),
     "active_logs_max": ("maximumNumberOfActiveEntryLogs", 1),
     "active_idle_s": ("entrylogMapAccessExpiryTimeInSeconds", SECOND),
+    "full_above": ("diskUsageThreshold", _SHARE),
 }
+_INDEX_KEYS: Final[_Keys] = {"open_files_max": ("openFileLimit", 1), "pages_max": ("pageLimit", 1)}
+#: 0 or less have BookKeeper choose: as if they were not named.
+_CHOSEN_BELOW_ONE: Final = ("openFileLimit", "pageLimit")
+_RESERVE: Final = "minUsableSizeForEntryLogCreation"
+#: The old name of a rate, and the switch that makes a sorted store an interleaved one.
+_RATE: Final = "compactionRateByEntries"
+_OLD_RATE: Final = "compactionRate"
+_SORTS: Final = "sortedLedgerStorageEnabled"
 _SPACE_KEYS: Final[_Keys] = {
     "full_above": ("diskUsageThreshold", _SHARE),
     "writable_below": ("diskUsageLwmThreshold", _SHARE),
@@ -65,7 +74,11 @@ _INTERVALS: Final = {
 #: Every key that has an effect.
 STORAGE_KEYS: Final = frozenset(
     [
-        *(key for keys in (JOURNAL_KEYS, COMPACTION_KEYS, _LOG_KEYS, _SPACE_KEYS) for key, _ in keys.values()),
+        *(
+            key
+            for keys in (JOURNAL_KEYS, COMPACTION_KEYS, _LOG_KEYS, _INDEX_KEYS, _SPACE_KEYS)
+            for key, _ in keys.values()
+        ),
         *(
             f"{kind}{key}"
             for kind in ("minor", "major")
@@ -73,6 +86,7 @@ STORAGE_KEYS: Final = frozenset(
         ),
         *(key for keys in (DB_KEYS, DIRECT_KEYS) for key, _ in keys.values()),
         *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL, _THROTTLE, STORAGE_CLASS, DIRECT_IO),
+        *(_RESERVE, _OLD_RATE, _SORTS),
     ]
 )
 
@@ -116,13 +130,24 @@ class StorageConf:
     def from_conf(cls, conf: Mapping[str, str]) -> StorageConf:
         """What ``conf`` names by BookKeeper's keys; :class:`ValueError` if it cannot be."""
         defaults = cls()
+        conf = {key: value for key, value in conf.items() if not _is_left_to_choose(key, value)}
+        if _OLD_RATE in conf:
+            conf.setdefault(_RATE, conf[_OLD_RATE])
         log = _replaced(defaults.store.interleaved.entry_log, "entry log", _LOG_KEYS, conf)
-        store = replace(defaults.store, interleaved=replace(defaults.store.interleaved, entry_log=log))
+        if _RESERVE in conf:
+            log = replace(log, usable_bytes_min=_whole("entry log", _RESERVE, conf))
+        index = _replaced(defaults.store.interleaved.index, "index", _INDEX_KEYS, conf)
+        store = replace(defaults.store, interleaved=replace(defaults.store.interleaved, entry_log=log, index=index))
         if _MEMTABLE in conf:
             store = replace(store, memtable_bytes=_whole("sorted store", _MEMTABLE, conf))
         values: dict[str, Any] = {}
         if STORAGE_CLASS in conf:
             values["kind"] = StoreKind.of_class(conf[STORAGE_CLASS].strip())
+        if (
+            not parsed("storage", _SORTS, conf.get(_SORTS, "true").strip(), bool)
+            and values.get("kind") is not StoreKind.DB
+        ):
+            values["kind"] = StoreKind.INTERLEAVED
         for name, key in _INTERVALS.items():
             if key in conf:
                 values[name] = parsed("storage", key, conf[key].strip(), float, MILLISECOND)
@@ -134,6 +159,10 @@ class StorageConf:
             db=DbConfig.from_conf(conf, log),
             **values,
         )
+
+
+def _is_left_to_choose(key: str, value: str) -> bool:
+    return key in _CHOSEN_BELOW_ONE and value.strip().lstrip("-").isdecimal() and int(value) < 1
 
 
 def _whole(group: str, key: str, conf: Mapping[str, str]) -> int:

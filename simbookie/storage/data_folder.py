@@ -31,9 +31,10 @@ __all__ = ["FOLDER_KEYS", "DataFolderError", "DataPlaces", "cookie_of", "data_fo
 
 _JOURNAL_KEYS: Final = ("journalDirectories", "journalDirectory")
 _LEDGERS_KEY: Final = "ledgerDirectories"
+_INDEXES_KEY: Final = "indexDirectories"
 _CURRENT: Final = "current"
 #: The keys that name folders.
-FOLDER_KEYS: Final = frozenset([*_JOURNAL_KEYS, _LEDGERS_KEY])
+FOLDER_KEYS: Final = frozenset([*_JOURNAL_KEYS, _LEDGERS_KEY, _INDEXES_KEY])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,13 @@ class DataPlaces:
     """Where the data of a bookie is.
 
     ``journals`` and ``ledgers`` are the directories by the names that its cookie has; a directory may be both. ``root`` is the
-    one folder that holds them, if there is one.
+    one folder that holds them, if there is one. ``indexes`` are those of index files or databases, if not the ledgers'.
     """
 
     journals: tuple[Path, ...]
     ledgers: tuple[Path, ...]
     root: Path | None = None
+    indexes: tuple[Path, ...] = ()
 
     @classmethod
     def inside(cls, root: Path) -> Self:
@@ -59,31 +61,37 @@ class DataPlaces:
         """What ``conf`` names by BookKeeper's keys, ``None`` if nothing; :class:`ValueError` if it names but half of it."""
         journals = _paths(next((conf[key] for key in _JOURNAL_KEYS if key in conf), ""))
         ledgers = _paths(conf.get(_LEDGERS_KEY, ""))
-        if not journals and not ledgers:
+        indexes = _paths(conf.get(_INDEXES_KEY, ""))
+        if not journals and not ledgers and not indexes:
             return None
         if not journals or not ledgers:
             raise ValueError(f"storage: {_JOURNAL_KEYS[0]} and {_LEDGERS_KEY} must both be named, or neither")
-        return cls(journals, ledgers)
+        return cls(journals, ledgers, None, indexes if indexes != ledgers else ())
 
     def __str__(self) -> str:
         return (
             str(self.root)
             if self.root is not None
-            else ", ".join(map(str, dict.fromkeys((*self.journals, *self.ledgers))))
+            else ", ".join(map(str, dict.fromkeys((*self.journals, *self.ledgers, *self.indexes))))
         )
 
     @property
     def locked(self) -> tuple[Path, ...]:
         """The folders that have a lock."""
-        return (self.root,) if self.root is not None else tuple(dict.fromkeys((*self.journals, *self.ledgers)))
+        if self.root is not None:
+            return (self.root,)
+        return tuple(dict.fromkeys((*self.journals, *self.ledgers, *self.indexes)))
 
-    def folders(self) -> tuple[list[Folder], list[Folder]]:
-        """Those of journals and those of ledgers; what is named as both is one."""
+    def folders(self) -> tuple[list[Folder], list[Folder], list[Folder]]:
+        """Those of journals, of ledgers, and of indexes where these are others; what is named twice is one."""
         if self.root is not None:
             disk = DirectoryDisk(self.root)
-            return [Folder(disk, JOURNALS)], [Folder(disk, LEDGERS)]
+            return [Folder(disk, JOURNALS)], [Folder(disk, LEDGERS)], []
         known = {path: Folder(DirectoryDisk(path), _CURRENT) for path in self.locked}
-        return [known[path] for path in self.journals], [known[path] for path in self.ledgers]
+        journals, ledgers, indexes = (
+            [known[path] for path in each] for each in (self.journals, self.ledgers, self.indexes)
+        )
+        return journals, ledgers, indexes
 
 
 def _paths(text: str) -> tuple[Path, ...]:
@@ -99,7 +107,8 @@ def _absolute(path: Path) -> Path:
 
 def cookie_of(places: DataPlaces, bookie_id: str) -> Cookie:
     """The cookie of a bookie whose data is in ``places``, but for the cluster's instance id."""
-    return Cookie(bookie_id, tuple(map(str, places.journals)), tuple(map(str, places.ledgers)))
+    indexes = tuple(map(str, places.indexes)) or None
+    return Cookie(bookie_id, tuple(map(str, places.journals)), tuple(map(str, places.ledgers)), index_dirs=indexes)
 
 
 @contextmanager
@@ -124,7 +133,7 @@ def data_folder(
     with ExitStack() as locks:
         for path in places.locked:
             locks.enter_context(_locked(path))
-        journals, ledgers = places.folders()
+        journals, ledgers, indexes = places.folders()
         yield storage_in(
             journals,
             ledgers,
@@ -133,6 +142,7 @@ def data_folder(
             rng=rng,
             on_fatal=on_fatal,
             databases=databases,
+            indexes=indexes,
         )
 
 

@@ -82,30 +82,41 @@ class Folder:
         self.disk.sync_folder(self.path, on_done, token)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Which folders may get a new file: those of disks that are not used above ``full_above``, or with ``bytes_min`` left."""
+
+    full_above: float = 1.0
+    bytes_min: int = 0
+
+    def is_in(self, folder: Folder) -> bool:
+        """Whether there is some in a folder."""
+        capacity = folder.disk.capacity()
+        used = capacity.total - capacity.free
+        return used <= self.full_above * capacity.total or capacity.free >= self.bytes_min
+
+
 class Folders:
-    """Several folders; what is new goes to any of those with room, chosen by ``rng``.
+    """Several folders; what is new goes to any of those with room, chosen by ``rng``."""
 
-    ``usable_bytes_min`` is what a folder's disk must have free to be chosen.
-    """
-
-    def __init__(self, folders: Sequence[Folder], rng: Random, *, usable_bytes_min: int = 0) -> None:
+    def __init__(self, folders: Sequence[Folder], rng: Random) -> None:
         if not folders:
             raise ValueError("storage: at least one folder is needed")
-        if usable_bytes_min < 0:
-            raise ValueError(f"storage: usable_bytes_min must be >= 0, got {usable_bytes_min}")
         self.all = tuple(folders)
         self._rng = rng
-        self._usable_bytes_min = usable_bytes_min
 
     def each_alone(self) -> list[Folders]:
-        """Every folder by itself, with the same limit."""
-        return [Folders([folder], self._rng, usable_bytes_min=self._usable_bytes_min) for folder in self.all]
+        """Every folder by itself."""
+        return [Folders([folder], self._rng) for folder in self.all]
 
-    def choose(self, crowd: Callable[[Folder], int] | None = None) -> Folder:
-        """One for a new file, with ``crowd`` the one of which that is least; :class:`NoSpace` if none has room."""
-        candidates = [folder for folder in self.all if folder.disk.capacity().free >= self._usable_bytes_min]
+    def choose(self, crowd: Callable[[Folder], int] | None = None, room: Room | None = None) -> Folder:
+        """One for a new file, with ``crowd`` the one of which that is least; :class:`NoSpace` if none has ``room``."""
+        candidates = self.all if room is None else tuple(folder for folder in self.all if room.is_in(folder))
         if not candidates:
-            raise NoSpace(f"no folder has {self._usable_bytes_min} bytes left for a new file")
+            assert room is not None, "there are folders"
+            raise NoSpace(
+                f"every disk is used above {room.full_above:.0%}, and none has {room.bytes_min} bytes left for a new file"
+            )
         if crowd is not None:
             return min(candidates, key=crowd)
         return candidates[0] if len(candidates) == 1 else self._rng.choice(candidates)

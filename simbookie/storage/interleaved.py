@@ -76,6 +76,8 @@ class InterleavedLedgerStore:
         self._flushes: deque[tuple[list[WaitingStep], DurableCallback, object]] = deque()
         self._owner = None
         self._lacs = KnownLacs()
+        #: Ledgers whose explicit LACs were kept, or asked for, since the start.
+        self._explicit_seen: set[int] = set()
         self._runs = KnownRuns()
         self._was_written = False
 
@@ -141,7 +143,8 @@ class InterleavedLedgerStore:
                 entry = last_entry(ledger_id)
             except StorageIOError:
                 entry = None
-            explicit = lac_of_packet(header.explicit_lac) if header.explicit_lac is not None else -1
+            is_seen = Quirk.EXPLICIT_LAC_UNLOADED not in self._quirks or ledger_id in self._explicit_seen
+            explicit = lac_of_packet(header.explicit_lac) if header.explicit_lac is not None and is_seen else -1
             return max(explicit, lac_of(entry) if entry is not None else -1)
 
         return LedgerInfo(header.master_key, header.fenced, header.in_limbo, self._lacs.get(ledger_id, lac))
@@ -170,11 +173,16 @@ class InterleavedLedgerStore:
     def set_explicit_lac(self, ledger_id: int, lac: int, body: bytes) -> None:
         """Keep the packet."""
         self.cache.set_explicit_lac(ledger_id, body)
+        self._explicit_seen.add(ledger_id)
         self._lacs.rose(ledger_id, lac)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
         """The packet kept last."""
-        return self.cache.header(ledger_id).explicit_lac
+        packet = self.cache.header(ledger_id).explicit_lac
+        if packet is not None and ledger_id not in self._explicit_seen:
+            self._explicit_seen.add(ledger_id)
+            self._lacs.rose(ledger_id, lac_of_packet(packet))
+        return packet
 
     def ledger_ids(self) -> list[int]:
         """All ledgers, ascending."""
@@ -184,6 +192,7 @@ class InterleavedLedgerStore:
         """Forget the ledger; its entries stay in the logs until these are compacted."""
         self.cache.delete(ledger_id)
         self._lacs.drop(ledger_id)
+        self._explicit_seen.discard(ledger_id)
         self._runs.drop(ledger_id)
 
     # -------------------------------------------------------------------------------------------------------- entries

@@ -77,7 +77,8 @@ class JournaledConfig:
 class JournaledStorage:
     """Implements :class:`simbookie.storage.base.LedgerStorage`; see there for the meaning of the methods.
 
-    There is a journal in each of ``journal_folders``; ``ledger_folders`` are those of ``store``, and hold the marks. ``clock_ms``
+    There is a journal in each of ``journal_folders``; ``ledger_folders`` are those of ``store``, and hold the marks; it may have
+    its indexes in ``index_folders``. ``clock_ms``
     is the time of day, for the name of the first journal file. ``on_fatal`` is told when a journal ends for an error, and may
     crash the storage. Steps are those of journals, checkpoints and marks, and ``open.replay``, ``open.sync``,
     ``open.flush``.
@@ -94,6 +95,7 @@ class JournaledStorage:
         quirks: frozenset[Quirk] = REPAIRED,
         on_fatal: Callable[[StorageError], None] | None = None,
         on_step: OnStep = no_step,
+        index_folders: Sequence[Folder] = (),
     ) -> None:
         if not journal_folders or not ledger_folders:
             raise ValueError("storage: at least one folder for journals and one for ledgers are needed")
@@ -105,6 +107,7 @@ class JournaledStorage:
         self.store = store
         self.journal_folders = tuple(journal_folders)
         self.ledger_folders = tuple(ledger_folders)
+        self.index_folders = tuple(index_folders) or self.ledger_folders
         self._clock_ms = clock_ms
         self._quirks = quirks
         self._on_fatal = on_fatal

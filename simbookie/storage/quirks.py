@@ -48,6 +48,12 @@ class Quirk(Enum):
     #: is opened again.
     FAILED_SYNC_RETRIED = "failed-sync-retried"
 
+    #: The room that a new entry log takes on a full disk is by default that of one log, not of one and a fifth: the factor is cut
+    #: to a whole number. A log, or what else comes to the disk meanwhile, may find no room in the end.
+    SMALLER_RESERVE = "smaller-reserve"
+    #: An explicit LAC that was kept before a restart does not count for what the bookie tells of the ledger's LAC until somebody
+    #: asks for it, so a reader may be told less than before.
+    EXPLICIT_LAC_UNLOADED = "explicit-lac-unloaded"
     #: Where a log of direct I/O ends before an entry that should be there, the entry is denied, as if it had never been stored.
     END_OF_LOG_DENIES = "end-of-log-denies"
     #: The header of a log of direct I/O tells of the ledgers map before that is written, and a map that is not there counts as

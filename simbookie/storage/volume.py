@@ -62,13 +62,16 @@ def storage_in(
     on_fatal: Callable[[StorageError], None] | None = None,
     on_step: OnStep = no_step,
     databases: Callable[[Folder], OpenDatabase] | None = None,
+    indexes: Sequence[Folder] = (),
 ) -> JournaledStorage:
     """The storage whose files are in these folders, or a new one, as ``conf`` says; ``databases`` are those of stores with some.
+
+    Index files or databases are in ``indexes``, or with the entry logs; of databases, in the one at the same place as theirs.
 
     The kind of ledger store is the one that is asked for, or that whose files are there. Two kinds that do not find each other's
     entries never share a folder: a bookie would deny what it has acknowledged. :class:`DataFolderError` if they would.
     """
-    found = next((kind for kind in map(StoreKind.found_in, ledgers) if kind is not None), None)
+    found = next((kind for kind in map(StoreKind.found_in, indexes or ledgers) if kind is not None), None)
     kind = conf.kind or found or StoreKind.SORTED
     if found is not None and not kind.reads(found):
         raise DataFolderError(
@@ -76,13 +79,19 @@ def storage_in(
             f"use --storage {found.value}, or another folder"
         )
     folders = Folders(ledgers, rng)
+    index_folders = Folders(indexes, rng) if indexes else None
     store: LedgerStore
     if kind is StoreKind.DB:
-        store = DbLedgerStore(folders, conf.db, databases=databases, on_step=on_step)
+        if indexes and len(indexes) != len(ledgers):
+            raise DataFolderError(
+                f"a store with databases needs as many folders for them as for its logs, {len(ledgers)}, not {len(indexes)}: "
+                f"see indexDirectories and ledgerDirectories"
+            )
+        store = DbLedgerStore(folders, conf.db, databases=databases, index_folders=index_folders, on_step=on_step)
     elif kind is StoreKind.INTERLEAVED:
-        store = InterleavedLedgerStore(folders, conf.store.interleaved, on_step=on_step)
+        store = InterleavedLedgerStore(folders, conf.store.interleaved, index_folders=index_folders, on_step=on_step)
     else:
-        store = SortedLedgerStore(folders, conf.store, on_step=on_step)
+        store = SortedLedgerStore(folders, conf.store, index_folders=index_folders, on_step=on_step)
     return JournaledStorage(
         journals,
         ledgers,
@@ -96,4 +105,5 @@ def storage_in(
         clock_ms=clock_ms,
         on_fatal=on_fatal,
         on_step=on_step,
+        index_folders=indexes,
     )

@@ -186,15 +186,19 @@ def conf_file(tmp_path: Path, **settings: str) -> Path:
 
 @pytest.mark.parametrize("kind", StoreKind)
 @pytest.mark.parametrize(
-    ("journals", "ledgers"), [("a", "a"), ("j1,j2", "l1,l2"), ("a,j", "l,a")], ids=["one", "several", "shared"]
+    ("journals", "ledgers", "indexes"),
+    [("a", "a", "a"), ("j1,j2", "l1,l2", "i1,i2"), ("a,j", "l,a", "l,a")],
+    ids=["one", "several", "shared"],
 )
 def test_folders_are_those_that_a_configuration_file_names(
-    kind: StoreKind, journals: str, ledgers: str, tmp_path: Path
+    kind: StoreKind, journals: str, ledgers: str, indexes: str, tmp_path: Path
 ) -> None:
     """All files are in ``current`` of one of them, where a bookie of BookKeeper has them too."""
     at = {
         key: [tmp_path / each for each in names.split(",")]
-        for key, names in (("journalDirectories", journals), ("ledgerDirectories", ledgers))
+        for key, names in (
+            *(("journalDirectories", journals), ("ledgerDirectories", ledgers), ("indexDirectories", indexes)),
+        )
     }
     settings = {key: ", ".join(map(str, paths)) for key, paths in at.items()}
     file = conf_file(tmp_path, **settings, ledgerStorageClass=kind.class_name)
@@ -216,6 +220,10 @@ def test_folders_are_those_that_a_configuration_file_names(
         assert (folder / "current" / "VERSION").is_file()
     assert all(list((folder / "current").glob("*.txn")) for folder in at["journalDirectories"])
     assert any(list((folder / "current").glob("*.log")) for folder in at["ledgerDirectories"])
+    index_files = "locations" if kind is StoreKind.DB else "*/*/*.idx"
+    assert any(list((folder / "current").glob(index_files)) for folder in at["indexDirectories"])
+    if ledgers != indexes:
+        assert not any(list((folder / "current").glob(index_files)) for folder in at["ledgerDirectories"])
 
 
 @pytest.mark.parametrize(
@@ -228,6 +236,19 @@ def test_folders_are_those_that_a_configuration_file_names(
             {"journalDirectory": "j", "ledgerDirectories": "l", "journalFormatVersionToWrite": "5"},
             "journalFormatVersionToWrite must be >= 6, got 5",
         ),
+        (
+            {
+                "journalDirectories": "j",
+                "ledgerDirectories": "l",
+                "tlsProviderFactoryClass": "org.apache.bookkeeper.tls.X",
+            },
+            "tlsProviderFactoryClass=org.apache.bookkeeper.tls.X is refused: use --tls-certificate",
+        ),
+        (
+            {"journalDirectories": "j", "ledgerDirectories": "l", "nettyMaxFrameSizeBytes": "big"},
+            "nettyMaxFrameSizeBytes must be a whole number",
+        ),
+        ({"indexDirectories": "i"}, "journalDirectories and ledgerDirectories must both be named"),
         ({"gcWaitTime": "1000"}, "requires --data, or folders in the file"),
     ],
 )

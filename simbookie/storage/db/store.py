@@ -30,6 +30,7 @@ class DbLedgerStore:
     """Implements :class:`simbookie.storage.ledger_store.LedgerStore`; see there for the meaning of the methods.
 
     ``databases`` tells how to open those of a folder; without, they are kept on its disk, in no format that BookKeeper knows.
+    The databases of each folder are in the one at the same place of ``index_folders``, or in itself.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class DbLedgerStore:
         config: DbConfig | None = None,
         *,
         databases: Callable[[Folder], OpenDatabase] | None = None,
+        index_folders: Folders | None = None,
         on_step: OnStep = no_step,
         quirks: frozenset[Quirk] = REPAIRED,
     ) -> None:
@@ -58,8 +60,8 @@ class DbLedgerStore:
 
         of_folder = databases if databases is not None else logs
         self.shards = [
-            DbShard(each, share, of_folder(each.all[0]), is_only=count == 1, on_step=on_step, quirks=quirks)
-            for each in folders.each_alone()
+            DbShard(each, share, of_folder(index), is_only=count == 1, on_step=on_step, quirks=quirks)
+            for each, index in zip(folders.each_alone(), (index_folders or folders).all, strict=True)
         ]
         self._flushing: Sequence | None = None
 

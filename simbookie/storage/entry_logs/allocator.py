@@ -28,7 +28,7 @@ from simbookie.storage.entry_logs.format import (
     parse_compacted_name,
 )
 from simbookie.storage.entry_logs.log import WritableLog
-from simbookie.storage.folders import Folder, Folders
+from simbookie.storage.folders import Folder, Folders, Room
 from simbookie.storage.quirks import Quirk
 from simbookie.storage.steps import OnStep
 
@@ -53,6 +53,7 @@ class LogAllocator:
         self._crowd = crowd
         self._step = on_step
         self._quirks = quirks
+        self._room = Room(config.full_above, config.reserve(is_smaller=Quirk.SMALLER_RESERVE in quirks))
         self._last_id = _NONE_GIVEN
         self._next: WritableLog | None = None
 
@@ -89,7 +90,7 @@ class LogAllocator:
 
     def _next_id(self) -> tuple[Folder, int]:
         """An id that has no file, given out now, and the folder for its log."""
-        folder = self._folders.choose(self._crowd)
+        folder = self._folders.choose(self._crowd, self._room)
         log_id = id_after(self._last_id)
         while self._folders.find(log_name(log_id)) is not None:
             log_id = id_after(log_id)

@@ -65,6 +65,11 @@ class EntryLogConfig:
     active_idle_s: float = 300.0
     #: Logs that are open to be read, at most.
     open_logs_max: int = 500
+    #: Where every folder is full, a log is made in one with so much room left (``minUsableSizeForEntryLogCreation``).
+    #: None: what a log and a fifth of one take.
+    usable_bytes_min: int | None = None
+    #: The share of a disk above which it is full (``diskUsageThreshold``).
+    full_above: float = 0.95
     #: Whether, and with which buffers, logs pass by the page cache; a store with a database has such ones.
     direct: DirectConfig | None = None
 
@@ -85,7 +90,15 @@ class EntryLogConfig:
         for name in ("active_logs_max", "open_logs_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"entry log: {name} must be >= 1, got {getattr(self, name)}")
+        if self.usable_bytes_min is not None and self.usable_bytes_min < 0:
+            raise ValueError(f"entry log: usable_bytes_min must be >= 0, got {self.usable_bytes_min}")
         if not self.active_idle_s > 0:
             raise ValueError(f"entry log: active_idle_s must be > 0, got {self.active_idle_s}")
         if self.per_ledger and self.direct is not None:
             raise ValueError("entry log: per_ledger and direct exclude each other: there is one direct log at a time")
+
+    def reserve(self, *, is_smaller: bool = False) -> int:
+        """Bytes that a full disk must have left for a new log; with ``is_smaller`` the default is that of BookKeeper's code."""
+        if self.usable_bytes_min is not None:
+            return self.usable_bytes_min
+        return self.log_size_max if is_smaller else self.log_size_max * 6 // 5

@@ -41,8 +41,10 @@ def entry(ledger_id: int, entry_id: int, payload: bytes = b"", lac: int = -1) ->
 class CountingDisk(SimulatedDisk):
     """Counts the syncs of each file."""
 
-    def __init__(self, rng: Random | None = None, *, sync_covers_names: bool = True) -> None:
-        super().__init__(rng, sync_covers_names=sync_covers_names)
+    def __init__(
+        self, rng: Random | None = None, *, sync_covers_names: bool = True, capacity_bytes: int = 1 << 30
+    ) -> None:
+        super().__init__(rng, sync_covers_names=sync_covers_names, capacity_bytes=capacity_bytes)
         self.syncs = Counter[str]()
 
     def sync_pages(self, path: str, pages: object, on_done: DurableCallback, token: object) -> None:

@@ -61,7 +61,12 @@ DIRECT = {
 
 def test_the_defaults_are_bookkeepers() -> None:
     assert StorageConf.from_conf(DEFAULTS) == StorageConf() == StorageConf.from_conf({"bookiePort": "3181"})
-    assert {key for key in STORAGE_KEYS if "ournal" not in key} == {*DEFAULTS, *DIRECT, "ledgerStorageClass"}
+    assert {key for key in STORAGE_KEYS if "ournal" not in key} == {
+        *DEFAULTS,
+        *DIRECT,
+        *("ledgerStorageClass", "minUsableSizeForEntryLogCreation"),
+        *("compactionRate", "sortedLedgerStorageEnabled", "openFileLimit", "pageLimit"),
+    }
 
 
 def test_every_key_has_an_effect() -> None:

@@ -517,7 +517,7 @@ def test_forcing_fails_when_the_queue_is_full(virtually: Virtually) -> None:
 def test_too_little_space_is_told_and_told_again_when_it_is_over(virtually: Virtually) -> None:
     async def story() -> None:
         disk = SimulatedDisk(capacity_bytes=409_600)
-        bench = await StorageBench(disk=disk, log_bytes=100_000).opened()
+        bench = await StorageBench(disk=disk, log_bytes=10_000).opened()
         bench.storage.set_master_key(7, KEY)
         assert bench.spaces == []
         disk.create("ballast").write(0, bytes(disk.capacity().free - 3 * 4_096))

@@ -102,6 +102,35 @@ def test_an_entry_is_readable_at_once_and_the_last_one_is_that_with_the_highest_
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_faithful", [True, False])
+def test_an_explicit_lac_counts_after_a_restart_unless_bookkeeper_is_imitated(
+    virtually: Virtually, kind: str, is_faithful: bool
+) -> None:
+    async def story() -> None:
+        disk = CountingDisk()
+        quirks = frozenset([Quirk.EXPLICIT_LAC_UNLOADED] if is_faithful else [])
+        store = opened(kind, disk, quirks=quirks)
+        store.set_master_key(3, b"key")
+        store.add_entry(3, 8, entry(3, 8, lac=6))
+        store.set_explicit_lac(3, 7, LAC)
+        assert lac_told(store) == 7, "while it runs"
+        await done(store.flush)
+        store.close()
+        again = opened(kind, disk, quirks=quirks)
+        assert lac_told(again) == (6 if is_faithful else 7)
+        assert again.explicit_lac(3) == LAC
+        assert lac_told(again) == 7, "now that it was asked for"
+
+    virtually(story)
+
+
+def lac_told(store: LedgerStore) -> int:
+    info = store.ledger(3)
+    assert info is not None
+    return info.lac
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_flushed_store_is_whole_when_it_is_opened_again(virtually: Virtually, kind: str) -> None:
     async def story() -> None:
         disk = CountingDisk()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from simbookie.storage.base import CrashMode, NoSpace, StorageIOError
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
+from simbookie.storage.disk.pages import PAGE_SIZE
 from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.format import (
     HEADER_SIZE,
@@ -29,7 +31,7 @@ from simbookie.storage.entry_logs.format import (
 )
 from simbookie.storage.entry_logs.logger import EntryLogger
 from simbookie.storage.entry_logs.scan import read_ledgers_map, scan
-from simbookie.storage.folders import Folder, Folders
+from simbookie.storage.folders import Folder
 from simbookie.storage.ledger_store import CrashPoint
 from simbookie.storage.quirks import Quirk
 from simbookie.world.loop import VirtualTimeLoop
@@ -408,13 +410,32 @@ def test_new_logs_go_to_any_folder_with_room(virtually: Virtually) -> None:
     virtually(story)
 
 
-def test_without_room_nothing_is_stored(virtually: Virtually) -> None:
+@pytest.mark.parametrize("is_faithful", [True, False])
+def test_a_new_log_on_a_full_disk_takes_room_for_a_log_and_a_fifth_unless_bookkeeper_is_imitated(
+    virtually: Virtually, is_faithful: bool
+) -> None:
     async def story() -> None:
-        disk = CountingDisk()
-        logger = EntryLogger(Folders([Folder(disk, PATH)], Random(1), usable_bytes_min=2 << 30))
-        logger.open()
+        quirks = frozenset([Quirk.SMALLER_RESERVE] if is_faithful else [])
+        config = EntryLogConfig(log_size_max=100 * PAGE_SIZE, preallocates=False)
+        disk = CountingDisk(capacity_bytes=10_000 * PAGE_SIZE)
+        disk.create("other").write(0, bytes(9_890 * PAGE_SIZE))
+        if is_faithful:
+            opened(disk, config, quirks=quirks).add(1, entry(1, 0))
+        else:
+            with pytest.raises(NoSpace, match=f"used above 95%, and none has {120 * PAGE_SIZE} bytes"):
+                opened(disk, config).add(1, entry(1, 0))
+        opened(disk, replace(config, usable_bytes_min=5 * PAGE_SIZE)).add(1, entry(1, 0))
+
+    virtually(story)
+
+
+def test_a_disk_that_is_not_full_takes_a_new_log_whatever_is_left(virtually: Virtually) -> None:
+    async def story() -> None:
+        config = EntryLogConfig(usable_bytes_min=2 << 30)
+        disk = CountingDisk(capacity_bytes=1 << 20)
+        opened(disk, config).add(1, entry(1, 0))
         with pytest.raises(NoSpace):
-            logger.add(1, entry(1, 0))
+            opened(disk, replace(config, full_above=0.0)).add(1, entry(1, 0))
 
     virtually(story)
 
