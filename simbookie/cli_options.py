@@ -14,10 +14,9 @@ import typer
 
 from bkclient.errors import BookKeeperError
 from simbookie.java import JavaNotFoundError
-from simbookie.processes import BookieStartError
 from simbookie.serving import uvloop_is_installed
+from simbookie.start_errors import BookieStartError, ZooKeeperStartError
 from simbookie.storage.base import StorageError
-from simbookie.zookeeper.java_server import ZooKeeperStartError
 
 __all__ = [
     "Capacity",

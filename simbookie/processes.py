@@ -25,6 +25,7 @@ from typing import IO, Final, Self
 
 from bkclient.metadata.base import BookieAddress
 from simbookie.standstill import stop
+from simbookie.start_errors import BookieStartError
 
 __all__ = ["BookieProcess", "BookieStartError", "ProcessCluster"]
 
@@ -34,10 +35,6 @@ _LOCATION_SCRIPT: Final = """#!/bin/sh
 # the rack of each argument, which is a bookie id such as bookie-3.rack-1
 for bookie in "$@"; do echo "/${bookie##*.}"; done
 """
-
-
-class BookieStartError(RuntimeError):
-    """A bookie process did not come to serve; the message ends with the last lines of its log."""
 
 
 class BookieProcess:

@@ -13,6 +13,7 @@ from tests.tools.newcomer import README, NewcomerError, cluster, follow, run, st
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
+@pytest.mark.deep
 def test_a_newcomer_can_follow_readme_word_by_word(tmp_path: Path) -> None:
     steps = steps_of(README.read_text())
     assert steps.install == 'pip install "bkclient[sim]"'

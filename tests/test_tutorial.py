@@ -16,6 +16,7 @@ from tests.tools.newcomer import NewcomerError
 from tests.tools.tutorial import PAGE, Command, Program, follow, steps_of
 
 
+@pytest.mark.deep
 def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     followed = 0

@@ -26,6 +26,7 @@ from typing import Final, Self
 
 from simbookie.java import JavaRuntime, find_java
 from simbookie.standstill import stop
+from simbookie.start_errors import ZooKeeperStartError
 
 __all__ = [
     "HOST",
@@ -59,10 +60,6 @@ _PROBE_TIMEOUT_S: Final = 1.0
 _STOP_TIMEOUT_S: Final = 10.0
 _PORT_ATTEMPTS_MAX: Final = 3
 _LOG_LINES_SHOWN: Final = 6
-
-
-class ZooKeeperStartError(RuntimeError):
-    """The server did not come up; the message ends with the last lines of its log."""
 
 
 def zookeeper_class_path() -> list[Path]:

@@ -82,6 +82,7 @@ def _finds() -> list[tuple[str, str, str, int, int]]:
     ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("mutant", "configuration", "clause", "states", "moves"), _finds())
 def test_planted_defects_are_found_as_the_page_says(
     mutant: str, configuration: str, clause: str, states: int, moves: int

@@ -52,6 +52,7 @@ def test_every_mutant_is_hunted_here_and_names_the_clauses_it_breaks() -> None:
         assert mutant.invariants == tuple(name for name in INVARIANTS if set(INVARIANTS[name]) & set(mutant.clauses))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_breaks_its_clauses_and_the_shipped_code_breaks_none(name: str) -> None:
     scenario, least = WHERE[name]
@@ -64,6 +65,7 @@ def test_a_mutant_breaks_its_clauses_and_the_shipped_code_breaks_none(name: str)
             assert play(scenario, seed, name).result.verdict == "violated"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_violation_points_to_the_events_that_show_it(name: str) -> None:
     scenario = WHERE[name][0]
@@ -76,6 +78,7 @@ def test_a_violation_points_to_the_events_that_show_it(name: str) -> None:
         assert violation.ledger in {event.ledger for event in events}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in EVERYWHERE])
 def test_a_mutant_without_anything_to_break_is_not_accused(name: str) -> None:
     for seed in range(2):

@@ -89,6 +89,7 @@ def chance_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomPlacement, "new_ensemble", new_ensemble)
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("chance_from_the_system")
 def test_chance_that_does_not_come_from_the_seed_is_found_with_the_first_event_it_touches() -> None:
     result = check_determinism(range(3), ["calm-writes"])
@@ -114,6 +115,7 @@ RandomPlacement.update = update
 """
 
 
+@pytest.mark.deep
 def test_walking_through_a_set_of_strings_is_found_by_the_other_hash_seed_alone(tmp_path: Path) -> None:
     """Planted in both processes, by a module that the interpreter imports when it starts."""
     (tmp_path / "sitecustomize.py").write_text(_SET_OF_STRINGS)

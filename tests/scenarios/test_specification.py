@@ -58,6 +58,7 @@ def _mutants() -> list[tuple[str, str, str]]:
     return re.findall(r"^\| `(\S+)` \| `(\S+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("mutant", "configuration", "wrong"), _mutants())
 def test_steps_of_planted_defects_are_not_specified(mutant: str, configuration: str, wrong: str) -> None:
     with MACHINE_MUTANTS[mutant].applied():

@@ -184,11 +184,13 @@ def conf_file(tmp_path: Path, **settings: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", StoreKind)
 @pytest.mark.parametrize(
-    ("journals", "ledgers", "indexes"),
-    [("a", "a", "a"), ("j1,j2", "l1,l2", "i1,i2"), ("a,j", "l,a", "l,a")],
-    ids=["one", "several", "shared"],
+    ("kind", "journals", "ledgers", "indexes"),
+    [
+        (StoreKind.INTERLEAVED, "a", "a", "a"),
+        *((kind, "j1,j2", "l1,l2", "i1,i2") for kind in StoreKind),
+        pytest.param(StoreKind.DB, "a,j", "l,a", "l,a", id="shared"),
+    ],
 )
 def test_folders_are_those_that_a_configuration_file_names(
     kind: StoreKind, journals: str, ledgers: str, indexes: str, tmp_path: Path

@@ -60,6 +60,7 @@ def test_there_is_one_session_whatever_is_asked_for(spark: SparkSession) -> None
     assert spark.sparkContext.master == "local[2]"
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_submitted_program_runs_where_spark_submit_was_told_to(tmp_path: Path, java: JavaRuntime) -> None:

@@ -38,7 +38,7 @@ TESTS_BRIEF: Final = (
     *("tests/simbookie/world/test_process.py", "tests/end_to_end/test_client_life.py"),
 )
 #: Spark and Java are slow and do not change with the Python packages; searches repeat what other tests say once.
-LEFT_OUT: Final = "not sweep and not interop and not spark and not zookeeper"
+LEFT_OUT: Final = "not deep and not sweep and not interop and not spark and not zookeeper"
 #: For a test that hangs; old versions are slower, and several environments may be run side by side.
 TIMEOUT_S: Final = 600
 

@@ -98,6 +98,7 @@ TestInterleavings.settings = settings(max_examples=80, stateful_step_count=60)
 PLANTED = [mutant for mutant in MUTANTS.values() if mutant.world and WORLDS[mutant.world].kind is MachineWorld]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mutant", PLANTED, ids=lambda mutant: mutant.name)
 def test_every_planted_defect_is_found(mutant: Mutant) -> None:
     with mutant.applied(), pytest.raises(BrokenClause) as caught:

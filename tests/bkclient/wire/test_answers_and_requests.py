@@ -218,6 +218,7 @@ DEFECTS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("owner", "name", "defect", "kinds"), DEFECTS, ids=[row[1] for row in DEFECTS])
 def test_the_property_finds_a_key_that_is_used_again(
     owner: type, name: str, defect: object, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

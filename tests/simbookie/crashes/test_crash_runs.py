@@ -77,6 +77,7 @@ def test_no_schedule_violates_an_invariant(
     assert subject.violations == []
 
 
+@pytest.mark.deep
 @SHARED_LOGS
 def test_runs_of_seeds_violate_nothing_and_do_not_depend_on_workers(kind: str) -> None:
     alone = sweep(kind, range(20), processes=1)

@@ -107,6 +107,7 @@ def run_defective(seeds: range, deeds: int) -> None:
                 raise
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("mutant", "breaks"), planted())
 def test_a_planted_defect_breaks_a_promise_to_applications(mutant: str, breaks: list[str]) -> None:
