@@ -498,8 +498,8 @@ _REPAIR: Final = (
     Defect(
         "candidates for auditor numbered under another name",
         "bkclient/repair/coordination/election.py",
-        '_PREFIX: Final = "V_"',
-        '_PREFIX: Final = "vote-"',
+        '_DIRECTORY, "V_", encode_vote',
+        '_DIRECTORY, "vote-", encode_vote',
         _one("test_repair", "test_both_auto_recoveries_work_on_one_cluster", "java-audits"),
         r"TimeoutError",
     ),
