@@ -11,21 +11,29 @@ from spark_analysis.invariants.acked_readable import ACKED_READABLE
 from spark_analysis.invariants.acks_in_order import ACKS_IN_ORDER
 from spark_analysis.invariants.add_resolves import ADD_RESOLVES
 from spark_analysis.invariants.base import CheckClass, Invariant, judge
+from spark_analysis.invariants.bookie_lac_monotonic import BOOKIE_LAC_MONOTONIC
 from spark_analysis.invariants.close_at_decision import CLOSE_AT_DECISION
 from spark_analysis.invariants.close_keeps_acks import CLOSE_KEEPS_ACKS
 from spark_analysis.invariants.closed_at_quorum import CLOSED_AT_QUORUM
 from spark_analysis.invariants.closed_from_in_recovery import CLOSED_FROM_IN_RECOVERY
 from spark_analysis.invariants.coverage_before_reads import COVERAGE_BEFORE_READS
+from spark_analysis.invariants.durable_before_ack import DURABLE_BEFORE_ACK
+from spark_analysis.invariants.fenced_is_told import FENCED_IS_TOLD
 from spark_analysis.invariants.fenced_stays_fenced import FENCED_STAYS_FENCED
 from spark_analysis.invariants.fragments_well_formed import FRAGMENTS_WELL_FORMED
+from spark_analysis.invariants.gc_only_dead import GC_ONLY_DEAD
 from spark_analysis.invariants.lac_honest import LAC_HONEST
 from spark_analysis.invariants.length_consistent import LENGTH_CONSISTENT
+from spark_analysis.invariants.limbo_never_denies import LIMBO_NEVER_DENIES
+from spark_analysis.invariants.metadata_before_use import METADATA_BEFORE_USE
 from spark_analysis.invariants.negative_coverage import NEGATIVE_COVERAGE
 from spark_analysis.invariants.negative_stays import NEGATIVE_STAYS
 from spark_analysis.invariants.no_ack_after_end import NO_ACK_AFTER_END
+from spark_analysis.invariants.no_false_negative import NO_FALSE_NEGATIVE
 from spark_analysis.invariants.no_lac_truncation import NO_LAC_TRUNCATION
 from spark_analysis.invariants.nothing_invented import NOTHING_INVENTED
 from spark_analysis.invariants.positive_verified import POSITIVE_VERIFIED
+from spark_analysis.invariants.read_stability import READ_STABILITY
 from spark_analysis.invariants.read_within_lac import READ_WITHIN_LAC
 from spark_analysis.invariants.reader_lac_monotonic import READER_LAC_MONOTONIC
 from spark_analysis.invariants.recoveries_agree import RECOVERIES_AGREE
@@ -33,6 +41,7 @@ from spark_analysis.invariants.recovery_lac_frozen import RECOVERY_LAC_FROZEN
 from spark_analysis.invariants.recovery_reads import RECOVERY_READS
 from spark_analysis.invariants.replicas_agree import REPLICAS_AGREE
 from spark_analysis.invariants.rewrite_before_close import REWRITE_BEFORE_CLOSE
+from spark_analysis.invariants.single_writer_order import SINGLE_WRITER_ORDER
 from spark_analysis.invariants.start_is_lac_plus_one import START_IS_LAC_PLUS_ONE
 from spark_analysis.invariants.unknown_aborts import UNKNOWN_ABORTS
 from spark_analysis.invariants.visible_lac_bounded import VISIBLE_LAC_BOUNDED
@@ -40,32 +49,41 @@ from spark_analysis.invariants.visible_lac_bounded import VISIBLE_LAC_BOUNDED
 __all__ = ["INVARIANTS", "CheckClass", "Invariant", "judge", "select"]
 
 _ALL: Final[tuple[Invariant, ...]] = (
-    ACK_HAS_QUORUM,
     ACKED_READABLE,
     ACKS_IN_ORDER,
+    ACK_HAS_QUORUM,
     ADD_RESOLVES,
-    CLOSE_AT_DECISION,
-    CLOSE_KEEPS_ACKS,
+    BOOKIE_LAC_MONOTONIC,
     CLOSED_AT_QUORUM,
     CLOSED_FROM_IN_RECOVERY,
+    CLOSE_AT_DECISION,
+    CLOSE_KEEPS_ACKS,
     COVERAGE_BEFORE_READS,
+    DURABLE_BEFORE_ACK,
+    FENCED_IS_TOLD,
     FENCED_STAYS_FENCED,
     FRAGMENTS_WELL_FORMED,
+    GC_ONLY_DEAD,
     LAC_HONEST,
     LENGTH_CONSISTENT,
+    LIMBO_NEVER_DENIES,
+    METADATA_BEFORE_USE,
     NEGATIVE_COVERAGE,
     NEGATIVE_STAYS,
-    NO_ACK_AFTER_END,
-    NO_LAC_TRUNCATION,
     NOTHING_INVENTED,
+    NO_ACK_AFTER_END,
+    NO_FALSE_NEGATIVE,
+    NO_LAC_TRUNCATION,
     POSITIVE_VERIFIED,
-    READ_WITHIN_LAC,
     READER_LAC_MONOTONIC,
+    READ_STABILITY,
+    READ_WITHIN_LAC,
     RECOVERIES_AGREE,
     RECOVERY_LAC_FROZEN,
     RECOVERY_READS,
     REPLICAS_AGREE,
     REWRITE_BEFORE_CLOSE,
+    SINGLE_WRITER_ORDER,
     START_IS_LAC_PLUS_ONE,
     UNKNOWN_ABORTS,
     VISIBLE_LAC_BOUNDED,

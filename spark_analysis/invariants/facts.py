@@ -7,7 +7,8 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from spark_analysis.invariants import relations
+from spark_analysis.invariants import denials, relations
+from spark_analysis.invariants import images as stored
 from spark_analysis.invariants import runs as recoveries
 from spark_analysis.invariants.replication import owed_entries
 
@@ -39,6 +40,21 @@ class Facts:
     def ledgers(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.ledgers`."""
         return self._keep(relations.ledgers(self.rare_events))
+
+    @cached_property
+    def images(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.images.images`."""
+        return self._keep(stored.images(self.rare_events))
+
+    @cached_property
+    def first_sends(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.relations.first_sends`."""
+        return self._keep(relations.first_sends(self.events))
+
+    @cached_property
+    def denied_requests(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.denials.denied_requests`."""
+        return self._keep(denials.denied_requests(self.events))
 
     @cached_property
     def run_events(self) -> DataFrame:

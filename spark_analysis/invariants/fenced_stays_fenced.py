@@ -28,7 +28,13 @@ from spark_analysis.invariants.expressions import (
     tell,
 )
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
+from spark_analysis.invariants.relations import (
+    ENTRY_COLUMNS,
+    ENTRY_KINDS,
+    LEDGER_COLUMNS,
+    LEDGER_KINDS,
+    bookie_crashes,
+)
 
 __all__ = ["FENCED_STAYS_FENCED"]
 
@@ -44,17 +50,8 @@ def _fences(facts: Facts) -> DataFrame:
             sf.collect_list(sf.when(is_kind(Kind.FENCE_LOST), seq)).alias("forgotten"),
             sf.min(sf.when(is_kind(Kind.BK_GC), seq)).alias("collected"),
         )
-        .transform(join_small, _crashes(facts), on=("history", "bookie"), how="left")
+        .transform(join_small, bookie_crashes(facts.rare_events), on=("history", "bookie"), how="left")
         .withColumn("crashes", sf.coalesce("crashes", sf.array().cast("array<bigint>")))
-    )
-
-
-def _crashes(facts: Facts) -> DataFrame:
-    """Per history and bookie: ``crashes``, the events."""
-    return (
-        facts.rare_events.filter(is_kind(Kind.BK_CRASH))
-        .groupBy("history", sf.col("actor").alias("bookie"))
-        .agg(sf.collect_list("seq").alias("crashes"))
     )
 
 

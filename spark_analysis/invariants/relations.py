@@ -31,7 +31,9 @@ __all__ = [
     "ENTRY_KINDS",
     "LEDGER_COLUMNS",
     "LEDGER_KINDS",
+    "bookie_crashes",
     "entries",
+    "first_sends",
     "ledgers",
     "rare_events",
 ]
@@ -57,6 +59,24 @@ _FREQUENT_KINDS: Final = (
 def rare_events(events: DataFrame) -> DataFrame:
     """The events of all kinds that do not occur once or more per entry."""
     return events.filter(is_kind(*(kind for kind in Kind if kind not in _FREQUENT_KINDS)))
+
+
+def bookie_crashes(rare: DataFrame) -> DataFrame:
+    """Per history and bookie: ``crashes``, the events."""
+    return (
+        rare.filter(is_kind(Kind.BK_CRASH))
+        .groupBy("history", sf.col("actor").alias("bookie"))
+        .agg(sf.collect_list("seq").alias("crashes"))
+    )
+
+
+def first_sends(events: DataFrame) -> DataFrame:
+    """Per ledger, ``actor``, ``incarnation``, ``entry`` and ``bookie``: ``sent``, the first add that is no recovery's."""
+    return (
+        events.filter(is_kind(Kind.ADD_SEND) & ~sf.col("recovery"))
+        .groupBy(*LEDGER_KEY, "actor", "incarnation", "entry", "bookie")
+        .agg(sf.min("seq").alias("sent"))
+    )
 
 
 def ledgers(rare: DataFrame) -> DataFrame:

@@ -1,8 +1,8 @@
 """Checking a folder of histories with the online checker, on executors.
 
 The checker judges a history event by event, in one pass and with little memory, so a file is the unit of work and nothing is
-shuffled but what was found: a row for each file, and one for each broken clause and ledger. It knows more clauses than the
-formulas of :mod:`spark_analysis.invariants`, and takes less time; the formulas are the witness that shares no code with it.
+shuffled but what was found: a row for each file, and one for each broken clause and ledger. It takes less time than the
+formulas of :mod:`spark_analysis.invariants`, which are the witness that shares no code with it.
 """
 
 from __future__ import annotations

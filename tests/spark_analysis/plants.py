@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scenarios.history import Kind
-from tests.scenarios.stories import Story
+from tests.scenarios.stories import FENCED, Story
 from tests.spark_analysis import (  # noqa: F401  they plant when imported
     plants_of_applications,
     plants_of_bookies,
@@ -33,14 +33,17 @@ def honest_life() -> Story:
     story.event(Kind.LAC_ADV, "reader", lac=1)
     story.send(3, *story.write_set(3), lac=2)
     story.store(3, "b1")
+    story.event(Kind.BK_LAC, "b1", lac=2)
     story.mark()
     story.fence("b0", "b1", lac=2)
+    story.answer(3, "b0", code=FENCED)
     story.find(3, "b1")
     story.rewrite(3, "b0", "b3", lac=2)
     story.rule_out(4, "b0", "b1")
     story.close(3, "r0")
     story.opened()
-    story.fail(3)
+    story.fail(3, code=FENCED)
+    story.event(Kind.BK_GC, "b9")
     story.look("reader")
     story.read(3)
     return story
