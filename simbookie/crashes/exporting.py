@@ -20,6 +20,8 @@ __all__ = ["export_run"]
 
 #: So many lives' operations are done in one, for something to be there.
 _LIVES: Final = 6
+#: What asks for the entry logs that the rest of a store's name tells.
+_LOGS: Final = {"": "", "per-ledger": "entryLogPerLedgerEnabled=true\n", "direct": "dbStorage_directIOEntryLogger=true\n"}
 
 
 def export_run(target: Path, kind: str, seed: int, step: int | None, mode: CrashMode) -> tuple[str | None, list[str]]:
@@ -36,9 +38,11 @@ def export_run(target: Path, kind: str, seed: int, step: int | None, mode: Crash
     files = export_disk(subject.disk, target)
     (target / "journal0").rename(target / "journal")
     place = target.absolute()
+    store, _, logs = kind.partition("-")
     (target / "bk_server.conf").write_text(
         f"journalDirectories={place / 'journal'}\n"
         f"ledgerDirectories={place / 'ledgers'}\n"
-        f"ledgerStorageClass={StoreKind(kind).class_name}\n"
+        f"ledgerStorageClass={StoreKind(store).class_name}\n"
+        f"{_LOGS[logs]}"
     )
     return reached, [path.replace("journal0/", "journal/", 1) for path in files]
