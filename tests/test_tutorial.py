@@ -53,7 +53,7 @@ def test_a_page_that_starts_no_cluster_is_noticed(tmp_path: Path) -> None:
 
 RECIPES = PAGE.with_name("recipes.md").read_text(encoding="utf-8")
 #: Pages whose blocks are run in order, in one scope, in which ``bk`` is a client.
-PAGES_OF_BLOCKS = ("recipes.md", "coordination.md")
+PAGES_OF_BLOCKS = ("recipes.md", "log.md", "coordination.md")
 
 
 def test_every_recipe_is_run() -> None:

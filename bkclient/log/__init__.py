@@ -1,1 +1,32 @@
-"""An unbounded, named log over ledgers."""
+"""An unbounded, named, replicated log over ledgers: publish under a name for ever, read from any position.
+
+:class:`Logs` creates, opens, trims and deletes logs. ``docs/using/log.md`` shows how to use them.
+"""
+
+from bkclient.log.errors import LogDeposed, LogExists, LogTooLong, LogTrimmed, NoSuchLog
+from bkclient.log.format.message import LogMessage
+from bkclient.log.format.message_id import MessageId
+from bkclient.log.logs import Logs
+from bkclient.log.machine.manifest import LedgerEnd, LogLedger, LogManifest, LogState
+from bkclient.log.reader import LogReader
+from bkclient.log.settings import LogSettings, PublishSettings
+from bkclient.log.writer import LogWriter
+
+__all__ = [
+    "LedgerEnd",
+    "LogDeposed",
+    "LogExists",
+    "LogLedger",
+    "LogManifest",
+    "LogMessage",
+    "LogReader",
+    "LogSettings",
+    "LogState",
+    "LogTooLong",
+    "LogTrimmed",
+    "LogWriter",
+    "Logs",
+    "MessageId",
+    "NoSuchLog",
+    "PublishSettings",
+]

@@ -1,14 +1,15 @@
-"""Settings of a log, which its manifest holds: every owner follows those with which the log was created."""
+"""Settings of a log, which its manifest holds, so that every owner follows them; and settings of those who publish."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final
 
-from bkclient.config.fields import number, whole
+from bkclient.config.fields import choice, number, whole
 from bkclient.config.group import SettingsGroup, settings_class
+from bkclient.log.format.entry import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 
-__all__ = ["LogSettings"]
+__all__ = ["LogSettings", "PublishSettings"]
 
 _MIB: Final = 1024 * 1024
 _ENSEMBLE_MAX: Final = 255
@@ -45,3 +46,24 @@ class LogSettings(SettingsGroup):
     def as_dict(self) -> dict[str, Any]:
         """The settings by name."""
         return asdict(self)
+
+
+@settings_class
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishSettings(SettingsGroup):
+    """How messages are published. Wrong values and unknown names raise :class:`~bkclient.errors.ArgumentError`.
+
+    Messages are gathered to one entry until there are ``batch_messages`` of them, or ``batch_bytes`` bytes, or the first one has
+    waited for ``batch_delay_s`` seconds; a message that finds nothing under way does not wait. These defaults are those of
+    Pulsar's producers. ``compression`` is ``none`` or ``zlib``. At most ``max_pending_messages`` and ``max_pending_bytes`` are
+    not acknowledged at a time. An owner that cannot write for ``give_up_s`` seconds, because the metadata store or too many
+    bookies are away, fails.
+    """
+
+    batch_messages: int = whole(1_000, low=1, high=BATCH_MESSAGES_MAX)
+    batch_bytes: int = whole(128 * 1024, low=1, high=BATCH_BYTES_MAX)
+    batch_delay_s: float = number(0.001, low=0, high=3600)
+    compression: str = choice("none", ("none", "zlib"))
+    max_pending_messages: int = whole(100_000, low=1, high=10**9)
+    max_pending_bytes: int = whole(64 * _MIB, low=1, high=2**40)
+    give_up_s: float = number(120.0, low=0.001, high=_LONGEST_S)

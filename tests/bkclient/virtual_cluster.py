@@ -100,7 +100,10 @@ class VirtualCluster:
         store = SimulatedMetadataStore(self.world, host)
         rng = self.world.rng(f"{host.name}#{next(self._clients)}")
         transport = self.new_transport(host, settings)
-        async with BookKeeper(store, transport, config=settings, rng=rng, stats=stats, placement=placement) as client:
+        clock = self.world.loop.time
+        async with BookKeeper(
+            store, transport, config=settings, rng=rng, stats=stats, placement=placement, wall_clock=clock
+        ) as client:
             yield client
         await store.aclose()
 

@@ -1,0 +1,327 @@
+"""Between the owner's machine and the world: one task that carries out its actions and sends its entries, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from bkclient import LedgerWriter
+from bkclient._backoff import Backoff
+from bkclient.errors import ArgumentError, BookKeeperError, MetadataOutcomeUnknown, UnexpectedCondition
+from bkclient.log.batches import PendingEntry
+from bkclient.log.format.compression import Compression
+from bkclient.log.format.entry import HEADER_BYTES, encode_entry, publish_time
+from bkclient.log.machine.manifest import LedgerEnd
+from bkclient.log.machine.owner import CloseLedger, LogOwner, MakeLedger, OwnerAction, RecoverLedger
+from bkclient.log.machine.owner_state import ENDED, OwnerState
+from bkclient.log.machine.update import ReadManifest, WriteManifest
+from bkclient.log.settings import PublishSettings
+from bkclient.log.store import ManifestStore
+
+__all__ = ["OwnerDriver"]
+
+_BACKOFF: Final = Backoff(0.05, 2.0)
+_LET_GO_S: Final = 5.0
+_MAX_ENTRY_BYTES: Final = 5 * 1024 * 1024 - 4096
+"""What fits into a frame that bookies take by default, with room for headers."""
+
+
+class OwnerDriver:
+    """Drives one owner from :meth:`claim` to :meth:`close`; ``on_told`` is called with every entry that is done or failed."""
+
+    def __init__(
+        self, store: ManifestStore, settings: PublishSettings, owner: str, on_told: Callable[[PendingEntry], None]
+    ) -> None:
+        self.store: Final = store
+        self.machine: Final = LogOwner(owner, store.new_id())
+        self.max_entry_bytes: Final = _MAX_ENTRY_BYTES - HEADER_BYTES
+        #: Called once when the owner ended otherwise than by :meth:`close`.
+        self.on_failed: Callable[[], None] = lambda: None
+        self._settings: Final = settings
+        self._compression: Final = Compression[settings.compression.upper()]
+        self._on_told: Final = on_told
+        #: By number, the entries that are not acknowledged.
+        self._entries: dict[int, PendingEntry] = {}
+        self._ledger: LedgerWriter | None = None
+        #: How many entries were handed to the current ledger, and the time of the last one.
+        self._last_ms = 0
+        self._news = asyncio.Event()
+        self._told = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._must_look = False
+
+    # What the writer asks ----------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._entries
+
+    def failure(self) -> BookKeeperError | None:
+        """What ended the owner, for one more to raise."""
+        error = self.machine.failure
+        return None if error is None else _again(error)
+
+    def publish(self, entry: PendingEntry) -> None:
+        """Hand in an entry."""
+        if self.machine.state in ENDED:
+            entry.fail(lambda: self.failure() or UnexpectedCondition("the writer of the log has ended"))
+            self._on_told(entry)
+            return
+        entry.publish_ms = self._now_ms()
+        try:
+            entry.data = encode_entry(entry.messages, entry.publish_ms, self._compression)
+        except ArgumentError as error:
+            entry.fail(partial(_again, error))
+            self._on_told(entry)
+            return
+        self._entries[self.machine.publish(len(entry.data))] = entry
+        self._news.set()
+
+    async def claim(self) -> None:
+        """Become the owner; raises why that cannot be."""
+        loop = asyncio.get_running_loop()
+        self.machine.claim()
+        cancel = self.store.watch(self._on_changed)
+        self._task = loop.create_task(self._run(), name=f"owner of log {self.store.name}")
+        self._task.add_done_callback(lambda _: cancel())
+        try:
+            while self.machine.state not in (OwnerState.READY, *ENDED):
+                await self._told.wait()
+                self._told.clear()
+        except BaseException:
+            await self._abandon()
+            raise
+        error = self.failure()
+        if error is not None:
+            await self._abandon()
+            raise error
+
+    async def until_all_told(self) -> None:
+        """Wait until every entry is acknowledged, or the owner ended."""
+        while self._entries and self.machine.state not in ENDED:
+            self._told.clear()
+            await self._told.wait()
+
+    async def close(self) -> None:
+        """Publish what was handed in, and own the log no more. Cancellation does not stop it."""
+        if self._task is None:
+            return
+        if self.machine.state not in ENDED:
+            self.machine.close()
+            self._news.set()
+        await asyncio.shield(self._task)
+
+    async def _abandon(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    # The task ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        machine = self.machine
+        try:
+            while machine.state not in ENDED:
+                self._news.clear()
+                if (action := machine.action) is not None:
+                    await self._carry_out(action)
+                elif numbers := machine.take_sends():
+                    await self._send(numbers)
+                elif self._must_look:
+                    await self._look()
+                else:
+                    await self._news.wait()
+                self._tell()
+        except Exception as error:  # noqa: BLE001 - publishers wait; a defect must not leave them waiting
+            failure = UnexpectedCondition(f"the owner of the log failed: {error!r}")
+            failure.__cause__ = error
+            machine.fail(failure)
+        finally:
+            self._end()
+        await self._clean_up()
+
+    async def _carry_out(self, action: OwnerAction) -> None:
+        """Try an action until it has an outcome, or it is time to give up."""
+        loop = asyncio.get_running_loop()
+        gives_up_at = loop.time() + self._settings.give_up_s
+        attempts = 0
+        while True:
+            try:
+                await self._try(action)
+            except BookKeeperError as error:
+                if isinstance(action, CloseLedger):
+                    self.machine.on_close_failed()
+                    return
+                pause_s = _BACKOFF.nth(attempts)
+                if LogOwner.ends_owner(error) or loop.time() + pause_s >= gives_up_at:
+                    self.machine.fail(error)
+                    return
+                attempts += 1
+                await asyncio.sleep(pause_s)
+            else:
+                return
+
+    async def _try(self, action: OwnerAction) -> None:
+        machine = self.machine
+        match action:
+            case ReadManifest():
+                machine.on_read(await self.store.read())
+            case WriteManifest():
+                await self._write(action)
+            case RecoverLedger(ledger_id):
+                machine.on_ended(await self._recover(ledger_id))
+            case MakeLedger():
+                await self._make()
+            case CloseLedger(ledger_id):
+                ledger = self._ledger
+                assert ledger is not None
+                await ledger.close()
+                end = ledger.metadata
+                machine.on_ended(LedgerEnd(ledger_id, end.last_entry_id, end.length, self._last_ms))
+
+    async def _write(self, action: WriteManifest) -> None:
+        try:
+            is_written = await self.store.write(action)
+        except MetadataOutcomeUnknown:
+            is_written = False
+        was_listing = self.machine.state is OwnerState.LISTING
+        if is_written:
+            self.machine.on_written()
+        else:
+            self.machine.on_not_written()
+        if was_listing and self.machine.state is OwnerState.OPEN:
+            self._set_timers()
+
+    async def _recover(self, ledger_id: int) -> LedgerEnd:
+        async with await self.store.client.open_ledger(ledger_id, recover=True) as reader:
+            last = reader.last_add_confirmed
+            if last < 0:
+                return LedgerEnd(ledger_id, -1)
+            last_ms = publish_time((await reader.read(last)).payload)
+            self._last_ms = max(self._last_ms, last_ms)
+            return LedgerEnd(ledger_id, last, reader.length, last_ms)
+
+    async def _make(self) -> None:
+        settings, machine = self.machine.settings, self.machine
+        assert machine.known is not None
+        self._last_ms = max(self._last_ms, machine.known.manifest.last_ms)
+        custom = {"application": b"bkclient-log", "log": self.store.name.encode()}
+        ledger = await self.store.client.create_ledger(
+            ensemble_size=settings.ensemble_size,
+            write_quorum_size=settings.write_quorum_size,
+            ack_quorum_size=settings.ack_quorum_size,
+            custom_metadata={**custom, "log-id": machine.known.manifest.log_id.encode()},
+        )
+        self._ledger = ledger
+        machine.now_ms = self._now_ms()
+        machine.on_made(ledger.ledger_id)
+
+    async def _send(self, numbers: list[int]) -> None:
+        ledger = self._ledger
+        assert ledger is not None
+        for number in numbers:
+            try:
+                future = await ledger.submit(self._entries[number].data)
+            except BookKeeperError:
+                self.machine.on_entry_failed()
+                return  # what follows in the list is not stored, and is sent again with this one
+            future.add_done_callback(partial(self._on_entry, ledger, ledger.last_add_pushed))
+            self._last_ms = max(self._last_ms, self._entries[number].publish_ms)
+
+    def _on_entry(self, ledger: LedgerWriter, entry_id: int, future: asyncio.Future[int]) -> None:
+        if ledger is not self._ledger or self.machine.state in ENDED:
+            return
+        if future.cancelled() or future.exception() is not None:
+            self.machine.on_entry_failed()
+        else:
+            self.machine.on_stored(entry_id)
+            self._tell()
+        self._news.set()
+
+    async def _look(self) -> None:
+        self._must_look = False
+        try:
+            value = await self.store.read()
+        except BookKeeperError:
+            return  # the next change finds out
+        if value is not None:
+            self.machine.on_seen(value.manifest)
+
+    # Telling -----------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        for confirmed in self.machine.take_confirmed():
+            entry = self._entries.pop(confirmed.number)
+            entry.tell(confirmed.ledger_id, confirmed.entry_id)
+            self._on_told(entry)
+        self._told.set()
+
+    def _end(self) -> None:
+        """Tell everybody who waits that there is nothing to wait for any more."""
+        for timer in self._timers:
+            timer.cancel()
+        self._tell()
+        if self.machine.state not in ENDED:
+            self.machine.fail(UnexpectedCondition("the owner of the log was cancelled"))
+        entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            entry.fail(lambda: self.failure() or UnexpectedCondition("the writer of the log has ended"))
+            self._on_told(entry)
+        if self.machine.failure is not None:
+            self.on_failed()
+        self._told.set()
+
+    async def _clean_up(self) -> None:
+        """Let the ledger go, and delete what nobody will ever look for; what cannot be deleted now is left to the next trim."""
+        if self._ledger is not None and self.machine.state is not OwnerState.CLOSED:
+            with suppress(BookKeeperError, TimeoutError):
+                async with asyncio.timeout(_LET_GO_S):
+                    await self._ledger.close()
+        trimmed = self.machine.known.manifest.trimmed if self.machine.known is not None else ()
+        mine = [ledger_id for ledger_id in (self.machine.orphan,) if ledger_id is not None]
+        for ledger_id in (*mine, *(trimmed if self.machine.state is OwnerState.CLOSED else ())):
+            try:
+                await self.store.client.delete_ledger(ledger_id)
+            except BookKeeperError:
+                return
+
+    # Times -------------------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        clock = self.store.client.wall_clock
+        assert clock is not None, "checked by the writer"
+        return max(int(clock() * 1000), self._last_ms)
+
+    def _set_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        loop, settings = asyncio.get_running_loop(), self.machine.settings
+        self._timers = [loop.call_later(settings.max_ledger_s, self._on_old)]
+        if settings.min_ledger_s:
+            self.machine.hold_roll(is_held=True)
+            self._timers.append(loop.call_later(settings.min_ledger_s, self._on_mature))
+
+    def _on_old(self) -> None:
+        self.machine.roll()
+        self._news.set()
+
+    def _on_mature(self) -> None:
+        self.machine.hold_roll(is_held=False)
+        self._news.set()
+
+    def _on_changed(self) -> None:
+        self._must_look = True
+        self._news.set()
+
+
+def _again(error: BookKeeperError) -> BookKeeperError:
+    """An error of its own for each who gets it, with the same cause."""
+    twin = copy.copy(error)
+    twin.__cause__ = error.__cause__
+    return twin

@@ -1,0 +1,93 @@
+"""The bytes of an entry of a log: a header of fixed length, and a batch of messages.
+
+::
+
+    version          1 byte    1
+    compression      1 byte    0 none, 1 zlib
+    count            4 bytes   messages, at least 1
+    publish time     8 bytes   milliseconds since 1970
+    length           4 bytes   of the batch before it was compressed
+    batch                      msgpack: an array of messages, each an array of payload, key, headers, event time
+
+Numbers are unsigned and big-endian. Of a message what is absent at the end is left out, what is absent elsewhere is nil. The
+digest of the ledger protects the entry, so bytes that do not fit are a defect of a writer, or of another format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgpack
+
+from bkclient._frozen import FrozenDict
+from bkclient.errors import ArgumentError, DigestMismatch
+from bkclient.log.format.compression import Compression, compress, decompress
+from bkclient.log.format.message import LogMessage, NewMessage
+from bkclient.log.format.message_id import MessageId
+
+__all__ = ["BATCH_BYTES_MAX", "BATCH_MESSAGES_MAX", "HEADER_BYTES", "decode_entry", "encode_entry", "publish_time"]
+
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct(">BBIQI")
+HEADER_BYTES: Final = _HEADER.size
+BATCH_MESSAGES_MAX: Final = 100_000
+BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of a batch before it was compressed."""
+
+
+def encode_entry(messages: Sequence[NewMessage], publish_ms: int, compression: Compression) -> bytes:
+    """The bytes of an entry; it is left uncompressed if compressing makes it no smaller."""
+    if not 1 <= len(messages) <= BATCH_MESSAGES_MAX:
+        raise ArgumentError(f"an entry must have 1 to {BATCH_MESSAGES_MAX} messages, got {len(messages)}")
+    batch: bytes = msgpack.packb([message.fields() for message in messages])
+    if len(batch) > BATCH_BYTES_MAX:
+        raise ArgumentError(f"the messages of an entry must have at most {BATCH_BYTES_MAX} bytes, got {len(batch)}")
+    packed = compress(compression, batch)
+    if len(packed) >= len(batch):
+        compression, packed = Compression.NONE, batch
+    return _HEADER.pack(_VERSION, compression, len(messages), publish_ms, len(batch)) + packed
+
+
+def publish_time(data: bytes) -> int:
+    """When the entry was published, in milliseconds since 1970."""
+    return _header(data)[2]
+
+
+def decode_entry(data: bytes, ledger_id: int, entry_id: int) -> list[LogMessage]:
+    """The messages of an entry; :class:`~bkclient.errors.DigestMismatch` if it is none of this version."""
+    compression, count, publish_ms, length = _header(data)
+    batch = decompress(compression, data[HEADER_BYTES:], length)
+    try:
+        messages = msgpack.unpackb(batch)
+        if len(messages) != count:
+            raise ValueError(f"{len(messages)} messages")  # noqa: TRY301
+        return [
+            _message(fields, MessageId(ledger_id, entry_id, -1, index if count > 1 else -1), publish_ms)
+            for index, fields in enumerate(messages)
+        ]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise DigestMismatch(
+            f"it does not hold {count} messages: {error}", ledger_id=ledger_id, entry_id=entry_id
+        ) from error
+
+
+def _header(data: bytes) -> tuple[Compression, int, int, int]:
+    if len(data) < HEADER_BYTES:
+        raise DigestMismatch(f"an entry of a log has at least {HEADER_BYTES} bytes, this one has {len(data)}")
+    version, compression, count, publish_ms, length = _HEADER.unpack_from(data)
+    if version != _VERSION or compression not in Compression.__members__.values():
+        raise DigestMismatch(f"the entry has format {version} and compression {compression}, which are not known")
+    if not 1 <= count <= BATCH_MESSAGES_MAX or length > BATCH_BYTES_MAX:
+        raise DigestMismatch(f"an entry cannot have {count} messages in {length} bytes")
+    return Compression(compression), count, publish_ms, length
+
+
+def _message(fields: list[Any], message_id: MessageId, publish_ms: int) -> LogMessage:
+    payload, key, headers, event_ms = [*fields, None, None, None][: max(4, len(fields))]
+    if type(payload) is not bytes or not (key is None or type(key) is str):
+        raise ValueError("a message of a wrong shape")
+    if not (event_ms is None or type(event_ms) is int) or not (headers is None or type(headers) is dict):
+        raise ValueError("a message of a wrong shape")
+    return LogMessage(message_id, payload, key, FrozenDict(headers or {}), event_ms, publish_ms)

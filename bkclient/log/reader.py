@@ -1,0 +1,232 @@
+"""Reading a log across its ledgers, each message once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Final, Self
+
+from bkclient import Entry, LedgerReader, LedgerTail
+from bkclient.errors import IllegalOperation, NoSuchLedger
+from bkclient.log.errors import LogTrimmed
+from bkclient.log.format.entry import decode_entry, publish_time
+from bkclient.log.format.message import LogMessage
+from bkclient.log.format.message_id import MessageId
+from bkclient.log.machine.manifest import LogLedger, LogManifest
+from bkclient.log.store import ManifestStore
+
+__all__ = ["LogReader"]
+
+_LOOK_S: Final = 10.0
+"""How often to look for a new ledger although no watch fired, in case one was lost."""
+
+
+class LogReader:
+    """The messages of a log from a position on, each once and in order; from :meth:`bkclient.log.Logs.reader`.
+
+    ::
+
+        async with logs.reader("orders") as reader:
+            async for message in reader:
+                ...
+
+    waits for messages to come, and ends only with the block. With ``follow=False`` it ends after the message that was the last
+    one when the block was entered. Messages are read ahead. The last message before a pause of the publisher comes 0.1 to 0.2
+    seconds late, as with :meth:`bkclient.LedgerReader.tail`.
+
+    A reader holds nothing back: where trimming overtakes it, it raises :class:`~bkclient.log.LogTrimmed`. One task at a time may
+    use it; a call of ``anext`` that is cancelled loses nothing.
+    """
+
+    def __init__(
+        self, store: ManifestStore, start: MessageId, *, is_inclusive: bool, follow: bool, start_ms: int | None
+    ) -> None:
+        self._store: Final = store
+        self._start = start
+        self._start_ms = start_ms
+        self._is_inclusive = is_inclusive
+        self._follow: Final = follow
+        #: Messages that were read and not delivered, the next one at the end.
+        self._ready: list[LogMessage] = []
+        self._ledger_id = -1
+        self._next_entry_id = 0
+        self._reader: LedgerReader | None = None
+        self._tail: LedgerTail | None = None
+        #: The end that a reader that does not follow reads to: ledger and entry; nothing beyond.
+        self._until: tuple[int, int] | None = None
+        self._changed = asyncio.Event()
+        self._is_entered = False
+        self._is_running = False
+
+    @property
+    def name(self) -> str:
+        """The name of the log."""
+        return self._store.name
+
+    def __repr__(self) -> str:
+        return f"<LogReader {self.name} at {self._ledger_id}:{self._next_entry_id}>"
+
+    # The block ---------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._is_entered:
+            raise IllegalOperation("a reader of a log can be entered once; make another one")
+        self._is_entered = True
+        manifest = await self._store.manifest()
+        if not self._follow:
+            self._until = await self._end_of(manifest)
+        await self._go_to_start(manifest)
+        self._cancel_watch = self._store.watch(self._changed.set)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cancel_watch()
+        await self._leave_ledger()
+
+    async def _go_to_start(self, manifest: LogManifest) -> None:
+        if self._start_ms is not None:
+            self._ledger_id, self._next_entry_id = await self._find(manifest, self._start_ms)
+            return
+        start = self._start
+        if start == MessageId.LATEST:
+            last, entry_id = await self._end_of(manifest)
+            self._ledger_id, self._next_entry_id = last, entry_id + 1
+        elif start > MessageId.EARLIEST:
+            if start.ledger_id <= manifest.trimmed_through:
+                raise LogTrimmed(f"the message {start} was trimmed", ledger_id=start.ledger_id)
+            self._ledger_id, self._next_entry_id = start.ledger_id, max(start.entry_id, 0)
+        self._skip_ledger_that_is_none(manifest)
+
+    def _skip_ledger_that_is_none(self, manifest: LogManifest) -> None:
+        """A position between ledgers is the beginning of the next one."""
+        if not manifest.has(self._ledger_id):
+            following = manifest.first_after(self._ledger_id)
+            if following is not None:
+                self._ledger_id, self._next_entry_id = following.ledger_id, 0
+
+    async def _end_of(self, manifest: LogManifest) -> tuple[int, int]:
+        """The last ledger and its last entry, as far as they can be read now."""
+        if not manifest.ledgers:
+            return manifest.trimmed_through + 1, -1
+        last = manifest.ledgers[-1]
+        if last.end is not None:
+            return last.ledger_id, last.end.last_entry_id
+        async with await self._store.client.open_ledger(last.ledger_id) as reader:
+            return last.ledger_id, await reader.read_last_add_confirmed()
+
+    async def _find(self, manifest: LogManifest, start_ms: int) -> tuple[int, int]:
+        """The first entry that was published at ``start_ms`` or later."""
+        for ledger in manifest.ledgers:
+            if ledger.end is None or ledger.end.last_ms >= start_ms:
+                async with await self._store.client.open_ledger(ledger.ledger_id) as reader:
+                    low, high = 0, await reader.read_last_add_confirmed() + 1
+                    while low < high:
+                        middle = (low + high) // 2
+                        if publish_time((await reader.read(middle)).payload) < start_ms:
+                            low = middle + 1
+                        else:
+                            high = middle
+                return ledger.ledger_id, low
+        return (manifest.ledgers[-1].ledger_id + 1 if manifest.ledgers else -1), 0
+
+    # Messages ----------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LogMessage:
+        if not self._is_entered:
+            raise IllegalOperation("use the reader of a log inside its 'async with' block")
+        if self._is_running:
+            raise IllegalOperation("another task waits for the next message")
+        self._is_running = True
+        try:
+            while not self._ready:
+                if not await self._read():
+                    raise StopAsyncIteration
+            return self._ready.pop()
+        finally:
+            self._is_running = False
+
+    async def _read(self) -> bool:
+        """Read one entry, or go on to the next ledger, or wait for one; false at the end."""
+        if self._until is not None and (self._ledger_id, self._next_entry_id) > self._until:
+            return False
+        if self._tail is None and not await self._enter_ledger():
+            return False
+        tail = self._tail
+        if tail is None:
+            return True
+        try:
+            entry = await anext(tail)
+        except StopAsyncIteration:
+            await self._leave_ledger()
+            self._ledger_id, self._next_entry_id = self._ledger_id + 1, 0  # whatever ledger comes next
+            return True
+        except NoSuchLedger:
+            await self._leave_ledger()
+            await self._check_not_trimmed()
+            return True
+        self._take(entry)
+        return True
+
+    def _take(self, entry: Entry) -> None:
+        messages = decode_entry(entry.payload, self._ledger_id, entry.entry_id)
+        self._next_entry_id = entry.entry_id + 1
+        if self._start.ledger_id == self._ledger_id and self._start.entry_id >= entry.entry_id:
+            messages = [message for message in messages if self._is_wanted(message.id)]
+        self._ready = messages[::-1]
+
+    def _is_wanted(self, message_id: MessageId) -> bool:
+        return message_id > self._start or (self._is_inclusive and message_id == self._start)
+
+    async def _enter_ledger(self) -> bool:
+        """Open the ledger at the position, or wait until there is one; false if there will be none."""
+        self._changed.clear()
+        manifest = await self._store.manifest()
+        ledger = self._ledger_at(manifest)
+        if ledger is None:
+            if not self._follow:
+                return False
+            await self._wait_for_change()
+            return True
+        if ledger.ledger_id != self._ledger_id:
+            self._ledger_id, self._next_entry_id = ledger.ledger_id, 0
+        try:
+            self._reader = await self._store.client.open_ledger(ledger.ledger_id)
+        except NoSuchLedger:
+            await self._check_not_trimmed()
+            return True
+        self._tail = self._reader.tail(self._next_entry_id)
+        return True
+
+    def _ledger_at(self, manifest: LogManifest) -> LogLedger | None:
+        # After a ledger was read to its end the position is the beginning of the next id, whatever ledger follows; so this is
+        # also how a ledger is noticed that was trimmed before it was come to.
+        if 0 <= self._ledger_id <= manifest.trimmed_through:
+            raise LogTrimmed(f"entry {self._next_entry_id} was trimmed", ledger_id=self._ledger_id)
+        return manifest.ledger(self._ledger_id) or manifest.first_after(self._ledger_id)
+
+    async def _check_not_trimmed(self) -> None:
+        """A ledger is gone: it was empty, or it was trimmed, or it should not be gone."""
+        manifest = await self._store.manifest()
+        if manifest.has(self._ledger_id):
+            raise NoSuchLedger(
+                "it belongs to the log, and the metadata store does not know it", ledger_id=self._ledger_id
+            )
+        if self._ledger_id <= manifest.trimmed_through:
+            raise LogTrimmed(f"entry {self._next_entry_id} was trimmed", ledger_id=self._ledger_id)
+
+    async def _wait_for_change(self) -> None:
+        await asyncio.wait([waiting := asyncio.ensure_future(self._changed.wait())], timeout=_LOOK_S)
+        waiting.cancel()
+
+    async def _leave_ledger(self) -> None:
+        tail, reader = self._tail, self._reader
+        self._tail = self._reader = None
+        if tail is not None:
+            await tail.aclose()
+        if reader is not None:
+            await reader.aclose()

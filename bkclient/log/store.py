@@ -1,0 +1,97 @@
+"""A log's manifest in the metadata store, and the changes of it by programs that do not own the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import anyio
+
+from bkclient import BookKeeper
+from bkclient._backoff import Backoff
+from bkclient.coordination.names import check_name
+from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown
+from bkclient.log.errors import NoSuchLog
+from bkclient.log.machine.changes import ManifestChange
+from bkclient.log.machine.codec import decode_manifest, encode_manifest
+from bkclient.log.machine.manifest import LogManifest
+from bkclient.log.machine.update import ManifestUpdate, ReadManifest, VersionedManifest, WriteManifest
+from bkclient.metadata.base import Cancel
+
+__all__ = ["LOGS", "ManifestStore"]
+
+LOGS: Final = "logs"
+"""The directory of all logs, below the root of the cluster."""
+_RETRIES: Final = 5
+_BACKOFF: Final = Backoff(0.05, 1.0)
+
+
+class ManifestStore:
+    """The manifest of the log ``name``, by the session of ``client``."""
+
+    def __init__(self, client: BookKeeper, name: str, rng: Random) -> None:
+        self._rng: Final = rng
+        self.client: Final = client
+        self.name: Final = check_name("name", name)
+        self.path: Final = f"{LOGS}/{name}"
+        self.tree: Final = client.node_tree()
+
+    def new_id(self) -> str:
+        """A text that no other program comes up with."""
+        return f"{self._rng.getrandbits(128):032x}"
+
+    async def read(self) -> VersionedManifest | None:
+        """What is stored; None if there never was a log of this name."""
+        node = await self.tree.get(self.path)
+        return None if node is None else VersionedManifest(decode_manifest(node.data), node.version)
+
+    async def manifest(self) -> LogManifest:
+        """The manifest of a log that exists; :class:`~bkclient.log.errors.NoSuchLog` if there is none."""
+        value = await self.read()
+        if value is None or value.manifest.is_deleted:
+            raise NoSuchLog(f"there is no log {self.name!r}")
+        return value.manifest
+
+    async def write(self, action: WriteManifest) -> bool:
+        """Carry out a write; whether it was made. :class:`~bkclient.errors.MetadataOutcomeUnknown` if nobody can tell."""
+        data = encode_manifest(action.manifest)
+        if action.version is None:
+            return await self.tree.create(self.path, data) is not None
+        return await self.tree.write(self.path, data, action.version)
+
+    def watch(self, listener: Callable[[], None]) -> Cancel:
+        """Call ``listener`` soon, and after every change."""
+        return self.tree.watch(self.path, listener)
+
+    async def change(self, change: ManifestChange) -> LogManifest:
+        """Make a change, past conflicts and outages of a few seconds; the manifest with it. Raises why it cannot be made."""
+        update = ManifestUpdate(change)
+        failures = 0
+        while update.action is not None:
+            try:
+                await self._step(update)
+            except BookKeeperError as error:
+                failures += 1
+                if not error.retriable or failures > _RETRIES:
+                    raise
+                await anyio.sleep(_BACKOFF.nth(failures - 1))
+        if update.error is not None:
+            raise update.error
+        assert update.value is not None, "the change was made to something"
+        return update.value.manifest
+
+    async def _step(self, update: ManifestUpdate) -> None:
+        action = update.action
+        if isinstance(action, ReadManifest):
+            update.on_read(await self.read())
+            return
+        assert isinstance(action, WriteManifest)
+        try:
+            is_written = await self.write(action)
+        except MetadataOutcomeUnknown:
+            is_written = False
+        if is_written:
+            update.on_written()
+        else:
+            update.on_not_written()
