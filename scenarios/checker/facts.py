@@ -179,7 +179,19 @@ class LedgerFacts:
         if entry not in self.acked:
             self.acked[entry] = Ack(event.seq, event.actor, fields["content"], is_durable=fields["durable"])
         self.max_acked = max(self.max_acked, entry)
-        self.confirmed = max(self.confirmed, entry)
+        if entry == self.confirmed + 1:
+            self._raise_over_gap()
+
+    def _raise_over_gap(self) -> None:
+        """Raise ``confirmed`` over entries that were acknowledged, or have their quorum at one writer, while there is no gap."""
+        stored = self.metadata.current
+        quorum = stored.ack_quorum_size if stored is not None else None
+        entry = self.confirmed + 1
+        while entry in self.acked or (
+            quorum is not None and any(len(stream.answers.get(entry, ())) >= quorum for stream in self.writers.values())
+        ):
+            entry += 1
+        self.confirmed = entry - 1
 
     def on_add_answer(self, event: Event) -> None:
         """ADD_RESP: a bookie stored an entry, or did not."""
@@ -199,6 +211,8 @@ class LedgerFacts:
         stream.on_answer(fields["entry"], fields["bookie"], event.seq, stored.ack_quorum_size)
         if stream.confirmed > self.confirmed and stream.base <= self.confirmed:
             self.confirmed = stream.confirmed
+        if self.confirmed < self.max_acked:
+            self._raise_over_gap()
 
     def on_store(self, event: Event) -> None:
         """BK_STORE: a bookie has the entry."""

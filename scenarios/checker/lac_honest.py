@@ -16,8 +16,8 @@ class LacHonest(Family):
     """No LAC is above the confirmed entries (D6) or the end (F5); none falls (D5); one recovery sends one LAC (E9).
 
     D6: every last-add-confirmed that is sent with an entry, known to a bookie, or reached by a reader, is at most the
-    highest entry that was acknowledged, or that a writer or a recovery has on Qa bookies together with everything below
-    it, or that a closed ledger ends with.
+    highest entry up to which each was acknowledged or is on Qa bookies by the word of a writer or a recovery, or that a closed
+    ledger ends with.
 
     Answers of distinct bookies of any ensemble are counted, because a recovery stores its replaced ensembles only when it
     closes, and an APP_ACK may come after the LAC was sent with the next entry. A2 and B4 check the ensembles. LACs in

@@ -3,7 +3,8 @@
 A last add confirmed of ``l`` promises that every entry up to ``l`` is on an ack quorum. A client that claims it at some
 moment, be it in the header of an add or as a bookie's or a reader's knowledge, must be right at that moment: for
 every entry up to ``l``, a client had heard from at least Qa different bookies that they stored it, or an application
-had been told that it is acknowledged. A last add confirmed is learned only from a client that has come to know it.
+had been told that it is acknowledged. Once the ledger is closed, all its entries count as confirmed. A last add confirmed
+is learned only from a client that has come to know it.
 
 What is counted, and why it is sound: any bookie that answered counts, whether or not it is in the entry's write set
 under the stored metadata. Entries are acknowledged on stored ensembles, but a recovery confirms them on replacements
@@ -21,7 +22,15 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_kind, join_small, observed, tell
+from spark_analysis.invariants.expressions import (
+    ENTRY_KEY,
+    LEDGER_KEY,
+    is_kind,
+    is_true,
+    join_small,
+    observed,
+    tell,
+)
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
@@ -40,14 +49,15 @@ def _claims(facts: Facts) -> DataFrame:
 
 
 def _observe(facts: Facts) -> DataFrame:
-    known = facts.ledgers.select(*LEDGER_KEY, "ack_quorum_size")
+    known = facts.ledgers.select(*LEDGER_KEY, "ack_quorum_size", "end")
     confirmed_entries = facts.entries.select(*ENTRY_KEY, "confirmed_seq")
     claimed = join_small(_claims(facts), confirmed_entries, on=ENTRY_KEY, how="left")
     claims = join_small(known, claimed, on=LEDGER_KEY, how="left")
-    entry, seq, confirmed = sf.col("entry"), sf.col("seq"), sf.col("confirmed_seq")
+    entry, seq, confirmed, end = sf.col("entry"), sf.col("seq"), sf.col("confirmed_seq"), sf.col("end")
+    is_end_known = is_true((entry <= end["last_entry"]) & (end["seq"] < seq))
     never = tell(
         "D6",
-        entry.isNotNull() & confirmed.isNull(),
+        entry.isNotNull() & confirmed.isNull() & ~is_end_known,
         seq,
         [seq],
         "entry %d was called the last add confirmed (event %d), but some entry up to it never was confirmed by %d bookies",
@@ -57,7 +67,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     early = tell(
         "D6",
-        confirmed > seq,
+        (confirmed > seq) & ~is_end_known,
         seq,
         [seq, confirmed],
         "entry %d was called the last add confirmed (event %d) before all up to it were confirmed by %d bookies (event %d)",

@@ -6,6 +6,15 @@ from scenarios.history import Kind
 from tests.scenarios.stories import TIMEOUT, Story
 from tests.spark_analysis.planting import near_miss, plant
 
+
+def _confirm(story: Story, *entries: int) -> None:
+    """Everything but the acknowledgement."""
+    for entry in entries:
+        story.send(entry, "b0", "b1", "b2", lac=-1)
+        story.store(entry, "b0", "b1", "b2")
+        story.answer(entry, "b0", "b1", "b2")
+
+
 # LacHonest -----------------------------------------------------------------------------------------------------------
 
 
@@ -33,6 +42,24 @@ def stored_by_a_quorum_of_which_nobody_has_heard(story: Story) -> None:
     story.event(Kind.BK_LAC, "b0", lac=2)
 
 
+@plant("LacHonest", "some entry up to it never was confirmed by 2 bookies", "AcksInOrder")
+def an_entry_acknowledged_above_a_gap_is_called_confirmed(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0")
+    story.answer(2, "b0")
+    _confirm(story, 3)
+    story.ack(3)
+    story.event(Kind.BK_LAC, "b0", lac=3)
+
+
+@near_miss("LacHonest")
+def confirmed_in_the_wrong_order_and_then_called_so(story: Story) -> None:
+    _confirm(story, 3, 2)
+    story.ack(2)
+    story.ack(3)
+    story.event(Kind.BK_LAC, "b0", lac=3)
+
+
 @near_miss("LacHonest")
 def confirmed_by_answers_before_the_application_is_told(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
@@ -56,14 +83,6 @@ def confirmed_on_replacements_that_recovery_alone_knows(story: Story) -> None:
 
 
 # AcksInOrder ---------------------------------------------------------------------------------------------------------
-
-
-def _confirm(story: Story, *entries: int) -> None:
-    """Everything but the acknowledgement."""
-    for entry in entries:
-        story.send(entry, "b0", "b1", "b2", lac=-1)
-        story.store(entry, "b0", "b1", "b2")
-        story.answer(entry, "b0", "b1", "b2")
 
 
 @plant("AcksInOrder", "entry 3 was acknowledged (event ")

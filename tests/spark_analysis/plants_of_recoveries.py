@@ -41,6 +41,7 @@ def closed_when_one_bookie_confirmed_the_write_back(story: Story) -> None:
     story.answer(2, "b1", actor="r0", recovery=True, code=TIMEOUT)
     story.rule_out(3, "b0", "b1")
     story.close(2, "r0")
+    story.event(Kind.LAC_ADV, "reader", lac=2)  # which is honest: the ledger is closed with it
 
 
 @plant("RewriteBeforeClose", "entry 2")
