@@ -18,6 +18,7 @@ history and ``seq``. Columns may be added without a new version: those that a fi
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class DataSetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A data set: its folder, and into how many buckets its histories are divided."""
+    """A data set: its folder, an absolute path, and into how many buckets its histories are divided."""
 
     root: Path
     buckets: int
@@ -110,8 +111,9 @@ class DataSet:
 
     @property
     def events_glob(self) -> str:
-        """All folders of event files."""
-        return f"{self.root}/{_INGEST}*/events"
+        """All folders of event files, as a pattern in which the characters of the folder's own name mean themselves."""
+        literally = re.sub(r"([\\*?\[\]{}])", r"\\\1", str(self.root))
+        return f"{literally}/{_INGEST}*/events"
 
     def event_files(self) -> dict[int, list[tuple[str, int]]]:
         """Every event file with its size in bytes, by bucket, those of one history one after the other in order."""
@@ -180,7 +182,7 @@ def open_dataset(folder: Path | str) -> DataSet:
     buckets = described.get("buckets")
     if not isinstance(buckets, int) or not 1 <= buckets <= _BUCKETS_MAX:
         raise DataSetError(f"{folder}: is a damaged data set ({DESCRIPTION} says {buckets} buckets)")
-    return DataSet(Path(folder), buckets)
+    return DataSet(Path(folder).absolute(), buckets)
 
 
 def create_dataset(folder: Path | str, buckets: int) -> DataSet:
@@ -198,4 +200,4 @@ def create_dataset(folder: Path | str, buckets: int) -> DataSet:
         partial.rename(root / DESCRIPTION)
     except OSError as error:
         raise DataSetError(f"{folder}: cannot be written ({error.strerror})") from error
-    return DataSet(root, buckets)
+    return DataSet(root.absolute(), buckets)

@@ -102,17 +102,22 @@ def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
     assert "Python" not in plans
 
 
-def test_the_checker_and_lacs_are_those_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_checker_and_lacs_are_those_of_the_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a relative path, and in a folder whose name has what means something to Spark."""
+    dataset = "a data set's [1] {2}*"
+    monkeypatch.chdir(tmp_path)
     record(tmp_path / "files" / "bad.bkh", truncating(3))
     record(tmp_path / "files" / "good.bkh", honest_life(), bystander(), seed=5)
     truncated(tmp_path / "files" / "cut.bkh")
-    ingest(spark, tmp_path / "files", tmp_path / "dataset")
-    stored, files = (check(spark, tmp_path / name) for name in ("dataset", "files"))
+    ingest(spark, tmp_path / "files", dataset)
+    stored, files = (check(spark, name) for name in (dataset, tmp_path / "files"))
     assert replace(stored, seconds=0) == replace(files, seconds=0)
     assert (stored.histories, stored.rejected_files, stored.is_clean) == (2, 1, False)
-    lacs, of_files = (analyze_lacs(spark, tmp_path / name) for name in ("dataset", "files"))
+    lacs, of_files = (analyze_lacs(spark, name) for name in (dataset, tmp_path / "files"))
     assert replace(lacs, seconds=0) == replace(of_files, seconds=0)
-    compared = compare(spark, tmp_path / "dataset", invariants=FEW)
+    compared = compare(spark, dataset, invariants=FEW)
     assert (compared.histories, compared.rejected_files, compared.disagreed) == (2, 1, 0)
     assert compared.accusations > 0
 
