@@ -16,6 +16,7 @@ from scenarios.plan.named import plan_names
 __all__ = [
     "FirstSeed",
     "HistoryFile",
+    "HtmlFile",
     "Json",
     "MutantName",
     "Processes",
@@ -48,6 +49,10 @@ Transport = Annotated[
     typer.Option("--transport", help="What clients and bookies exchange: objects, or bytes over simulated TCP."),
 ]
 HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
+HtmlFile = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write the run as one page for a browser.", show_default=False, metavar="FILE"),
+]
 
 
 def exit_codes(found: str) -> str:

@@ -11,7 +11,16 @@ from typing import Annotated, Final
 import typer
 
 from scenarios.checker import INVARIANTS
-from scenarios.cli_options import HistoryFile, Json, MutantName, Transport, check_names, check_writable, exit_codes
+from scenarios.cli_options import (
+    HistoryFile,
+    HtmlFile,
+    Json,
+    MutantName,
+    Transport,
+    check_names,
+    check_writable,
+    exit_codes,
+)
 from scenarios.cli_output import (
     EXIT_FOUND,
     EXIT_UNDECIDED,
@@ -54,6 +63,7 @@ Examples:
   bk-chaos run dead-writer --seed 7 --transport bytes
   bk-chaos run late-add.scn --timeline
   bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
+  bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --html lost-fence.html
 
 \b
 {exit_codes(found="an invariant was broken")}
@@ -72,13 +82,16 @@ def run(
     mutant: MutantName = None,
     transport: Transport = TransportKind.OBJECTS,
     timeline: Annotated[bool, typer.Option("--timeline", help="Show the run as a timeline.")] = False,
+    html: HtmlFile = None,
     as_json: Json = False,
 ) -> None:
     """Make one run."""
+    _check_html(html)
     plan = read_plan(Path(name)) if name.endswith(SUFFIX) else None
     check_names([] if plan else [name], mutant)
     with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
-        folder = record if record is not None else Path(scratch) if timeline and not as_json else None
+        is_looked_at = html is not None or (timeline and not as_json)
+        folder = record if record is not None else Path(scratch) if is_looked_at else None
         result = _made(plan or name, seed, mutant, folder, transport)
         if as_json:
             print_json(result.as_json())
@@ -87,6 +100,8 @@ def run(
             print_result(shown)
             if timeline:
                 print_lines("", _timeline(Path(result.path), result.violations))
+        if html is not None:
+            _write_page(html, Path(result.path), result.violations, verdict=result.verdict, is_told=not as_json)
     _end(result)
 
 
@@ -136,6 +151,7 @@ The timeline tells the violation that matters most, or the end of the ledger whe
 Examples:
   bk-chaos show histories/lost-fence-recovery-reads-do-not-fence-0.bkh
   bk-chaos show histories/dead-writer-7.bkh --invariant NoLacTruncation --width 160
+  bk-chaos show histories/dead-writer-7.bkh --html dead-writer-7.html
   bk-chaos show histories/dead-writer-7.bkh --json
 
 \b
@@ -153,9 +169,11 @@ def show(
     width: Annotated[
         int | None, typer.Option(min=40, help="Columns.  [default: those of the terminal]", show_default=False)
     ] = None,
+    html: HtmlFile = None,
     as_json: Json = False,
 ) -> None:
     """Judge and show a recorded run."""
+    _check_html(html)
     from scenarios.replaying import read_recorded  # noqa: PLC0415  needed here only
 
     if invariant is not None:
@@ -190,6 +208,8 @@ def show(
         if not violations:
             judged = sum(count > 0 for count in recorded.checked.values())
             print_lines(f"no violation; {judged} of {len(INVARIANTS)} invariants had something to judge")
+    if html is not None:
+        _write_page(html, file, violations, ledger=ledger, is_told=not as_json)
     if violations:
         raise typer.Exit(EXIT_FOUND)
 
@@ -202,6 +222,36 @@ def _made(what: str | Plan, seed: int, mutant: str | None, record: Path | None, 
     if isinstance(what, Plan):
         return run_plan(what, seed, mutant=mutant, record=record, transport=transport)
     return run_scenario(what, seed, mutant=mutant, record=record, transport=transport)
+
+
+def _check_html(html: Path | None) -> None:
+    """Before anything is run."""
+    if html is not None and (html.is_dir() or not html.parent.is_dir()):
+        fail(f"{html} cannot be written: {'it is a folder' if html.is_dir() else f'there is no folder {html.parent}'}")
+
+
+def _write_page(
+    html: Path,
+    file: Path,
+    violations: Sequence[Violation],
+    *,
+    is_told: bool,
+    ledger: int | None = None,
+    verdict: str | None = None,
+) -> None:
+    """Write the page about a history; ends the program if it cannot be."""
+    from scenarios.page import PageError, content_of, render_page  # noqa: PLC0415  few runs are looked at so
+
+    history = History(file)
+    try:
+        content = content_of(history.header, history.events(), violations, ledger=ledger, verdict=verdict)
+        html.write_text(render_page(content), encoding="utf-8")
+    except PageError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{html} cannot be written: {error.strerror}")
+    if is_told:
+        print_lines(f"  the run as a page: {html}")
 
 
 def _without_path(result: RunResult) -> RunResult:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from scenarios.history.schema import Event, Kind
 from scenarios.model import Violation
-from scenarios.timeline_words import Words, others_of
+from scenarios.timeline_words import Words, by_number, others_of, short_labels
 
 __all__ = ["render"]
 
@@ -257,8 +257,8 @@ class _Lanes:
         bookies |= {other for row in rows for other in row.others}
         shown = dict.fromkeys(name for row in rows for name in (row.event.actor, *row.others))
         clients = [name for name in shown if name not in bookies]
-        self._actors = [*clients, *sorted((name for name in shown if name in bookies), key=_by_number)][:_LANES_MAX]
-        self._labels = _labels([*self._actors, *sorted(bookies - set(self._actors), key=_by_number)])
+        self._actors = [*clients, *sorted((name for name in shown if name in bookies), key=by_number)][:_LANES_MAX]
+        self._labels = short_labels([*self._actors, *sorted(bookies - set(self._actors), key=by_number)])
         self._position = {name: i for i, name in enumerate(self._actors)}
         self._column = max((len(self.short(name)) for name in self._actors), default=1) + 1
         self._words = Words(self.short)
@@ -322,24 +322,6 @@ class _Lanes:
         own = "●" if is_outbound or not far else ("◀" if far[0] > at else "▶")
         cells[at] = own + cells[at][1:]
         return "".join(cells)
-
-
-def _by_number(name: str) -> tuple[str, int, str]:
-    stem = name.rstrip("0123456789")
-    return stem, int(name[len(stem) :] or -1), name
-
-
-def _labels(names: Sequence[str]) -> dict[str, str]:
-    """A short label for each name: its first letter and its number, or more letters where that is not unique."""
-    labels: dict[str, str] = {}
-    for name in names:
-        stem = name.rstrip("0123456789")
-        number = name[len(stem) :]
-        stem = stem.rstrip("-_")
-        taken = set(labels.values())
-        candidates = [stem[:length] + number for length in range(1, len(stem) + 1)]
-        labels[name] = next((label for label in candidates if label not in taken), name)
-    return labels
 
 
 # Words around it ---------------------------------------------------------------------------------------------------

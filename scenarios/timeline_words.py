@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from scenarios.history.schema import Event, Kind
 
-__all__ = ["Words", "code_name", "others_of"]
+__all__ = ["Words", "by_number", "code_name", "others_of", "short_labels"]
 
 _CODES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -53,6 +53,25 @@ def others_of(event: Event) -> tuple[str, bool]:
     if event.kind in _INBOUND:
         return event.fields["bookie"] or "", False
     return "", False
+
+
+def by_number(name: str) -> tuple[str, int, str]:
+    """The order of actors: by what they are, then by number."""
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or -1), name
+
+
+def short_labels(names: Sequence[str]) -> dict[str, str]:
+    """A short label for each name: its first letter and its number, or more letters where that is not unique."""
+    labels: dict[str, str] = {}
+    for name in names:
+        stem = name.rstrip("0123456789")
+        number = name[len(stem) :]
+        stem = stem.rstrip("-_")
+        taken = set(labels.values())
+        candidates = [stem[:length] + number for length in range(1, len(stem) + 1)]
+        labels[name] = next((label for label in candidates if label not in taken), name)
+    return labels
 
 
 class Words:

@@ -21,7 +21,11 @@ __all__ = ["export_run"]
 #: So many lives' operations are done in one, for something to be there.
 _LIVES: Final = 6
 #: What asks for the entry logs that the rest of a store's name tells.
-_LOGS: Final = {"": "", "per-ledger": "entryLogPerLedgerEnabled=true\n", "direct": "dbStorage_directIOEntryLogger=true\n"}
+_LOGS: Final = {
+    "": "",
+    "per-ledger": "entryLogPerLedgerEnabled=true\n",
+    "direct": "dbStorage_directIOEntryLogger=true\n",
+}
 
 
 def export_run(target: Path, kind: str, seed: int, step: int | None, mode: CrashMode) -> tuple[str | None, list[str]]:
