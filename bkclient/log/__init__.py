@@ -3,6 +3,7 @@
 :class:`Logs` creates, opens, trims and deletes logs. ``docs/using/log.md`` shows how to use them.
 """
 
+from bkclient.log.cursor import CursorInfo, LogCursor
 from bkclient.log.errors import LogDeposed, LogExists, LogTooLong, LogTrimmed, NoSuchLog
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
@@ -13,7 +14,9 @@ from bkclient.log.settings import LogSettings, PublishSettings
 from bkclient.log.writer import LogWriter
 
 __all__ = [
+    "CursorInfo",
     "LedgerEnd",
+    "LogCursor",
     "LogDeposed",
     "LogExists",
     "LogLedger",

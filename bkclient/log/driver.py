@@ -54,6 +54,9 @@ class OwnerDriver:
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._must_look = False
+        #: How many ledgers in a row failed before an entry was stored, and since when.
+        self._failures = 0
+        self._failing_since = 0.0
 
     # What the writer asks ----------------------------------------------------------------------------------------
 
@@ -209,6 +212,8 @@ class OwnerDriver:
 
     async def _make(self) -> None:
         settings, machine = self.machine.settings, self.machine
+        if self._failures:  # as long as bookies fail, new ledgers do, too: each leaves an empty one behind
+            await asyncio.sleep(_BACKOFF.nth(self._failures - 1))
         assert machine.known is not None
         self._last_ms = max(self._last_ms, machine.known.manifest.last_ms)
         custom = {"application": b"bkclient-log", "log": self.store.name.encode()}
@@ -238,11 +243,24 @@ class OwnerDriver:
         if ledger is not self._ledger or self.machine.state in ENDED:
             return
         if future.cancelled() or future.exception() is not None:
-            self.machine.on_entry_failed()
+            self._on_entry_failed(future)
         else:
+            self._failures = 0
             self.machine.on_stored(entry_id)
             self._tell()
         self._news.set()
+
+    def _on_entry_failed(self, future: asyncio.Future[int]) -> None:
+        machine, now = self.machine, asyncio.get_running_loop().time()
+        if machine.state not in (OwnerState.OPEN, OwnerState.DRAINING):
+            return
+        self._failing_since = self._failing_since if self._failures else now
+        self._failures += 1
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, BookKeeperError) and now >= self._failing_since + self._settings.give_up_s:
+            machine.fail(error)
+        else:
+            machine.on_entry_failed()
 
     async def _look(self) -> None:
         self._must_look = False

@@ -7,10 +7,12 @@ from random import Random
 from typing import Final
 
 from bkclient import BookKeeper
-from bkclient.errors import ArgumentError
+from bkclient.errors import ArgumentError, MetadataVersionConflict
+from bkclient.log.cursor import CursorInfo, LogCursor, backlog_of, cursor_register
 from bkclient.log.format.message_id import MessageId
-from bkclient.log.machine.changes import CreateLog, DeleteLog, ForgetTrimmed, TrimLedgers
+from bkclient.log.machine.changes import CreateLog, DeleteLog, ForgetTrimmed, RemoveCursor, TrimLedgers
 from bkclient.log.machine.codec import decode_manifest
+from bkclient.log.machine.cursor import decode_cursor
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.reader import LogReader
 from bkclient.log.settings import LogSettings, PublishSettings
@@ -21,6 +23,7 @@ from bkclient.log.writer import LogWriter
 __all__ = ["Logs"]
 
 _OWNER_LENGTH_MAX: Final = 200
+_TRIMS_MAX: Final = 20
 
 
 class Logs:
@@ -52,6 +55,8 @@ class Logs:
         store = self._store(name)
         manifest = await store.manifest()
         await self._delete_trimmed(store, await store.change(DeleteLog(manifest.log_id)))
+        for cursor in manifest.cursors:
+            await cursor_register(store, cursor).delete()
 
     async def names(self) -> AsyncIterator[str]:
         """The names of all logs, in alphabetical order; not a snapshot."""
@@ -68,18 +73,60 @@ class Logs:
     async def trim(self, name: str, before: MessageId | None = None) -> list[int]:
         """Delete the ledgers that the log's retention does not keep; the ids of those that left the log.
 
-        With ``before`` those that lie before this message instead. Only whole ledgers that have ended go, oldest first. May be
+        With ``before`` those that lie before this message instead. Only whole ledgers that have ended and that no cursor needs
+        go, oldest first. May be
         called at any time, by any program; one that is interrupted is finished by the next one.
         """
         store = self._store(name)
-        manifest = await store.manifest()
         clock = self._client.wall_clock
-        if before is None and clock is None and manifest.settings.retention_s is not None:
-            raise ArgumentError("retention by time needs a client that was made with a wall_clock")
-        through = trim_through(manifest, LAST if clock is None else int(clock() * 1000), before)
-        trimmed = await store.change(TrimLedgers(through, manifest.cursor_changes))
-        await self._delete_trimmed(store, trimmed)
-        return [ledger.ledger_id for ledger in manifest.ledgers if ledger.ledger_id <= through]
+        for _ in range(_TRIMS_MAX):
+            manifest = await store.manifest()
+            if before is None and clock is None and manifest.settings.retention_s is not None:
+                raise ArgumentError("retention by time needs a client that was made with a wall_clock")
+            through = trim_through(manifest, LAST if clock is None else int(clock() * 1000), before)
+            through = min(through, await self._needed(store, manifest) - 1)
+            try:
+                trimmed = await store.change(TrimLedgers(through, manifest.cursor_changes))
+            except MetadataVersionConflict:
+                continue  # a cursor came, or went back, since its position was looked at
+            await self._delete_trimmed(store, trimmed)
+            return [ledger.ledger_id for ledger in manifest.ledgers if ledger.ledger_id <= through]
+        raise MetadataVersionConflict("cursors of the log come as often as it is looked at", advice="Trim again.")
+
+    async def _needed(self, store: ManifestStore, manifest: LogManifest) -> int:
+        """The first ledger that a cursor needs."""
+        needed = LAST
+        for name in manifest.cursors:
+            value = await cursor_register(store, name).read()
+            needed = min(needed, -1 if value is None else decode_cursor(value.data).ledger_id)
+        return needed
+
+    # Cursors -----------------------------------------------------------------------------------------------------
+
+    def cursor(self, name: str, cursor: str, start: MessageId = MessageId.EARLIEST) -> LogCursor:
+        """The durable cursor ``cursor`` of the log; one that does not exist is made, at the entry of ``start``."""
+        _check_start(start)
+        return LogCursor(self._store(name), cursor, start)
+
+    async def cursors(self, name: str) -> list[CursorInfo]:
+        """The cursors of a log as they were stored last, in alphabetical order."""
+        store = self._store(name)
+        manifest = await store.manifest()
+        found = []
+        for cursor in manifest.cursors:
+            value = await cursor_register(store, cursor).read()
+            if value is not None:
+                state = decode_cursor(value.data)
+                position = MessageId(state.ledger_id, state.entry_id)
+                found.append(CursorInfo(cursor, position, state.holes, backlog_of(state, manifest)))
+        return found
+
+    async def remove_cursor(self, name: str, cursor: str) -> None:
+        """Remove a cursor, so that it holds no messages back any more. Succeeds if there is none."""
+        store = self._store(name)
+        await store.manifest()
+        await store.change(RemoveCursor(cursor))
+        await cursor_register(store, cursor).delete()
 
     async def _delete_trimmed(self, store: ManifestStore, manifest: LogManifest) -> None:
         for ledger_id in manifest.trimmed:
@@ -107,10 +154,11 @@ class Logs:
     ) -> LogReader:
         """A reader of the log from the message ``start`` on, or, unless ``inclusive``, after it.
 
-        ``MessageId.EARLIEST`` is the first message there is, ``MessageId.LATEST`` the next one to come. With ``start_ms``,
-        milliseconds since 1970, reading begins at the first message that was published then or later. Unless ``follow``, it ends
-        at what is the end when the reader's block is entered. Entering raises :class:`~bkclient.log.NoSuchLog` if there is
-        no such log, and :class:`~bkclient.log.LogTrimmed` for a message that was trimmed.
+        ``MessageId.EARLIEST`` is the first message there is, ``MessageId.LATEST`` the next one to come, as far as bookies tell:
+        one of the last 0.2 seconds may count as one to come. With ``start_ms``, milliseconds since 1970, reading begins at the
+        first message that was published then or later. Unless ``follow``, it ends at what is the end when the reader's block is
+        entered. Entering raises :class:`~bkclient.log.NoSuchLog` if there is no such log, and
+        :class:`~bkclient.log.LogTrimmed` for a message that was trimmed.
         """
         _check_start(start)
         return LogReader(self._store(name), start, is_inclusive=inclusive, follow=follow, start_ms=start_ms)

@@ -15,7 +15,7 @@ from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.manifest import LogLedger, LogManifest
 from bkclient.log.store import ManifestStore
 
-__all__ = ["LogReader"]
+__all__ = ["LogReader", "end_of"]
 
 _LOOK_S: Final = 10.0
 """How often to look for a new ledger although no watch fired, in case one was lost."""
@@ -74,7 +74,7 @@ class LogReader:
         self._is_entered = True
         manifest = await self._store.manifest()
         if not self._follow:
-            self._until = await self._end_of(manifest)
+            self._until = await end_of(self._store, manifest)
         await self._go_to_start(manifest)
         self._cancel_watch = self._store.watch(self._changed.set)
         return self
@@ -91,7 +91,7 @@ class LogReader:
             return
         start = self._start
         if start == MessageId.LATEST:
-            last, entry_id = await self._end_of(manifest)
+            last, entry_id = await end_of(self._store, manifest)
             self._ledger_id, self._next_entry_id = last, entry_id + 1
         elif start > MessageId.EARLIEST:
             if start.ledger_id <= manifest.trimmed_through:
@@ -105,16 +105,6 @@ class LogReader:
             following = manifest.first_after(self._ledger_id)
             if following is not None:
                 self._ledger_id, self._next_entry_id = following.ledger_id, 0
-
-    async def _end_of(self, manifest: LogManifest) -> tuple[int, int]:
-        """The last ledger and its last entry, as far as they can be read now."""
-        if not manifest.ledgers:
-            return manifest.trimmed_through + 1, -1
-        last = manifest.ledgers[-1]
-        if last.end is not None:
-            return last.ledger_id, last.end.last_entry_id
-        async with await self._store.client.open_ledger(last.ledger_id) as reader:
-            return last.ledger_id, await reader.read_last_add_confirmed()
 
     async def _find(self, manifest: LogManifest, start_ms: int) -> tuple[int, int]:
         """The first entry that was published at ``start_ms`` or later."""
@@ -230,3 +220,14 @@ class LogReader:
             await tail.aclose()
         if reader is not None:
             await reader.aclose()
+
+
+async def end_of(store: ManifestStore, manifest: LogManifest) -> tuple[int, int]:
+    """The last ledger of a log and its last entry, as far as they can be read now."""
+    if not manifest.ledgers:
+        return manifest.trimmed_through + 1, -1
+    last = manifest.ledgers[-1]
+    if last.end is not None:
+        return last.ledger_id, last.end.last_entry_id
+    async with await store.client.open_ledger(last.ledger_id) as reader:
+        return last.ledger_id, await reader.read_last_add_confirmed()

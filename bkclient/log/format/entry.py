@@ -64,7 +64,7 @@ def decode_entry(data: bytes, ledger_id: int, entry_id: int) -> list[LogMessage]
         if len(messages) != count:
             raise ValueError(f"{len(messages)} messages")  # noqa: TRY301
         return [
-            _message(fields, MessageId(ledger_id, entry_id, -1, index if count > 1 else -1), publish_ms)
+            _message(fields, MessageId(ledger_id, entry_id, -1, index if count > 1 else -1), publish_ms, count)
             for index, fields in enumerate(messages)
         ]
     except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -84,10 +84,10 @@ def _header(data: bytes) -> tuple[Compression, int, int, int]:
     return Compression(compression), count, publish_ms, length
 
 
-def _message(fields: list[Any], message_id: MessageId, publish_ms: int) -> LogMessage:
+def _message(fields: list[Any], message_id: MessageId, publish_ms: int, count: int) -> LogMessage:
     payload, key, headers, event_ms = [*fields, None, None, None][: max(4, len(fields))]
     if type(payload) is not bytes or not (key is None or type(key) is str):
         raise ValueError("a message of a wrong shape")
     if not (event_ms is None or type(event_ms) is int) or not (headers is None or type(headers) is dict):
         raise ValueError("a message of a wrong shape")
-    return LogMessage(message_id, payload, key, FrozenDict(headers or {}), event_ms, publish_ms)
+    return LogMessage(message_id, payload, key, FrozenDict(headers or {}), event_ms, publish_ms, count)

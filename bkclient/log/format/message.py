@@ -23,7 +23,7 @@ class LogMessage:
     """A message as read.
 
     Times are milliseconds since 1970: ``publish_ms`` is the owner's, and never decreases in a log; ``event_ms`` is the
-    application's, None where it was not given.
+    application's, None where it was not given. ``batch_size`` messages share the entry.
     """
 
     id: MessageId
@@ -32,6 +32,7 @@ class LogMessage:
     headers: Mapping[str, bytes] = field(default_factory=FrozenDict, repr=False)
     event_ms: int | None = None
     publish_ms: int = 0
+    batch_size: int = 1
 
 
 @dataclass(slots=True)

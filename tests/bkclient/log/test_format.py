@@ -77,7 +77,7 @@ def test_an_entry_is_read_as_it_was_written(batch: list[NewMessage], at_ms: int,
 def test_the_bytes_of_an_entry_are_those_of_version_1() -> None:
     data = encode_entry([NewMessage(b"a"), NewMessage(b"b", "k", {"h": b"v"}, 9)], 7, Compression.NONE)
     assert data.hex() == "0100000000020000000000000007000000129291c4016194c40162a16b81a168c4017609"
-    assert decode_entry(data, 0, 0)[1] == LogMessage(MessageId(0, 0, -1, 1), b"b", "k", {"h": b"v"}, 9, 7)
+    assert decode_entry(data, 0, 0)[1] == LogMessage(MessageId(0, 0, -1, 1), b"b", "k", {"h": b"v"}, 9, 7, 2)
 
 
 def test_compression_is_left_out_where_it_saves_nothing() -> None:

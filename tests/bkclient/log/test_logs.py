@@ -13,6 +13,7 @@ import pytest
 from bkclient import BookKeeper
 from bkclient.errors import (
     ArgumentError,
+    BookKeeperError,
     IllegalOperation,
     LedgerClosed,
     NotEnoughBookies,
@@ -205,8 +206,9 @@ def test_bookies_that_die_are_lived_through_in_another_ledger_and_nothing_is_the
             await asyncio.sleep(5)
             for name in ("b0", "b1"):
                 cluster.bookies[name].restart()
-            await asyncio.gather(*futures)
+            ids = await asyncio.gather(*futures)
         assert await payloads(logs) == ["0", "1", "2", "3", "4"]
+        assert ids[-1].ledger_id < 15, "while bookies fail new ledgers are made later and later"
 
     run(story, settings=LogSettings(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3))
 
@@ -223,6 +225,22 @@ def test_an_owner_that_cannot_write_gives_up_when_it_is_told_to() -> None:
         assert 10 < asyncio.get_running_loop().time() - began < 30
 
     run(story)
+
+
+def test_an_owner_whose_ledgers_fail_one_after_the_other_gives_up() -> None:
+    async def story(cluster: VirtualCluster, logs: Logs) -> None:
+        log = await logs.writer("log", settings=PublishSettings(give_up_s=8)).__aenter__()
+        await log.publish(b"0")
+        for name in ("b0", "b1"):
+            cluster.bookies[name].crash()  # they stay registered for a while, so ledgers are made of them
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(BookKeeperError):
+            await log.publish(b"1")
+        assert asyncio.get_running_loop().time() - began < 30
+        with pytest.raises(BookKeeperError):
+            await log.aclose()
+
+    run(story, settings=LogSettings(ensemble_size=3, write_quorum_size=3, ack_quorum_size=3))
 
 
 @pytest.mark.parametrize("fault", [MetadataFault.ANSWER_LOST, MetadataFault.CALL_LOST])
