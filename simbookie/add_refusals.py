@@ -17,7 +17,7 @@ def add_refusal(request: AddRequest, handle: LedgerHandle, entry_id: int) -> Sta
     """Why the ledger of ``handle`` takes no entry with this id from ``request``; OK if it does."""
     if handle.fenced and not request.recovery:
         return Status.FENCED
-    if handle.in_limbo:
+    if handle.in_limbo and not request.recovery:
         return Status.UNAUTHORIZED
     return Status.BAD_REQUEST if entry_id < 0 else Status.OK
 

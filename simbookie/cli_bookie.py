@@ -34,6 +34,7 @@ from simbookie.cli_options import (
 from simbookie.conf_effects import EFFECTIVE_KEYS, FRAME_KEY, check_keys, unknown_keys
 from simbookie.config import BookieConfig, limits_of_conf, state_of_conf
 from simbookie.garbage import GarbageConfig
+from simbookie.integrity import IntegrityConfig
 from simbookie.security_options import (
     AuthSecret,
     RequireCertificate,
@@ -212,6 +213,7 @@ def bookie(
             admin_port=admin_port,
             admin_host=admin_host,
             properties=known,
+            integrity=_integrity_conf(known),
             bookie=_bookie_conf(known, pending_adds_max, storage_conf.add_wait_max_s if places is not None else 0.0),
             server=ServerConfig(
                 max_frame_size=_frame_size(known, max_frame_size),
@@ -245,6 +247,13 @@ def _bookie_conf(known: dict[str, str], pending_adds_max: int, add_wait_max_s: f
         if pending_adds_max != _PENDING_ADDS:
             limits["pending_adds_max"] = pending_adds_max
         return BookieConfig(add_wait_max_s=add_wait_max_s, **limits, **state_of_conf(known))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf") from error
+
+
+def _integrity_conf(known: dict[str, str]) -> IntegrityConfig:
+    try:
+        return IntegrityConfig.from_conf(known)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--conf") from error
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from simbookie.config import LIMIT_KEYS, STATE_KEYS
+from simbookie.integrity import INTEGRITY_KEYS
 from simbookie.storage.conf import STORAGE_KEYS
 from simbookie.storage.data_folder import FOLDER_KEYS
 
@@ -23,7 +24,7 @@ EFFECTIVE_KEYS: Final = frozenset(
     [
         *STORAGE_KEYS,
         *FOLDER_KEYS,
-        *(key for keys in (STATE_KEYS, LIMIT_KEYS) for key, _ in keys.values()),
+        *(key for keys in (STATE_KEYS, LIMIT_KEYS, INTEGRITY_KEYS) for key, _ in keys.values()),
         FRAME_KEY,
     ]
 )

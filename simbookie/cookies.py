@@ -26,7 +26,7 @@ from bkclient.metadata.tree import tree_of
 from simbookie.storage.base import DurableCallback, StorageError
 from simbookie.storage.folders import Folder
 
-__all__ = ["COOKIE_FILE", "InvalidCookie", "check_cookies", "leave_cookie", "read_cookie"]
+__all__ = ["COOKIE_FILE", "InvalidCookie", "check_cookies", "is_known", "leave_cookie", "read_cookie", "stamp_cookies"]
 
 #: The file with the cookie of a folder.
 COOKIE_FILE: Final = "VERSION"
@@ -82,6 +82,28 @@ async def check_cookies(metadata: MetadataStore | None, cookie: Cookie, folders:
         created = await tree_of(metadata).create(_path(bookie_id), encode_cookie(cookie))
         if created is None:
             raise InvalidCookie(f"another bookie {bookie_id} starts in the same cluster for the first time")
+
+
+async def is_known(metadata: MetadataStore, cookie: Cookie) -> bool:
+    """Whether the metadata service has a cookie of the bookie, and of this cluster: then others know what it should have."""
+    node = await tree_of(metadata).get(_path(cookie.bookie_host))
+    return node is not None and decode_cookie(cookie.bookie_host, node.data).instance_id == await _instance_id(metadata)
+
+
+async def stamp_cookies(metadata: MetadataStore, cookie: Cookie, folders: Sequence[Folder]) -> None:
+    """Have the metadata service and ``folders`` say ``cookie`` from now on, whatever they said; the service first.
+
+    :class:`InvalidCookie` if another process changes the service's at the same time.
+    """
+    cookie = replace(cookie, instance_id=await _instance_id(metadata))
+    tree, path = tree_of(metadata), _path(cookie.bookie_host)
+    node = await tree.get(path)
+    if node is None or not await tree.write(path, encode_cookie(cookie), node.version):
+        raise InvalidCookie(
+            f"the cookie of bookie {cookie.bookie_host} in the metadata service was changed by somebody else"
+        )
+    for folder in folders:
+        await _stamp(folder, cookie)
 
 
 def _without(folders: Sequence[Folder], cookie: Cookie, *, is_known: bool, knows_instance: bool) -> list[Folder]:

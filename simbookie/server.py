@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -82,6 +82,8 @@ class BookieServer:
         self._bind = bind
         self._clock = clock
         self._listener: Listener | None = None
+        #: What is waited for when the bookie has started, before it takes a request.
+        self.before_serving: Callable[[], Awaitable[None]] | None = None
         self._deadlines: Deadlines | None = None
         self._connections: dict[ServedConnection, None] = {}
         self._all_gone = asyncio.Event()
@@ -112,6 +114,8 @@ class BookieServer:
         self.bookie.start(started.set)
         try:
             await started.wait()
+            if self.before_serving is not None:
+                await self.before_serving()
             sock, self._socket = self._socket, None
             self._listen(sock if sock is not None else self._bind(self.host, self.port))
             if self._registration is not None:

@@ -28,8 +28,10 @@ from simbookie.config import BookieConfig
 from simbookie.cookies import check_cookies, leave_cookie
 from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.heap import HeapTrimmer, find_malloc_trim
+from simbookie.integrity import IntegrityConfig
 from simbookie.measured import MeasuredBookie
 from simbookie.server import BookieServer, ServerConfig
+from simbookie.start_checks import StartChecks
 from simbookie.storage.base import LedgerStorage, NoSpace, StorageError
 from simbookie.storage.conf import StorageConf
 from simbookie.storage.data_folder import DataPlaces, cookie_of, data_folder
@@ -67,6 +69,7 @@ class BookieOptions:
     #: What the bookie was configured with, by BookKeeper's keys, to be shown to operators.
     properties: dict[str, str] = field(default_factory=dict)
     bookie: BookieConfig = field(default_factory=BookieConfig)
+    integrity: IntegrityConfig = field(default_factory=IntegrityConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
 
 
@@ -163,12 +166,25 @@ async def _serve(
     bookie = server.bookie
     garbage = GarbageCollector(bookie, metadata, options.garbage)
     collector = asyncio.create_task(garbage.run())
+    checks = StartChecks(
+        bookie,
+        metadata,
+        cookie_of(options.data, bookie.bookie_id) if options.data is not None else None,
+        options.integrity,
+        partial(bkclient.connect, options.metadata_uri),
+        forgets=isinstance(parse_metadata_uri(options.metadata_uri), MemoryUri),
+    )
     try:
-        await _verify(bookie, metadata, options)
+        await checks.verify()
+        server.before_serving = checks.before_serving
         _remember_read_only(bookie)
         async with _operated(server, metadata, garbage, options) as admin_port, server, _trimmed_heap(server):
+            checking = asyncio.create_task(checks.run())
             on_ready(server, admin_port)
             await stop.wait()
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
+        checks.ended()
     finally:
         collector.cancel()
         await asyncio.gather(collector, return_exceptions=True)

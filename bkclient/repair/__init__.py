@@ -11,6 +11,7 @@ from bkclient.repair.coordination.underreplication import CheckKind, LedgerLock,
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import BadPosition, Flaw, FragmentReport, LedgerReport
 from bkclient.repair.replicas import ReplicaReport, Shortage
+from bkclient.repair.restoring import RestoredCopies
 from bkclient.repair.service import run_auto_recovery
 from bkclient.wire.availability import EntryAvailability
 
@@ -31,6 +32,7 @@ __all__ = [
     "RepairConfig",
     "RepairEvent",
     "ReplicaReport",
+    "RestoredCopies",
     "Shortage",
     "UnderReplication",
     "run_auto_recovery",

@@ -21,7 +21,7 @@ from bkclient._client.client import BookKeeper
 from bkclient._client.core import ClientCore
 from bkclient._client.open import read_metadata
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, IllegalOperation, NoSuchLedger
-from bkclient.ledger import BookieId
+from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.metadata.paths import check_bookie_id
 from bkclient.metadata.tree import tree_of
 from bkclient.repair.bookie_recovery import BookieRecovery, BookieRecoveryReport
@@ -32,9 +32,10 @@ from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent, no_event
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import stores_entries
-from bkclient.repair.ledger import open_or_view
+from bkclient.repair.ledger import open_as_administrator, open_or_view
 from bkclient.repair.replicas import ReplicaReport, check_replicas, entries_on
 from bkclient.repair.replicator import FragmentReplicator, ReplicatedFragment
+from bkclient.repair.restoring import RestoredCopies, restore_copies
 from bkclient.wire.availability import EntryAvailability
 
 __all__ = ["BookieRegistered", "RepairAdmin", "core_of"]
@@ -148,6 +149,28 @@ class RepairAdmin:
         if report.repairable:
             report = await self.check_ledger(ledger_id, thorough=thorough)
         return report
+
+    async def close_ledger(self, ledger_id: int) -> LedgerMetadata:
+        """Fence, recover and close a ledger unless it is closed; returns its metadata then.
+
+        Raises as :meth:`bkclient.BookKeeper.open_ledger` does, :class:`~bkclient.errors.UnauthorizedAccess` excepted.
+        """
+        check_ledger_id(ledger_id)
+        return (await open_as_administrator(self._core(), ledger_id, recover=True)).metadata
+
+    async def restore_copies(
+        self, bookie_id: BookieId, ledger_id: int, *, has_entry: Callable[[int], bool] = lambda _: False
+    ) -> RestoredCopies:
+        """Give a bookie back the entries of a ledger that it should have by the metadata and that ``has_entry`` denies.
+
+        They come from the other bookies, and the metadata stays as it is; entries of a fragment that may still be written to are
+        left alone. :class:`~bkclient.repair.replicator.UnreadableEntry` if no other bookie gives one of them,
+        :class:`~bkclient.errors.ReplicationFailed` if the bookie does not take it.
+        """
+        check_bookie_id(bookie_id)
+        check_ledger_id(ledger_id)
+        check_callable("has_entry", has_entry)
+        return await restore_copies(self._core(), self._replicator, ledger_id, bookie_id, has_entry)
 
     async def recover_bookie(
         self,

@@ -130,16 +130,30 @@ class FragmentReplicator:
             raise update.error
         return ReplicatedFragment(fragment, replacements, local.value, entries, size)
 
+    async def copy_missing(
+        self,
+        ledger: OpenedLedger,
+        fragment: LedgerFragment,
+        targets: Mapping[int, BookieId],
+        is_missing: Callable[[int], bool],
+    ) -> tuple[int, int]:
+        """Give ``targets`` the entries of their positions that are missing there; returns how many, and their bytes.
+
+        The metadata stays as it is. Raises :class:`UnreadableEntry` and :class:`~bkclient.errors.ReplicationFailed`.
+        """
+        return await self._copy(ledger, fragment, targets, None, is_missing)
+
     async def _copy(
         self,
         ledger: OpenedLedger,
         fragment: LedgerFragment,
         targets: Mapping[int, BookieId],
         on_copied: Callable[[int], None] | None,
+        is_wanted: Callable[[int], bool] = lambda _: True,
     ) -> tuple[int, int]:
         sizes = QuorumSizes.of(ledger.metadata)
         window = CopyWindow(self._config.batch_entries, self._config.max_copy_bytes_in_flight)
-        entry_ids = stored_at_any(sizes, targets, fragment.first_entry_id, fragment.last_entry_id)
+        entry_ids = filter(is_wanted, stored_at_any(sizes, targets, fragment.first_entry_id, fragment.last_entry_id))
         entries = total = 0
         while batch := _take(entry_ids, window.size):
             copies = [self._copy_entry(ledger, fragment, targets, entry_id) for entry_id in batch]

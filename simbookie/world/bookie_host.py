@@ -10,6 +10,8 @@ It is served either as objects, or over streams by :class:`simbookie.server.Book
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from bkclient.errors import BookKeeperError, ClientClosed
@@ -70,6 +72,8 @@ class BookieHost(Host):
         self._garbage = garbage
         #: What collects its garbage, if anything does, in its present life.
         self.collector: GarbageCollector | None = None
+        #: What is waited for when the bookie has started, before it takes a request, in each of its lives.
+        self.before_serving: Callable[[BookieHost], Awaitable[None]] | None = None
         self._open_session = open_session
         self._registered = asyncio.Event()
         self._registration_changed = asyncio.Event()
@@ -131,6 +135,20 @@ class BookieHost(Host):
             )
 
     def _serve_objects(self) -> None:
+        if self.before_serving is None:
+            self._take_objects()
+        else:
+            self.world.loop.create_task(
+                self._serve_objects_after(self.before_serving),
+                name=f"start of {self.name}",
+                context=self.process.context(),
+            )
+
+    async def _serve_objects_after(self, before: Callable[[BookieHost], Awaitable[None]]) -> None:
+        await before(self)
+        self._take_objects()
+
+    def _take_objects(self) -> None:
         self.world.network.listen(self.process, self._accept)
         self._register()
 
@@ -148,6 +166,8 @@ class BookieHost(Host):
             bind=bind,
             clock=world.loop.time,
         )
+        if self.before_serving is not None:
+            self.server.before_serving = partial(self.before_serving, self)
         await self.server.start()
         self._register()
 

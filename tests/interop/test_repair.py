@@ -162,6 +162,26 @@ async def every_copy_is_there(java: JavaPeer, ledger_id: int) -> None:
         assert (await java("entries_on", ledger_id, bookie=bookie_id))["entries"] >= count, bookie_id
 
 
+async def test_our_administrator_closes_java_s_ledger_and_gives_a_bookie_its_copies_once_more(
+    restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory
+) -> None:
+    python: BookKeeper = await new_client(restless.metadata_uri, timeouts=PATIENT)
+    java = new_peer(restless.metadata_uri, 3, own=True)
+    admin = RepairAdmin(python)
+    ledger_id = await by_java(java, close=False)
+    closed = await admin.close_ledger(ledger_id)
+    assert closed.is_closed
+    with pytest.raises(JavaError):
+        await java("append", ledger_id, count=1)
+    for bookie_id in closed.last_fragment.ensemble:
+        stored = await admin.entries_on(bookie_id, ledger_id)
+        again = await admin.restore_copies(bookie_id, ledger_id)
+        assert again.entries_copied == len(list(stored)) > 0
+        missing = await admin.restore_copies(bookie_id, ledger_id, has_entry=stored.__contains__)
+        assert missing.entries_copied == 0
+    assert (await admin.check_ledger(ledger_id, thorough=True)).is_sound
+
+
 @pytest.mark.matrix("ours: check and recover a killed bookie's ledgers, closed and open ones of Java's")
 async def test_our_recovery_moves_java_s_ledgers_away_from_a_killed_bookie(
     restless: RealCluster, new_client: ClientFactory, new_peer: PeerFactory, wire: int

@@ -264,8 +264,8 @@ def test_refusals_come_in_their_order(kit: Any, virtually: Virtually) -> None:
         assert await bench.status(kit.add(1, 0)) is Status.FENCED
         assert await bench.status(kit.add(2, 0, master_key=kit.OTHER_KEY)) is Status.UNAUTHORIZED
         assert await bench.status(kit.add(2, 0)) is Status.FENCED
-        assert await bench.status(kit.add(2, 0, recovery=True)) is Status.UNAUTHORIZED, "in limbo"
-        bench.bookie.set_limbo(2, in_limbo=False)
+        bench.bookie.set_limbo(3, in_limbo=True, fence=False)
+        assert await bench.status(kit.add(3, 0)) is Status.UNAUTHORIZED, "in limbo"
         bench.submit(kit.add(2, 0, recovery=True))
         await asyncio.sleep(1)
         assert await bench.status(ReadRequest(2, 0)) is Status.OK
