@@ -47,6 +47,18 @@ _GROUPS: Final = {
             "delete": Late("bkclient.cli.ledger", "Delete ledgers."),
         },
     ),
+    "log": (
+        "Publish to, read and look after unbounded logs.",
+        {
+            "create": Late("bkclient.cli.log", "Create a log."),
+            "publish": Late("bkclient.cli.log", "Publish standard input."),
+            "read": Late("bkclient.cli.log", "Print messages of a log."),
+            "tail": Late("bkclient.cli.log", "Print messages as they are published."),
+            "info": Late("bkclient.cli.log", "Show a log's manifest."),
+            "trim": Late("bkclient.cli.log", "Delete what need not be kept."),
+            "cursors": Late("bkclient.cli.log", "List or remove cursors."),
+        },
+    ),
     "repair": (
         "Restore missing copies of ledgers, once.",
         {

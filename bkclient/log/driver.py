@@ -13,6 +13,7 @@ from bkclient import LedgerWriter
 from bkclient._backoff import Backoff
 from bkclient.errors import ArgumentError, BookKeeperError, MetadataOutcomeUnknown, UnexpectedCondition
 from bkclient.log.batches import PendingEntry
+from bkclient.log.errors import naming
 from bkclient.log.format.compression import Compression
 from bkclient.log.format.entry import HEADER_BYTES, encode_entry, publish_time
 from bkclient.log.machine.manifest import LedgerEnd
@@ -68,7 +69,7 @@ class OwnerDriver:
     def failure(self) -> BookKeeperError | None:
         """What ended the owner, for one more to raise."""
         error = self.machine.failure
-        return None if error is None else _again(error)
+        return None if error is None else naming(self.store.name, _again(error))
 
     def publish(self, entry: PendingEntry) -> None:
         """Hand in an entry."""

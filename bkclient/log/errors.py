@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bkclient.errors import IllegalOperation, LedgerFenced, MetadataStoreError
+from bkclient.errors import BookKeeperError, IllegalOperation, LedgerFenced, MetadataStoreError
 
-__all__ = ["LogDeposed", "LogExists", "LogTooLong", "LogTrimmed", "NoSuchLog"]
+__all__ = ["LogDeposed", "LogExists", "LogTooLong", "LogTrimmed", "NoSuchLog", "naming"]
 
 
 class LogExists(IllegalOperation):
@@ -37,3 +37,10 @@ class LogTooLong(MetadataStoreError):
     retriable = False
     is_fatal = True
     advice = "Trim the log, or make its ledgers larger."
+
+
+def naming(name: str, error: BookKeeperError) -> BookKeeperError:
+    """``error`` of a machine, which does not know the name of its log, for those who have several."""
+    if not isinstance(error, LogDeposed | LogExists | LogTooLong | NoSuchLog):
+        return error
+    return type(error)(f"log {name!r}: {error.message}", ledger_id=error.ledger_id, advice=error.advice)

@@ -12,7 +12,7 @@ from bkclient import BookKeeper
 from bkclient._backoff import Backoff
 from bkclient.coordination.names import check_name
 from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown
-from bkclient.log.errors import NoSuchLog
+from bkclient.log.errors import NoSuchLog, naming
 from bkclient.log.machine.changes import ManifestChange
 from bkclient.log.machine.codec import decode_manifest, encode_manifest
 from bkclient.log.machine.manifest import LogManifest
@@ -50,7 +50,7 @@ class ManifestStore:
         """The manifest of a log that exists; :class:`~bkclient.log.errors.NoSuchLog` if there is none."""
         value = await self.read()
         if value is None or value.manifest.is_deleted:
-            raise NoSuchLog(f"there is no log {self.name!r}")
+            raise naming(self.name, NoSuchLog("there is no log with this name"))
         return value.manifest
 
     async def write(self, action: WriteManifest) -> bool:
@@ -77,7 +77,7 @@ class ManifestStore:
                     raise
                 await anyio.sleep(_BACKOFF.nth(failures - 1))
         if update.error is not None:
-            raise update.error
+            raise naming(self.name, update.error)
         assert update.value is not None, "the change was made to something"
         return update.value.manifest
 

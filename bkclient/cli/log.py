@@ -1,0 +1,456 @@
+"""``bk log``: publish to logs, read and follow them, and look after them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final
+
+import typer
+
+from bkclient import BookKeeper
+from bkclient.cli.access import ClusterAccess, connection_for
+from bkclient.cli.framing import Framing, splitter
+from bkclient.cli.help import exit_codes
+from bkclient.cli.options import (
+    AckQuorum,
+    ConfigFile,
+    Ensemble,
+    Json,
+    JsonLines,
+    Metadata,
+    Settings,
+    WriteQuorum,
+)
+from bkclient.cli.output import print_json, print_json_line, print_lines
+from bkclient.cli.running import EXIT_INTERRUPTED, Ending, run_with_client
+from bkclient.cli.streams import ByteSink, ByteSource
+from bkclient.log import LogManifest, LogMessage, Logs, LogSettings, LogWriter, MessageId, NoSuchLog, PublishSettings
+
+__all__ = ["add_to"]
+
+_NO_LOG: Final = "there is no such log"
+_WINDOW: Final = 10_000
+
+Name = Annotated[str, typer.Argument(help="The log.", metavar="LOG", show_default=False)]
+Start = Annotated[
+    str | None,
+    typer.Option(help="Begin at this message, as ledger:entry:partition:batch.", metavar="ID", show_default=False),
+]
+StartMs = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Begin at the first message published then, in ms since 1970.", metavar="MS", show_default=False
+    ),
+]
+Count = Annotated[int | None, typer.Option(min=0, help="Stop after this many messages.", show_default=False)]
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add the commands to the group ``log``."""
+    group.command("create", help=_CREATE_HELP)(create)
+    group.command("publish", help=_PUBLISH_HELP)(publish)
+    group.command("read", help=_READ_HELP)(read)
+    group.command("tail", help=_TAIL_HELP)(tail)
+    group.command("info", help=_INFO_HELP)(info)
+    group.command("trim", help=_TRIM_HELP)(trim)
+    group.command("cursors", help=_CURSORS_HELP)(cursors)
+
+
+def _run(
+    connection: ClusterAccess,
+    work: Callable[[Logs], Awaitable[None]],
+    *,
+    as_json: bool,
+    interrupted: int = EXIT_INTERRUPTED,
+) -> None:
+    async def with_logs(client: BookKeeper) -> None:
+        try:
+            await work(Logs(client))
+        except NoSuchLog as error:
+            raise Ending(error.message) from error
+
+    run_with_client(connection, with_logs, as_json=as_json, interrupted=interrupted)
+
+
+_CREATE_HELP: Final = f"""Create a log.
+
+The other options are kept with the log; every owner follows them. Without --retention-s and --retention-bytes everything is kept.
+
+\b
+Examples:
+  bk log create orders
+  bk log create events --retention-s 604800 --max-entries 10000
+
+\b
+{exit_codes(ok="created", refused="a log has the name")}
+With --json: {{"log"}}.
+"""
+
+
+def create(
+    name: Name,
+    *,
+    ensemble: Ensemble = 3,
+    write_quorum: WriteQuorum = 2,
+    ack_quorum: AckQuorum = 2,
+    max_entries: Annotated[int, typer.Option(min=1, help="Entries after which a ledger is replaced.")] = 50_000,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Bytes after which a ledger is replaced.")] = 2**31,
+    min_age_s: Annotated[float, typer.Option(min=0, help="But not before this age, in seconds.")] = 600.0,
+    max_age_s: Annotated[float, typer.Option(min=0.001, help="Replace it in any case at this age.")] = 14_400.0,
+    retention_s: Annotated[
+        float | None, typer.Option(min=0, help="Keep messages for so many seconds.", show_default=False)
+    ] = None,
+    retention_bytes: Annotated[
+        int | None, typer.Option(min=0, help="Keep the last so many bytes.", show_default=False)
+    ] = None,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Create a log."""
+    wanted = {
+        "ensemble_size": ensemble,
+        "write_quorum_size": write_quorum,
+        "ack_quorum_size": ack_quorum,
+        "max_ledger_entries": max_entries,
+        "max_ledger_bytes": max_bytes,
+        "min_ledger_s": min_age_s,
+        "max_ledger_s": max_age_s,
+        "retention_s": retention_s,
+        "retention_bytes": retention_bytes,
+    }
+
+    async def work(logs: Logs) -> None:
+        await logs.create(name, LogSettings.of(wanted))
+        if as_json:
+            print_json({"log": name})
+        else:
+            print_lines(f"created log {name}")
+
+    _run(connection_for(metadata, config, settings), work, as_json=as_json)
+
+
+_PUBLISH_HELP: Final = f"""Publish each line of standard input to a log.
+
+Takes the log over: an owner that publishes to it at the same time is fenced and fails.
+
+\b
+Examples:
+  seq 1000 | bk log publish orders
+  tail -F app.log | bk log publish events --key host-7 --compression zlib --print-ids
+
+\b
+{exit_codes(ok="everything is in the log", no=_NO_LOG, refused="another owner took the log over")}
+With --json: {{"log", "messages", "epoch"}}; with --print-ids, {{"id"}} for each message before it, one object per line.
+"""
+
+
+def publish(
+    name: Name,
+    *,
+    key: Annotated[str | None, typer.Option(help="The key of all messages.", show_default=False)] = None,
+    compression: Annotated[str, typer.Option(help="none or zlib.", metavar="HOW")] = "none",
+    print_ids: Annotated[bool, typer.Option("--print-ids", help="Print the id of each message.")] = False,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Publish to a log."""
+    connection = connection_for(metadata, config, settings)
+    source = ByteSource(typer.get_binary_stream("stdin"))
+    how = PublishSettings.of({"compression": compression}) if compression in {"none", "zlib"} else None
+    if how is None:
+        raise typer.BadParameter(f"must be none or zlib, got {compression!r}", param_hint="--compression")
+
+    def show(message_id: MessageId) -> None:
+        if as_json:
+            print_json_line({"id": str(message_id)})
+        else:
+            print_lines(str(message_id))
+
+    async def work(logs: Logs) -> None:
+        async with logs.writer(name, owner="bk", settings=how) as log:
+            count = await _publish_from(source, log, key, show if print_ids else None)
+        if as_json:
+            (print_json_line if print_ids else print_json)({"log": name, "messages": count, "epoch": log.epoch})
+        else:
+            typer.echo(f"log {name}: {count} messages", err=print_ids)
+
+    _run(connection, work, as_json=as_json)
+
+
+async def _publish_from(
+    source: ByteSource, log: LogWriter, key: str | None, show: Callable[[MessageId], None] | None
+) -> int:
+    """Publish the lines of ``source``; how many."""
+    cut = splitter(Framing.LINES, 4 * 1024 * 1024)
+    waiting: list[asyncio.Future[MessageId]] = []
+    count = 0
+    is_at_end = False
+    while not is_at_end:
+        data = await source.read()
+        is_at_end = not data
+        for line in cut.feed(data) if data else cut.end():
+            waiting.append(log.publish_nowait(line, key=key))
+            count += 1
+            if len(waiting) >= _WINDOW:
+                await _acknowledged(log, waiting, show)
+        await _acknowledged(log, waiting, show)
+    return count
+
+
+async def _acknowledged(
+    log: LogWriter, waiting: list[asyncio.Future[MessageId]], show: Callable[[MessageId], None] | None
+) -> None:
+    await log.flush()
+    if show is not None:
+        for future in waiting:
+            show(future.result())
+    waiting.clear()
+
+
+_READ_HELP: Final = f"""Print the messages of a log, up to what is its end now, a line each.
+
+\b
+Examples:
+  bk log read orders
+  bk log read orders --start 7:3:-1:-1 --count 10 --json | jq -r .key
+
+\b
+{exit_codes(ok="printed", no=_NO_LOG, refused="the message was trimmed")}
+With --json, one object per line for each message: {{"id", "payload", "key", "headers", "eventMs", "publishMs"}}; payload and
+the values of headers are base64.
+"""
+
+
+def read(
+    name: Name,
+    *,
+    start: Start = None,
+    start_ms: StartMs = None,
+    count: Count = None,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Print the messages of a log."""
+    _copy(name, start, start_ms, count, connection_for(metadata, config, settings), follow=False, as_json=as_json)
+
+
+_TAIL_HELP: Final = f"""Print the messages of a log from now on, as they are published, until Ctrl-C.
+
+With --start or --start-ms it begins there.
+
+\b
+Examples:
+  bk log tail orders
+  bk log tail orders --start 0:0 --json
+
+\b
+{exit_codes(ok="ended by Ctrl-C, or --count messages were printed", no=_NO_LOG, refused="the message was trimmed")}
+With --json, one object per line for each message: {{"id", "payload", "key", "headers", "eventMs", "publishMs"}}; payload and
+the values of headers are base64.
+"""
+
+
+def tail(
+    name: Name,
+    *,
+    start: Start = None,
+    start_ms: StartMs = None,
+    count: Count = None,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Follow a log."""
+    _copy(name, start, start_ms, count, connection_for(metadata, config, settings), follow=True, as_json=as_json)
+
+
+def _copy(
+    name: str,
+    start: str | None,
+    start_ms: int | None,
+    count: int | None,
+    connection: ClusterAccess,
+    *,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    if start is not None and start_ms is not None:
+        raise typer.BadParameter("--start and --start-ms are mutually exclusive", param_hint="--start-ms")
+    earliest = MessageId.LATEST if follow and start_ms is None else MessageId.EARLIEST
+    sink = ByteSink(typer.get_binary_stream("stdout"))
+
+    async def work(logs: Logs) -> None:
+        first = earliest if start is None else MessageId.parse(start)
+        done = 0
+        async with logs.reader(name, first, start_ms=start_ms, follow=follow) as reader:
+            while count is None or done < count:
+                try:
+                    message = await anext(reader)
+                except StopAsyncIteration:
+                    break
+                sink.write(_as_json(message) if as_json else message.payload + b"\n")
+                done += 1
+                if follow or sink.is_full:
+                    await sink.drain()
+        await sink.drain()
+
+    _run(connection, work, as_json=as_json, interrupted=0 if follow else EXIT_INTERRUPTED)
+
+
+def _as_json(message: LogMessage) -> bytes:
+    value = {
+        "id": str(message.id),
+        "payload": base64.b64encode(message.payload).decode(),
+        "key": message.key,
+        "headers": {name: base64.b64encode(value).decode() for name, value in message.headers.items()},
+        "eventMs": message.event_ms,
+        "publishMs": message.publish_ms,
+    }
+    return json.dumps(value).encode() + b"\n"
+
+
+_INFO_HELP: Final = f"""Show what the metadata store holds about a log.
+
+\b
+Examples:
+  bk log info orders
+  bk log info orders --json
+
+\b
+{exit_codes(ok="shown", no=_NO_LOG)}
+With --json: {{"log", "logId", "epoch", "owner", "createdMs", "ledgers", "trimmedThrough", "cursors", "settings"}}; entries and
+bytes of a ledger that may be written to are null.
+"""
+
+
+def info(
+    name: Name,
+    *,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Show a log."""
+
+    async def work(logs: Logs) -> None:
+        found = await logs.info(name)
+        if as_json:
+            print_json(_info_as_json(name, found))
+            return
+        print_lines(f"log {name}: {f'owned by {found.owner}' if found.owner else 'no owner'}, epoch {found.epoch}")
+        for ledger in found.ledgers:
+            end = "open" if ledger.end is None else f"{ledger.entries} entries, {ledger.length} bytes"
+            print_lines(f"  ledger {ledger.ledger_id}: {end}")
+        if found.cursors:
+            print_lines(f"  cursors: {', '.join(found.cursors)}")
+
+    _run(connection_for(metadata, config, settings), work, as_json=as_json)
+
+
+def _info_as_json(name: str, manifest: LogManifest) -> dict[str, Any]:
+    return {
+        "log": name,
+        "logId": manifest.log_id,
+        "epoch": manifest.epoch,
+        "owner": manifest.owner or None,
+        "createdMs": manifest.created_ms,
+        "ledgers": [
+            {
+                "ledgerId": ledger.ledger_id,
+                "epoch": ledger.epoch,
+                "entries": None if ledger.end is None else ledger.entries,
+                "bytes": None if ledger.end is None else ledger.length,
+            }
+            for ledger in manifest.ledgers
+        ],
+        "trimmedThrough": manifest.trimmed_through,
+        "cursors": list(manifest.cursors),
+        "settings": manifest.settings.as_dict(),
+    }
+
+
+_TRIM_HELP: Final = f"""Delete the ledgers of a log that its retention does not keep and no cursor needs.
+
+\b
+Examples:
+  bk log trim orders
+  bk log trim orders --before 7:0
+
+\b
+{exit_codes(ok="trimmed, or there was nothing to trim", no=_NO_LOG)}
+With --json: {{"log", "ledgers"}}.
+"""
+
+
+def trim(
+    name: Name,
+    *,
+    before: Annotated[
+        str | None,
+        typer.Option(help="Delete what lies before this message instead.", metavar="ID", show_default=False),
+    ] = None,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Trim a log."""
+
+    async def work(logs: Logs) -> None:
+        ledgers = await logs.trim(name, None if before is None else MessageId.parse(before))
+        if as_json:
+            print_json({"log": name, "ledgers": ledgers})
+        else:
+            print_lines(f"log {name}: {len(ledgers)} ledgers deleted")
+
+    _run(connection_for(metadata, config, settings), work, as_json=as_json)
+
+
+_CURSORS_HELP: Final = f"""List the cursors of a log, with what they have not acknowledged.
+
+\b
+Examples:
+  bk log cursors orders
+  bk log cursors orders --remove billing
+
+\b
+{exit_codes(ok="listed, or removed", no=_NO_LOG)}
+With --json, one object per line for each cursor: {{"cursor", "position", "holes", "backlogEntries"}}.
+"""
+
+
+def cursors(
+    name: Name,
+    *,
+    remove: Annotated[
+        str | None, typer.Option(help="Remove this cursor first.", metavar="CURSOR", show_default=False)
+    ] = None,
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: JsonLines = False,
+) -> None:
+    """List the cursors of a log."""
+
+    async def work(logs: Logs) -> None:
+        if remove is not None:
+            await logs.remove_cursor(name, remove)
+        for cursor in await logs.cursors(name):
+            if as_json:
+                facts = {"cursor": cursor.name, "position": str(cursor.position), "holes": cursor.holes}
+                print_json_line(facts | {"backlogEntries": cursor.backlog_entries})
+            else:
+                print_lines(f"{cursor.name}\t{cursor.position}\t{cursor.holes} holes\t{cursor.backlog_entries} entries")
+
+    _run(connection_for(metadata, config, settings), work, as_json=as_json)

@@ -1,0 +1,60 @@
+"""Commands about logs."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.bkclient.cli.invoking import Invoke
+
+
+def test_what_is_published_is_read_with_its_ids(bk: Invoke) -> None:
+    assert bk("log", "create", "a", "--max-entries", "2", "--min-age-s", "0", "--json").json == {"log": "a"}
+    published = bk("log", "publish", "a", "--key", "k", "--print-ids", stdin=b"one\ntwo\nthree\n")
+    ids = published.text.split()
+    assert (published.code, len(ids)) == (0, 3)
+    assert bk("log", "publish", "a", "--compression", "zlib", "--json", stdin=b"four\n").json == {
+        "log": "a",
+        "messages": 1,
+        "epoch": 2,
+    }
+    assert bk("log", "read", "a").text.split() == ["one", "two", "three", "four"]
+    assert bk("log", "read", "a", "--start", ids[1], "--count", "2").text.split() == ["two", "three"]
+    assert bk("log", "read", "a", "--start-ms", "99999999999999").text == ""
+    assert bk("log", "tail", "a", "--start", ids[0], "--count", "4").text.split()[-1] == "four"
+    first = bk("log", "read", "a", "--count", "1", "--json").json
+    assert base64.b64decode(first["payload"]) == b"one"
+    assert (first["id"], first["key"], first["eventMs"]) == (ids[0], "k", None)
+
+
+def test_a_log_is_shown_and_trimmed(bk: Invoke) -> None:
+    bk("log", "create", "b", "--retention-bytes", "0")
+    for _ in range(2):
+        bk("log", "publish", "b", stdin=b"x\n")
+    shown = bk("log", "info", "b", "--json").json
+    assert (shown["log"], shown["epoch"], shown["owner"], shown["cursors"]) == ("b", 2, None, [])
+    assert [ledger["entries"] for ledger in shown["ledgers"]] == [1, 1]
+    last = shown["ledgers"][1]["ledgerId"]
+    assert f"ledger {last}: 1 entries" in bk("log", "info", "b").text
+    assert bk("log", "trim", "b", "--before", f"{last}:0", "--json").json["ledgers"] == [
+        shown["ledgers"][0]["ledgerId"]
+    ]
+    assert "1 ledgers deleted" in bk("log", "trim", "b").text
+    assert bk("log", "cursors", "b", "--remove", "none").text == ""
+
+
+@pytest.mark.parametrize("command", ["publish", "read", "tail", "info", "trim", "cursors"])
+def test_a_log_that_does_not_exist_is_a_no(bk: Invoke, command: str) -> None:
+    ended = bk("log", command, "missing")
+    assert ended.code == 1
+    assert "missing" in ended.stderr
+
+
+def test_wrong_usage_is_told(bk: Invoke) -> None:
+    bk("log", "create", "c")
+    assert bk("log", "create", "c").code == 4
+    assert bk("log", "create", "a/b").code == 2
+    assert bk("log", "publish", "c", "--compression", "lz").code == 2
+    assert bk("log", "read", "c", "--start", "x").code == 2
+    assert bk("log", "read", "c", "--start", "0:0", "--start-ms", "1").code == 2
