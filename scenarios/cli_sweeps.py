@@ -59,6 +59,8 @@ _SWEEP_HELP: Final = f"""Run scenarios with many seeds, on all processors.
 With --marks each seed plays one scenario in turn, of all scenarios, plans and swarms unless some are named, and the sweep fails
 if no run met one of the situations (docs/reference/marks.md). It takes some 2,000 seeds to meet them all.
 
+A run may miss what its scenario is about. If more than one in twenty of a scenario's runs does, the sweep has no verdict.
+
 \b
 Examples:
   bk-chaos sweep --seeds 1000
@@ -69,7 +71,7 @@ Examples:
 
 \b
 {exit_codes(found="an invariant was broken, or a situation never met with --marks")}
-With --json: {{"seeds", "scenarios", "violations", "unknown", "vacuous", "events", "events_per_second",
+With --json: {{"seeds", "scenarios", "violations", "unknown", "missed", "vacuous", "events", "events_per_second",
 "simulated_seconds_per_second", "seeds_per_cpu_hour", "failing": [{{"scenario", "seed", "invariant"}}],
 "met": {{situation: runs}}, "never_met": [...], ...}}.
 """
@@ -122,7 +124,7 @@ def sweep_(
         _print_sweep(result)
     if result.failing or (marks and result.never_met):
         raise typer.Exit(EXIT_FOUND)
-    if result.undecided:
+    if result.undecided or result.beside_the_point:
         raise typer.Exit(EXIT_UNDECIDED)
 
 
@@ -234,7 +236,7 @@ def _print_sweep(result: SweepResult) -> None:
     print_lines(
         f"{result.runs} runs of {result.seeds} seeds in {len(result.scenarios)} scenarios: "
         f"{figures['violations']} violations, {figures['unknown']} without verdict, "
-        f"{figures['vacuous']} in which nothing went wrong",
+        f"{figures['missed']} beside what they are about, {figures['vacuous']} in which nothing went wrong",
         f"  {result.events} events, {figures['events_per_second']:.0f} a second; "
         f"{figures['simulated_seconds_per_second']:.0f} simulated seconds a second; "
         f"{figures['seeds_per_cpu_hour']:.0f} seeds an hour of CPU",
@@ -251,6 +253,10 @@ def _print_sweep(result: SweepResult) -> None:
         print_lines(f"  {failing.invariant}: bk-chaos run {failing.scenario} --seed {failing.seed}{planted} --timeline")
     for scenario, seed, problem in result.undecided:
         print_lines(f"  no verdict: {scenario} --seed {seed}: {problem}")
+    for name in result.beside_the_point:
+        missed = [(seed, problem) for scenario, seed, problem in result.missed if scenario == name]
+        seed, problem = missed[0]
+        print_lines(f"  no verdict: {len(missed)} of {result.runs_of[name]} runs of {name}; --seed {seed}: {problem}")
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class RunResult:
 
     ``verdict`` is ``ok`` (every invariant holds), ``violated``, or ``unknown``: the run ended at a limit, with an unexpected
     error, or without meeting a situation of the scenario, so that it proves nothing; ``problem`` has the reason.
-    ``met`` counts the situations of the run.
+    ``met`` counts the situations of the run; ``missed`` names those of the scenario that it did not meet, if that is the reason.
     """
 
     scenario: str
@@ -89,6 +89,7 @@ class RunResult:
     path: str = ""
     transport: TransportKind = TransportKind.OBJECTS
     met: Mapping[str, int] = field(default_factory=dict)
+    missed: tuple[str, ...] = ()
 
     @property
     def is_vacuous(self) -> bool:

@@ -134,10 +134,10 @@ def _run(
         history.close()
     violations = (*checker.finish(), *how.stuck)
     met = {name: count for name, count in sorted(situations.met.items()) if count}
-    missing = [name for name in scenario.meets if name not in met]
     problem = how.problem
-    if missing and not problem:
-        problem = f"the run never met what it is about: {', '.join(missing)}"
+    missed = () if problem else tuple(name for name in scenario.meets if name not in met)
+    if missed:
+        problem = f"the run never met what it is about: {', '.join(missed)}"
     return RunResult(
         scenario=scenario.name,
         seed=seed,
@@ -152,6 +152,7 @@ def _run(
         path="" if path is None else str(path),
         transport=transport,
         met=met,
+        missed=missed,
     )
 
 

@@ -3,7 +3,8 @@
 Runs are independent and deterministic. A sweep sends them to worker processes in small units, so that stopping takes about a
 second, and adds up the results. Results do not depend on the number of workers or on their order; only the times do.
 
-A run that raises an unexpected error has the verdict ``unknown`` with the error as its problem, and the sweep continues.
+A run that raises an unexpected error has the verdict ``unknown`` with the error as its problem, and the sweep continues. So has a
+run that missed what its scenario is about; of many runs a few may.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from scenarios.runner import run_scenario
 from scenarios.situations import SITUATIONS
 from simbookie.worker_processes import default_processes, in_order, worker_processes
 
-__all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "hunt_mutants", "sweep"]
+__all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "hunt_mutants", "misses_too_often", "sweep"]
 
 Progress = Callable[[int, int, int], None]
 """``(done, in_all, found)``: told after every unit of work."""
 
 _RUNS_PER_UNIT: Final = 8
 _SECONDS_PER_HOUR: Final = 3600
+_MISSED_PART_MAX: Final = 20
 
 Run = tuple[str, int]
 
@@ -55,8 +57,9 @@ class Failing:
 class SweepResult:
     """The result of a sweep.
 
-    ``unknown`` runs ended at a limit or with an error: they prove nothing and are not violations. In ``vacuous`` ones nothing
-    went wrong, so that they prove little.
+    ``undecided`` runs ended at a limit or with an error: they prove nothing and are not violations. Those that ``missed`` what
+    their scenario is about prove nothing either; a few of them are the luck of the draw (:func:`misses_too_often`). In
+    ``vacuous`` ones nothing went wrong, so that they prove little.
     ``cpu_seconds`` are those of the runs, summed over workers; ``wall_seconds`` those of the whole sweep. ``met`` counts, for
     each situation, the runs that came across it.
     """
@@ -73,12 +76,20 @@ class SweepResult:
     wall_seconds: float = 0.0
     failing: list[Failing] = field(default_factory=list)
     undecided: list[tuple[str, int, str]] = field(default_factory=list)
+    missed: list[tuple[str, int, str]] = field(default_factory=list)
+    runs_of: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_fine(self) -> bool:
-        """Whether no run broke an invariant and every run came to a verdict."""
-        return not self.failing and not self.undecided
+        """Whether no run broke an invariant and, but for the luck of the draw, every run came to a verdict."""
+        return not self.failing and not self.undecided and not self.beside_the_point
+
+    @property
+    def beside_the_point(self) -> list[str]:
+        """The scenarios of which too many runs missed what they are about."""
+        missed = Counter(scenario for scenario, _, _ in self.missed)
+        return [name for name, runs in self.runs_of.items() if misses_too_often(runs, missed[name])]
 
     @property
     def never_met(self) -> list[str]:
@@ -88,6 +99,7 @@ class SweepResult:
     def add(self, result: RunResult) -> None:
         """Count one run."""
         self.runs += 1
+        self.runs_of[result.scenario] += 1
         self.vacuous += result.is_vacuous
         self.events += result.events
         self.simulated_seconds += result.simulated_seconds
@@ -95,7 +107,8 @@ class SweepResult:
         for invariant in dict.fromkeys(violation.invariant for violation in result.violations):
             self.failing.append(Failing(result.scenario, result.seed, invariant, result.path))
         if result.verdict == "unknown":
-            self.undecided.append((result.scenario, result.seed, result.problem))
+            without = self.missed if result.missed else self.undecided
+            without.append((result.scenario, result.seed, result.problem))
 
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-chaos sweep --json`` prints.
@@ -111,6 +124,7 @@ class SweepResult:
             "runs": self.runs,
             "violations": len(self.failing),
             "unknown": len(self.undecided),
+            "missed": len(self.missed),
             "vacuous": self.vacuous,
             "events": self.events,
             "events_per_second": round(_per(self.events, self.wall_seconds), 1),
@@ -124,7 +138,13 @@ class SweepResult:
             "undecided": [
                 {"scenario": scenario, "seed": seed, "problem": problem} for scenario, seed, problem in self.undecided
             ],
+            "beside_the_point": self.beside_the_point,
         }
+
+
+def misses_too_often(runs: int, missed: int) -> bool:
+    """Whether so many of a scenario's runs missed what it is about that the others do not stand for it: one in twenty."""
+    return missed * _MISSED_PART_MAX > runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,11 +232,11 @@ def sweep_table(verdict: SweepVerdict) -> Table:
         title_justify="left",
     )
     table.add_column("scenario", no_wrap=True)
-    for name in ("runs", "violated", "no verdict"):
+    for name in ("runs", "violated", "no verdict", "beside the point"):
         table.add_column(name, justify="right", no_wrap=True)
     for found in verdict.scenarios:
         violated = _red(found.violated)
-        table.add_row(found.scenario, f"{found.runs:,}", violated, f"{found.undecided:,}")
+        table.add_row(found.scenario, f"{found.runs:,}", violated, f"{found.undecided:,}", f"{found.missed:,}")
     return table
 
 

@@ -39,6 +39,7 @@ class Runs:
         self.kept: list[tuple[str, int]] = []
         self.broken: dict[tuple[str, int], tuple[str, ...]] = {}
         self.undecided: set[tuple[str, int]] = set()
+        self.missing: set[tuple[str, int]] = set()
         self.raising: set[tuple[str, int]] = set()
 
     def __call__(
@@ -65,11 +66,12 @@ class Runs:
             events=10,
             simulated_seconds=2.0,
             wall_seconds=0.0,
-            verdict="violated" if violations else "unknown" if run in self.undecided else "ok",
+            verdict="violated" if violations else "unknown" if run in self.undecided | self.missing else "ok",
             violations=violations,
             problem="too many steps" if run in self.undecided else "",
             mutant=mutant or "",
             path="" if record is None else str(record / f"{name}-{seed}.bkh"),
+            missed=("unknown-answer",) if run in self.missing else (),
         )
 
 
@@ -107,6 +109,26 @@ def test_the_json_has_the_fields_other_programs_read(runs: Runs) -> None:
     }
     assert all(shown[name] >= 0 for name in _TIMES)
     assert shown["undecided"] == [{"scenario": "calm-writes", "seed": 0, "problem": "too many steps"}]
+
+
+def test_one_run_in_twenty_may_miss_what_its_scenario_is_about(runs: Runs) -> None:
+    runs.missing |= {("calm-writes", 3), ("calm-writes", 30)}
+    result = sweep(range(40), SCENARIOS, processes=1)
+    assert (len(result.missed), result.undecided, result.beside_the_point) == (2, [], [])
+    assert result.is_fine
+    runs.missing.add(("calm-writes", 31))
+    result = sweep(range(40), SCENARIOS, processes=1)
+    assert (len(result.missed), result.beside_the_point) == (3, ["calm-writes"])
+    assert not result.is_fine
+    shown = result.as_json()
+    assert (shown["unknown"], shown["missed"], shown["beside_the_point"]) == (0, 3, ["calm-writes"])
+
+
+def test_a_run_that_breaks_a_clause_and_misses_its_point_is_a_violation_only(runs: Runs) -> None:
+    runs.missing.add(("calm-writes", 0))
+    runs.broken["calm-writes", 0] = ("A1",)
+    result = sweep(range(1), ("calm-writes",), processes=1)
+    assert (len(result.failing), result.missed, result.undecided) == (1, [], [])
 
 
 def test_a_run_that_raises_is_undecided_and_the_others_go_on(runs: Runs) -> None:

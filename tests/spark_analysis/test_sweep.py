@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -158,3 +159,26 @@ def test_runs_without_a_verdict_exit_with_5(
     code, out, _ = run("sweep", tmp_path)
     assert code == 5
     assert "it never ended  bk-chaos run calm-writes --seed 3" in out
+
+
+def test_one_run_in_twenty_may_miss_what_its_scenario_is_about(swept: SweepVerdict) -> None:
+    few, many = (replace(swept.scenarios[0], runs=40, missed=missed) for missed in (2, 3))
+    assert replace(swept, scenarios=(few,)).is_decided
+    assert not replace(swept, scenarios=(few, many)).is_decided
+
+
+@pytest.mark.usefixtures("swept")
+def test_runs_that_missed_their_point_are_counted_and_told_if_there_are_many(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    for unit in sorted((copied / "units").glob("*.json")):
+        row = json.loads(unit.read_text())
+        del row["missed"]  # as units of before have none
+        if row["scenario"] == PLAN.scenarios[0]:
+            row["missed"] = [{"seed": PLAN.first_seed, "problem": "it met nothing"}]
+        unit.write_text(json.dumps(row))
+    verdict = sweep(spark, PLAN, copied)
+    assert [found.missed for found in verdict.scenarios] == [1, 0]
+    assert not verdict.is_decided
+    assert verdict.problems == ((PLAN.scenarios[0], PLAN.first_seed, "it met nothing"),)
