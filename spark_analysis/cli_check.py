@@ -24,8 +24,8 @@ def add_to(app: typer.Typer) -> None:
 
 _CHECK_HELP: Final = """Judge every history with the checker that also watches runs, on the executors.
 
-It knows more clauses than the formulas of "verify" and takes less time, but shares the code with what judged the run when it was
-recorded.
+It takes less time than the formulas of "verify" and knows one clause more, but shares the code with what judged the run when it
+was recorded.
 
 \b
 Examples:

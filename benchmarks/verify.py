@@ -1,0 +1,190 @@
+"""Verification: what it takes to judge a corpus of recorded histories, in each of the ways there are.
+
+*In one process* the online checker reads file after file; it is what Spark has to be worth its start. Then `ingest`, and the
+checker and the formulas over the files and over the data set, in one Spark session with a core for each processor. CPU time and
+memory are those of this process and of all that it starts: the JVM and the Python workers.
+
+    python -m benchmarks.verify --seeds 100
+    python -m benchmarks.verify --folder histories
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scenarios.checker import OnlineChecker
+from scenarios.history import History
+from scenarios.library import SCENARIOS
+from scenarios.runner import run_scenario
+from spark_analysis.invariants import INVARIANTS
+from spark_analysis.jobs.check import check
+from spark_analysis.jobs.ingest import ingest
+from spark_analysis.jobs.verify import verify
+from spark_analysis.session import open_session
+from spark_analysis.source import find_histories
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_LOOK_EVERY_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationCost:
+    """What a way took: in seconds, in events for each of them, and the most memory that was resident at once, in MiB.
+
+    ``foreign`` is the part of all processors that went to other programs meanwhile.
+    """
+
+    way: str
+    events: int
+    seconds: float
+    cpu_seconds: float
+    events_per_second: float
+    events_per_cpu_second: float
+    peak_mib: int
+    foreign: float
+
+
+def family() -> dict[int, tuple[float, int]]:
+    """Of the program and its descendants: seconds of CPU, with those of children that have ended, and resident bytes."""
+    parents, known = {}, {}
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, ValueError):
+            continue
+        if entry.name.isdigit():
+            parents[int(entry.name)] = int(fields[1])
+            known[int(entry.name)] = (sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE)
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return {pid: known[pid] for pid in ours}
+
+
+def all_cpu() -> float:
+    """Seconds that all processors were busy with anything."""
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system + irq + softirq) / _TICKS
+
+
+@contextmanager
+def measured(found: list[VerificationCost], way: str, events: Callable[[], int]) -> Iterator[None]:
+    """Add what the block takes to ``found``."""
+    peak, ended = 0, threading.Event()
+
+    def look() -> None:
+        nonlocal peak
+        while not ended.wait(_LOOK_EVERY_S):
+            peak = max(peak, sum(resident for _, resident in family().values()))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    before, busy, started = sum(cpu for cpu, _ in family().values()), all_cpu(), time.perf_counter()
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+    seconds = time.perf_counter() - started
+    cpu = sum(cpu for cpu, _ in family().values()) - before
+    foreign = max(0.0, all_cpu() - busy - cpu) / (seconds * (os.cpu_count() or 1))
+    count = events()
+    found.append(
+        VerificationCost(way, count, seconds, cpu, count / seconds, count / max(cpu, 0.01), peak >> 20, foreign)
+    )
+
+
+def judge_here(folder: Path) -> int:
+    """The online checker over all files in this process: how many events there were."""
+    events = 0
+    for file in find_histories(folder):
+        checker = OnlineChecker()
+        for event in History(Path(file.path)).events():
+            checker.feed(event)
+        checker.finish()
+        events += checker.events
+    return events
+
+
+def measure(folder: Path, scratch: Path, only: str) -> list[VerificationCost]:
+    """Every way whose name contains ``only``, over the histories in ``folder``."""
+    found: list[VerificationCost] = []
+    counted: list[int] = []
+    if only in (here := "checker, one process"):
+        with measured(found, here, lambda: counted[-1]):
+            counted.append(judge_here(folder))
+    spark = open_session(app_name="benchmarks", input_bytes=sum(file.size for file in find_histories(folder)))
+    spark.range(1).count()  # the session stands
+    target = scratch / "dataset"
+    ways: dict[str, Callable[[], int]] = {
+        "ingest": lambda: ingest(spark, folder, target).events,
+        "checker, files": lambda: check(spark, folder).events,
+        "checker, data set": lambda: check(spark, target).events,
+        f"{len(INVARIANTS)} formulas, files": lambda: verify(spark, folder).events,
+        f"{len(INVARIANTS)} formulas, data set": lambda: verify(spark, target).events,
+    }
+    for way, work in ways.items():
+        if only in way:
+            if "data set" in way and not target.exists():
+                ingest(spark, folder, target)
+            with measured(found, way, lambda: counted[-1]):
+                counted.append(work())
+    return found
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="recorded histories; without it some are made")
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds of each scenario to make")
+    parser.add_argument(
+        "--only", default="", help="ways whose names contain this; each in a run of its own is comparable"
+    )
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="bk-verify-bench-"))
+    try:
+        folder = options.folder or scratch / "histories"
+        if options.folder is None:
+            for name in SCENARIOS:
+                for seed in range(options.seeds):
+                    run_scenario(name, seed, record=folder)
+        found = measure(folder, scratch, options.only)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if options.json:
+        print(json.dumps({"results": [asdict(cost) for cost in found]}))
+        return
+    table = Table(title=f"{found[0].events:,} events" if found else "nothing is called so", title_justify="left")
+    for name in ("way", "s", "CPU s", "events/s", "events/CPU s", "peak MiB", "other load"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for cost in found:
+        rates = (f"{cost.events_per_second:,.0f}", f"{cost.events_per_cpu_second:,.0f}")
+        table.add_row(
+            cost.way,
+            f"{cost.seconds:.1f}",
+            f"{cost.cpu_seconds:.1f}",
+            *rates,
+            f"{cost.peak_mib:,}",
+            f"{cost.foreign:.0%}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
