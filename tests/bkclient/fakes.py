@@ -283,6 +283,7 @@ async def fake_cluster(
             features=features,
             stats=stats,
             placement=placement,
+            wall_clock=asyncio.get_running_loop().time,
         )
         async with client as bk:
             yield FakeCluster(bk, transport, store, service)
