@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from scenarios.clauses import CLAUSES, INVARIANTS
+from spark_analysis.dataset.layout import is_dataset
 from spark_analysis.jobs.courses import PARTIES, LacCourse
 from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.lac import LacVerdict, Lag
@@ -15,6 +18,7 @@ from spark_analysis.jobs.verify import InvariantVerdict, Verdict, WitnessedViola
 from spark_analysis.report_page.elements import Element, element, page_text, table
 from spark_analysis.report_page.plots import bars, steps
 from spark_analysis.report_page.style import STYLE
+from spark_analysis.source import SUFFIX
 
 __all__ = ["report_html"]
 
@@ -140,7 +144,9 @@ def _violations(verdict: Verdict, folder: str) -> list[Element]:
         shown = list(found)
         (counted,) = [invariant for invariant in verdict.invariants if invariant.name == name]
         parts.append(element("h3", name))
-        parts.append(element("p", f"{counted.violated:,} ledgers in {counted.violated_histories:,} histories."))
+        parts.append(
+            element("p", f"Broken ledgers: {counted.violated:,}. Their histories: {counted.violated_histories:,}.")
+        )
         parts += [_violation(violation, folder, is_open=len(shown) == 1) for violation in shown]
         if counted.violated > len(shown):
             parts.append(element("p", f"{counted.violated - len(shown):,} more are not shown."))
@@ -152,9 +158,10 @@ def _violation(found: WitnessedViolation, folder: str, *, is_open: bool) -> Elem
         "summary", element("b", found.clause), f" {found.history}, ledger {found.ledger}: ", found.witness
     )
     events = [element("li", element("code", event)) for event in found.evidence]
-    commands = [f"bk-verify verify {folder} --invariant {found.invariant}"]
-    if found.scenario is not None and found.seed is not None:
-        commands.insert(0, f"bk-chaos run {found.scenario} --seed {found.seed} --timeline")
+    commands = [
+        f"bk-chaos replay {shlex.quote(_path(folder, found.history))}",
+        f"bk-verify verify {shlex.quote(folder)} --invariant {found.invariant}",
+    ]
     statement = CLAUSES[found.clause].statement if found.clause in CLAUSES else ""
     opened = {"open": "open"} if is_open else {}
     return element(
@@ -165,6 +172,13 @@ def _violation(found: WitnessedViolation, folder: str, *, is_open: bool) -> Elem
         element("p", "Again: ", *_joined([element("code", command) for command in commands])),
         **opened,
     )
+
+
+def _path(folder: str, history: str) -> str:
+    """Where the file of a history is, as far as that is known: a data set does not tell where its files are."""
+    if is_dataset(folder):
+        return history
+    return folder if Path(folder).suffix == SUFFIX else f"{folder}/{history}"
 
 
 def _joined(parts: Sequence[Element]) -> list[Element | str]:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_analysis import cli_report
+from spark_analysis.dataset.layout import create_dataset
 from spark_analysis.invariants import INVARIANTS
 from spark_analysis.jobs.courses import PARTIES, LacCourse
 from spark_analysis.jobs.files import Rejected
@@ -167,12 +168,22 @@ def test_every_violation_has_its_events_and_a_command(page: Outline) -> None:
     assert "open" not in opened, "two of them are a list to choose from"
     assert "Clause A1: no acknowledged durable entry is above the last entry of the closed ledger." in first
     assert "5 APP_ACK" in first
-    assert "--seed 7 --timeline" in first
-    assert "--timeline" not in second, "what tells no seed cannot be run again"
+    assert "bk-chaos replay 'histories " in first, "whatever was planted, and however it was played"
+    assert "b.bkh' or bk-verify verify" in second
     text = "".join(page.elements[0][2])
     assert "1 more are not shown." in text
     assert "and 1 more" in text
     assert "1 of 3 invariants are violated: NoLacTruncation." in text
+
+
+@pytest.mark.parametrize("name", ["folder", "dataset", "one.bkh"])
+def test_the_command_names_the_file_that_is_known(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    if name == "dataset":
+        create_dataset(folder, 1)
+    text = report_html(replace(reported(), folder=str(folder)))
+    path = {"folder": f"{folder}/b.bkh", "dataset": "b.bkh", "one.bkh": str(folder)}[name]
+    assert f"<code>bk-chaos replay {path}</code>" in text
 
 
 def test_a_clean_report_says_so() -> None:
