@@ -82,6 +82,11 @@ class RealBookie:
         """Whether there is a process; it may stand still."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int | None:
+        """The process id, ``None`` while there is no process."""
+        return self._process.pid if self._process is not None and self.is_running else None
+
     def spawn(self) -> None:
         """Start the process; it registers itself when it serves."""
         command = self.build.command(

@@ -1,0 +1,199 @@
+"""What an add costs one bookie, by its storage: in memory, in files that are in memory, in files on disk, and Apache's.
+
+One client of this process appends to a ledger of one bookie, over TCP, with many entries in flight. Counted are entries a second
+and the CPU time of the bookie's process. All bookies run at the same time and are used in turn, so that what else the machine
+does meets all of them. Files "in memory" are in ``/dev/shm``, where a sync costs a system call and no device; Apache's bookies
+have theirs there too. ``--soak`` seconds of appends with garbage collection on tell whether a bookie's memory grows instead:
+ledgers are deleted as soon as they are closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Final
+
+import typer
+
+import bkclient
+from benchmarks.cluster import config_of
+from benchmarks.java_client import build_to_run
+from benchmarks.measuring import machine, run_on
+from simbookie.processes import BookieProcess
+from tests.interop.real_bookie import RealCluster
+from tests.zookeepers import EmbeddedInThread
+
+__all__ = ["measure_round", "soak"]
+
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_MEMORY: Final = Path("/dev/shm")
+_PAYLOAD: Final = 1024
+_WINDOW: Final = 1000
+_STORES: Final = ("sorted", "interleaved", "db")
+_DB: Final = {
+    "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+    "dbStorage_writeCacheMaxSizeMb": "128",
+    "dbStorage_readAheadCacheMaxSizeMb": "64",
+}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A bookie that runs, in a cluster of its own."""
+
+    name: str
+    uri: str
+    pid: int
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def resident_mib(pid: int) -> float:
+    """Memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * _PAGE / (1 << 20)
+
+
+async def append(uri: str, entries: int, *, deletes: bool = False) -> None:
+    """So many entries to a ledger of one bookie."""
+    client = await bkclient.connect(uri, config=config_of(3, _WINDOW))
+    try:
+        async with await client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1) as writer:
+            payload = bytes(_PAYLOAD)
+            for _ in range(entries):
+                await writer.submit(payload)
+            await writer.flush()
+        if deletes:
+            await client.delete_ledger(writer.ledger_id)
+    finally:
+        await client.aclose()
+
+
+def measure_round(contender: Contender, entries: int) -> tuple[float, float]:
+    """Entries a second, and microseconds of the bookie's CPU time for one."""
+    cpu, began = cpu_seconds(contender.pid), time.perf_counter()
+    run_on("asyncio", append(contender.uri, entries))
+    took = time.perf_counter() - began
+    return entries / took, (cpu_seconds(contender.pid) - cpu) / entries * 1e6
+
+
+@contextmanager
+def contenders(folder: Path, zookeeper: str) -> Iterator[tuple[list[Contender], str]]:
+    """Every kind of bookie, and what was left out."""
+    with ExitStack() as stack:
+        found: list[Contender] = []
+
+        def ours(name: str, *options: str) -> None:
+            uri = f"zk+hierarchical://{zookeeper}/{name}"
+            process = BookieProcess(name, uri, folder, bookie_id=name, options=options)
+            process.start()
+            stack.callback(process.kill)
+            assert process.pid is not None, "it was started"
+            found.append(Contender(name, uri, process.pid))
+
+        ours("in-memory", "--capacity-mib", "4096")
+        for place, root in (("shm", Path(tempfile.mkdtemp(dir=_MEMORY))), ("disk", folder)):
+            stack.callback(shutil.rmtree, root, ignore_errors=True)
+            for kind in _STORES:
+                ours(f"{kind}-{place}", "--data", str(root / f"{kind}-{place}"), "--storage", kind)
+        build, without = build_to_run()
+        if build is not None:
+            for name, settings in (("apache-sorted", {}), ("apache-db", _DB)):
+                root = Path(tempfile.mkdtemp(dir=_MEMORY))
+                stack.callback(shutil.rmtree, root, ignore_errors=True)
+                uri = f"zk+hierarchical://{zookeeper}/{name}"
+                cluster = RealCluster(
+                    build, root / "data", uri, {**settings, "dbStorage_rocksDB_blockCacheSize": "16777216"}
+                )
+                stack.callback(cluster.close)
+                pid = cluster.start(1).bookies[0].pid
+                assert pid is not None, "it was started"
+                found.append(Contender(name, uri, pid))
+        yield found, without
+
+
+def soak(contender: Contender, seconds: float, entries: int) -> list[tuple[float, float]]:
+    """Append, delete, and look at the memory: ``(seconds, MiB)``."""
+    began, seen = time.perf_counter(), list[tuple[float, float]]()
+    while (passed := time.perf_counter() - began) < seconds:
+        seen.append((round(passed, 1), round(resident_mib(contender.pid), 1)))
+        run_on("asyncio", append(contender.uri, entries, deletes=True))
+    return seen
+
+
+def main(
+    *,
+    rounds: Annotated[int, typer.Option(min=1)] = 5,
+    entries: Annotated[int, typer.Option(min=1000, help="Of 1 KiB, in a round.")] = 20_000,
+    soak_s: Annotated[float, typer.Option("--soak", help="Seconds of a soak instead, with garbage collected.")] = 0.0,
+    store: Annotated[str, typer.Option(help="The store that is soaked.")] = "sorted",
+) -> None:
+    """Measure, and print a table; the last line is JSON."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        with EmbeddedInThread() as zookeeper:
+            if soak_s:
+                _soak(folder, zookeeper.address, store, soak_s, entries)
+            else:
+                _compare(folder, zookeeper.address, rounds, entries)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _compare(folder: Path, zookeeper: str, rounds: int, entries: int) -> None:
+    with contenders(folder, zookeeper) as (found, without):
+        samples: dict[str, list[tuple[float, float]]] = {each.name: [] for each in found}
+        for number in range(rounds + 1):
+            for each in found:
+                sample = measure_round(each, entries)
+                if number:  # the first warms up
+                    samples[each.name].append(sample)
+        rows = {}
+        typer.echo(f"{'bookie':18} {'adds/s':>9}   {'(least to greatest)':22} {'CPU us/add':>10}   (least to greatest)")
+        for name, taken in samples.items():
+            rates, costs = zip(*taken, strict=True)
+            rows[name] = {"adds_per_s": median(rates), "cpu_us": median(costs)}
+            spread = f"({min(rates):.0f} to {max(rates):.0f})"
+            typer.echo(
+                f"{name:18} {median(rates):9.0f}   {spread:22} {median(costs):10.1f}   ({min(costs):.1f} to {max(costs):.1f})"
+            )
+        if without:
+            typer.echo(without)
+        typer.echo(json.dumps({"results": rows, "machine": machine(rounds=str(rounds), entries=str(entries))}))
+
+
+def _soak(folder: Path, zookeeper: str, store: str, seconds: float, entries: int) -> None:
+    conf = folder / "bk_server.conf"
+    conf.write_text(
+        "gcWaitTime=1000\nminorCompactionInterval=2\nmajorCompactionInterval=5\nlogSizeLimit=16777216\njournalMaxSizeMB=16\n"
+        "journalMaxBackups=1\n"
+    )
+    uri = f"zk+hierarchical://{zookeeper}/soak"
+    options = ("--data", str(folder / "data"), "--storage", store, "--conf", str(conf))
+    process = BookieProcess("soak", uri, folder, bookie_id="soak", options=options)
+    process.start()
+    try:
+        assert process.pid is not None, "it was started"
+        seen = soak(Contender("soak", uri, process.pid), seconds, entries)
+        size = sum(each.stat().st_size for each in (folder / "data").rglob("*") if each.is_file()) / (1 << 20)
+    finally:
+        process.kill()
+    for passed, mib in seen:
+        typer.echo(f"{passed:8.0f} s {mib:8.1f} MiB")
+    typer.echo(json.dumps({"entries": len(seen) * entries, "memory_mib": seen, "files_mib": round(size, 1)}))
+
+
+if __name__ == "__main__":
+    typer.run(main)
