@@ -28,6 +28,7 @@ from scenarios.cli_output import (
     EXIT_FOUND,
     EXIT_UNDECIDED,
     fail,
+    known,
     print_difference,
     print_json,
     print_lines,
@@ -40,7 +41,7 @@ from scenarios.model import TransportKind
 from scenarios.mutants import RUN_MUTANTS
 from scenarios.plan.named import plan_names
 from scenarios.situations import SITUATIONS
-from scenarios.sweep import SweepResult, hunt_mutants, sweep
+from scenarios.sweep import MutantHunt, Progress, SweepResult, hunt_mutants, sweep
 
 __all__ = ["add_to"]
 
@@ -130,14 +131,19 @@ def sweep_(
 
 _MUTANTS_HELP: Final = f"""Plant known defects, one at a time, and see whether the invariants give them away.
 
+With --shrink the plans of the library and the drawn ones are played instead of the scenarios, and those that catch a defect are
+made as small as they can be.
+
 \b
 Examples:
   bk-chaos mutants
+  bk-chaos mutants --shrink defects
   bk-chaos mutants --seeds 500 --mutant recovery-starts-below-last-fragment --json
 
 \b
 {exit_codes(found="a defect was not caught")}
-With --json: {{"mutants": [{{"name", "caught", "invariant", "clause", "seeds_to_find", "cpu_seconds", "shrunk_steps"}}]}}.
+With --json: {{"mutants": [{{"name", "caught", "invariant", "clause", "scenario", "seed", "seeds_to_find", "cpu_seconds",
+"shrunk_steps", "shrunk_operations", "shrunk_cpu_seconds"}}]}}.
 """
 
 
@@ -151,10 +157,15 @@ def mutants_(
     scenario: Scenarios = None,
     transport: Transport = TransportKind.OBJECTS,
     processes: Processes = None,
+    shrink: Annotated[
+        Path | None,
+        typer.Option(help="Shrink what catches each, and write it to this folder.", show_default=False, metavar="DIR"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Hunt planted defects."""
-    chosen = chosen_scenarios(scenario, None)
+    chosen = chosen_scenarios(scenario, None) if shrink is None else _chosen_plans(scenario)
+    check_writable(shrink)
     planted = mutant or list(RUN_MUTANTS)
     for name in planted:
         known_in_runs(name)
@@ -167,25 +178,46 @@ def mutants_(
             transport=transport,
             progress=progress,
         )
+    if shrink is not None:
+        with watched("shrinking", "small") as progress, _pool_errors():
+            hunts = _shrunk(hunts, shrink, transport, processes, progress)
     if as_json:
         print_json({"mutants": [hunt.as_json() for hunt in hunts]})
     else:
-        print_table(
-            ("defect", "caught", "by", "in", "seeds", "CPU s"),
-            [
-                (
-                    hunt.name,
-                    "yes" if hunt.caught else "NO",
-                    f"{hunt.invariant} ({hunt.clause})" if hunt.caught else "",
-                    f"{hunt.scenario} {hunt.seed}" if hunt.caught else "",
-                    hunt.seeds_to_find if hunt.caught else f"> {seeds}",
-                    f"{hunt.cpu_seconds:.1f}",
-                )
-                for hunt in hunts
-            ],
-        )
+        sizes = ("steps", "operations") if shrink is not None else ()
+        rows = [(*_row(hunt, seeds), *(_sizes(hunt) if sizes else ())) for hunt in hunts]
+        print_table(("defect", "caught", "by", "in", "seeds", "CPU s", *sizes), rows)
     if not all(hunt.caught for hunt in hunts):
         raise typer.Exit(EXIT_FOUND)
+
+
+def _chosen_plans(names: list[str] | None) -> list[str]:
+    for name in names or ():
+        known(name, plan_names(), "plan")
+    return list(names or plan_names())
+
+
+def _shrunk(
+    hunts: list[MutantHunt], folder: Path, transport: TransportKind, processes: int | None, progress: Progress | None
+) -> list[MutantHunt]:
+    from scenarios.shrinking.hunted import shrink_caught  # noqa: PLC0415  most hunts shrink nothing
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return shrink_caught(hunts, folder, transport=transport, processes=processes, progress=progress)
+    except OSError as error:
+        fail(f"{folder} cannot be written: {error.strerror}")
+
+
+def _row(hunt: MutantHunt, seeds: int) -> tuple[object, ...]:
+    if not hunt.caught:
+        return hunt.name, "NO", "", "", f"> {seeds}", f"{hunt.cpu_seconds:.1f}"
+    broken, where = f"{hunt.invariant} ({hunt.clause})", f"{hunt.scenario} {hunt.seed}"
+    return hunt.name, "yes", broken, where, hunt.seeds_to_find, f"{hunt.cpu_seconds:.1f}"
+
+
+def _sizes(hunt: MutantHunt) -> tuple[object, object]:
+    return ("", "") if hunt.shrunk_steps is None else (hunt.shrunk_steps, hunt.shrunk_operations)
 
 
 _DETERMINISM_HELP: Final = f"""Make every run three times, once in a process that hashes strings differently, and compare.

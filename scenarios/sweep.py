@@ -152,7 +152,8 @@ class MutantHunt:
     """The result of the hunt for one planted defect.
 
     ``seeds_to_find`` counts the seeds that were tried, each in every scenario, up to the one that broke a clause;
-    ``clause`` is the first of those expected to break that did. ``shrunk_steps`` is for a shrinker to fill in.
+    ``clause`` is the first of those expected to break that did. What is ``shrunk`` is told of the smallest plan that still breaks
+    it, if one was looked for (:func:`~scenarios.shrinking.hunted.shrink_caught`).
     """
 
     name: str
@@ -164,6 +165,8 @@ class MutantHunt:
     runs: int = 0
     cpu_seconds: float = 0.0
     shrunk_steps: int | None = None
+    shrunk_operations: int | None = None
+    shrunk_cpu_seconds: float | None = None
 
     @property
     def invariant(self) -> str:
@@ -183,6 +186,8 @@ class MutantHunt:
             "runs": self.runs,
             "cpu_seconds": round(self.cpu_seconds, 3),
             "shrunk_steps": self.shrunk_steps,
+            "shrunk_operations": self.shrunk_operations,
+            "shrunk_cpu_seconds": None if self.shrunk_cpu_seconds is None else round(self.shrunk_cpu_seconds, 3),
         }
 
 

@@ -398,6 +398,41 @@ def test_a_mutant_that_goes_free_is_a_finding() -> None:
     assert "NO" in bk_chaos("mutants", *options).stdout
 
 
+def test_what_catches_a_mutant_is_shrunk_and_kept_as_a_plan(tmp_path: Path) -> None:
+    options = [
+        "--mutant",
+        MUTANT,
+        "--scenario",
+        "fence-lost-late-add",
+        "--processes",
+        1,
+        "--shrink",
+        tmp_path / "defects",
+    ]
+    (hunt,) = as_json("mutants", *options)["mutants"]
+    assert (hunt["caught"], hunt["scenario"]) == (True, "fence-lost-late-add")
+    assert 1 <= hunt["shrunk_steps"] <= 6
+    assert hunt["shrunk_operations"] >= 1
+    assert hunt["shrunk_cpu_seconds"] > 0
+    kept = tmp_path / "defects" / f"{MUTANT}.scn"
+    assert as_json("run", kept, "--mutant", MUTANT, code=1)["verdict"] == "violated"
+    assert as_json("run", kept)["verdict"] == "ok"
+    assert "steps" in bk_chaos("mutants", *options).stdout
+
+
+def test_only_plans_can_be_shrunk(tmp_path: Path) -> None:
+    result = bk_chaos("mutants", "--scenario", "dead-writer", "--shrink", tmp_path)
+    assert result.exit_code == 2
+    assert "no plan is called dead-writer" in result.stderr
+
+
+def test_a_mutant_that_is_not_caught_has_nothing_to_shrink(tmp_path: Path) -> None:
+    options = ["--mutant", MUTANT, "--scenario", "happy-path", "--seeds", 2, "--processes", 1, "--shrink", tmp_path]
+    (hunt,) = as_json("mutants", *options, code=1)["mutants"]
+    assert (hunt["caught"], hunt["shrunk_steps"]) == (False, None)
+    assert list(tmp_path.iterdir()) == []
+
+
 # determinism -------------------------------------------------------------------------------------------------------
 
 
