@@ -263,6 +263,8 @@ def test_a_hunt_ends_with_the_first_seed_that_gives_the_mutant_away(runs: Runs) 
         "runs": 22,
         "cpu_seconds": 0,
         "shrunk_steps": None,
+        "shrunk_operations": None,
+        "shrunk_cpu_seconds": None,
     }
     assert len(runs.made) == 22
 
