@@ -97,6 +97,8 @@ class SortedLedgerStore:
         self._snapshot: MemTable | None = None
         #: Bytes that are taken of those that memtables may have.
         self._taken = 0
+        #: Bytes of deleted ledgers that were in memory, and so make no log full, since they last had a checkpoint made.
+        self._dropped = 0
         self._was_refused = False
         self._last_write_failed = False
         self._runs = KnownRuns()
@@ -190,11 +192,21 @@ class SortedLedgerStore:
 
     def delete_ledger(self, ledger_id: int) -> None:
         """Forget the ledger, in memory too."""
-        self._taken -= self._table.drop(ledger_id)
+        dropped = self._table.drop(ledger_id)
         if self._snapshot is not None:
-            self._taken -= self._snapshot.drop(ledger_id)
+            dropped += self._snapshot.drop(ledger_id)
+        self._taken -= dropped
         self.interleaved.delete_ledger(ledger_id)
         self._runs.drop(ledger_id)
+        self._count_dropped(dropped)
+
+    def _count_dropped(self, size: int) -> None:
+        """Journals have what was never written to a log, and would keep it until a log is full."""
+        self._dropped += size
+        if self.asks_for_checkpoints and self._dropped >= self.interleaved.logger.config.log_size_max:
+            self._dropped = 0
+            owner = self._opened()
+            owner.request_checkpoint(owner.take_checkpoint())
 
     # -------------------------------------------------------------------------------------------------------- entries
 

@@ -352,3 +352,24 @@ def test_a_bookie_of_the_simulated_world_collects_its_garbage(kit: Any) -> None:
             await store.aclose()
 
         world.run(story)
+
+
+@pytest.mark.parametrize("kind", ["interleaved", "sorted"])
+def test_ledgers_that_are_deleted_before_they_are_written_leave_no_journals_behind(
+    kit: Any, virtually: Virtually, kind: str
+) -> None:
+    """What is deleted while it is in a memtable makes no entry log full, and journals are collected when one is."""
+
+    async def story() -> None:
+        bench = await Bench(kit, kind).started()
+        journals = []
+        for ledger_id in range(60):
+            await bench.write(ledger_id, entries=8)
+            bench.storage.delete_ledger(ledger_id)
+            await asyncio.sleep(1)
+            folder = "journal/current"
+            journals.append(sum(bench.disk.open(f"{folder}/{name}").size for name in bench.disk.names(folder)))
+        await bench.ended()
+        assert max(journals) <= 5 * LOG_BYTES, "a log's worth of entries, the file under way, and a backup"
+
+    virtually(story)

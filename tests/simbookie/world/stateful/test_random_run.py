@@ -108,7 +108,7 @@ def run_defective(seeds: range, deeds: int) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("mutant", "breaks"), planted())
 def test_a_planted_defect_breaks_a_promise_to_applications(mutant: str, breaks: list[str]) -> None:
     with MUTANTS[mutant].applied(), pytest.raises(BrokenClause) as caught:
