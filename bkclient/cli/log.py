@@ -140,6 +140,7 @@ Takes the log over: an owner that publishes to it at the same time is fenced and
 
 \b
 Examples:
+  bk log publish orders < lines.txt
   seq 1000 | bk log publish orders
   tail -F app.log | bk log publish events --key host-7 --compression zlib --print-ids
 

@@ -182,6 +182,12 @@ ADMIN = [
     Row("repair_ledger", "ledger_id", (-1, 4711), error=NoSuchLedger),
     Row("repair_ledger", "thorough", NO_FLAGS, {"ledger_id": 0}),
     Row("repair_ledger", "on_progress", NO_CALLS, {"ledger_id": 0}),
+    ids("close_ledger"),
+    Row("close_ledger", "ledger_id", (-1, 4711), error=NoSuchLedger),
+    Row("restore_copies", "bookie_id", NO_BOOKIES, {"ledger_id": 0}),
+    ids("restore_copies", bookie_id="a"),
+    Row("restore_copies", "ledger_id", (-1, 4711), {"bookie_id": "a"}, error=NoSuchLedger),
+    Row("restore_copies", "has_entry", NO_CALLS, {"bookie_id": "a", "ledger_id": 0}),
     Row("recover_bookie", "bookie_ids", ("a", b"a", None, 7, [], {}, *([wrong] for wrong in NO_BOOKIES), ["a", None])),
     Row(
         "recover_bookie",
