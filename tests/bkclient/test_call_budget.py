@@ -7,6 +7,7 @@ says how many each operation may make; a change that needs more, or fewer, edits
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable
@@ -50,11 +51,13 @@ class CallCounter:
         self._bookie_depth = 0  # calls under way since a bookie's function was called
 
     def __enter__(self) -> Self:
+        gc.disable()  # what other tests left behind makes calls of ours when it is collected
         sys.setprofile(self._on_event)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        gc.enable()
 
     def _on_event(self, frame: FrameType, event: str, _argument: object) -> None:
         if event == "call":
