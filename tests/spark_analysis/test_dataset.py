@@ -73,6 +73,7 @@ def test_the_table_has_the_rows_of_the_files(
     assert sum(found[2] for found in counted[0]) > 10_000
 
 
+@pytest.mark.deep
 def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
     spark: SparkSession,
     corpus: tuple[Path, Ingested],
@@ -102,6 +103,7 @@ def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
     assert "Python" not in plans
 
 
+@pytest.mark.deep
 def test_the_checker_and_lacs_are_those_of_the_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +294,7 @@ def test_a_chunk_with_a_value_of_another_type_sets_the_file_aside(tmp_path: Path
     assert [entry.name for entry in tmp_path.iterdir()] == ["long.bkh"]
 
 
+@pytest.mark.deep
 def test_a_large_file_is_judged_like_a_small_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

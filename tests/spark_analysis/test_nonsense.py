@@ -54,6 +54,7 @@ def twisted(field: str, turn: int) -> list[Event]:
     ]
 
 
+@pytest.mark.deep
 def test_nonsense_in_a_history_is_judged_somehow_and_the_others_as_ever(spark: SparkSession, tmp_path: Path) -> None:
     for field in FIELDS:
         for turn in range(6):

@@ -259,6 +259,7 @@ def test_a_group_without_settings_of_bookkeeper_or_hints_still_refuses() -> None
     assert issubclass(ClientConfig, GroupedSettings)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_is_asked_for_somewhere(name: str) -> None:
     package = Path(bkclient.__file__).parent

@@ -165,6 +165,7 @@ async def work_until_replicated(cluster: DamagedCluster, *, with_auditor: bool) 
     await recovery.run()
 
 
+@pytest.mark.deep
 @pytest.mark.rule("AR-25")
 @pytest.mark.parametrize("with_auditor", [False, True], ids=["worker", "worker and auditor"])
 def test_auto_recovery_that_is_stopped_anywhere_leaves_its_ledgers_and_its_office_to_others(with_auditor: bool) -> None:

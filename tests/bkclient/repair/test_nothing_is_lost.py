@@ -146,6 +146,7 @@ class Run:
         return await call()
 
 
+@pytest.mark.deep
 @pytest.mark.rule("AR-22")
 @pytest.mark.rule("AR-23")
 @pytest.mark.behaviour("T-253")

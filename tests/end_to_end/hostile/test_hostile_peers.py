@@ -43,6 +43,7 @@ def test_the_workload_over_a_faithful_link(wire: int) -> None:
     assert simulated.run_workload(wire, None).forwarded == link.forwarded
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)

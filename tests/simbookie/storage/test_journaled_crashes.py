@@ -235,6 +235,7 @@ def test_the_name_of_an_index_file_is_made_durable_by_the_next_life_of_the_booki
     machine.live([], 0, CrashMode.PROCESS)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["interleaved", "sorted", "db"])
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_a_crash_before_every_step_of_one_story_loses_nothing(kind: str, mode: CrashMode) -> None:

@@ -81,6 +81,7 @@ def program(seed: int) -> list[Step]:
     return [random_step(rng) for _ in range(STEPS)]
 
 
+@pytest.mark.deep
 def test_random_programs_see_the_same(pair: Pair) -> None:
     for seed in range(30):
         pair.compare(program(seed))
