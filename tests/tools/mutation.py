@@ -41,6 +41,10 @@ class Part:
 
 _TESTS: Final = "tests/bkclient"
 
+#: Beside the client and the tests: fixtures are simbookie's, worlds of machines are of the scenarios, and some tests hold pages
+#: to the code.
+ALSO_COPIED: Final = ("simbookie", "scenarios", "docs")
+
 PARTS: Final = {
     "protocol": Part(
         ("bkclient/protocol/*.py",),
@@ -161,8 +165,7 @@ def make_mutants(part: Part) -> dict[str, str]:
         usual,
         only_mutate=list(part.modules),
         track_dependencies=False,
-        # fixtures are simbookie's, and some tests hold pages to the code
-        also_copy=[*usual.also_copy, Path("simbookie"), Path("docs")],
+        also_copy=[*usual.also_copy, *map(Path, ALSO_COPIED)],
     )
     mutate_handlers()
     mutmut.copy_src_dir()

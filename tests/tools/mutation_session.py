@@ -97,6 +97,8 @@ class MutantSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of running the tests."""
+        if session.testsfailed:
+            raise pytest.UsageError(f"{session.testsfailed} files of tests cannot be collected in the copy")
         # Asked at every call of a function that has mutants; mutmut looks into the environment each time.
         self._trampoline.get_mutant_under_test = lambda: self._trampoline._mutant_under_test
         found = self._watch(session.items)
