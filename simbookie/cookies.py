@@ -13,8 +13,7 @@ none.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,8 +22,9 @@ from bkclient.ledger import BookieId
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.records import Cookie, decode_cookie, encode_cookie
 from bkclient.metadata.tree import tree_of
-from simbookie.storage.base import DurableCallback, StorageError
+from simbookie.storage.base import StorageError
 from simbookie.storage.folders import Folder
+from simbookie.storage.waiting import until_done
 
 __all__ = ["COOKIE_FILE", "InvalidCookie", "check_cookies", "is_known", "leave_cookie", "read_cookie", "stamp_cookies"]
 
@@ -165,25 +165,10 @@ async def _stamp(folder: Folder, cookie: Cookie) -> None:
     folder.write_small(COOKIE_FILE, encode_cookie(cookie))
     file = folder.open(COOKIE_FILE)
     try:
-        await _done(lambda on_done: file.sync(on_done, None))
+        await until_done(lambda on_done: file.sync(on_done, None))
     finally:
         file.close()
-    await _done(lambda on_done: folder.sync(on_done, None))
-
-
-async def _done(begin: Callable[[DurableCallback], None]) -> None:
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def end(_token: object, error: StorageError | None) -> None:
-        if ended.done():
-            return
-        if error is None:
-            ended.set_result(None)
-        else:
-            ended.set_exception(error)
-
-    begin(end)
-    await ended
+    await until_done(lambda on_done: folder.sync(on_done, None))
 
 
 def _listed(folders: Sequence[Folder]) -> str:

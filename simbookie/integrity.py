@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,10 +21,11 @@ from bkclient.errors import BookKeeperError, NoSuchLedger
 from bkclient.ledger import LedgerMetadata
 from bkclient.metadata.base import MetadataStore
 from simbookie.bookie import Bookie, BookieState
-from simbookie.storage.base import DurableCallback, StorageError
+from simbookie.storage.base import StorageError
 from simbookie.storage.conf_keys import values_of
 from simbookie.storage.folders import Folder
 from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.waiting import until_done
 
 if TYPE_CHECKING:
     from bkclient.repair.admin import RepairAdmin
@@ -83,7 +84,7 @@ class RunningMark:
         """A bookie runs from now on, durably."""
         for folder in self._folders:
             folder.write_small(RUNNING_FILE, b"")
-            await _waited(folder.sync)
+            await until_done(folder.sync)
 
     def remove(self) -> None:
         """It has ended in order."""
@@ -184,35 +185,19 @@ class IntegrityCheck:
     async def _flush(self) -> None:
         storage = self._bookie.storage
         if isinstance(storage, JournaledStorage):
-            await _waited(lambda on_done: storage.store.flush(on_done, None))
+            await until_done(lambda on_done: storage.store.flush(on_done, None))
 
     async def _note_need(self) -> None:
         self._is_needed = True
         if self._folder is not None:
             folder = self._folder
             folder.write_small(NEEDED_FILE, b"")
-            await _waited(folder.sync)
+            await until_done(folder.sync)
 
     async def _note_done(self) -> None:
         self._is_needed = False
         if self._folder is not None:
             folder = self._folder
             folder.discard(NEEDED_FILE)
-            await _waited(folder.sync)
+            await until_done(folder.sync)
         _log.info("bookie %s is checked: %d entries were copied", self._bookie.bookie_id, self.entries_copied)
-
-
-async def _waited(begin: Callable[[DurableCallback], None]) -> None:
-    """Wait for what calls back."""
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def end(_token: object, error: StorageError | None) -> None:
-        if ended.done():
-            return
-        if error is None:
-            ended.set_result(None)
-        else:
-            ended.set_exception(error)
-
-    begin(end)
-    await ended
