@@ -14,7 +14,8 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from bkclient._backoff import Backoff
-from bkclient._client.defects import defect, ends_operation, fresh
+from bkclient._client.defects import defect, ends_operation
+from bkclient._fresh import fresh
 
 __all__ = ["ConnectionWait", "WaitEnd"]
 

@@ -3,22 +3,18 @@
 A handler is called by an event loop or a transport, neither of which knows who waits for the operation. So the shell that
 owns the operation ends it with a typed error, and the loop's exception handler gets the error itself: it is a defect of this
 client, or of something plugged in, and worth a report whatever becomes of the operation.
-
-An exception object belongs to the caller that catches it: its traceback and notes grow with every raise. So where several wait,
-each gets one of its own (:func:`fresh`), which says the same and has the same cause.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from bkclient.errors import BookKeeperError, UnexpectedCondition
+from bkclient.errors import UnexpectedCondition
 
-__all__ = ["defect", "ends_operation", "fresh", "report"]
+__all__ = ["defect", "ends_operation", "report"]
 
 P = ParamSpec("P")
 
@@ -56,24 +52,6 @@ def defect(
     failure = UnexpectedCondition(f"a handler of {what} raised {error!r}", ledger_id=ledger_id, entry_id=entry_id)
     failure.__cause__ = error
     return failure
-
-
-def fresh(error: BookKeeperError, *, ledger_id: int | None = None, entry_id: int | None = None) -> BookKeeperError:
-    """An exception that says the same as ``error``, of the entry ``entry_id`` if that is given.
-
-    ``ledger_id`` is named where ``error`` names none.
-    """
-    twin = copy.copy(error)
-    twin.__cause__ = error.__cause__  # copies leave out causes that may not be picklable
-    BookKeeperError.__init__(  # composes the text anew; what a subclass adds stays
-        twin,
-        error.message,
-        ledger_id=ledger_id if error.ledger_id is None else error.ledger_id,
-        entry_id=error.entry_id if entry_id is None else entry_id,
-        bookie_id=error.bookie_id,
-        advice=error.advice,
-    )
-    return twin
 
 
 def report(error: Exception, message: str) -> None:

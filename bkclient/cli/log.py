@@ -28,6 +28,7 @@ from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.running import EXIT_INTERRUPTED, Ending, run_with_client
 from bkclient.cli.streams import ByteSink, ByteSource
 from bkclient.log import LogManifest, LogMessage, Logs, LogSettings, LogWriter, MessageId, NoSuchLog, PublishSettings
+from bkclient.log.format.compression import COMPRESSIONS
 
 __all__ = ["add_to"]
 
@@ -164,9 +165,11 @@ def publish(
     """Publish to a log."""
     connection = connection_for(metadata, config, settings)
     source = ByteSource(typer.get_binary_stream("stdin"))
-    how = PublishSettings.of({"compression": compression}) if compression in {"none", "zlib"} else None
-    if how is None:
-        raise typer.BadParameter(f"must be none or zlib, got {compression!r}", param_hint="--compression")
+    if compression not in COMPRESSIONS:
+        raise typer.BadParameter(
+            f"must be {' or '.join(COMPRESSIONS)}, got {compression!r}", param_hint="--compression"
+        )
+    how = PublishSettings(compression=compression)
 
     def show(message_id: MessageId) -> None:
         if as_json:

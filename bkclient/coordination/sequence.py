@@ -8,11 +8,11 @@ does must bear two of them, or be refused by something that knows better: a ledg
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
 import anyio
 
+from bkclient._news import wait_for_news
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.paths import sequence_number
 from bkclient.metadata.tree import NodeTree, TreeNode
@@ -66,9 +66,7 @@ class SequentialElection:
                 except MetadataStoreError:
                     await anyio.sleep(1.0)  # as long as the service does not answer there is no news
                     continue
-                with suppress(TimeoutError):  # not anyio's scope, see wait_for_news
-                    async with asyncio.timeout(_LOOK_S):
-                        await changed.wait()
+                await wait_for_news(changed, _LOOK_S)
         finally:
             cancel()
 

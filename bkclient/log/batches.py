@@ -74,11 +74,8 @@ class Batcher:
 
     def flush(self) -> None:
         """Send what was gathered."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._entry.messages:
-            entry, self._entry = self._entry, PendingEntry()
+        entry = self.drop()
+        if entry.messages:
             self._send(entry)
 
     def drop(self) -> PendingEntry:

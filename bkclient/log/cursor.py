@@ -9,13 +9,13 @@ from typing import Final, Self
 
 from bkclient.coordination import RegisterValue, VersionedRegister
 from bkclient.errors import BookKeeperError, IllegalOperation, MetadataOutcomeUnknown, MetadataVersionConflict
-from bkclient.log.errors import LogDeposed, LogTrimmed
+from bkclient.log.errors import LogDeposed
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.changes import AddCursor
 from bkclient.log.machine.cursor import CursorState, decode_cursor, encode_cursor
 from bkclient.log.machine.manifest import LogManifest
-from bkclient.log.reader import LogReader, end_of
+from bkclient.log.reader import LogReader, start_at
 from bkclient.log.store import ManifestStore
 
 __all__ = ["CURSORS", "CursorInfo", "LogCursor", "backlog_of", "cursor_register"]
@@ -46,14 +46,11 @@ class CursorInfo:
 
 def backlog_of(state: CursorState, manifest: LogManifest) -> int:
     """Entries of ledgers that have ended and are not acknowledged."""
-    count = 0
-    for ledger in manifest.ledgers:
-        if ledger.end is None or ledger.ledger_id < state.ledger_id:
-            continue
-        first = state.entry_id if ledger.ledger_id == state.ledger_id else 0
-        count += max(ledger.end.last_entry_id + 1 - first, 0)
-        count -= sum(last - start + 1 for start, last in state.ranges.get(ledger.ledger_id, ()))
-    return count
+    return sum(
+        state.backlog_in(ledger.ledger_id, ledger.end.last_entry_id)
+        for ledger in manifest.ledgers
+        if ledger.end is not None
+    )
 
 
 class LogCursor:
@@ -151,10 +148,7 @@ class LogCursor:
         count = backlog_of(self._state, manifest)
         for ledger_id in manifest.open_ledgers:
             async with await self._store.client.open_ledger(ledger_id) as reader:
-                last = await reader.read_last_add_confirmed()
-            first = self._state.entry_id if ledger_id == self._state.ledger_id else 0
-            acknowledged = sum(end - start + 1 for start, end in self._state.ranges.get(ledger_id, ()))
-            count += max(last + 1 - first - acknowledged, 0)
+                count += self._state.backlog_in(ledger_id, await reader.read_last_add_confirmed())
         return count
 
     # The block ---------------------------------------------------------------------------------------------------
@@ -184,7 +178,7 @@ class LogCursor:
         stored = await self._register.read()
         state = None if stored is None else decode_cursor(stored.data)
         if state is None or state.log_id != manifest.log_id:
-            state = CursorState(manifest.log_id, holder, *await self._first(manifest))
+            state = CursorState(manifest.log_id, holder, *await start_at(self._store, manifest, self._start))
         state.holder = holder
         data = encode_cursor(state)
         written: RegisterValue
@@ -193,15 +187,6 @@ class LogCursor:
         else:
             written = await self._register.write(data, stored.version)
         self._state, self._version = state, written.version
-
-    async def _first(self, manifest: LogManifest) -> tuple[int, int]:
-        """Where a new cursor begins."""
-        if self._start == MessageId.LATEST:
-            ledger_id, entry_id = await end_of(self._store, manifest)
-            return ledger_id, entry_id + 1
-        if self._start != MessageId.EARLIEST and self._start.ledger_id <= manifest.trimmed_through:
-            raise LogTrimmed(f"the message {self._start} was trimmed", ledger_id=self._start.ledger_id)
-        return self._start.ledger_id, max(self._start.entry_id, 0)
 
     async def _save(self) -> None:
         if not self._is_dirty:

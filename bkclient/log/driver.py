@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -11,7 +10,8 @@ from typing import Final
 
 from bkclient import LedgerWriter
 from bkclient._backoff import Backoff
-from bkclient.errors import ArgumentError, BookKeeperError, MetadataOutcomeUnknown, UnexpectedCondition
+from bkclient._fresh import fresh
+from bkclient.errors import ArgumentError, BookKeeperError, UnexpectedCondition
 from bkclient.log.batches import PendingEntry
 from bkclient.log.errors import naming
 from bkclient.log.format.compression import Compression
@@ -48,7 +48,7 @@ class OwnerDriver:
         #: By number, the entries that are not acknowledged.
         self._entries: dict[int, PendingEntry] = {}
         self._ledger: LedgerWriter | None = None
-        #: How many entries were handed to the current ledger, and the time of the last one.
+        #: The time of the last entry that was handed to a ledger, which none after it goes below.
         self._last_ms = 0
         self._news = asyncio.Event()
         self._told = asyncio.Event()
@@ -69,23 +69,27 @@ class OwnerDriver:
     def failure(self) -> BookKeeperError | None:
         """What ended the owner, for one more to raise."""
         error = self.machine.failure
-        return None if error is None else naming(self.store.name, _again(error))
+        return None if error is None else naming(self.store.name, fresh(error))
 
     def publish(self, entry: PendingEntry) -> None:
         """Hand in an entry."""
         if self.machine.state in ENDED:
-            entry.fail(lambda: self.failure() or UnexpectedCondition("the writer of the log has ended"))
-            self._on_told(entry)
+            self.refuse(entry)
             return
         entry.publish_ms = self._now_ms()
         try:
             entry.data = encode_entry(entry.messages, entry.publish_ms, self._compression)
         except ArgumentError as error:
-            entry.fail(partial(_again, error))
+            entry.fail(partial(fresh, error))
             self._on_told(entry)
             return
         self._entries[self.machine.publish(len(entry.data))] = entry
         self._news.set()
+
+    def refuse(self, entry: PendingEntry) -> None:
+        """Tell that an entry is not sent any more, and what ended the owner."""
+        entry.fail(lambda: self.failure() or UnexpectedCondition("the writer of the log has ended"))
+        self._on_told(entry)
 
     async def claim(self) -> None:
         """Become the owner; raises why that cannot be."""
@@ -174,10 +178,11 @@ class OwnerDriver:
     async def _try(self, action: OwnerAction) -> None:
         machine = self.machine
         match action:
-            case ReadManifest():
-                machine.on_read(await self.store.read())
-            case WriteManifest():
-                await self._write(action)
+            case ReadManifest() | WriteManifest():
+                was_listing = machine.state is OwnerState.LISTING
+                await self.store.carry_out(action, machine)
+                if was_listing and machine.state is OwnerState.OPEN:
+                    self._set_timers()
             case RecoverLedger(ledger_id):
                 machine.on_ended(await self._recover(ledger_id))
             case MakeLedger():
@@ -188,19 +193,6 @@ class OwnerDriver:
                 await ledger.close()
                 end = ledger.metadata
                 machine.on_ended(LedgerEnd(ledger_id, end.last_entry_id, end.length, self._last_ms))
-
-    async def _write(self, action: WriteManifest) -> None:
-        try:
-            is_written = await self.store.write(action)
-        except MetadataOutcomeUnknown:
-            is_written = False
-        was_listing = self.machine.state is OwnerState.LISTING
-        if is_written:
-            self.machine.on_written()
-        else:
-            self.machine.on_not_written()
-        if was_listing and self.machine.state is OwnerState.OPEN:
-            self._set_timers()
 
     async def _recover(self, ledger_id: int) -> LedgerEnd:
         async with await self.store.client.open_ledger(ledger_id, recover=True) as reader:
@@ -290,8 +282,7 @@ class OwnerDriver:
             self.machine.fail(UnexpectedCondition("the owner of the log was cancelled"))
         entries, self._entries = list(self._entries.values()), {}
         for entry in entries:
-            entry.fail(lambda: self.failure() or UnexpectedCondition("the writer of the log has ended"))
-            self._on_told(entry)
+            self.refuse(entry)
         if self.machine.failure is not None:
             self.on_failed()
         self._told.set()
@@ -313,9 +304,9 @@ class OwnerDriver:
     # Times -------------------------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:
-        clock = self.store.client.wall_clock
-        assert clock is not None, "checked by the writer"
-        return max(int(clock() * 1000), self._last_ms)
+        now_ms = self.store.now_ms()
+        assert now_ms is not None, "checked by the writer"
+        return max(now_ms, self._last_ms)
 
     def _set_timers(self) -> None:
         for timer in self._timers:
@@ -337,10 +328,3 @@ class OwnerDriver:
     def _on_changed(self) -> None:
         self._must_look = True
         self._news.set()
-
-
-def _again(error: BookKeeperError) -> BookKeeperError:
-    """An error of its own for each who gets it, with the same cause."""
-    twin = copy.copy(error)
-    twin.__cause__ = error.__cause__
-    return twin

@@ -46,9 +46,7 @@ class Logs:
     async def create(self, name: str, settings: LogSettings | None = None) -> None:
         """Create a log; :class:`~bkclient.log.LogExists` if there is one of this name."""
         store = self._store(name)
-        clock = self._client.wall_clock
-        now_ms = 0 if clock is None else int(clock() * 1000)
-        await store.change(CreateLog(store.new_id(), settings or LogSettings(), now_ms))
+        await store.change(CreateLog(store.new_id(), settings or LogSettings(), store.now_ms() or 0))
 
     async def delete(self, name: str) -> None:
         """Delete a log and its ledgers, although it may be owned and read; :class:`~bkclient.log.NoSuchLog` if there is none."""
@@ -74,16 +72,15 @@ class Logs:
         """Delete the ledgers that the log's retention does not keep; the ids of those that left the log.
 
         With ``before`` those that lie before this message instead. Only whole ledgers that have ended and that no cursor needs
-        go, oldest first. May be
-        called at any time, by any program; one that is interrupted is finished by the next one.
+        go, oldest first. May be called at any time, by any program; one that is interrupted is finished by the next one.
         """
         store = self._store(name)
-        clock = self._client.wall_clock
+        now_ms = store.now_ms()
         for _ in range(_TRIMS_MAX):
             manifest = await store.manifest()
-            if before is None and clock is None and manifest.settings.retention_s is not None:
+            if before is None and now_ms is None and manifest.settings.retention_s is not None:
                 raise ArgumentError("retention by time needs a client that was made with a wall_clock")
-            through = trim_through(manifest, LAST if clock is None else int(clock() * 1000), before)
+            through = trim_through(manifest, LAST if now_ms is None else now_ms, before)
             through = min(through, await self._needed(store, manifest) - 1)
             try:
                 trimmed = await store.change(TrimLedgers(through, manifest.cursor_changes))

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bkclient import Entry, LedgerReader, LedgerTail
+from bkclient._news import wait_for_news
 from bkclient.errors import IllegalOperation, NoSuchLedger
 from bkclient.log.errors import LogTrimmed
 from bkclient.log.format.entry import decode_entry, publish_time
@@ -15,7 +16,7 @@ from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.manifest import LogLedger, LogManifest
 from bkclient.log.store import ManifestStore
 
-__all__ = ["LogReader", "end_of"]
+__all__ = ["LogReader", "start_at"]
 
 _LOOK_S: Final = 10.0
 """How often to look for a new ledger although no watch fired, in case one was lost."""
@@ -89,14 +90,7 @@ class LogReader:
         if self._start_ms is not None:
             self._ledger_id, self._next_entry_id = await self._find(manifest, self._start_ms)
             return
-        start = self._start
-        if start == MessageId.LATEST:
-            last, entry_id = await end_of(self._store, manifest)
-            self._ledger_id, self._next_entry_id = last, entry_id + 1
-        elif start > MessageId.EARLIEST:
-            if start.ledger_id <= manifest.trimmed_through:
-                raise LogTrimmed(f"the message {start} was trimmed", ledger_id=start.ledger_id)
-            self._ledger_id, self._next_entry_id = start.ledger_id, max(start.entry_id, 0)
+        self._ledger_id, self._next_entry_id = await start_at(self._store, manifest, self._start)
         self._skip_ledger_that_is_none(manifest)
 
     def _skip_ledger_that_is_none(self, manifest: LogManifest) -> None:
@@ -180,7 +174,7 @@ class LogReader:
         if ledger is None:
             if not self._follow:
                 return False
-            await self._wait_for_change()
+            await wait_for_news(self._changed, _LOOK_S)
             return True
         if ledger.ledger_id != self._ledger_id:
             self._ledger_id, self._next_entry_id = ledger.ledger_id, 0
@@ -209,10 +203,6 @@ class LogReader:
         if self._ledger_id <= manifest.trimmed_through:
             raise LogTrimmed(f"entry {self._next_entry_id} was trimmed", ledger_id=self._ledger_id)
 
-    async def _wait_for_change(self) -> None:
-        await asyncio.wait([waiting := asyncio.ensure_future(self._changed.wait())], timeout=_LOOK_S)
-        waiting.cancel()
-
     async def _leave_ledger(self) -> None:
         tail, reader = self._tail, self._reader
         self._tail = self._reader = None
@@ -220,6 +210,16 @@ class LogReader:
             await tail.aclose()
         if reader is not None:
             await reader.aclose()
+
+
+async def start_at(store: ManifestStore, manifest: LogManifest, start: MessageId) -> tuple[int, int]:
+    """The ledger and entry that reading from ``start`` begins with; :class:`~bkclient.log.LogTrimmed` if it was trimmed."""
+    if start == MessageId.LATEST:
+        ledger_id, entry_id = await end_of(store, manifest)
+        return ledger_id, entry_id + 1
+    if start != MessageId.EARLIEST and start.ledger_id <= manifest.trimmed_through:
+        raise LogTrimmed(f"the message {start} was trimmed", ledger_id=start.ledger_id)
+    return start.ledger_id, max(start.entry_id, 0)
 
 
 async def end_of(store: ManifestStore, manifest: LogManifest) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 from bkclient.config.fields import choice, number, whole
 from bkclient.config.group import SettingsGroup, settings_class
+from bkclient.log.format.compression import COMPRESSIONS
 from bkclient.log.format.entry import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 
 __all__ = ["LogSettings", "PublishSettings"]
@@ -63,7 +64,7 @@ class PublishSettings(SettingsGroup):
     batch_messages: int = whole(1_000, low=1, high=BATCH_MESSAGES_MAX)
     batch_bytes: int = whole(128 * 1024, low=1, high=BATCH_BYTES_MAX)
     batch_delay_s: float = number(0.001, low=0, high=3600)
-    compression: str = choice("none", ("none", "zlib"))
+    compression: str = choice("none", COMPRESSIONS)
     max_pending_messages: int = whole(100_000, low=1, high=10**9)
     max_pending_bytes: int = whole(64 * _MIB, low=1, high=2**40)
     give_up_s: float = number(120.0, low=0.001, high=_LONGEST_S)

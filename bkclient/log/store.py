@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -27,6 +27,16 @@ _RETRIES: Final = 5
 _BACKOFF: Final = Backoff(0.05, 1.0)
 
 
+class _Machine(Protocol):
+    """What asks for a manifest to be read or written."""
+
+    def on_read(self, value: VersionedManifest | None) -> None: ...
+
+    def on_written(self) -> None: ...
+
+    def on_not_written(self) -> None: ...
+
+
 class ManifestStore:
     """The manifest of the log ``name``, by the session of ``client``."""
 
@@ -36,6 +46,11 @@ class ManifestStore:
         self.name: Final = check_name("name", name)
         self.path: Final = f"{LOGS}/{name}"
         self.tree: Final = client.node_tree()
+
+    def now_ms(self) -> int | None:
+        """The time by the client's clock, in milliseconds since 1970; None if it was made without one."""
+        clock = self.client.wall_clock
+        return None if clock is None else int(clock() * 1000)
 
     def new_id(self) -> str:
         """A text that no other program comes up with."""
@@ -53,12 +68,24 @@ class ManifestStore:
             raise naming(self.name, NoSuchLog("there is no log with this name"))
         return value.manifest
 
-    async def write(self, action: WriteManifest) -> bool:
-        """Carry out a write; whether it was made. :class:`~bkclient.errors.MetadataOutcomeUnknown` if nobody can tell."""
+    async def carry_out(self, action: ReadManifest | WriteManifest, machine: _Machine) -> None:
+        """Read or write, and tell ``machine``, which sees to a write of which nobody can tell whether it was made."""
+        if isinstance(action, ReadManifest):
+            machine.on_read(await self.read())
+        elif await self._write(action):
+            machine.on_written()
+        else:
+            machine.on_not_written()
+
+    async def _write(self, action: WriteManifest) -> bool:
+        """Whether a write is known to have been made."""
         data = encode_manifest(action.manifest)
-        if action.version is None:
-            return await self.tree.create(self.path, data) is not None
-        return await self.tree.write(self.path, data, action.version)
+        try:
+            if action.version is None:
+                return await self.tree.create(self.path, data) is not None
+            return await self.tree.write(self.path, data, action.version)
+        except MetadataOutcomeUnknown:
+            return False
 
     def watch(self, listener: Callable[[], None]) -> Cancel:
         """Call ``listener`` soon, and after every change."""
@@ -70,7 +97,7 @@ class ManifestStore:
         failures = 0
         while update.action is not None:
             try:
-                await self._step(update)
+                await self.carry_out(update.action, update)
             except BookKeeperError as error:
                 failures += 1
                 if not error.retriable or failures > _RETRIES:
@@ -80,18 +107,3 @@ class ManifestStore:
             raise naming(self.name, update.error)
         assert update.value is not None, "the change was made to something"
         return update.value.manifest
-
-    async def _step(self, update: ManifestUpdate) -> None:
-        action = update.action
-        if isinstance(action, ReadManifest):
-            update.on_read(await self.read())
-            return
-        assert isinstance(action, WriteManifest)
-        try:
-            is_written = await self.write(action)
-        except MetadataOutcomeUnknown:
-            is_written = False
-        if is_written:
-            update.on_written()
-        else:
-            update.on_not_written()

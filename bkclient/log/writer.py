@@ -13,7 +13,6 @@ from bkclient.errors import (
     ClientClosed,
     LedgerClosed,
     TooManyRequests,
-    UnexpectedCondition,
 )
 from bkclient.log.batches import Batcher, PendingEntry
 from bkclient.log.driver import OwnerDriver
@@ -187,9 +186,7 @@ class LogWriter:
     def _drop(self) -> None:
         """The writer has ended: what was gathered is not sent any more."""
         if self._batcher is not None:
-            entry = self._batcher.drop()
-            entry.fail(lambda: self._driver.failure() or UnexpectedCondition("the writer of the log has ended"))
-            self._on_progress(entry)
+            self._driver.refuse(self._batcher.drop())
 
     async def aclose(self) -> None:
         """End the writer as leaving ``async with`` does. Idempotent."""

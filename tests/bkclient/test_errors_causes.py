@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from bkclient._client.defects import fresh
+from bkclient._fresh import fresh
 from bkclient.errors import (
     BookKeeperError,
     Code,

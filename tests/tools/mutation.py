@@ -69,7 +69,10 @@ PARTS: Final = {
         ),
     ),
     "ledgers": Part(
-        tuple(f"bkclient/_client/{name}.py" for name in ("background", "core", "create", "defects", "open", "updates")),
+        (
+            *(f"bkclient/_client/{name}.py" for name in ("background", "core", "create", "defects", "open", "updates")),
+            "bkclient/_fresh.py",
+        ),
         (
             f"{_TESTS}/_client/test_background.py",
             f"{_TESTS}/_client/test_bad_arguments.py",

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from bkclient._client.defects import defect, fresh
+from bkclient._client.defects import defect
 from bkclient._client.reading.entry_reads import EntryCall, EntryReads, ReadOperation
+from bkclient._fresh import fresh
 from bkclient.entry import Entry
 from bkclient.errors import Code, DigestMismatch
 from bkclient.ledger import BookieId

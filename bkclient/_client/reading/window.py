@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from bkclient._client.defects import defect, ends_operation, fresh
+from bkclient._client.defects import defect, ends_operation
 from bkclient._client.reading.batch_call import BatchCall
 from bkclient._client.reading.entry_reads import EntryReads, ReadOperation
 from bkclient._client.reading.runs import RunCall
+from bkclient._fresh import fresh
 from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, ClientClosed, IllegalOperation, UnexpectedCondition
 

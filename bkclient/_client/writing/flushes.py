@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from bkclient._client.defects import fresh
 from bkclient._client.writing.failures import fail_quietly
+from bkclient._fresh import fresh
 from bkclient.errors import BookKeeperError
 
 __all__ = ["Flushes"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from bkclient._client.core import ClientCore
-from bkclient._client.defects import defect, fresh
+from bkclient._client.defects import defect
 from bkclient._client.exchange import outcomes
+from bkclient._fresh import fresh
 from bkclient.errors import BookKeeperError
 from bkclient.ledger import BookieId
 from bkclient.protocol.append import AppendMachine

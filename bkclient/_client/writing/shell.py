@@ -16,7 +16,7 @@ from typing import Final
 
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.create import CreatedLedger
-from bkclient._client.defects import defect, ends_operation, fresh
+from bkclient._client.defects import defect, ends_operation
 from bkclient._client.window import WriterWindow
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
@@ -26,14 +26,8 @@ from bkclient._client.writing.gaps import Gaps
 from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.options import options_of
 from bkclient._client.writing.ownership import Ownership
-from bkclient.errors import (
-    ArgumentError,
-    BookKeeperError,
-    ClientClosed,
-    LedgerClosed,
-    LedgerTruncated,
-    TooManyRequests,
-)
+from bkclient._fresh import fresh
+from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, LedgerClosed, LedgerTruncated, TooManyRequests
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.observability import log
 from bkclient.observability import stats as names

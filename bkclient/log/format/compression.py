@@ -8,7 +8,7 @@ from typing import Final
 
 from bkclient.errors import DigestMismatch
 
-__all__ = ["Compression", "compress", "decompress"]
+__all__ = ["COMPRESSIONS", "Compression", "compress", "decompress"]
 
 _ZLIB_LEVEL: Final = 1
 """The fastest: what a log compresses is mostly text, of which higher levels save little and cost much."""
@@ -19,6 +19,10 @@ class Compression(IntEnum):
 
     NONE = 0
     ZLIB = 1
+
+
+COMPRESSIONS: Final = tuple(each.name.lower() for each in Compression)
+"""Their names in settings."""
 
 
 def compress(compression: Compression, data: bytes) -> bytes:

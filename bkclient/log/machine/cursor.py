@@ -55,6 +55,14 @@ class CursorState:
         _, bits = self.partial.get((ledger_id, entry_id), (0, 0))
         return batch_index >= 0 and bool(bits >> batch_index & 1)
 
+    def backlog_in(self, ledger_id: int, last_entry_id: int) -> int:
+        """How many entries of a ledger that ends with ``last_entry_id`` are not acknowledged."""
+        if ledger_id < self.ledger_id:
+            return 0
+        first = self.entry_id if ledger_id == self.ledger_id else 0
+        acknowledged = sum(last - start + 1 for start, last in self.ranges.get(ledger_id, ()))
+        return max(last_entry_id + 1 - first - acknowledged, 0)
+
     def acknowledge(self, ledger_id: int, entry_id: int, batch_index: int = -1, batch_size: int = 1) -> None:
         """Acknowledge one message of an entry of ``batch_size``; with an index of -1 all of it.
 

@@ -121,7 +121,7 @@ class LogManifest:
 
     def has(self, ledger_id: int) -> bool:
         """Whether a ledger belongs to the log."""
-        return any(ledger.ledger_id == ledger_id for ledger in self.ledgers)
+        return self.ledger(ledger_id) is not None
 
     def ledger(self, ledger_id: int) -> LogLedger | None:
         """A ledger of the log."""

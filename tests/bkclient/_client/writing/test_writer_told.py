@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bkclient._client.defects import fresh
 from bkclient._client.writing.base import BaseWriter
+from bkclient._fresh import fresh
 from bkclient.config import ClientConfig, ConnectionSettings, LimitSettings
 from bkclient.errors import (
     ArgumentError,
