@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -233,29 +235,23 @@ def _places(data: Path | None, known: dict[str, str]) -> DataPlaces | None:
     """Where the data is: what the option says, or else what the file does."""
     if data is not None:
         return DataPlaces.inside(data)
-    try:
+    with _errors_of_conf():
         return DataPlaces.of_conf(known)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--conf") from error
 
 
 def _bookie_conf(known: dict[str, str], pending_adds_max: int, add_wait_max_s: float) -> BookieConfig:
     """What the file says of requests and of the bookie's state; ``pending_adds_max`` counts more if it was given."""
-    try:
+    with _errors_of_conf():
         check_keys(known)
         limits: dict[str, Any] = dict(limits_of_conf(known))
         if pending_adds_max != _PENDING_ADDS:
             limits["pending_adds_max"] = pending_adds_max
         return BookieConfig(add_wait_max_s=add_wait_max_s, **limits, **state_of_conf(known))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--conf") from error
 
 
 def _integrity_conf(known: dict[str, str]) -> IntegrityConfig:
-    try:
+    with _errors_of_conf():
         return IntegrityConfig.from_conf(known)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--conf") from error
 
 
 def _frame_size(known: dict[str, str], said: int) -> int:
@@ -283,15 +279,22 @@ def _storage_conf(
     unknown = unknown_keys(known)
     if unknown:
         _log.warning("%s: no bookie has the keys %s: are they misspelt?", path, ", ".join(unknown))
-    try:
+    with _errors_of_conf(hint="--conf" if path is not None else None):
         conf = StorageConf.from_conf({"gcWaitTime": _GARBAGE_INTERVAL_MS, "journalMaxGroupWaitMSec": "0", **known})
         if journal_wait_ms > 0:
             conf = replace(conf, journal=replace(conf.journal, group_wait_max_s=journal_wait_ms / 1000))
         if garbage_interval_s is not None:
             conf = replace(conf, compaction=replace(conf.compaction, gc_interval_s=garbage_interval_s))
+        return conf
+
+
+@contextmanager
+def _errors_of_conf(*, hint: str | None = "--conf") -> Iterator[None]:
+    """Have a ``ValueError`` end the command as a wrong option does."""
+    try:
+        yield
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--conf" if path is not None else None) from error
-    return conf
+        raise typer.BadParameter(str(error), param_hint=hint) from error
 
 
 def _announce_bookie(

@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,6 @@ from bkclient.metadata.opening import open_store
 from bkclient.metadata.uri import MemoryUri, parse_metadata_uri
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
-from simbookie.cookies import check_cookies, leave_cookie
 from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.heap import HeapTrimmer, find_malloc_trim
 from simbookie.integrity import IntegrityConfig
@@ -178,7 +177,8 @@ async def _serve(
         await checks.verify()
         server.before_serving = checks.before_serving
         _remember_read_only(bookie)
-        async with _operated(server, metadata, garbage, options) as admin_port, server, _trimmed_heap(server):
+        operated = _operated(server, metadata, garbage, options, checks.belong_together)
+        async with operated as admin_port, server, _trimmed_heap(server):
             checking = asyncio.create_task(checks.run())
             on_ready(server, admin_port)
             await stop.wait()
@@ -207,23 +207,18 @@ def _remember_read_only(bookie: Bookie) -> None:
     bookie.watch_read_only(remember)
 
 
-async def _verify(bookie: Bookie, metadata: MetadataStore, options: BookieOptions) -> None:
-    """Whether the bookie, its folders and its cluster belong together."""
-    forgets = isinstance(parse_metadata_uri(options.metadata_uri), MemoryUri)
-    if options.data is not None:
-        assert isinstance(bookie.storage, JournaledStorage)
-        storage = bookie.storage
-        folders = tuple(dict.fromkeys((*storage.journal_folders, *storage.ledger_folders, *storage.index_folders)))
-        await check_cookies(None if forgets else metadata, cookie_of(options.data, bookie.bookie_id), folders)
-    if forgets or options.data is None:
-        await leave_cookie(metadata, bookie.bookie_id)
-
-
 @asynccontextmanager
 async def _operated(
-    server: BookieServer, metadata: MetadataStore, garbage: GarbageCollector, options: BookieOptions
+    server: BookieServer,
+    metadata: MetadataStore,
+    garbage: GarbageCollector,
+    options: BookieOptions,
+    expand: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[int | None]:
-    """Serve operators' requests, from before the bookie is there until after it has gone, on the port that this gives."""
+    """Serve operators' requests, from before the bookie is there until after it has gone, on the port that this gives.
+
+    ``expand`` checks new folders of the bookie against their cookies.
+    """
     if options.admin_port is None:
         yield None
         return
@@ -237,7 +232,7 @@ async def _operated(
         time.time,
         address=lambda: f"{server.address.host}:{server.port}",
         properties=dict(options.properties),
-        expand=partial(_verify, server.bookie, metadata, options),
+        expand=expand,
         connect=partial(bkclient.connect, options.metadata_uri),
     )
     admin = AdminServer(subject, options.admin_host, options.admin_port)

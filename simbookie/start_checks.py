@@ -65,10 +65,15 @@ class StartChecks:
 
     async def verify(self) -> None:
         """Before the storage is opened; :class:`~simbookie.cookies.InvalidCookie` if what does not fit is not to be mended."""
-        if self._cookie is not None:
-            await self._verify_cookies(self._cookie)
-        if self._forgets or self._cookie is None:
-            await leave_cookie(self._metadata, self._bookie.bookie_id)
+        try:
+            await self.belong_together()
+        except InvalidCookie as error:
+            check, cookie = self.check, self._cookie
+            assert cookie is not None, "nothing else is invalid"
+            if check is None or not check.config.stamps_missing_cookies or not await is_known(self._metadata, cookie):
+                raise
+            _log.warning("bookie %s is checked: %s", self._bookie.bookie_id, error)
+            self.is_doubtful = self._is_to_be_stamped = True
         storage = self._bookie.storage
         if self._mark is not None and isinstance(storage, JournaledStorage):
             if self._mark.was_left() and not storage.config.journal.write_data:
@@ -78,15 +83,12 @@ class StartChecks:
                 self.is_doubtful = True
             await self._mark.leave()
 
-    async def _verify_cookies(self, cookie: Cookie) -> None:
-        try:
-            await check_cookies(None if self._forgets else self._metadata, cookie, self._folders)
-        except InvalidCookie as error:
-            check = self.check
-            if check is None or not check.config.stamps_missing_cookies or not await is_known(self._metadata, cookie):
-                raise
-            _log.warning("bookie %s is checked: %s", self._bookie.bookie_id, error)
-            self.is_doubtful = self._is_to_be_stamped = True
+    async def belong_together(self) -> None:
+        """Whether the bookie, its folders and its cluster do; :class:`~simbookie.cookies.InvalidCookie` if not."""
+        if self._cookie is not None:
+            await check_cookies(None if self._forgets else self._metadata, self._cookie, self._folders)
+        if self._forgets or self._cookie is None:
+            await leave_cookie(self._metadata, self._bookie.bookie_id)
 
     async def before_serving(self) -> None:
         """When the storage is open, before the first request."""

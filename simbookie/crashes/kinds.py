@@ -27,22 +27,19 @@ class StoreLimits:
     write_buffer_bytes: int = 500
     memtable_bytes: int = 1_500
 
-    @property
     def shared_logs(self) -> EntryLogConfig:
         """The same as settings of logs that ledgers share."""
         return EntryLogConfig(log_size_max=self.log_bytes, write_buffer_bytes=self.write_buffer_bytes)
 
-    @property
     def logs_of_ledgers(self) -> EntryLogConfig:
         """Of logs that each ledger has of its own, of which most are written."""
-        return replace(self.shared_logs, per_ledger=True, active_logs_max=2, active_idle_s=0.5, open_logs_max=2)
+        return replace(self.shared_logs(), per_ledger=True, active_logs_max=2, active_idle_s=0.5, open_logs_max=2)
 
-    @property
     def direct_logs(self) -> EntryLogConfig:
         """Of logs in blocks, a few of them large."""
         blocks = BLOCK_SIZE * DIRECT_WRITE_BUFFERS
         direct = DirectConfig(write_bytes=blocks, read_bytes=2 * BLOCK_SIZE, block_bytes=BLOCK_SIZE, idle_s=0.5)
-        return replace(self.shared_logs, log_size_max=self.log_bytes + BLOCK_SIZE, direct=direct)
+        return replace(self.shared_logs(), log_size_max=self.log_bytes + BLOCK_SIZE, direct=direct)
 
 
 _Make = Callable[[Folders, StoreLimits, OnStep, frozenset[Quirk]], LedgerStore]
@@ -76,25 +73,13 @@ def _db(logs: _Logs) -> _Make:
     return make
 
 
-def _shared(limits: StoreLimits) -> EntryLogConfig:
-    return limits.shared_logs
-
-
-def _per_ledger(limits: StoreLimits) -> EntryLogConfig:
-    return limits.logs_of_ledgers
-
-
-def _direct(limits: StoreLimits) -> EntryLogConfig:
-    return limits.direct_logs
-
-
 #: By the name that ``bk-sim crashes --storage`` takes: a ledger store, and which entry logs it has if not one for all ledgers.
 STORE_KINDS: Final[dict[str, _Make]] = {
-    "interleaved": _interleaved(_shared),
-    "sorted": _sorted(_shared),
-    "db": _db(_shared),
-    "interleaved-per-ledger": _interleaved(_per_ledger),
-    "sorted-per-ledger": _sorted(_per_ledger),
-    "db-per-ledger": _db(_per_ledger),
-    "db-direct": _db(_direct),
+    "interleaved": _interleaved(StoreLimits.shared_logs),
+    "sorted": _sorted(StoreLimits.shared_logs),
+    "db": _db(StoreLimits.shared_logs),
+    "interleaved-per-ledger": _interleaved(StoreLimits.logs_of_ledgers),
+    "sorted-per-ledger": _sorted(StoreLimits.logs_of_ledgers),
+    "db-per-ledger": _db(StoreLimits.logs_of_ledgers),
+    "db-direct": _db(StoreLimits.direct_logs),
 }

@@ -25,7 +25,7 @@ from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.entry_logs.logger import EntryLogger
 from simbookie.storage.folders import Folders
 from simbookie.storage.indexes.ledger_cache import IndexConfig, LedgerCache
-from simbookie.storage.known import KnownLacs, KnownRuns, lac_of, lac_of_packet
+from simbookie.storage.known import KnownLacs, KnownRuns, lac_of
 from simbookie.storage.ledger_store import Checkpoint, OnStep, StoreOwner, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
@@ -75,9 +75,7 @@ class InterleavedLedgerStore:
         #: What is to be flushed, one after the other; the first is under way.
         self._flushes: deque[tuple[list[WaitingStep], DurableCallback, object]] = deque()
         self._owner = None
-        self._lacs = KnownLacs()
-        #: Ledgers whose explicit LACs were kept, or asked for, since the start.
-        self._explicit_seen: set[int] = set()
+        self._lacs = KnownLacs(self._quirks)
         self._runs = KnownRuns()
         self._was_written = False
 
@@ -138,16 +136,12 @@ class InterleavedLedgerStore:
             return None
         header = self.cache.header(ledger_id)
 
-        def lac() -> int:
-            try:
-                entry = last_entry(ledger_id)
-            except StorageIOError:
-                entry = None
-            is_seen = Quirk.EXPLICIT_LAC_UNLOADED not in self._quirks or ledger_id in self._explicit_seen
-            explicit = lac_of_packet(header.explicit_lac) if header.explicit_lac is not None and is_seen else -1
-            return max(explicit, lac_of(entry) if entry is not None else -1)
-
-        return LedgerInfo(header.master_key, header.fenced, header.in_limbo, self._lacs.get(ledger_id, lac))
+        return LedgerInfo(
+            header.master_key,
+            header.fenced,
+            header.in_limbo,
+            self._lacs.get(ledger_id, last_entry, header.explicit_lac),
+        )
 
     def last_entry(self, ledger_id: int) -> bytes | None:
         """The entry with the highest id, read at once."""
@@ -173,16 +167,12 @@ class InterleavedLedgerStore:
     def set_explicit_lac(self, ledger_id: int, lac: int, body: bytes) -> None:
         """Keep the packet."""
         self.cache.set_explicit_lac(ledger_id, body)
-        self._explicit_seen.add(ledger_id)
+        self._lacs.load(ledger_id, body)
         self._lacs.rose(ledger_id, lac)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
         """The packet kept last."""
-        packet = self.cache.header(ledger_id).explicit_lac
-        if packet is not None and ledger_id not in self._explicit_seen:
-            self._explicit_seen.add(ledger_id)
-            self._lacs.rose(ledger_id, lac_of_packet(packet))
-        return packet
+        return self._lacs.load(ledger_id, self.cache.header(ledger_id).explicit_lac)
 
     def ledger_ids(self) -> list[int]:
         """All ledgers, ascending."""
@@ -192,7 +182,6 @@ class InterleavedLedgerStore:
         """Forget the ledger; its entries stay in the logs until these are compacted."""
         self.cache.delete(ledger_id)
         self._lacs.drop(ledger_id)
-        self._explicit_seen.discard(ledger_id)
         self._runs.drop(ledger_id)
 
     # -------------------------------------------------------------------------------------------------------- entries

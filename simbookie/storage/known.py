@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Final
 
+from simbookie.storage.base import StorageIOError
+from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.runs import EntryRuns
 
 __all__ = ["PACKET_BYTES_MIN", "KnownLacs", "KnownRuns", "lac_of", "lac_of_packet"]
@@ -31,26 +33,53 @@ def lac_of_packet(packet: bytes) -> int:
 
 
 class KnownLacs:
-    """The LAC of each ledger that was asked for: that of its last entry at that time, or a higher one that came since."""
+    """The LAC of each ledger that was asked for: that of its last entry, or explicit, at that time, or a higher one since.
 
-    def __init__(self) -> None:
+    With the quirk ``EXPLICIT_LAC_UNLOADED`` an explicit one does not count before it was kept, or asked for, since the start.
+    """
+
+    def __init__(self, quirks: frozenset[Quirk] = REPAIRED) -> None:
         self._lacs: dict[int, int] = {}
+        #: Ledgers whose explicit LACs were; None where it makes no difference.
+        self._loaded: set[int] | None = set() if Quirk.EXPLICIT_LAC_UNLOADED in quirks else None
 
-    def get(self, ledger_id: int, compute: Callable[[], int]) -> int:
-        """The LAC of a ledger, which ``compute`` is asked for the first time."""
+    def get(self, ledger_id: int, last_entry: Callable[[int], bytes | None], explicit: bytes | None) -> int:
+        """The LAC of a ledger, whose ``last_entry`` is asked for the first time; ``explicit`` is the packet that was kept."""
         lac = self._lacs.get(ledger_id)
         if lac is None:
-            lac = self._lacs[ledger_id] = compute()
+            lac = self._lacs[ledger_id] = max(self._explicit(ledger_id, explicit), _lac_of_last(last_entry, ledger_id))
         return lac
+
+    def _explicit(self, ledger_id: int, packet: bytes | None) -> int:
+        if packet is None or (self._loaded is not None and ledger_id not in self._loaded):
+            return -1
+        return lac_of_packet(packet)
 
     def rose(self, ledger_id: int, lac: int) -> None:
         """Something came that states ``lac``."""
         if lac > self._lacs.get(ledger_id, lac):
             self._lacs[ledger_id] = lac
 
+    def load(self, ledger_id: int, packet: bytes | None) -> bytes | None:
+        """The packet of an explicit LAC, which was kept, or is asked for; it counts from now on."""
+        if self._loaded is not None and packet is not None and ledger_id not in self._loaded:
+            self._loaded.add(ledger_id)
+            self.rose(ledger_id, lac_of_packet(packet))
+        return packet
+
     def drop(self, ledger_id: int) -> None:
         """Forget a ledger."""
         self._lacs.pop(ledger_id, None)
+        if self._loaded is not None:
+            self._loaded.discard(ledger_id)
+
+
+def _lac_of_last(last_entry: Callable[[int], bytes | None], ledger_id: int) -> int:
+    try:
+        entry = last_entry(ledger_id)
+    except StorageIOError:
+        return -1
+    return lac_of(entry) if entry is not None else -1
 
 
 class KnownRuns:

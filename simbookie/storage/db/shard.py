@@ -40,7 +40,7 @@ from simbookie.storage.db.write_cache import WriteCache
 from simbookie.storage.entry_logs.format import log_id_of
 from simbookie.storage.entry_logs.logger import EntryLogger
 from simbookie.storage.folders import Folders
-from simbookie.storage.known import KnownLacs, KnownRuns, lac_of, lac_of_packet
+from simbookie.storage.known import KnownLacs, KnownRuns, lac_of
 from simbookie.storage.ledger_store import Checkpoint, OnStep, StoreOwner, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep
@@ -96,9 +96,7 @@ class DbShard:
         self._active = WriteCache(self.config.write_cache_bytes // 2, self._quirks)
         self._flushing = WriteCache(self.config.write_cache_bytes // 2, self._quirks)
         self.read_cache = ReadCache(self.config.read_cache_bytes)
-        self._lacs = KnownLacs()
-        #: Ledgers whose explicit LACs were kept, or asked for, since the start.
-        self._explicit_seen: set[int] = set()
+        self._lacs = KnownLacs(self._quirks)
         self._runs = KnownRuns()
         #: A full cache has begun a flush, which has not made room yet; a flush has made room, and is not done.
         self._is_triggered = self._is_ongoing = False
@@ -167,16 +165,12 @@ class DbShard:
         if record is None:
             return None
 
-        def lac() -> int:
-            try:
-                entry = self._last_entry(ledger_id)
-            except StorageIOError:
-                entry = None
-            is_seen = Quirk.EXPLICIT_LAC_UNLOADED not in self._quirks or ledger_id in self._explicit_seen
-            explicit = lac_of_packet(record.explicit_lac) if record.explicit_lac is not None and is_seen else -1
-            return max(explicit, lac_of(entry) if entry is not None else -1)
-
-        return LedgerInfo(record.master_key, record.fenced, record.in_limbo, self._lacs.get(ledger_id, lac))
+        return LedgerInfo(
+            record.master_key,
+            record.fenced,
+            record.in_limbo,
+            self._lacs.get(ledger_id, self._last_entry, record.explicit_lac),
+        )
 
     def _last_entry(self, ledger_id: int) -> bytes | None:
         entry_id = self._last_id(ledger_id)
@@ -212,17 +206,14 @@ class DbShard:
     def set_explicit_lac(self, ledger_id: int, lac: int, body: bytes) -> None:
         """Keep the packet."""
         self.ledgers.set_explicit_lac(ledger_id, body)
-        self._explicit_seen.add(ledger_id)
+        self._lacs.load(ledger_id, body)
         self._lacs.rose(ledger_id, lac)
 
     def explicit_lac(self, ledger_id: int) -> bytes | None:
         """The packet kept last."""
         record = self.ledgers.get(ledger_id)
         assert record is not None, "the ledger exists"
-        if record.explicit_lac is not None and ledger_id not in self._explicit_seen:
-            self._explicit_seen.add(ledger_id)
-            self._lacs.rose(ledger_id, lac_of_packet(record.explicit_lac))
-        return record.explicit_lac
+        return self._lacs.load(ledger_id, record.explicit_lac)
 
     def ledger_ids(self) -> list[int]:
         """All ledgers, ascending."""
@@ -237,7 +228,6 @@ class DbShard:
         self.ledgers.delete(ledger_id)
         self.read_cache.drop(ledger_id)
         self._lacs.drop(ledger_id)
-        self._explicit_seen.discard(ledger_id)
         self._runs.drop(ledger_id)
 
     # -------------------------------------------------------------------------------------------------------- entries

@@ -66,8 +66,7 @@ class DirectLog(WritableLog):
         self._buffer += entry
         location = location_of(self.log_id, self.position + SIZE_BYTES)
         self.position += size
-        self.ledgers[ledger_id] = self.ledgers.get(ledger_id, 0) + size
-        self.unsynced += size
+        self._count(ledger_id, size)
         return location
 
     def flush(self) -> None:

@@ -51,9 +51,12 @@ class WritableLog:
             if not self._shifts:
                 self._forget_from(start)
             raise
-        self.ledgers[ledger_id] = self.ledgers.get(ledger_id, 0) + SIZE_BYTES + len(entry)
-        self.unsynced += SIZE_BYTES + len(entry)
+        self._count(ledger_id, SIZE_BYTES + len(entry))
         return location_of(self.log_id, position)
+
+    def _count(self, ledger_id: int, size: int) -> None:
+        self.ledgers[ledger_id] = self.ledgers.get(ledger_id, 0) + size
+        self.unsynced += size
 
     def _write(self, data: bytes) -> None:
         """Append to the buffer, and write it whenever it is full."""
