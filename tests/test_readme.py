@@ -25,6 +25,7 @@ def test_a_newcomer_can_follow_readme_word_by_word(tmp_path: Path) -> None:
         "2 entry 1",
         "ledger 0 has 1001 entries",
     ]
+    assert printed["python second.py"] == "customer-7 one tea\n"
     assert printed["seq 1000 | bk ledger append --create"].startswith("ledger 1: 1000 entries, ")
     assert printed["bk ledger read 1 --first 998"].splitlines() == ["999", "1000"]
 
@@ -43,7 +44,19 @@ def test_a_cluster_that_does_not_start_is_noticed(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("page", ["", "## Install\n\n    pip install x\n\n## A first program\n\n    start\n    run\n"])
+_INSTALL = "## Install\n\n    pip install x\n\n"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "",
+        _INSTALL,
+        f"{_INSTALL}## A first program\n\n```python\n```\n\n    run\n",
+        f"{_INSTALL}## A first program\n\n    run\n\n## With a cluster\n\n    start\n    run\n    command\n",
+        f"{_INSTALL}## A first program\n\n```python\n```\n\n    run\n\n## With a cluster\n\n    start\n    run\n",
+    ],
+)
 def test_a_readme_without_its_steps_is_noticed(page: str) -> None:
     with pytest.raises(NewcomerError, match="README"):
         steps_of(page)

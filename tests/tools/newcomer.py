@@ -40,9 +40,11 @@ class Steps:
     """What README tells a newcomer to do, in order; comments of its lines are left out."""
 
     install: str
+    first_program: str
+    run_first: str
     start_cluster: str
-    program: str
-    run_program: str
+    second_program: str
+    run_second: str
     commands: tuple[str, ...]
 
 
@@ -58,15 +60,22 @@ def _shell_lines(text: str) -> list[str]:
     return [re.sub(r"\s{2,}#.*", "", line) for line in lines]
 
 
+def _program(text: str) -> str:
+    found = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    if found is None:
+        raise NewcomerError("README shows no program")
+    return found[1]
+
+
 def steps_of(page: str) -> Steps:
     """The steps in README's text; :class:`NewcomerError` if it is not built as expected."""
-    first = _section(page, "A first program")
-    program = re.search(r"```python\n(.*?)```", first, re.DOTALL)
+    first, with_cluster = _section(page, "A first program"), _section(page, "With a cluster")
     (install,) = _shell_lines(_section(page, "Install"))
-    start, run, *commands = _shell_lines(first)
-    if program is None or not commands:
-        raise NewcomerError("README shows no program, or no command after it")
-    return Steps(install, start, program[1], run, tuple(commands))
+    (run_first,) = _shell_lines(first)
+    start, run_second, *commands = _shell_lines(with_cluster)
+    if not commands:
+        raise NewcomerError("README shows no command after the programs")
+    return Steps(install, _program(first), run_first, start, _program(with_cluster), run_second, tuple(commands))
 
 
 @contextmanager
@@ -110,12 +119,14 @@ def run(command: str, environment: dict[str, str], folder: Path) -> str:
 
 def follow(steps: Steps, environment: dict[str, str], folder: Path) -> Iterator[tuple[str, str]]:
     """Do everything after the installation; yields each command with what it printed."""
-    (folder / "first.py").write_text(steps.program)
+    (folder / "first.py").write_text(steps.first_program)
+    (folder / "second.py").write_text(steps.second_program)
+    yield steps.run_first, run(steps.run_first, environment, folder)
     with cluster(steps.start_cluster, environment, folder) as export:
         yield steps.start_cluster, export
         name, _, value = export.removeprefix("export ").partition("=")
         environment = {**environment, name: value}
-        for command in (steps.run_program, *steps.commands):
+        for command in (steps.run_second, *steps.commands):
             yield command, run(command, environment, folder)
 
 

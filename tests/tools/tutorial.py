@@ -1,7 +1,8 @@
-"""Takes docs/using/tutorial.md as a list of steps, and follows them word by word.
+"""Takes a page of docs as a list of steps, and follows them word by word.
 
-A block of Python is a program, saved under the name that the text before it gives ("as `write.py`"). A block ``console`` is what
-a shell shows: after ``$`` a command, then what it prints.
+A block of Python or text is a file, saved under the name that the text before it gives ("as `write.py`"). A block ``console``
+is what a shell shows: after ``$`` a command, then what it prints; a line that has only ``...`` stands for any lines, and ``...``
+in a line for any text.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.tools.newcomer import ROOT, NewcomerError, cluster, run
 
-__all__ = ["PAGE", "Command", "Program", "follow", "steps_of"]
+__all__ = ["PAGE", "Command", "Program", "follow", "is_as_shown", "steps_of"]
 
 PAGE: Final = ROOT / "docs" / "using" / "tutorial.md"
 _BLOCK: Final = re.compile(r"(?P<before>.*?)^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -24,7 +26,7 @@ _FILE_NAME: Final = re.compile(r"as `([\w.]+)`:\s*\Z")
 
 @dataclass(frozen=True)
 class Program:
-    """A program to save under ``name``."""
+    """A program, or another text, to save under ``name``."""
 
     name: str
     text: str
@@ -41,7 +43,7 @@ class Command:
 def steps_of(page: str) -> Iterator[Program | Command]:
     """The steps of a page, in order; :class:`NewcomerError` for a block that is neither a program nor a command."""
     for block in _BLOCK.finditer(page):
-        if block["kind"] == "python":
+        if block["kind"] in {"python", "text"}:
             name = _FILE_NAME.search(block["before"])
             if name is None:
                 raise NewcomerError(f"the text does not say under which name to save:\n{block['text']}")
@@ -49,22 +51,32 @@ def steps_of(page: str) -> Iterator[Program | Command]:
         elif block["kind"] == "console" and block["text"].startswith("$ "):
             for shown in block["text"].removeprefix("$ ").split("\n$ "):
                 line, _, output = shown.partition("\n")
-                yield Command(line, output)
+                yield Command(line, output if output.endswith("\n") or not output else f"{output}\n")
         else:
             raise NewcomerError(f"neither a program nor a command:\n{block[0]}")
 
 
+def is_as_shown(printed: str, shown: str) -> bool:
+    """Whether something printed is what a page shows, where ``...`` stands for anything."""
+    pattern = ""
+    for line in shown.splitlines(keepends=True):
+        pattern += r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line).replace(re.escape("..."), ".*?")
+    return re.fullmatch(pattern, printed) is not None
+
+
 def follow(page: str, environment: dict[str, str], folder: Path) -> Iterator[tuple[Command, str]]:
-    """Save the programs and run the commands, but ``pip``; yields each command after the start with what it printed."""
-    steps = [step for step in steps_of(page) if not (isinstance(step, Command) and step.line.startswith("pip "))]
-    start = steps[0]
-    if not isinstance(start, Command) or not start.line.startswith("bk-sim cluster"):
-        raise NewcomerError(f"the first step does not start a cluster: {start}")
-    with cluster(start.line, environment, folder) as export:
-        (assignment,) = shlex.split(export.removeprefix("export "))
-        name, _, value = assignment.partition("=")
-        for step in steps[1:]:
+    """Save the files and run the commands, but ``pip``; yields each command with what it printed.
+
+    ``bk-sim cluster`` goes on to the end of the page; commands after it have its cluster in their environment.
+    """
+    with ExitStack() as running:
+        for step in steps_of(page):
             if isinstance(step, Program):
                 (folder / step.name).write_text(step.text, encoding="utf-8")
-            else:
-                yield step, run(step.line, {**environment, name: value}, folder)
+            elif step.line.startswith("bk-sim cluster"):
+                export = running.enter_context(cluster(step.line, environment, folder))
+                (assignment,) = shlex.split(export.removeprefix("export "))
+                name, _, value = assignment.partition("=")
+                environment = {**environment, name: value}
+            elif not step.line.startswith("pip "):
+                yield step, run(step.line, environment, folder)
