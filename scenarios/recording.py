@@ -19,6 +19,7 @@ from typing import Any, Final
 from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.ledger import DigestType, LedgerMetadata, Versioned
+from bkclient.log import LogManifest
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
@@ -64,6 +65,8 @@ class Recorder:
     def __init__(self, history: HistoryWriter) -> None:
         self.history = history
         self.record = history.record
+        #: What is stored of each log.
+        self.manifests: dict[str, LogManifest] = {}
         self._overhead: dict[int, int] = {}
 
     def learn(self, metadata: LedgerMetadata) -> None:
@@ -303,9 +306,13 @@ class RecordedReader:
         """Yield every entry until the ledger is closed, by long polls; records READ_RESULT for each."""
         async with self.inner.tail() as entries:
             async for entry in entries:
-                lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
-                self._record(entry.entry_id, Code.OK, entry.payload, lac, version)
+                self.delivered(entry)
                 yield entry
+
+    def delivered(self, entry: Entry) -> None:
+        """Record READ_RESULT for an entry that a tail of :attr:`inner` delivered."""
+        lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
+        self._record(entry.entry_id, Code.OK, entry.payload, lac, version)
 
     async def long_poll(self, entry_id: int, wait_s: float) -> int:
         """Wait for an entry at the bookies; records LAC_ADV, and READ_RESULT if the entry came with it."""
@@ -347,20 +354,20 @@ class RecordedClient:
 
     def __init__(self, client: BookKeeper, recorder: Recorder, actor: str, incarnation: int) -> None:
         self.inner = client
-        self._recorder = recorder
-        self._actor = actor
+        self.recorder = recorder
+        self.actor = actor
         self._incarnation = incarnation
         self._handles = 0
 
     async def create_ledger(self, **options: Any) -> RecordedWriter:
         """See :meth:`bkclient.BookKeeper.create_ledger`."""
         writer = await self.inner.create_ledger(**options)
-        return RecordedWriter(writer, self._recorder, self._actor, self._incarnation)
+        return RecordedWriter(writer, self.recorder, self.actor, self._incarnation)
 
     async def create_advanced_ledger(self, **options: Any) -> RecordedAdvancedWriter:
         """See :meth:`bkclient.BookKeeper.create_advanced_ledger`."""
         writer = await self.inner.create_advanced_ledger(**options)
-        return RecordedAdvancedWriter(writer, self._recorder, self._actor, self._incarnation)
+        return RecordedAdvancedWriter(writer, self.recorder, self.actor, self._incarnation)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """See :meth:`bkclient.BookKeeper.delete_ledger`."""
@@ -368,7 +375,7 @@ class RecordedClient:
 
     async def open_ledger(self, ledger_id: int, *, recover: bool = False) -> RecordedReader:
         """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and the first LAC_ADV."""
-        record, actor = self._recorder.record, self._actor
+        record, actor = self.recorder.record, self.actor
         record(Kind.OPEN_START, actor, ledger_id, recovery=recover)
         try:
             reader = await self.inner.open_ledger(ledger_id, recover=recover)
@@ -383,16 +390,21 @@ class RecordedClient:
             record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
             raise
         metadata = reader.metadata
-        self._handles += 1
+        handle = self.new_handle()
         result = {
             "code": int(Code.OK),
             "state": metadata.state.name,
             "last_entry": metadata.last_entry_id,
             "length": metadata.length,
-            "handle": self._handles,
+            "handle": handle,
         }
         record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
         if not metadata.is_closed:
             known = reader.last_add_confirmed
-            record(Kind.LAC_ADV, actor, ledger_id, lac=known, source="open", handle=self._handles)
-        return RecordedReader(reader, self._recorder, actor, self._handles)
+            record(Kind.LAC_ADV, actor, ledger_id, lac=known, source="open", handle=handle)
+        return RecordedReader(reader, self.recorder, actor, handle)
+
+    def new_handle(self) -> int:
+        """The number of another reader of this client."""
+        self._handles += 1
+        return self._handles

@@ -8,8 +8,10 @@ from typing import Final
 from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict
 from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener, MetadataStore
+from bkclient.metadata.tree import NodeTree, tree_of
 from scenarios.history import Kind
 from scenarios.recording import Recorder, metadata_fields
+from scenarios.recording_tree import RecordedTree, log_of
 
 __all__ = ["AppliedStore", "LearnedStore"]
 
@@ -76,6 +78,10 @@ class _Forwarding:
         """Forwarded."""
         return self._inner.watch_ledger(ledger_id, listener)
 
+    def node_tree(self) -> NodeTree:
+        """Forwarded."""
+        return tree_of(self._inner)
+
     async def aclose(self) -> None:
         """Forwarded."""
         await self._inner.aclose()
@@ -108,11 +114,18 @@ class AppliedStore(_Forwarding):
         #: What was read here of closed ledgers.
         self._closed: dict[int, LedgerMetadata] = {}
 
+    def node_tree(self) -> RecordedTree:
+        """The service's nodes; records what becomes of logs and cursors."""
+        return RecordedTree(super().node_tree(), self._recorder, self._actor)
+
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
         """Record META_CAS, cause create."""
         created = await self._inner.create_ledger(metadata)
         self._recorder.learn(created.metadata)
         self._record_cas(created.metadata, "create", "ok", expected_version=-1, version=created.version)
+        log = log_of(created.metadata)
+        if log is not None:
+            self._recorder.record(Kind.LOG_LEDGER, self._actor, created.metadata.ledger_id, log=log)
         return created
 
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:

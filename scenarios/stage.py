@@ -92,6 +92,7 @@ class ClientProcess:
             config=stage.conditions.client,
             rng=world.rng(f"client {name}"),
             observer=RecoveryRecorder(recorder, name),
+            wall_clock=world.loop.time,
         )
         async with client:
             await program(RecordedClient(client, recorder, name, incarnation))

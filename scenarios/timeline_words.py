@@ -74,6 +74,36 @@ def short_labels(names: Sequence[str]) -> dict[str, str]:
     return labels
 
 
+_LOG_PHRASES: Final[Mapping[str, Callable[[Event, Mapping[str, Any], str], str]]] = MappingProxyType(
+    {
+        Kind.LOG_CLAIM: lambda _e, f, _t: f"owns log {f['log']} in epoch {f['epoch']}",
+        Kind.LOG_RELEASE: lambda _e, f, _t: f"leaves log {f['log']} without an owner",
+        Kind.LOG_LEDGER: lambda _e, f, _t: f"has made the ledger for log {f['log']}",
+        Kind.LOG_APPEND: lambda _e, f, _t: f"appends the ledger to log {f['log']}, epoch {f['epoch']}",
+        Kind.LOG_END: lambda _e, f, _t: f"notes in log {f['log']} that the ledger ends at e{f['last_entry']}",
+        Kind.LOG_TRIM: lambda _e, f, _t: f"trims the ledger off log {f['log']}",
+        Kind.LOG_CURSOR: lambda e, f, _t: (
+            f"cursor {f['cursor']} of log {f['log']} {f['cause']}"
+            + (f" at {e.ledger}:{f['entry']}" if f["cause"] == "stored" else "")
+        ),
+        Kind.LOG_PUB: lambda _e, f, _t: f"publishes {f['epoch']}/{f['message']} to log {f['log']}",
+        Kind.LOG_ACK: lambda e, f, _t: f"{f['epoch']}/{f['message']} is acknowledged as {_place(e)}",
+        Kind.LOG_FAIL: lambda _e, f, _t: f"{f['epoch']}/{f['message']} failed: {code_name(f['code'])}",
+        Kind.LOG_LOST: lambda _e, f, _t: f"is told that it lost log {f['log']}: {code_name(f['code'])}",
+        Kind.LOG_READ_START: lambda _e, f, _t: (
+            f"begins to read log {f['log']}" + (f["cursor"] and f" by {f['cursor']}")
+        ),
+        Kind.LOG_READ: lambda e, f, _t: f"gets {_place(e)} of log {f['log']}",
+        Kind.LOG_READ_END: lambda _e, f, _t: f"comes to the end of log {f['log']}",
+    }
+)
+
+
+def _place(event: Event) -> str:
+    """Where in its log a message is."""
+    return f"{event.ledger}:{event.fields['entry']}:{event.fields['batch']}"
+
+
 class Words:
     """Turns events into phrases; ``short`` gives the label under which an actor appears."""
 
@@ -118,6 +148,7 @@ class Words:
             Kind.CLIENT_RESUME: lambda _e, _f, _t: "resumes",
             Kind.RUN_END: lambda _e, f, _t: "the run ends" if f["completed"] else "the run is cut short",
             Kind.FAULT: lambda _e, f, _t: ": ".join(part for part in (f["cause"], f["detail"]) if part),
+            **_LOG_PHRASES,
         }
 
     def phrase(self, event: Event, others: Sequence[str]) -> str:

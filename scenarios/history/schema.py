@@ -77,6 +77,21 @@ class Kind(StrEnum):
     FAULT = "FAULT"
     # the end of the recording
     RUN_END = "RUN_END"
+    # logs: the list of ledgers and cursors, recorded where they are stored; then publishers, and readers
+    LOG_CLAIM = "LOG_CLAIM"
+    LOG_RELEASE = "LOG_RELEASE"
+    LOG_LEDGER = "LOG_LEDGER"
+    LOG_APPEND = "LOG_APPEND"
+    LOG_END = "LOG_END"
+    LOG_TRIM = "LOG_TRIM"
+    LOG_CURSOR = "LOG_CURSOR"
+    LOG_PUB = "LOG_PUB"
+    LOG_ACK = "LOG_ACK"
+    LOG_FAIL = "LOG_FAIL"
+    LOG_LOST = "LOG_LOST"
+    LOG_READ_START = "LOG_READ_START"
+    LOG_READ = "LOG_READ"
+    LOG_READ_END = "LOG_READ_END"
 
 
 COMMON_FIELDS: Final[tuple[str, ...]] = ("seq", "time_us", "actor", "kind", "ledger")
@@ -119,6 +134,11 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "target": FieldType.STRING,
         "other": FieldType.STRING,
         "parameters": FieldType.STRING,
+        "log": FieldType.STRING,
+        "epoch": FieldType.LONG,
+        "message": FieldType.LONG,
+        "batch": FieldType.LONG,
+        "cursor": FieldType.STRING,
     }
 )
 
@@ -183,6 +203,24 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         # cause: what is broken or mended; phase: begin, end, or once for what does not last; fault: which one, the same at both.
         Kind.FAULT: ("cause", "detail", "fault", "phase", "target", "other", "parameters"),
         Kind.RUN_END: ("completed",),
+        # version is that of the manifest, or of the cursor's node, that the write made.
+        Kind.LOG_CLAIM: ("log", "epoch", "version"),
+        Kind.LOG_RELEASE: ("log", "epoch", "version"),
+        Kind.LOG_LEDGER: ("log",),
+        Kind.LOG_APPEND: ("log", "epoch", "version"),
+        Kind.LOG_END: ("log", "last_entry", "length", "version"),
+        Kind.LOG_TRIM: ("log", "version"),
+        # cause: stored, listed, removed; ledger and entry are the position that was stored.
+        Kind.LOG_CURSOR: ("log", "cursor", "cause", "entry", "version"),
+        # epoch and message identify a message; ledger, entry and batch say where it is.
+        Kind.LOG_PUB: ("log", "epoch", "message", "content", "size"),
+        Kind.LOG_ACK: ("log", "epoch", "message", "content", "entry", "batch"),
+        Kind.LOG_FAIL: ("log", "epoch", "message", "code"),
+        Kind.LOG_LOST: ("log", "epoch", "code"),
+        # cause: earliest, or other; cursor is empty for a reader that is no cursor.
+        Kind.LOG_READ_START: ("log", "handle", "cursor", "cause"),
+        Kind.LOG_READ: ("log", "handle", "content", "entry", "batch"),
+        Kind.LOG_READ_END: ("log", "handle"),
     }
 )
 

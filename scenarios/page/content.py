@@ -26,6 +26,7 @@ _GROUPS: Final[Mapping[str, tuple[Kind, ...]]] = MappingProxyType(
             *(Kind.REC_START, Kind.REC_READ_SEND, Kind.REC_READ_RESP, Kind.REC_DECIDE),
         ),
         "metadata": (Kind.META_CAS, Kind.META_READ),
+        "logs": tuple(kind for kind in Kind if kind.startswith("LOG_")),
         "bookies": (Kind.BK_STORE, Kind.BK_SYNC, Kind.BK_LAC, Kind.BK_LOSS, Kind.BK_LIMBO, Kind.BK_GC),
         "faults": (
             *(Kind.FAULT, Kind.BK_CRASH, Kind.BK_RESTART),

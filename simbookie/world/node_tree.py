@@ -1,8 +1,8 @@
 """The tree of nodes of a simulated metadata service, by a client's connection.
 
 Calls take their time and suffer the faults that a :class:`~simbookie.world.metadata_service.MetadataCall` can suffer; operations
-are called ``tree_get``, ``tree_children``, ``tree_create``, ``tree_write`` and ``tree_delete`` there. Sessions that recorders
-wrap have no tree: nothing that is recorded needs one.
+are called ``tree_get``, ``tree_children``, ``tree_create``, ``tree_write`` and ``tree_delete`` there. A session that
+a recorder wraps has the tree that the recorder gives it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,114 @@
+"""Records what becomes of logs and their cursors, where the nodes that hold them are stored.
+
+A write of a manifest is one change of all that is in it. It is recorded as what it changed, compared with the manifest before,
+each with the version that the write made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from bkclient.ledger import LedgerMetadata
+from bkclient.log.machine.codec import decode_manifest
+from bkclient.log.machine.cursor import decode_cursor
+from bkclient.log.machine.manifest import LogLedger, LogManifest
+from bkclient.metadata.base import Cancel
+from bkclient.metadata.tree import NodeTree, TreeNode
+from scenarios.history import Kind
+from scenarios.recording import Recorder
+
+__all__ = ["RecordedTree", "log_of"]
+
+_LOGS: Final = "logs"
+_CURSORS: Final = "cursors"
+_APPLICATION: Final = b"bkclient-log"
+
+
+def log_of(metadata: LedgerMetadata) -> str | None:
+    """The log that a ledger was made for, as its custom metadata tells; None for another ledger."""
+    custom = metadata.custom_metadata
+    return custom["log"].decode() if custom.get("application") == _APPLICATION and "log" in custom else None
+
+
+class RecordedTree:
+    """A :class:`~bkclient.metadata.tree.NodeTree` at the service, below all delays and faults."""
+
+    def __init__(self, inner: NodeTree, recorder: Recorder, actor: str) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._actor = actor
+
+    async def get(self, path: str) -> TreeNode | None:
+        """Forwarded."""
+        return await self._inner.get(path)
+
+    async def children(self, path: str) -> list[str]:
+        """Forwarded."""
+        return await self._inner.children(path)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, is_ephemeral: bool = False, is_sequential: bool = False
+    ) -> str | None:
+        """Forwarded; records what a node of a log holds."""
+        made = await self._inner.create(path, data, is_ephemeral=is_ephemeral, is_sequential=is_sequential)
+        if made is not None:
+            self._stored(path, data, 0)
+        return made
+
+    async def write(self, path: str, data: bytes, version: int) -> bool:
+        """Forwarded; records what it changed of a log, or the position of a cursor."""
+        is_written = await self._inner.write(path, data, version)
+        if is_written:
+            self._stored(path, data, version + 1)
+        return is_written
+
+    async def delete(self, path: str, version: int | None = None) -> bool:
+        """Forwarded."""
+        return await self._inner.delete(path, version)
+
+    def watch(self, path: str, listener: Callable[[], None]) -> Cancel:
+        """Forwarded."""
+        return self._inner.watch(path, listener)
+
+    def _stored(self, path: str, data: bytes, version: int) -> None:
+        directory, _, rest = path.partition("/")
+        if directory == _LOGS:
+            self._manifest_stored(rest, decode_manifest(data), version)
+        elif directory == _CURSORS:
+            log, _, cursor = rest.partition("/")
+            state = decode_cursor(data)
+            where = {"entry": state.entry_id, "version": version}
+            self._record(Kind.LOG_CURSOR, log, state.ledger_id, cursor=cursor, cause="stored", **where)
+
+    def _manifest_stored(self, log: str, new: LogManifest, version: int) -> None:
+        known = self._recorder.manifests.get(log)
+        old = known if known is not None else LogManifest(new.log_id)
+        self._recorder.manifests[log] = new
+        if new.epoch != old.epoch:
+            self._record(Kind.LOG_CLAIM, log, epoch=new.epoch, version=version)
+        for cursor in sorted({*old.cursors, *new.cursors}):
+            if (cursor in old.cursors) != (cursor in new.cursors):
+                cause = "listed" if cursor in new.cursors else "removed"
+                self._record(Kind.LOG_CURSOR, log, cursor=cursor, cause=cause, entry=-1, version=version)
+        for ledger in old.ledgers:
+            self._ledger_stored(log, ledger, new, version)
+        for ledger in new.ledgers:
+            if not old.has(ledger.ledger_id):
+                self._record(Kind.LOG_APPEND, log, ledger.ledger_id, epoch=ledger.epoch, version=version)
+        if old.claim_id and not new.claim_id:
+            self._record(Kind.LOG_RELEASE, log, epoch=new.epoch, version=version)
+
+    def _ledger_stored(self, log: str, old: LogLedger, new: LogManifest, version: int) -> None:
+        """Record what became of a ledger that was in the list: trimmed, ended, or ended empty, which takes it out of the list."""
+        ledger_id = old.ledger_id
+        now = new.ledger(ledger_id)
+        if now is None and ledger_id <= new.trimmed_through:
+            self._record(Kind.LOG_TRIM, log, ledger_id, version=version)
+        elif now is None or (old.end is None and now.end is not None):
+            end = None if now is None else now.end
+            last, length = (-1, 0) if end is None else (end.last_entry_id, end.length)
+            self._record(Kind.LOG_END, log, ledger_id, last_entry=last, length=length, version=version)
+
+    def _record(self, kind: Kind, log: str, ledger: int = -1, **fields: int | str) -> None:
+        self._recorder.record(kind, self._actor, ledger, log=log, **fields)
