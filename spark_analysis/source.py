@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_analysis.decode import decode_file
+from spark_analysis.decode import decode_files
 from spark_analysis.schema import TABLE_SCHEMA, columns_of
 
 __all__ = [
@@ -50,9 +50,6 @@ PARTITION_BYTES: Final = 32 * 1024 * 1024
 
 #: What opening a file costs, in bytes that could be read in that time.
 OPEN_COST_BYTES: Final = 16 * 1024
-
-#: Small batches of several files are merged up to this many rows, because each batch has a fixed cost on both sides.
-_BATCH_ROWS: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +163,9 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of the files of ``partition``."""
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        waiting: list[pa.RecordBatch] = []
-        rows = 0
         files = partition.files if isinstance(partition, FilePartition) else ()
-        for file in files:
-            for batch in decode_file(Path(file.path), file.name, schema, self._kinds):
-                waiting.append(batch)
-                rows += batch.num_rows
-                if rows >= _BATCH_ROWS:
-                    yield pa.concat_batches(waiting)
-                    waiting, rows = [], 0
-        if waiting:
-            yield pa.concat_batches(waiting)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        yield from decode_files(((Path(file.path), file.name) for file in files), schema, self._kinds)
 
 
 def read_histories(

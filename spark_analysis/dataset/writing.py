@@ -5,27 +5,31 @@ from __future__ import annotations
 import gc
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from scenarios.history import History, HistoryError
-from spark_analysis.dataset.columns import EVENT_ARROW_SCHEMA, Batch, KindOf, Taken, ValueTypeError
+from spark_analysis.columns import Batch, Taken, ValueTypeError
 from spark_analysis.dataset.survey import Chunk, Surveyed
+from spark_analysis.packed import MALFORMED, Groups, decode_whole, group, kinds_of, unpacker
+from spark_analysis.schema import TABLE_SCHEMA
 
 __all__ = ["GROUP_EVENTS", "BucketWork", "ChunkWork", "FileOutcome", "write_bucket", "write_chunk"]
+
+_ARROW_SCHEMA: Final = to_arrow_schema(TABLE_SCHEMA, timezone="UTC")
 
 #: A row group is written when it has so many events, which bounds the memory of readers and writers.
 GROUP_EVENTS: Final = 1 << 16
 
 #: Columns whose values repeat. The others are numbers that hardly do.
-_REPEATING: Final = [field.name for field in EVENT_ARROW_SCHEMA if field.type in (pa.string(), pa.bool_())]
+_REPEATING: Final = [field.name for field in _ARROW_SCHEMA if field.type in (pa.string(), pa.bool_())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def write_bucket(work: BucketWork) -> list[FileOutcome]:
     """Decode files and write their rows. A file that cannot be used costs its own rows only."""
     outcomes: list[FileOutcome] = []
     with _collector_paused(), _event_file(Path(work.target)) as writer:
-        batch, waiting = Batch(), []
+        batch = Batch(_ARROW_SCHEMA)
         for found in work.files:
             try:
                 taken, groups = _decoded(found)
@@ -83,12 +87,10 @@ def write_bucket(work: BucketWork) -> list[FileOutcome]:
                 outcomes.append(FileOutcome(found.file.name, f"cannot be read ({error.strerror})"))
                 continue
             batch.add(taken, groups)
-            waiting.append((taken, groups))
             if batch.events >= GROUP_EVENTS:
-                outcomes += _write(writer, batch, waiting)
-                batch, waiting = Batch(), []
-        if waiting:
-            outcomes += _write(writer, batch, waiting)
+                outcomes += _write(writer, batch)
+                batch = Batch(_ARROW_SCHEMA)
+        outcomes += _write(writer, batch)
     return outcomes
 
 
@@ -99,7 +101,7 @@ def write_chunk(work: ChunkWork) -> list[FileOutcome]:
         history = History(Path(found.file.path))
         with _collector_paused(), _event_file(Path(work.target)) as writer:
             for taken, groups in _pieces(work, history):
-                batch = Batch()
+                batch = Batch(_ARROW_SCHEMA)
                 batch.add(taken, groups)
                 _write_group(writer, batch.table())
     except HistoryError as error:
@@ -114,56 +116,34 @@ def write_chunk(work: ChunkWork) -> list[FileOutcome]:
 
 # Decoding -----------------------------------------------------------------------------------------------------------
 
-_Groups = list[tuple[KindOf, list[Sequence[Any]]]]
 
-
-def _decoded(found: Surveyed) -> tuple[Taken, _Groups]:
+def _decoded(found: Surveyed) -> tuple[Taken, Groups]:
     """The rows of a small file, all checked. Raises :class:`HistoryError`."""
     path = Path(found.file.path)
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != found.sha256:
         raise HistoryError(path, "is truncated, or changes while it is read")
-    decoded = _decode_whole(data)
-    if decoded is None:
+    whole = decode_whole(data)
+    if whole is None:
         for _ in History(path).rows():
             pass  # which says what is wrong
         raise HistoryError(path, "is damaged")
-    header, groups, events, digest = decoded
-    return Taken(found.file.name, header, events, digest), groups
+    return Taken(found.file.name, whole.header, whole.events, whole.digest), whole.groups
 
 
-def _decode_whole(data: bytes) -> tuple[Mapping[str, Any], _Groups, int, str] | None:
-    """Header, rows by kind, how many, and their digest; None where any check fails that a reader of histories makes."""
-    unpacker = msgpack.Unpacker(None, max_buffer_size=max(len(data), 1), strict_map_key=False)
-    unpacker.feed(data)
-    try:
-        header = unpacker.unpack()
-        start = unpacker.tell()
-        items = list(unpacker)
-        footer = items.pop()
-        end = len(data) - len(msgpack.packb(footer))
-        digest = hashlib.sha256(memoryview(data)[start:end]).hexdigest()
-        if footer != {"events": len(items), "digest": digest}:
-            return None
-        return header, _grouped(items, header, 0), len(items), digest
-    except (msgpack.UnpackException, ValueError, TypeError, LookupError):
-        return None
-
-
-def _pieces(work: ChunkWork, history: History) -> Iterator[tuple[Taken, _Groups]]:
+def _pieces(work: ChunkWork, history: History) -> Iterator[tuple[Taken, Groups]]:
     """The rows of a chunk, in pieces of :data:`GROUP_EVENTS`. Raises :class:`HistoryError`."""
     path, chunk, name = Path(work.found.file.path), work.chunk, work.found.file.name
     with path.open("rb") as stream:
         stream.seek(chunk.start)
         data = stream.read(chunk.end - chunk.start)
-    unpacker = msgpack.Unpacker(None, max_buffer_size=max(len(data), 1), strict_map_key=False)
-    unpacker.feed(data)
+    objects, kinds = unpacker(data), kinds_of(history.header)
     seq, last = chunk.first_seq, chunk.first_seq + chunk.events
     while seq < last:
         try:
-            items = [unpacker.unpack() for _ in range(min(GROUP_EVENTS, last - seq))]
-            groups = _grouped(items, history.header, seq)
-        except (msgpack.UnpackException, ValueError, TypeError, LookupError) as error:
+            items = [objects.unpack() for _ in range(min(GROUP_EVENTS, last - seq))]
+            groups = group(items, kinds, seq)
+        except MALFORMED as error:
             raise HistoryError(path, f"is damaged between event {seq} and event {last} ({error})") from error
         seq += len(items)
         ends = work.is_last and seq == last
@@ -173,51 +153,24 @@ def _pieces(work: ChunkWork, history: History) -> Iterator[tuple[Taken, _Groups]
         )
 
 
-def _grouped(items: list[Any], header: Mapping[str, Any], first_seq: int) -> _Groups:
-    """Events by kind. ``ValueError``, ``TypeError`` or ``LookupError`` where one has another shape or place."""
-    if [item[1] for item in items] != list(range(first_seq, first_seq + len(items))):
-        raise ValueError("events are missing or out of order")
-    kinds: list[KindOf] = [(str(kind), tuple(map(str, names))) for kind, names in header["kinds"]]
-    by_index: list[list[Any]] = [[] for _ in kinds]
-    for item in items:
-        by_index[item[0]].append(item)
-    for (kind, names), rows in zip(kinds, by_index, strict=True):
-        if set(map(len, rows)) - {5 + len(names)}:
-            raise ValueError(f"an event of kind {kind} has not {len(names)} fields")
-    return list(zip(kinds, by_index, strict=True))
-
-
 # Writing ------------------------------------------------------------------------------------------------------------
 
 
-def _write(writer: pq.ParquetWriter, batch: Batch, waiting: list[tuple[Taken, _Groups]]) -> list[FileOutcome]:
+def _write(writer: pq.ParquetWriter, batch: Batch) -> list[FileOutcome]:
     """Write a row group; where a value is of a wrong type, without the histories that have one."""
-    try:
-        _write_group(writer, batch.table())
-        return [_taken(taken) for taken, _ in waiting]
-    except ValueTypeError:
-        outcomes, good = [], Batch()
-        for taken, groups in waiting:
-            alone = Batch()
-            alone.add(taken, groups)
-            try:
-                alone.table()
-            except ValueTypeError as error:
-                outcomes.append(FileOutcome(taken.name, str(error)))
-            else:
-                good.add(taken, groups)
-                outcomes.append(_taken(taken))
-        if good.histories:
-            _write_group(writer, good.table())
-        return outcomes
-
-
-def _taken(taken: Taken) -> FileOutcome:
-    return FileOutcome(taken.name, None, taken.scenario, taken.seed, taken.events or 0, taken.digest or "")
+    rows, problems = batch.checked()
+    _write_group(writer, rows)
+    return [
+        FileOutcome(found.name, problems[found.name])
+        if found.name in problems
+        else FileOutcome(found.name, None, found.scenario, found.seed, found.events or 0, found.digest or "")
+        for found in batch.histories
+    ]
 
 
 def _write_group(writer: pq.ParquetWriter, rows: pa.Table) -> None:
-    writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+    if rows.num_rows:
+        writer.write_table(rows, row_group_size=rows.num_rows)
 
 
 @contextmanager
@@ -226,7 +179,7 @@ def _event_file(target: Path) -> Iterator[pq.ParquetWriter]:
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         with pq.ParquetWriter(
-            partial, EVENT_ARROW_SCHEMA, compression="zstd", use_dictionary=_REPEATING, store_schema=False
+            partial, _ARROW_SCHEMA, compression="zstd", use_dictionary=_REPEATING, store_schema=False
         ) as writer:
             yield writer
         partial.replace(target)

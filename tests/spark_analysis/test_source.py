@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import spark_analysis.decode
 from scenarios.history import FIELDS, KINDS, Event, HistoryError, Kind, read_history
 from scenarios.runner import run_scenario
-from spark_analysis.decode import decode_file
+from spark_analysis.decode import decode_files
 from spark_analysis.schema import TABLE_SCHEMA, columns_of
 from spark_analysis.source import (
     OPEN_COST_BYTES,
@@ -39,7 +39,7 @@ ARROW_SCHEMA = to_arrow_schema(TABLE_SCHEMA, timezone="UTC")
 
 
 def decoded(path: Path, schema: pa.Schema = ARROW_SCHEMA, kinds: frozenset[str] | None = None) -> list[dict[str, Any]]:
-    return [row for batch in decode_file(path, path.name, schema, kinds) for row in batch.to_pylist()]
+    return [row for batch in decode_files([(path, path.name)], schema, kinds) for row in batch.to_pylist()]
 
 
 def as_event(row: Mapping[str, Any]) -> Event:
@@ -82,7 +82,7 @@ def test_a_large_file_is_emitted_in_pieces_with_the_same_rows(run: Path, monkeyp
     whole = decoded(run)
     monkeypatch.setattr(spark_analysis.decode, "WHOLE_FILE_BYTES", 0)
     monkeypatch.setattr(spark_analysis.decode, "PIECE_ROWS", 50)
-    batches = list(decode_file(run, run.name, ARROW_SCHEMA, None))
+    batches = list(decode_files([(run, run.name)], ARROW_SCHEMA, None))
     assert len(batches) > 3
     assert max(batch.num_rows for batch in batches) <= 51, "a piece, and the file row"
     rows = [row for batch in batches for row in batch.to_pylist()]
@@ -197,6 +197,23 @@ def mixed_rows(spark: SparkSession, mixed: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
+def test_a_value_of_the_wrong_type_costs_no_file_that_is_decoded_with_it(run: Path, tmp_path: Path) -> None:
+    names = ("a.bkh", "b.bkh", "c.bkh")
+    for name in names:
+        (tmp_path / name).write_bytes(run.read_bytes())
+    story = bystander()
+    story.write(2, content="not a fingerprint")
+    broken = record(tmp_path / "b.bkh", story)
+    files = [(tmp_path / name, name) for name in names]
+    rows = [row for batch in decode_files(files, ARROW_SCHEMA, None) for row in batch.to_pylist()]
+    problems = {row["history"]: row["problem"] for row in rows if row["kind"] is None}
+    assert [name for name, problem in problems.items() if problem] == [broken.name]
+    assert "field content that is no int64" in problems[broken.name]
+    events = read_history(run)[1]
+    for name in ("a.bkh", "c.bkh"):
+        assert events_of([row for row in rows if row["history"] == name]) == list(events)
+
+
 def test_spark_reads_every_usable_file_and_names_the_others(mixed_rows: list[dict[str, Any]], run: Path) -> None:
     problems = {row["history"]: row["problem"] for row in mixed_rows if row["kind"] is None}
     assert len(problems) == len(UNUSABLE) + 2

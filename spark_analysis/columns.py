@@ -7,28 +7,18 @@ by column, and what it has not is a run of nulls, which costs nothing. So rows a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from scenarios.history.schema import COMMON_FIELDS
-from spark_analysis.schema import TABLE_SCHEMA
+from spark_analysis.packed import LEADING, Groups, HeaderOf, KindOf
 
-__all__ = ["EVENT_ARROW_SCHEMA", "Batch", "HeaderOf", "KindOf", "Taken", "ValueTypeError"]
+__all__ = ["Batch", "Taken", "ValueTypeError"]
 
-EVENT_ARROW_SCHEMA: Final = to_arrow_schema(TABLE_SCHEMA, timezone="UTC")
-
-#: An event as it is packed: the index of its kind, the other common fields, then the fields of the kind.
-_LEADING: Final = ("", *(name for name in COMMON_FIELDS if name != "kind"))
 _DESCRIPTION: Final = ("format", "schema_version", "kinds", "fields")
-
-#: A kind as a header describes it: its name and its fields in order.
-KindOf = tuple[str, tuple[str, ...]]
-HeaderOf = Mapping[str, Any]
 
 
 class ValueTypeError(Exception):
@@ -59,48 +49,71 @@ class Taken:
 
 @dataclass(slots=True)
 class Batch:
-    """Events of some histories, on their way to becoming a table."""
+    """Events of some histories, on their way to becoming a table with the columns of ``schema``, all there are or fewer."""
 
-    histories: list[Taken] = field(default_factory=list)
-    _rows: dict[KindOf, list[Sequence[Any]]] = field(default_factory=dict)
-    _counts: dict[KindOf, list[tuple[int, int]]] = field(default_factory=dict)
+    schema: pa.Schema
     events: int = 0
+    _added: list[tuple[Taken, Groups]] = field(default_factory=list)
 
-    def add(self, history: Taken, groups: Iterable[tuple[KindOf, list[Sequence[Any]]]]) -> None:
+    @property
+    def histories(self) -> list[Taken]:
+        """Those that were added."""
+        return [history for history, _ in self._added]
+
+    def add(self, history: Taken, groups: Groups) -> None:
         """Add the rows of ``history``, grouped by kind, each as it is packed."""
-        number = len(self.histories)
-        self.histories.append(history)
-        for kind, rows in groups:
-            if rows:
-                self._rows.setdefault(kind, []).extend(rows)
-                self._counts.setdefault(kind, []).append((number, len(rows)))
-                self.events += len(rows)
+        self._added.append((history, groups))
+        self.events += sum(len(rows) for _, rows in groups)
+
+    def checked(self) -> tuple[pa.Table, dict[str, str]]:
+        """The table of all histories whose values have the types of their fields, and by name what is wrong with the others."""
+        try:
+            return self.table(), {}
+        except ValueTypeError:
+            problems, good = {}, Batch(self.schema)
+            for history, groups in self._added:
+                alone = Batch(self.schema)
+                alone.add(history, groups)
+                try:
+                    alone.table()
+                except ValueTypeError as error:
+                    problems[history.name] = str(error)
+                else:
+                    good.add(history, groups)
+            return good.table(), problems
 
     def table(self) -> pa.Table:
-        """All rows, in the columns of :data:`EVENT_ARROW_SCHEMA`. Raises :class:`ValueTypeError`."""
-        parts = [self._part(kind, self._rows[kind]) for kind in sorted(self._rows)]
+        """All rows, those of files last. Raises :class:`ValueTypeError`."""
+        rows_of: dict[KindOf, list[Sequence[Any]]] = {}
+        owners_of: dict[KindOf, list[repeat[int]]] = {}
+        for number, (_, groups) in enumerate(self._added):
+            for kind, rows in groups:
+                if rows:
+                    rows_of.setdefault(kind, []).extend(rows)
+                    owners_of.setdefault(kind, []).append(repeat(number, len(rows)))
+        parts = [self._part(kind, rows_of[kind], chain.from_iterable(owners_of[kind])) for kind in sorted(rows_of)]
         parts.append(self._file_rows())
-        columns: dict[str, list[pa.Array]] = {name: [] for name in EVENT_ARROW_SCHEMA.names}
+        columns: dict[str, list[pa.Array]] = {name: [] for name in self.schema.names}
         for length, present in parts:
-            nothing = {type_: pa.nulls(length, type_) for type_ in set(EVENT_ARROW_SCHEMA.types)}
+            nothing = {type_: pa.nulls(length, type_) for type_ in set(self.schema.types)}
             for name, chunks in columns.items():
                 array = present.get(name)
-                chunks.append(nothing[EVENT_ARROW_SCHEMA.field(name).type] if array is None else array)
-        arrays = [pa.chunked_array(columns[field.name], field.type) for field in EVENT_ARROW_SCHEMA]
-        return pa.Table.from_arrays(arrays, schema=EVENT_ARROW_SCHEMA)
+                chunks.append(nothing[self.schema.field(name).type] if array is None else array)
+        arrays = [pa.chunked_array(columns[field.name], field.type) for field in self.schema]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
 
-    def _part(self, kind: KindOf, rows: list[Sequence[Any]]) -> tuple[int, dict[str, pa.Array]]:
+    def _part(self, kind: KindOf, rows: list[Sequence[Any]], owners: Iterable[int]) -> tuple[int, dict[str, pa.Array]]:
         name, fields = kind
-        values: dict[str, Any] = dict(zip(chain(_LEADING, fields), zip(*rows, strict=True), strict=True))
+        values: dict[str, Any] = dict(zip(chain(LEADING, fields), zip(*rows, strict=True), strict=True))
         del values[""]
         if "fragments" in values:
             values["fragments"] = list(map(_fragments, values["fragments"]))
-        present = self._shared(list(chain.from_iterable(repeat(number, count) for number, count in self._counts[kind])))
+        present = self._shared(list(owners))
         present["kind"] = pa.repeat(pa.scalar(name, pa.string()), len(rows))
         for column, found in values.items():
-            index = EVENT_ARROW_SCHEMA.get_field_index(column)
+            index = self.schema.get_field_index(column)
             if index >= 0:
-                present[column] = _array(column, found, EVENT_ARROW_SCHEMA.field(index).type)
+                present[column] = _array(column, found, self.schema.field(index).type)
         return len(rows), present
 
     def _shared(self, numbers: list[int]) -> dict[str, pa.Array]:
