@@ -13,12 +13,12 @@ import gc
 import os
 import random
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import Bench, Bookies, a_writer, command, config_of, connected
 from benchmarks.java_client import values_of
 from benchmarks.measuring import LOOPS, Contender, Meter, Result, Values, compared, in_turn, run_on
+from benchmarks.processes import taken_by
 from bkclient import BookKeeper, LedgerWriter
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
@@ -58,7 +58,7 @@ async def append_in_turn(bookies: Bookies, ledgers: int, entries: int) -> Values
 def resident_bytes() -> int:
     """Memory of this process now; Linux only."""
     gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return taken_by(os.getpid()).resident_bytes
 
 
 async def idle_writers(bookies: Bookies, count: int) -> Values:

@@ -25,11 +25,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.processes import ForeignLoad
 
 __all__ = [
     "LOOPS",
@@ -128,54 +129,6 @@ class Sample:
     foreign: float | None
 
 
-class _ForeignLoad:
-    """Of a block: see the module's text."""
-
-    def __enter__(self) -> Self:
-        self._began, self._busy, self._own = time.perf_counter(), _busy_s(), _own_s()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        wall_s = time.perf_counter() - self._began
-        busy, own = _busy_s(), _own_s()
-        self.part: float | None = None
-        if busy is not None and self._busy is not None:
-            foreign = (busy - self._busy) - (own - self._own)
-            self.part = min(1.0, max(0.0, foreign / (wall_s * (os.cpu_count() or 1))))
-
-
-def _busy_s() -> float | None:
-    """CPU seconds of everything since the system started."""
-    try:
-        numbers = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    except OSError:
-        return None
-    return float(sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
-
-
-def _own_s() -> float:
-    """CPU seconds of this process and of all that descend from it."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        pid = int(folder.name)
-        parents[pid] = int(words[1])
-        # Children that have ended count with whoever waited for them.
-        ticks[pid] = sum(map(int, words[11:15]))
-    total = 0
-    for pid, taken in ticks.items():
-        ancestor = pid
-        while ancestor not in (os.getpid(), 0) and ancestor in parents:
-            ancestor = parents[ancestor]
-        if ancestor == os.getpid():
-            total += taken
-    return float(total) / os.sysconf("SC_CLK_TCK")
-
-
 def in_turn(contenders: Mapping[str, Contender], rounds: int, uncounted: int = 1) -> dict[str, list[Sample]]:
     """Each of ``contenders`` once in each round, after rounds that are not counted.
 
@@ -186,7 +139,7 @@ def in_turn(contenders: Mapping[str, Contender], rounds: int, uncounted: int = 1
     for number in range(rounds + uncounted):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            load = _ForeignLoad()
+            load = ForeignLoad()
             with load:
                 values = _attempted(name, contenders[name])
             if number >= uncounted:

@@ -33,6 +33,7 @@ import anyio
 import typer
 
 import bkclient
+from benchmarks.processes import taken_by
 from bkclient import BookKeeper, LedgerWriter
 from bkclient.errors import BookKeeperError
 from simbookie.processes import ProcessCluster
@@ -81,10 +82,9 @@ class Tally:
 def take_sample(began: float) -> Sample:
     """Look at this process."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
     return Sample(
         seconds=round(time.monotonic() - began, 1),
-        rss_mib=round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1),
+        rss_mib=round(taken_by(os.getpid()).resident_bytes / 2**20, 1),
         threads=threading.active_count(),
         descriptors=len(list(Path("/proc/self/fd").iterdir())),
         tasks=len(asyncio.all_tasks()),

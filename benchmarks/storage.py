@@ -10,7 +10,6 @@ ledgers are deleted as soon as they are closed.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -27,14 +26,13 @@ import bkclient
 from benchmarks.cluster import config_of
 from benchmarks.java_client import build_to_run
 from benchmarks.measuring import machine, run_on
+from benchmarks.processes import taken_by
 from simbookie.processes import BookieProcess
 from tests.interop.real_bookie import RealCluster
 from tests.zookeepers import EmbeddedInThread
 
 __all__ = ["measure_round", "soak"]
 
-_TICK: Final = os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _MEMORY: Final = Path("/dev/shm")
 _PAYLOAD: Final = 1024
 _WINDOW: Final = 1000
@@ -55,17 +53,6 @@ class Contender:
     pid: int
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
-
-
-def resident_mib(pid: int) -> float:
-    """Memory of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * _PAGE / (1 << 20)
-
-
 async def append(uri: str, entries: int, *, deletes: bool = False) -> None:
     """So many entries to a ledger of one bookie."""
     client = await bkclient.connect(uri, config=config_of(3, _WINDOW))
@@ -83,10 +70,10 @@ async def append(uri: str, entries: int, *, deletes: bool = False) -> None:
 
 def measure_round(contender: Contender, entries: int) -> tuple[float, float]:
     """Entries a second, and microseconds of the bookie's CPU time for one."""
-    cpu, began = cpu_seconds(contender.pid), time.perf_counter()
+    cpu, began = taken_by(contender.pid).cpu_s, time.perf_counter()
     run_on("asyncio", append(contender.uri, entries))
     took = time.perf_counter() - began
-    return entries / took, (cpu_seconds(contender.pid) - cpu) / entries * 1e6
+    return entries / took, (taken_by(contender.pid).cpu_s - cpu) / entries * 1e6
 
 
 @contextmanager
@@ -128,7 +115,7 @@ def soak(contender: Contender, seconds: float, entries: int) -> list[tuple[float
     """Append, delete, and look at the memory: ``(seconds, MiB)``."""
     began, seen = time.perf_counter(), list[tuple[float, float]]()
     while (passed := time.perf_counter() - began) < seconds:
-        seen.append((round(passed, 1), round(resident_mib(contender.pid), 1)))
+        seen.append((round(passed, 1), round(taken_by(contender.pid).resident_bytes / 2**20, 1)))
         run_on("asyncio", append(contender.uri, entries, deletes=True))
     return seen
 

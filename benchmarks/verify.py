@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,6 +24,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.processes import ForeignLoad, family
 from scenarios.checker import OnlineChecker
 from scenarios.history import History
 from scenarios.library import SCENARIOS
@@ -37,8 +36,6 @@ from spark_analysis.jobs.verify import verify
 from spark_analysis.session import open_session
 from spark_analysis.source import find_histories
 
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _LOOK_EVERY_S: Final = 0.25
 
 
@@ -59,29 +56,6 @@ class VerificationCost:
     foreign: float
 
 
-def family() -> dict[int, tuple[float, int]]:
-    """Of the program and its descendants: seconds of CPU, with those of children that have ended, and resident bytes."""
-    parents, known = {}, {}
-    for entry in Path("/proc").iterdir():
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except (OSError, ValueError):
-            continue
-        if entry.name.isdigit():
-            parents[int(entry.name)] = int(fields[1])
-            known[int(entry.name)] = (sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE)
-    ours = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return {pid: known[pid] for pid in ours}
-
-
-def all_cpu() -> float:
-    """Seconds that all processors were busy with anything."""
-    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
-    return (user + nice + system + irq + softirq) / _TICKS
-
-
 @contextmanager
 def measured(found: list[VerificationCost], way: str, events: Callable[[], int]) -> Iterator[None]:
     """Add what the block takes to ``found``."""
@@ -90,22 +64,28 @@ def measured(found: list[VerificationCost], way: str, events: Callable[[], int])
     def look() -> None:
         nonlocal peak
         while not ended.wait(_LOOK_EVERY_S):
-            peak = max(peak, sum(resident for _, resident in family().values()))
+            peak = max(peak, sum(process.resident_bytes for process in family().values()))
 
     watcher = threading.Thread(target=look, daemon=True)
-    before, busy, started = sum(cpu for cpu, _ in family().values()), all_cpu(), time.perf_counter()
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-    seconds = time.perf_counter() - started
-    cpu = sum(cpu for cpu, _ in family().values()) - before
-    foreign = max(0.0, all_cpu() - busy - cpu) / (seconds * (os.cpu_count() or 1))
+    with ForeignLoad() as load:
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
     count = events()
     found.append(
-        VerificationCost(way, count, seconds, cpu, count / seconds, count / max(cpu, 0.01), peak >> 20, foreign)
+        VerificationCost(
+            way,
+            count,
+            load.wall_s,
+            load.cpu_s,
+            count / load.wall_s,
+            count / max(load.cpu_s, 0.01),
+            peak >> 20,
+            load.part or 0.0,
+        )
     )
 
 

@@ -18,13 +18,13 @@ from scenarios.history.schema import Event, Kind
 __all__ = ["MessageEvents", "messages_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MessageEvents:
     """Numbers of events: the request's, its arrival's and its answer's, ``None`` for what was not seen."""
 
     request: int
-    arrival: int | None
-    answer: int | None
+    arrival: int | None = None
+    answer: int | None = None
 
 
 _ANSWERED: Final[Mapping[str, str]] = MappingProxyType(
@@ -42,17 +42,6 @@ _FENCING: Final = (Kind.FENCE_SEND, Kind.REC_READ_SEND)
 _Key = tuple[str, str, str, int, object]
 
 
-class _SentMessage:
-    """A request and what is known of it so far."""
-
-    __slots__ = ("answer", "arrival", "request")
-
-    def __init__(self, request: Event) -> None:
-        self.request = request.seq
-        self.arrival: int | None = None
-        self.answer: int | None = None
-
-
 def _key(kind: str, event: Event) -> _Key:
     # The answer to a fence names the last entry that the bookie has, and a fence none.
     entry = None if kind == Kind.FENCE_SEND else event.fields["entry"]
@@ -61,13 +50,13 @@ def _key(kind: str, event: Event) -> _Key:
 
 def messages_of(events: Iterable[Event]) -> list[MessageEvents]:
     """The messages of a run, in the order in which they were sent."""
-    sent: list[_SentMessage] = []
-    unanswered: dict[_Key, deque[_SentMessage]] = {}
-    travelling: dict[_Key, deque[_SentMessage]] = {}
+    sent: list[MessageEvents] = []
+    unanswered: dict[_Key, deque[MessageEvents]] = {}
+    travelling: dict[_Key, deque[MessageEvents]] = {}
     for event in events:
         kind = event.kind
         if kind in _REQUESTS:
-            one = _SentMessage(event)
+            one = MessageEvents(event.seq)
             sent.append(one)
             unanswered.setdefault(_key(kind, event), deque()).append(one)
             travelling.setdefault(_key(kind, event), deque()).append(one)
@@ -76,30 +65,30 @@ def messages_of(events: Iterable[Event]) -> list[MessageEvents]:
             if waiting:
                 waiting.popleft().answer = event.seq
         elif kind == Kind.BK_STORE:
-            _arrived(travelling, event, [(Kind.ADD_SEND, event.fields["entry"])])
+            _arrived(travelling.get((Kind.ADD_SEND, *_place(event), event.fields["entry"])), event)
         elif kind == Kind.FENCE_SET:
-            _arrived(travelling, event, _fencing_requests(travelling, event))
-    return [MessageEvents(one.request, one.arrival, one.answer) for one in sent]
+            _arrived(_fencing_requests(travelling, event), event)
+    return sent
 
 
-def _fencing_requests(travelling: Mapping[_Key, deque[_SentMessage]], event: Event) -> list[tuple[str, object]]:
-    """Kind and entry of the requests of the fence's source that may have set it, the oldest first."""
-    source = event.fields["source"]
+def _place(event: Event) -> tuple[str, str, int]:
+    """Sender, bookie and ledger of the request that an event of a bookie comes from."""
+    return event.fields["source"], event.actor, event.ledger
+
+
+def _fencing_requests(travelling: Mapping[_Key, deque[MessageEvents]], event: Event) -> deque[MessageEvents] | None:
+    """Those alike among which is the oldest request that may have set the fence."""
     found = [
-        (waiting[0].request, kind, entry)
-        for (kind, sender, bookie, ledger, entry), waiting in travelling.items()
-        if waiting and kind in _FENCING and (sender, bookie, ledger) == (source, event.actor, event.ledger)
+        waiting
+        for (kind, *place, _), waiting in travelling.items()
+        if waiting and kind in _FENCING and tuple(place) == _place(event)
     ]
-    return [(kind, entry) for _, kind, entry in sorted(found)[:1]]
+    return min(found, key=lambda waiting: waiting[0].request, default=None)
 
 
-def _arrived(
-    travelling: Mapping[_Key, deque[_SentMessage]], event: Event, requests: Iterable[tuple[str, object]]
-) -> None:
-    for kind, entry in requests:
-        waiting = travelling.get((kind, event.fields["source"], event.actor, event.ledger, entry))
-        while waiting:
-            one = waiting.popleft()
-            if one.answer is None:  # an answer does not come before what it answers
-                one.arrival = event.seq
-                return
+def _arrived(waiting: deque[MessageEvents] | None, event: Event) -> None:
+    while waiting:
+        one = waiting.popleft()
+        if one.answer is None:  # an answer does not come before what it answers
+            one.arrival = event.seq
+            return

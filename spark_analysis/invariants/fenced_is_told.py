@@ -21,6 +21,7 @@ from spark_analysis.invariants.expressions import (
     ensemble_of,
     is_in_write_set,
     is_kind,
+    is_true,
     join_small,
     observed,
     tell,
@@ -39,7 +40,7 @@ _WRITER: Final = (*LEDGER_KEY, "actor", "incarnation")
 def _had_quorum(seq: Column) -> Column:
     """Whether Qa bookies had given good answers to ordinary adds of the entry before ``seq``."""
     good = sf.filter("copies", lambda copy: copy["bookie"].isNotNull() & (copy["answer_seq"] < seq))
-    return sf.coalesce(sf.size(good) >= sf.col("ack_quorum_size"), sf.lit(False))  # noqa: FBT003
+    return is_true(sf.size(good) >= sf.col("ack_quorum_size"))
 
 
 def _ends(facts: Facts) -> DataFrame:
@@ -60,10 +61,7 @@ def _refusals(facts: Facts) -> DataFrame:
         is_kind(Kind.ADD_RESP) & (sf.col("code") == FENCED) & ~sf.col("recovery") & sf.col("incarnation").isNotNull()
     )
     copies = facts.entries.select(*ENTRY_KEY, "copies")
-    is_over = sf.coalesce(sf.exists("ends", lambda end: end < seq), sf.lit(False)) | sf.coalesce(  # noqa: FBT003
-        sf.col("failed") < seq,
-        sf.lit(False),  # noqa: FBT003
-    )
+    is_over = is_true(sf.exists("ends", lambda end: end < seq)) | is_true(sf.col("failed") < seq)
     return (
         refused.select(*_WRITER, "entry", "bookie", "seq")
         .transform(join_small, facts.images, on=LEDGER_KEY, how="inner")
@@ -118,7 +116,7 @@ def _failed(facts: Facts, refusals: DataFrame) -> DataFrame:
         .groupBy(*_WRITER, "refused")
         .agg(sf.min(sf.struct("seq", "entry", "code")).alias("first"))
         .transform(join_small, _ends(facts), on=(*LEDGER_KEY, "actor"), how="left")
-        .filter(~sf.coalesce(sf.exists("ends", lambda end: end < sf.col("first.seq")), sf.lit(False)))  # noqa: FBT003
+        .filter(~is_true(sf.exists("ends", lambda end: end < sf.col("first.seq"))))
     )
     finding = tell(
         "A12",

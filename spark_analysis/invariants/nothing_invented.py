@@ -13,7 +13,16 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, OK, is_kind, join_small, observed, tell
+from spark_analysis.invariants.expressions import (
+    ENTRY_KEY,
+    LEDGER_KEY,
+    OK,
+    is_kind,
+    is_true,
+    join_small,
+    observed,
+    tell,
+)
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KINDS
 
@@ -55,7 +64,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     unread = tell(
         "E10",
-        sf.col("run").isNotNull() & content.isNotNull() & ~sf.coalesce(was_read, sf.lit(False)),  # noqa: FBT003
+        sf.col("run").isNotNull() & content.isNotNull() & ~is_true(was_read),
         seq,
         [sf.col("run"), seq],
         "%s wrote entry %d back (event %d) with a content that no bookie had told it",
