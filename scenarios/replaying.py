@@ -110,6 +110,8 @@ def origin_of(history: History) -> Origin:
     if not isinstance(name, str) or not isinstance(seed, int) or not isinstance(mutant, str):
         raise HistoryError(history.path, "its header names no scenario and seed to run again")
     plan = _plan_of(history)
+    if plan is None and "replay" in header:
+        raise HistoryError(history.path, f"was recorded by a test; what makes it again is: {header['replay']}")
     if plan is None and name not in SCENARIOS:
         raise HistoryError(history.path, f"was recorded in the scenario {name}, which this version does not have")
     if mutant and mutant not in RUN_MUTANTS:

@@ -30,6 +30,7 @@ MAY_MEASURE_TIME = (
         "bkclient/cli/",
         "bkclient/_client/connect.py",
         "scenarios/runner.py",
+        "scenarios/testing/entropy.py",
         "scenarios/sweep.py",
         "scenarios/exploration.py",
         "scenarios/shrinking/shrinker.py",

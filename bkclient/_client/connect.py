@@ -17,6 +17,7 @@ from bkclient._client.arguments import checked_config
 from bkclient._client.client import BookKeeper
 from bkclient._client.core import Features
 from bkclient._client.plugin_guards import guarded_stats
+from bkclient.backends import backend_of
 from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError
 from bkclient.metadata.base import BookieAddress, MetadataStore
@@ -90,7 +91,8 @@ def connect(
         await bk.aclose()
 
     URIs are ``zk://host:port[;host:port...]/root`` (also ``zk+hierarchical``, ``zk+longhierarchical``, ``zk+flat``) and
-    ``mem://name`` for a store inside this process. The default is that of the configuration, ``config.metadata.uri``.
+    ``mem://name`` for a store inside this process; :mod:`bkclient.backends` adds others. The default is that of the
+    configuration, ``config.metadata.uri``.
 
     * ``placement``: a placement policy, in place of the one that the configuration names;
     * ``locations``: where bookies are, in place of the script that the configuration names (``docs/using/placement.md``);
@@ -110,6 +112,22 @@ def connect(
         uri = metadata_uri if metadata_uri is not None else settings.metadata.uri
         if uri is None:
             raise ArgumentError("give connect() a metadata URI, or set metadata.uri in the configuration")
+        backend = backend_of(uri)
+        if backend is not None:
+            made: BookKeeper = await backend(
+                uri,
+                config=settings,
+                rng=rng,
+                wall_clock=None if wall_clock is time.time else wall_clock,
+                placement=placement,
+                locations=locations,
+                observer=observer,
+                features=features,
+                stats=stats,
+                tracer=tracer,
+                auth=auth,
+            )
+            return made
         security = _security(settings, auth)
         chance = rng or random.Random()  # noqa: S311 - placement and back-off need no secrecy
         counts = guarded_stats(stats)

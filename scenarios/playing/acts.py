@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bkclient.errors import BookKeeperError
 from scenarios.plan import faults
@@ -17,16 +17,29 @@ from scenarios.plan.words import member_of, print_fields
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.matching import metadata_action, metadata_match, traffic_match
 from scenarios.recording import BookieRecorder
-from scenarios.stage import ClientProcess, Stage
+from scenarios.stage import Stage
 from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.faults import Delay, Duplicate, Fate, Interception
 
-__all__ = ["Acts"]
+__all__ = ["Acts", "ClientLife"]
 
 Undo = Callable[[], object]
+
+
+class ClientLife(Protocol):
+    """A process of a client, as far as steps break it; each call is without effect where there is nothing to do."""
+
+    def crash(self) -> None:
+        """Kill it."""
+
+    def pause(self) -> None:
+        """Let it execute nothing until :meth:`resume`."""
+
+    def resume(self) -> None:
+        """Let it go on."""
 
 
 @dataclass(slots=True)
@@ -42,7 +55,7 @@ class Acts:
     """Does what steps say. ``start`` starts a client, ``clients`` are those that were started."""
 
     def __init__(
-        self, stage: Stage, ledgers: PlayedLedgers, clients: dict[str, ClientProcess], start: Callable[[str], None]
+        self, stage: Stage, ledgers: PlayedLedgers, clients: Mapping[str, ClientLife], start: Callable[[str], None]
     ) -> None:
         self._stage = stage
         self._ledgers = ledgers
@@ -71,7 +84,7 @@ class Acts:
             faults.MetadataCalls: self._metadata,
             faults.StoreDown: self._store_down,
             faults.Reset: lambda fault: self._world.network.reset_connections(fault.host, fault.other) and None,
-            faults.KillClient: lambda fault: self._client(fault.host, ClientProcess.crash),
+            faults.KillClient: lambda fault: self._client(fault.host, lambda client: client.crash()),
             faults.Alter: self._alter,
             faults.Lose: self._lose,
             faults.Collect: self._collect,
@@ -227,7 +240,7 @@ class Acts:
         host.pause()
         return lambda: host.resume() if host.is_paused else None
 
-    def _client(self, name: str, act: Callable[[ClientProcess], object]) -> None:
+    def _client(self, name: str, act: Callable[[ClientLife], object]) -> None:
         if name in self._clients:
             act(self._clients[name])
 

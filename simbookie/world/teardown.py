@@ -6,6 +6,7 @@ would be the revival of a killed process, so the loop keeps what is suspended un
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from asyncio.events import _get_running_loop, _set_running_loop
@@ -34,8 +35,10 @@ def unwind(coroutine: Any) -> None:
 
 @contextmanager
 def dead_silence() -> Iterator[None]:
-    """No running event loop, for what is unwound must not find that of the caller; no warning, no complaint."""
+    """No running event loop, for what is unwound must not find that of the caller; no warning, no log, no complaint."""
     running = _get_running_loop()
+    disabled = logging.root.manager.disable
+    logging.disable()
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     _set_running_loop(None)
     try:
@@ -45,3 +48,4 @@ def dead_silence() -> Iterator[None]:
     finally:
         _set_running_loop(running)
         sys.unraisablehook = hook
+        logging.disable(disabled)
