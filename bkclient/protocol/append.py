@@ -362,8 +362,7 @@ class AppendMachine(LedgerMachine):
             self._adopt_closed()
             self._fail(endings.closed(self, "another client recovered and closed the ledger"))
         elif state is LedgerState.IN_RECOVERY:
-            why = "another client is recovering the ledger"
-            self._fail(error_for(Code.LEDGER_FENCED, why, ledger_id=self.metadata.ledger_id))
+            self._fail(endings.taken_over(self))
         else:
             self._end_pass(change, error)
 

@@ -66,7 +66,7 @@ def replace_failed(
     excluded = frozenset(failures.values()).union(failed_before)
     preferred = excluded.union(last_resort)
     members = list(ensemble)
-    replaced = unreplaced = 0
+    has_replaced = has_shortage = False
     for position, bookie_id in sorted(failures.items()):
         if members[position] != bookie_id:
             continue
@@ -76,7 +76,7 @@ def replace_failed(
             forbidden = excluded
             candidate = choose(tuple(members), position, forbidden)
         if candidate is None:
-            unreplaced += 1
+            has_shortage = True
             continue
         if candidate in forbidden or candidate in members:
             what = "a bookie that failed" if candidate in forbidden else "a member of the ensemble"
@@ -87,8 +87,8 @@ def replace_failed(
                 bookie_id=candidate,
             )
         members[position] = candidate
-        replaced += 1
-    if unreplaced and not replaced:
+        has_replaced = True
+    if has_shortage and not has_replaced:
         failed = ", ".join(sorted(failures.values()))
         raise error_because_of(
             codes or {},

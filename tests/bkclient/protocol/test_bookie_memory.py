@@ -397,3 +397,27 @@ def test_during_a_change_and_after_the_end_idle_times_change_nothing() -> None:
     writer.machine.act_on_late_failures()
 
     assert [update.cause for update in writer.updates] == ["ensemble", "close"]
+
+
+@pytest.mark.parametrize("ids", [(), (0,)], ids=["of nothing", "of an entry"])
+def test_a_run_of_acknowledgements_proves_a_bookie_and_an_empty_one_does_not(ids: tuple[int, ...]) -> None:
+    writer = Writer((3, 3, 2), "abc", spares="d")
+    writer.append()
+    writer.timeout("0a")
+    writer.metadata_arrives()
+    assert list(writer.machine.members.memory.unproven) == ["d"]
+
+    writer.machine.acknowledged("d", ids)
+
+    assert list(writer.machine.members.memory.unproven) == ([] if ids else ["d"])
+
+
+def test_the_policy_is_told_the_position_and_the_ensemble_so_far() -> None:
+    asked = []
+
+    def choose(ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
+        asked.append(("".join(ensemble), position, "".join(sorted(excluded))))
+        return {0: "x", 2: "y"}[position] if len(asked) != 2 else None
+
+    assert replace_failed(LEDGER_ID, tuple("abc"), {2: "c", 0: "a"}, choose, last_resort="y") == tuple("xby")
+    assert asked == [("abc", 0, "acy"), ("xbc", 2, "acy"), ("xbc", 2, "ac")]
