@@ -17,6 +17,7 @@ from bkclient._client.background import Background
 from bkclient._client.core import ClientCore, Features
 from bkclient._client.create import CreatedLedger, NewLedger, create_ledger
 from bkclient._client.free_space import free_space_of
+from bkclient._client.home_loop import check_asyncio, running_loop, wrong_loop
 from bkclient._client.hosted import Hosted
 from bkclient._client.measure import observed
 from bkclient._client.open import Credentials, open_ledger, read_metadata
@@ -101,6 +102,7 @@ class BookKeeper:
     async def __aenter__(self) -> Self:
         if self._life.is_used:
             raise ArgumentError("a client can be entered once; make another one")
+        check_asyncio()
         self._core = await self._life.enter()
         return self
 
@@ -125,6 +127,8 @@ class BookKeeper:
         """End the background work; returns what ended it before, if anything did."""
         if self._core is None:
             return None  # never entered
+        if running_loop() is not self._core.loop:
+            raise wrong_loop()
         self._core.close()
         try:
             await self._life.leave()
@@ -169,6 +173,8 @@ class BookKeeper:
             raise ArgumentError("use the client inside its 'async with' block")
         if self._core.is_closed:
             raise ClientClosed from self._life.failure
+        if running_loop() is not self._core.loop:
+            raise wrong_loop()
         return self._core
 
     @property

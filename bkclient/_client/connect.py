@@ -16,6 +16,7 @@ from typing import Any
 from bkclient._client.arguments import checked_config
 from bkclient._client.client import BookKeeper
 from bkclient._client.core import Features
+from bkclient._client.home_loop import check_asyncio
 from bkclient._client.plugin_guards import guarded_stats
 from bkclient.backends import backend_of
 from bkclient.config import ClientConfig
@@ -108,6 +109,7 @@ def connect(
     """
 
     async def connected() -> BookKeeper:
+        check_asyncio()
         settings = checked_config(config)
         uri = metadata_uri if metadata_uri is not None else settings.metadata.uri
         if uri is None:

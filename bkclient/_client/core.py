@@ -45,6 +45,8 @@ class ClientCore:
     stats: ClientStats | None
     tracer: Tracer | None = None
     is_closed: bool = False
+    #: The event loop that everything of the client belongs to.
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     #: What reads learn about bookies.
     memory: SharedBookieMemory = field(init=False)
     #: What all writers have in flight together.

@@ -18,6 +18,7 @@ from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
 from bkclient._client.exchange import answers
 from bkclient._client.health import ReadHealth
+from bkclient._client.home_loop import running_loop, wrong_loop
 from bkclient._client.rate_limit import RateLimit
 from bkclient._client.reading.late import LateTimer
 from bkclient.entry import Entry
@@ -158,7 +159,9 @@ class EntryReads:
         return any(is_writable(ensemble[position]) for position in self._sizes.write_set(entry_id))
 
     def check_open(self) -> None:
-        """Raise :class:`~bkclient.errors.ClientClosed` if the client is closed (R-5)."""
+        """Raise :class:`~bkclient.errors.ClientClosed` if the client is closed (R-5), and where the call comes from elsewhere."""
+        if running_loop() is not self.loop:
+            raise wrong_loop()
         if self.core.is_closed:
             raise ClientClosed(ledger_id=self.codec.ledger_id)
 

@@ -17,6 +17,7 @@ from typing import Final
 from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.create import CreatedLedger
 from bkclient._client.defects import defect, ends_operation
+from bkclient._client.home_loop import check_loop, running_loop, wrong_loop
 from bkclient._client.window import WriterWindow
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
@@ -125,7 +126,8 @@ class WriterShell:
         data = payload if type(payload) is bytes else self._checked(payload)
         size = len(data)
         machine = self.machine
-        if size > self.max_payload or self.core.is_closed or not (machine.state is _OPEN or machine.is_writable):
+        is_writable = machine.state is _OPEN or machine.is_writable
+        if size > self.max_payload or self.core.is_closed or not is_writable or running_loop() is not self.loop:
             raise self._refusal(size)
         if self.admission is not None:
             if not self.window.has_room_for(is_above_gap=False):
@@ -151,7 +153,7 @@ class WriterShell:
         data = payload if type(payload) is bytes else self._checked(payload)
         size = len(data)
         machine = self.machine
-        if size > self.max_payload or self.core.is_closed or not machine.is_writable:
+        if size > self.max_payload or self.core.is_closed or not machine.is_writable or running_loop() is not self.loop:
             raise self._refusal(size)
         machine.check_entry_id(entry_id)  # who will be refused needs neither room nor a permit
         # All that is in flight may be waiting for this one, so no window may hold it back.
@@ -203,6 +205,8 @@ class WriterShell:
         return bytes(payload)  # the caller may change its buffer while the entry is in flight
 
     def _refusal(self, size: int = 0) -> BookKeeperError:
+        if running_loop() is not self.loop:
+            return wrong_loop()
         if size > self.max_payload:
             return ArgumentError(
                 f"payload must be <= {self.max_payload} bytes to fit a frame, got {size} bytes",
@@ -218,6 +222,7 @@ class WriterShell:
 
     async def flush(self, target: int) -> None:
         """Wait until everything up to ``target`` is acknowledged; raises the error of the first entry that failed."""
+        check_loop(self.loop)
         failed = self.machine.truncation or self.first_failure
         if failed is not None:
             raise fresh(failed, ledger_id=self.ledger_id)
@@ -229,6 +234,7 @@ class WriterShell:
 
     async def close(self) -> None:
         """Seal the ledger at the LAC and wait until that is stored."""
+        check_loop(self.loop)
         if self.core.is_closed and not self._is_closed:
             raise ClientClosed(
                 "the client was closed before the writer; the ledger is still open", ledger_id=self.ledger_id

@@ -1,0 +1,145 @@
+"""Writers and readers of ledgers whose calls wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from bkclient import AdvancedLedgerWriter, Entry, LedgerMetadata, LedgerReader, LedgerWriter
+from bkclient.sync.bridge import SyncHandle, blocking, iterating, passed_on
+
+__all__ = ["SyncAdvancedLedgerWriter", "SyncLedgerReader", "SyncLedgerWriter"]
+
+AnyWriter = TypeVar("AnyWriter", LedgerWriter, AdvancedLedgerWriter)
+
+Payload = bytes | bytearray | memoryview
+
+#: How many entries cross from the loop at a time.
+_ENTRIES_AT_ONCE = 100
+
+
+async def _submit(writer: LedgerWriter, payload: Payload) -> Future[int]:
+    """Append one entry without waiting until it is acknowledged; returns a :class:`concurrent.futures.Future` of its id.
+
+    Waits while the in-flight window of the writer or of the client is full. Futures complete in the order of entry ids; they need
+    not be waited for, because ``flush()`` raises a failure too.
+    """
+    return passed_on(await writer.submit(payload))
+
+
+async def _submit_at(writer: AdvancedLedgerWriter, entry_id: int, payload: Payload) -> Future[int]:
+    """Append one entry under ``entry_id`` without waiting until it is acknowledged; returns a future as other writers do."""
+    return passed_on(await writer.submit(entry_id, payload))
+
+
+async def _append_all(writer: LedgerWriter, payloads: Iterable[Payload]) -> list[int]:
+    """Append entries, many under way at a time, and wait until all of them are acknowledged; returns their ids.
+
+    Much faster than one by one. Raises the error of the first entry that failed; those before it are acknowledged.
+    """
+    futures = [await writer.submit(payload) for payload in payloads]
+    return [await future for future in futures]
+
+
+class _SyncWriter(SyncHandle[AnyWriter], Generic[AnyWriter]):
+    """What writers have in common."""
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger being written."""
+        return self._handle.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this writer knows it."""
+        return self._handle.metadata
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """Every entry up to this id is acknowledged; -1 for none."""
+        return self._handle.last_add_confirmed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the writer has ended."""
+        return self._handle.is_closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bridge.call(self._handle.__aexit__, kind, error, trace)
+
+
+class SyncLedgerWriter(_SyncWriter[LedgerWriter]):
+    """The single writer of a ledger, from ``create_ledger``; see :class:`bkclient.LedgerWriter`."""
+
+    append = blocking(LedgerWriter.append)
+    append_all = blocking(_append_all)
+    submit = blocking(_submit)
+    flush = blocking(LedgerWriter.flush)
+    force = blocking(LedgerWriter.force)
+    close = blocking(LedgerWriter.close)
+    aclose = blocking(LedgerWriter.aclose)
+
+
+class SyncAdvancedLedgerWriter(_SyncWriter[AdvancedLedgerWriter]):
+    """The single writer of a ledger whose entry ids come from outside; see :class:`bkclient.AdvancedLedgerWriter`."""
+
+    append = blocking(AdvancedLedgerWriter.append)
+    submit = blocking(_submit_at)
+    flush = blocking(AdvancedLedgerWriter.flush)
+    force = blocking(AdvancedLedgerWriter.force)
+    close = blocking(AdvancedLedgerWriter.close)
+    aclose = blocking(AdvancedLedgerWriter.aclose)
+
+
+class SyncLedgerReader(SyncHandle[LedgerReader]):
+    """Reads a ledger, from ``open_ledger``; see :class:`bkclient.LedgerReader`."""
+
+    read = blocking(LedgerReader.read)
+    read_range = iterating(LedgerReader.read_range, _ENTRIES_AT_ONCE)
+    read_entries = blocking(LedgerReader.read_entries)
+    read_batch = blocking(LedgerReader.read_batch)
+    read_last_entry = blocking(LedgerReader.read_last_entry)
+    read_last_add_confirmed = blocking(LedgerReader.read_last_add_confirmed)
+    tail = iterating(LedgerReader.tail)
+    wait_closed = blocking(LedgerReader.wait_closed)
+    aclose = blocking(LedgerReader.aclose)
+
+    _all = iterating(LedgerReader.__aiter__, _ENTRIES_AT_ONCE)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._all()
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger being read."""
+        return self._handle.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this reader knows it."""
+        return self._handle.metadata
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The highest entry id that confirmed reads may read; -1 for none."""
+        return self._handle.last_add_confirmed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the end of the ledger is final."""
+        return self._handle.is_closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bridge.call(self._handle.aclose)
