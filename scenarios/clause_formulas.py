@@ -114,5 +114,25 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "L11": "force begun by w, and w alive when everything has arrived => it ended once",
         "L12": "CLOSE_START to w, and w alive when everything has arrived => #{CLOSE_RESULT to w} = 1",
+        "H1": (
+            "LOG_ACK(i, content = x), and a reader of LOG_READs or LOG_READ_END on both sides of i => LOG_READ(i, content = x) "
+            "to it"
+        ),
+        "H2": "#{i: LOG_ACK(i, content = x) or LOG_READ(i, content = x)}@s <= #{LOG_PUB(content = x)}@s",
+        "H3": (
+            "LOG_ACK(i, epoch = f, message = m), or LOG_READ(i) of what LOG_PUB(epoch = f, message = m) published, and the same "
+            "of j, g, n with i < j => (f, m) <= (g, n)"
+        ),
+        "H4": "LOG_READ(i), then LOG_READ(j), of one handle => i < j",
+        "H5": "LOG_LEDGER of l, ADD_SEND(not recovery)@s to l => LOG_APPEND of l before s",
+        "H6": "META_CAS(cause = delete, outcome = ok)@s of l => l not in list@s",
+        "H7": "LOG_PUB(epoch = f, message = m)@s after a LOG_APPEND(epoch = g) with g > f => no LOG_ACK(epoch = f, message = m)",
+        "H8": (
+            "LOG_ACK(entry = e, epoch = f)@s in l => LOG_APPEND(epoch = f) of l before s, and LOG_END(last_entry = d) of l "
+            "has e <= d"
+        ),
+        "H9": "LOG_APPEND@s of l, and k in list@s => LOG_END of k before s, and META_CAS(state = CLOSED, ok) of k before s",
+        "H10": "LOG_END(last_entry = d)@s of l => META_CAS(state = CLOSED, last_entry = d, ok) of l before s",
+        "H11": "LOG_TRIM@s of l, and c a listed cursor at s => last LOG_CURSOR(cursor = c, cause = stored) before s is in k > l",
     }
 )

@@ -339,4 +339,51 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
             "D12": "a bookie collects a ledger only if it is deleted or has no fragment there",
         },
     ),
+    (
+        "LogDelivers",
+        "Every acknowledged message of a log is delivered, once, where it was acknowledged.",
+        {
+            "H1": "no reader passes over an acknowledged message, or gets another one in its place",
+            "H2": "a message is at no more places of the log than it was published times",
+        },
+    ),
+    (
+        "LogInOrder",
+        "Message ids of a log grow: in the order of publishing, and for each reader.",
+        {
+            "H3": "messages are in the order of their owners, and of one owner in the order of publishing",
+            "H4": "what one reader gets has ids that grow",
+        },
+    ),
+    (
+        "LogListed",
+        "Every ledger of a log with entries is in the log's list, until it is trimmed.",
+        {
+            "H5": "nothing is sent to a ledger of a log before it is in the list",
+            "H6": "no ledger is deleted while it is in the list",
+        },
+    ),
+    (
+        "LogOneOwner",
+        "An owner of a log gets no acknowledgement for what it publishes after its successor has begun.",
+        {
+            "H7": "what is published after a later owner's first ledger was listed is not acknowledged",
+            "H8": "an acknowledged message is in a ledger listed under its own epoch, and not above the end that is noted",
+        },
+    ),
+    (
+        "LogOneOpen",
+        "A log has at most one ledger that can be written to.",
+        {
+            "H9": "a ledger is appended only when all in the list before it are closed, with their ends noted",
+            "H10": "the end that is noted is that with which the ledger was closed before",
+        },
+    ),
+    (
+        "LogTrimKeeps",
+        "No ledger is trimmed that a cursor of the log still needs.",
+        {
+            "H11": "no ledger is trimmed before the stored position of every listed cursor is behind it",
+        },
+    ),
 )

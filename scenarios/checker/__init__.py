@@ -11,10 +11,12 @@ Assumptions about a history, besides that it is complete and ``seq`` is the orde
 * a bookie's BK_STORE, BK_SYNC, FENCE_SET and BK_LOSS are recorded before any answer or crash that depends on them;
 * APP_ACK and APP_FAIL may be late, but are in the order in which the client completed its adds;
 * READ_RESULT has the last add confirmed and the metadata version that its reader had when the read began;
+* what becomes of a log's list and of cursors is recorded when the store applied it; LOG_PUB before the message is handed in;
 * a client has an OPEN_RESULT for every OPEN_START that ended before it crashed. Two recoveries of one ledger by one client
   at the same time cannot be distinguished, and are not checked as recoveries.
 """
 
+from scenarios.checker.logs import LOG_FAMILIES
 from scenarios.checker.online import CLAUSES, FAMILIES, INVARIANTS, OnlineChecker
 
-__all__ = ["CLAUSES", "FAMILIES", "INVARIANTS", "OnlineChecker"]
+__all__ = ["CLAUSES", "FAMILIES", "INVARIANTS", "LOG_FAMILIES", "OnlineChecker"]

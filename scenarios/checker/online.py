@@ -25,6 +25,7 @@ from scenarios.checker.fenced_stays_fenced import FencedStaysFenced
 from scenarios.checker.fragments_well_formed import FragmentsWellFormed
 from scenarios.checker.lac_honest import LacHonest
 from scenarios.checker.length_consistent import LengthConsistent
+from scenarios.checker.logs import LOG_FAMILIES, LogsChecker
 from scenarios.checker.metadata_before_use import MetadataBeforeUse
 from scenarios.checker.metadata_lawful import MetadataLawful
 from scenarios.checker.negative_coverage import NegativeCoverage
@@ -71,8 +72,12 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     ToldAtEnd,
 )
 
-_JUDGED: Final = frozenset(number for family in FAMILIES for number in family.clauses)
-assert len(_JUDGED) == sum(len(family.clauses) for family in FAMILIES), "each clause has one family"
+_OF_ALL: Final = (
+    *(number for family in FAMILIES for number in family.clauses),
+    *(number for log_family in LOG_FAMILIES for number in log_family.clauses),
+)
+_JUDGED: Final = frozenset(_OF_ALL)
+assert len(_JUDGED) == len(_OF_ALL), "each clause has one family"
 
 CLAUSES: Final[Mapping[str, Clause]] = MappingProxyType(
     {number: clause for number, clause in VOCABULARY.items() if number in _JUDGED}
@@ -93,7 +98,7 @@ _METADATA: Final = (
 )
 
 #: The kinds of events that are checked, with their essential fields.
-_ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
+_ESSENTIAL: Final[dict[str, tuple[str, ...]]] = {
     Kind.META_CAS: ("cause", "outcome", "expected_version", "version", *_METADATA),
     Kind.META_READ: ("outcome", "version", *_METADATA),
     Kind.APP_ADD: ("incarnation", "entry"),
@@ -129,6 +134,20 @@ _ESSENTIAL: Final[Mapping[str, tuple[str, ...]]] = {
     Kind.CLIENT_PAUSE: (),
     Kind.CLIENT_RESUME: (),
     Kind.RUN_END: ("completed",),
+}
+
+#: The same for logs, which are judged apart from ledgers.
+_ESSENTIAL_OF_LOGS: Final[dict[str, tuple[str, ...]]] = {
+    Kind.LOG_LEDGER: ("log",),
+    Kind.LOG_APPEND: ("log", "epoch"),
+    Kind.LOG_END: ("log", "last_entry"),
+    Kind.LOG_TRIM: ("log",),
+    Kind.LOG_CURSOR: ("log", "cursor", "cause", "entry"),
+    Kind.LOG_PUB: ("log", "epoch", "message", "content"),
+    Kind.LOG_ACK: ("log", "epoch", "message", "content", "entry", "batch"),
+    Kind.LOG_READ_START: ("log", "handle", "cursor", "cause"),
+    Kind.LOG_READ: ("log", "handle", "content", "entry", "batch"),
+    Kind.LOG_READ_END: ("log", "handle"),
 }
 
 
@@ -190,8 +209,9 @@ class OnlineChecker:
         self._broken: set[tuple[int, str]] = set()
         self._ledgers: dict[int, _Ledger] = {}
         self._syncing: set[str] = set()
+        self._logs = LogsChecker(self._report)
         self._getters: dict[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]] = {
-            kind: _getter(names) for kind, names in _ESSENTIAL.items()
+            kind: _getter(names) for kind, names in (_ESSENTIAL | _ESSENTIAL_OF_LOGS).items()
         }
 
     def feed(self, event: Event) -> None:
@@ -208,6 +228,11 @@ class OnlineChecker:
         except KeyError:
             self.skipped += 1  # of another version of the vocabulary
             return
+        if kind in _ESSENTIAL_OF_LOGS:
+            self._logs.feed(event)
+            return
+        if event.ledger in self._logs.ledgers:
+            self._logs.feed_ledger(event)
         ledger = self._ledgers.get(event.ledger)
         if ledger is None:
             if event.ledger < 0:
@@ -237,6 +262,9 @@ class OnlineChecker:
             for family in ledger.families:
                 for number, count in family.checked.items():
                     counts[number] += count
+        for log_family in self._logs.families:
+            for number, count in log_family.checked.items():
+                counts[number] += count
         return counts
 
     def _report(self, ledger: int, clause: str, witness: str, seqs: tuple[int, ...]) -> None:

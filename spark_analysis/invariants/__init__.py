@@ -25,6 +25,12 @@ from spark_analysis.invariants.gc_only_dead import GC_ONLY_DEAD
 from spark_analysis.invariants.lac_honest import LAC_HONEST
 from spark_analysis.invariants.length_consistent import LENGTH_CONSISTENT
 from spark_analysis.invariants.limbo_never_denies import LIMBO_NEVER_DENIES
+from spark_analysis.invariants.log_delivers import LOG_DELIVERS
+from spark_analysis.invariants.log_in_order import LOG_IN_ORDER
+from spark_analysis.invariants.log_listed import LOG_LISTED
+from spark_analysis.invariants.log_one_open import LOG_ONE_OPEN
+from spark_analysis.invariants.log_one_owner import LOG_ONE_OWNER
+from spark_analysis.invariants.log_trim_keeps import LOG_TRIM_KEEPS
 from spark_analysis.invariants.metadata_before_use import METADATA_BEFORE_USE
 from spark_analysis.invariants.negative_coverage import NEGATIVE_COVERAGE
 from spark_analysis.invariants.negative_stays import NEGATIVE_STAYS
@@ -67,6 +73,12 @@ _ALL: Final[tuple[Invariant, ...]] = (
     LAC_HONEST,
     LENGTH_CONSISTENT,
     LIMBO_NEVER_DENIES,
+    LOG_DELIVERS,
+    LOG_IN_ORDER,
+    LOG_LISTED,
+    LOG_ONE_OPEN,
+    LOG_ONE_OWNER,
+    LOG_TRIM_KEEPS,
     METADATA_BEFORE_USE,
     NEGATIVE_COVERAGE,
     NEGATIVE_STAYS,

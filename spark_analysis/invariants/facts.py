@@ -7,7 +7,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from spark_analysis.invariants import denials, relations
+from spark_analysis.invariants import denials, logs, relations
 from spark_analysis.invariants import images as stored
 from spark_analysis.invariants import runs as recoveries
 from spark_analysis.invariants.replication import owed_entries
@@ -70,3 +70,13 @@ class Facts:
     def owed_entries(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.replication.owed_entries`."""
         return self._keep(owed_entries(self.rare_events, self.ledgers, self.entries))
+
+    @cached_property
+    def log_events(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.logs.log_events`."""
+        return self._keep(logs.log_events(self.events))
+
+    @cached_property
+    def log_ledgers(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.logs.log_ledgers`."""
+        return self._keep(logs.log_ledgers(self.log_events, self.rare_events))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scenarios.checker
-from scenarios.checker import CLAUSES, FAMILIES, INVARIANTS, OnlineChecker
+from scenarios.checker import CLAUSES, FAMILIES, INVARIANTS, LOG_FAMILIES, OnlineChecker
 from scenarios.history import FIELDS, KINDS, Event, FieldType, HistoryWriter, Kind
 from tests.scenarios.stories import DENIED, Story, assert_broken
 
@@ -108,17 +108,18 @@ def test_a_correct_run_gives_nearly_every_clause_something_to_judge() -> None:
         "D11",  # a denial in limbo
         "D12",  # a collection
         "E5",  # an ordinary add of an entry that was ruled out
+        *(number for number in CLAUSES if number.startswith("H")),  # a log, as in test_recording_log.py
     }
 
 
 def test_every_clause_has_one_family_and_every_family_its_clauses() -> None:
-    assert sum(len(family.clauses) for family in FAMILIES) == len(CLAUSES)
+    assert sum(len(family.clauses) for family in (*FAMILIES, *LOG_FAMILIES)) == len(CLAUSES)
     assert {clause for clauses in INVARIANTS.values() for clause in clauses} == set(CLAUSES)
     assert all(clause.invariant in INVARIANTS for clause in CLAUSES.values())
 
 
 def test_every_family_says_which_clauses_it_judges() -> None:
-    for family in FAMILIES:
+    for family in (*FAMILIES, *LOG_FAMILIES):
         for number in family.clauses:
             assert number in (family.__doc__ or ""), f"{family.__name__} says nothing about {number}"
 
@@ -184,7 +185,10 @@ _STRINGS: dict[str, tuple[str, ...]] = {
     "source": _ACTORS,
     "bookies": ("", "b0", "b0,b1", "b0,b1,b2", ",,,"),
     "outcome": ("ok", "conflict", "unknown", "error"),
-    "cause": ("create", "ensemble", "recover", "close", "rereplicate", "delete"),
+    "cause": (
+        *("create", "ensemble", "recover", "close", "rereplicate", "delete"),
+        *("stored", "listed", "removed", "earliest", "other"),
+    ),
     "state": ("OPEN", "IN_RECOVERY", "CLOSED", "elsewhere"),
     "verdict": ("positive", "negative", "unknown", "on", "off"),
     "detail": ("",),
@@ -193,6 +197,8 @@ _STRINGS: dict[str, tuple[str, ...]] = {
     "target": ("b0",),
     "other": ("b1",),
     "parameters": ("",),
+    "log": ("l", "m"),
+    "cursor": ("", "c"),
 }
 _longs = st.one_of(st.integers(-2, 5), st.sampled_from([-13, -7, -101, -23, 2**62, -(2**62)]))
 _fragments = st.lists(

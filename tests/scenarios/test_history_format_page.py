@@ -16,7 +16,7 @@ import msgpack
 import pytest
 
 from bkclient.errors import Code
-from scenarios.checker import CLAUSES, FAMILIES, codes
+from scenarios.checker import CLAUSES, FAMILIES, LOG_FAMILIES, codes
 from scenarios.checker.facts import LedgerFacts
 from scenarios.conditions import draw_conditions
 from scenarios.history import FIELDS, KINDS, SCHEMA_VERSION, FieldType, HistoryWriter, Kind, read_history
@@ -213,8 +213,9 @@ def test_the_page_names_every_clause_of_the_checker_once_and_no_other() -> None:
     assert sorted(named) == sorted(CLAUSES)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+@pytest.mark.parametrize("family", [*FAMILIES, *LOG_FAMILIES], ids=lambda family: family.__name__)
 def test_the_page_names_every_kind_that_a_family_of_clauses_listens_to(family: Any) -> None:
-    listens = {str(kind) for kind in family(LedgerFacts(1, set()), lambda *_: None).handlers()}
+    facts = () if family in LOG_FAMILIES else (LedgerFacts(1, set()),)
+    listens = {str(kind) for kind in family(*facts, lambda *_: None).handlers()}
     (kinds,) = (kinds for clauses, kinds in needs() if clauses == set(family.clauses))
     assert listens <= kinds <= set(KINDS)

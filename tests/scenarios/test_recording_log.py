@@ -183,6 +183,13 @@ def test_the_ledgers_of_a_log_are_recorded_as_those_of_any_application(life: lis
     assert {event.ledger for event in of(life, Kind.READ_RESULT)} == {0, 1, 2}
 
 
+def test_it_gives_every_clause_about_logs_something_to_judge(life: list[Event]) -> None:
+    checker = OnlineChecker()
+    for event in life:
+        checker.feed(event)
+    assert all(count > 0 for clause, count in checker.judged.items() if clause.startswith("H"))
+
+
 def test_an_empty_ledger_leaves_the_list_by_its_end() -> None:
     async def play(stage: Stage) -> None:
         async def first(client: RecordedClient) -> None:
