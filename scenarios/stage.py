@@ -19,6 +19,7 @@ import anyio
 
 from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
+from bkclient.log import PublishSettings
 from bkclient.metadata.base import MetadataStore
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.linked import LinkTransport
@@ -36,6 +37,7 @@ from scenarios.recording import (
     Recorder,
     RecoveryRecorder,
 )
+from scenarios.recording_log import RecordedLogs
 from scenarios.recording_store import AppliedStore, LearnedStore
 from scenarios.recording_transport import RecordingTransport
 from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
@@ -435,12 +437,17 @@ class Stage:
         if ledger.is_created:
             await self.read_back([ledger.created_id])
 
-    async def read_back(self, ledger_ids: Sequence[int]) -> None:
-        """Have two new clients, one after the other, recover and read the ledgers; :class:`StuckError` if one cannot."""
+    async def read_back(self, ledger_ids: Sequence[int], logs: Sequence[str] = ()) -> None:
+        """Have two new clients, one after the other, recover and read the ledgers, and take over and read the logs.
+
+        :class:`StuckError` if one cannot.
+        """
 
         async def read_all(client: RecordedClient) -> None:
             for ledger_id in ledger_ids:
                 await self._read_to_the_end(client, ledger_id)
+            for log in logs:
+                await self._read_log_to_the_end(client, log)
 
         for index in range(2):
             await self.client(f"final-{index}", read_all).ended()
@@ -458,3 +465,19 @@ class Stage:
             else:
                 return
         raise StuckError(ledger_id, problem)
+
+    async def _read_log_to_the_end(self, client: RecordedClient, name: str) -> None:
+        logs, problem = RecordedLogs(client, self.world.rng(f"logs of {client.actor}")), ""
+        for _ in range(_SETTLE_ATTEMPTS):
+            try:
+                async with logs.writer(name, PublishSettings(give_up_s=_SETTLE_PAUSE_S)):
+                    pass  # the last ledger is recovered, so that its end is known
+                async with logs.reader(name, follow=False) as reader:
+                    async for _message in reader:
+                        pass
+            except BookKeeperError as error:
+                problem = f"log {name}: {error}"
+                await anyio.sleep(_SETTLE_PAUSE_S)
+            else:
+                return
+        raise StuckError(-1, problem)

@@ -53,7 +53,11 @@ class MetadataWay(Enum):
 
 
 class MetadataWhat(Enum):
-    """Which calls: a read, a creation, a write that changes the ensemble, starts a recovery or closes, any write, a deletion."""
+    """Which calls: a read, a creation, a write that changes the ensemble, starts a recovery or closes, any write, a deletion.
+
+    Those are calls about ledgers. ``NODE`` is a write of what is stored about a log, its list or a cursor; ``NODE_READ`` a read
+    of it.
+    """
 
     READ = auto()
     CREATE = auto()
@@ -62,6 +66,8 @@ class MetadataWhat(Enum):
     CLOSE = auto()
     WRITE = auto()
     DELETE = auto()
+    NODE = auto()
+    NODE_READ = auto()
     ANY = auto()
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from scenarios.plan.errors import PlanError
 from scenarios.plan.fault import ANY, Fault, MetadataWay, MetadataWhat, Traffic, Way
-from scenarios.plan.words import check_name
+from scenarios.plan.words import check_name, flag_word
 from simbookie.storage.base import CrashMode
 from simbookie.world.links import NetworkConfig
 
@@ -363,6 +363,9 @@ class MetadataCalls(Fault):
             raise PlanError(f"expected a limit >= 1, found {self.limit}")
         if not self.by_s >= 0:
             raise PlanError(f"expected by >= 0, found {self.by_s}")
+        is_of_ledgers = self.way in {MetadataWay.CONFLICT, MetadataWay.STALE}
+        if is_of_ledgers and self.what in {MetadataWhat.NODE, MetadataWhat.NODE_READ}:
+            raise PlanError(f"expected calls about ledgers for {flag_word(self.way)}, found {flag_word(self.what)}")
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Final
 from scenarios.plan.cluster import Cluster
 from scenarios.plan.errors import PlanError
 from scenarios.plan.faults import ANY, EndFault, Fault, Start
+from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.operations import Call, ClientOperation, CreateLedger, Open, RecoverBookie, Until
 from scenarios.plan.triggers import At, Trigger
 from scenarios.plan.words import check_name, member_of
@@ -156,12 +157,7 @@ class Plan:
             if client.name in taken or client.name.startswith("final-"):
                 raise PlanError(f"expected a name for a client that nothing else has, found {client.name!r}", client)
             taken.add(client.name)
-        created: set[str] = set()
-        for operation in self.operations:
-            if isinstance(operation, CreateLedger):
-                if operation.ledger in created:
-                    raise PlanError(f"expected a ledger that is created once, found {operation.ledger!r}", operation)
-                created.add(operation.ledger)
+        self._check_creations()
         for client in self.clients:
             operations = [call.operation for call in client.calls]
             handles = {known.handle or known.ledger for known in operations if isinstance(known, Open)}
@@ -169,11 +165,23 @@ class Plan:
                 handle = getattr(operation, "handle", None)
                 if handle is not None and not isinstance(operation, Open) and handle not in handles:
                     raise PlanError(f"expected a handle that the client opens, found {handle!r}", operation)
-                self._check_ledger(getattr(operation, "ledger", None), created, operation)
+                self._check_ledger(getattr(operation, "ledger", None), self.ledgers, operation)
+                log = getattr(operation, "log", None)
+                if log is not None and log not in self.logs:
+                    raise PlanError(f"expected a log that a client creates, found {log!r}", operation)
                 if isinstance(operation, RecoverBookie) and not self._is_bookie(operation.bookie):
                     raise PlanError(f"expected a bookie of the plan, found {operation.bookie!r}", operation)
                 if isinstance(operation, Until):
                     self._check_trigger(operation.trigger, operation)
+
+    def _check_creations(self) -> None:
+        created: set[str] = set()
+        for operation in self.operations:
+            if isinstance(operation, CreateLedger | MakeLog):
+                name = operation.ledger if isinstance(operation, CreateLedger) else operation.log
+                if name in created:
+                    raise PlanError(f"expected a ledger or a log that is created once, found {name!r}", operation)
+                created.add(name)
 
     def _check_steps(self) -> None:
         if len(self.steps) > STEPS_MAX:
@@ -210,7 +218,7 @@ class Plan:
             raise PlanError(f"expected an actor of the plan, found {trigger.actor!r}", about)
         for condition in trigger.where:
             if condition.field == "ledger":
-                self._check_ledger(str(condition.value), self.ledgers, about)
+                self._check_ledger(str(condition.value), self.ledgers | self.logs, about)
 
     @staticmethod
     def _check_ledger(ledger: str | None, created: frozenset[str] | set[str], about: object) -> None:
@@ -222,13 +230,18 @@ class Plan:
         """The ledgers that clients create."""
         return frozenset(operation.ledger for operation in self.operations if isinstance(operation, CreateLedger))
 
+    @property
+    def logs(self) -> frozenset[str]:
+        """The logs that clients create."""
+        return frozenset(operation.log for operation in self.operations if isinstance(operation, MakeLog))
+
     def _is_bookie(self, host: str) -> bool:
         return host in self.cluster.bookie_names or self._is_member(host)
 
     def _is_member(self, host: str) -> bool:
         """Whether it stands for a bookie of an ensemble."""
         member = member_of(host)
-        return member is not None and member[0] in self.ledgers and member[1] < self.cluster.bookies
+        return member is not None and member[0] in self.ledgers | self.logs and member[1] < self.cluster.bookies
 
     @property
     def _hosts(self) -> set[str]:

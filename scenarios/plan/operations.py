@@ -12,7 +12,9 @@ from enum import Enum, auto
 from typing import ClassVar, Final
 
 from bkclient.ledger import DigestType
+from scenarios.plan.base_operations import ENTRIES_MAX, ClientOperation, within
 from scenarios.plan.errors import PlanError
+from scenarios.plan.log_operations import LOG_OPERATIONS
 from scenarios.plan.triggers import Trigger
 from scenarios.plan.words import Sizes, check_name
 
@@ -43,17 +45,6 @@ __all__ = [
     "Until",
     "Wanted",
 ]
-
-#: What one operation appends or reads at most.
-ENTRIES_MAX: Final = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOperation:
-    """One call of an application, or several of the same sort."""
-
-    #: The word that an operation's line begins with.
-    verb: ClassVar[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +97,9 @@ class Append(_OfLedger):
 
     def __post_init__(self) -> None:
         _OfLedger.__post_init__(self)
-        _within("count", self.count, 1, ENTRIES_MAX)
-        _within("window", self.window, 1, ENTRIES_MAX)
-        _within("size", self.size, 0, 1_000_000)
+        within("count", self.count, 1, ENTRIES_MAX)
+        within("window", self.window, 1, ENTRIES_MAX)
+        within("size", self.size, 0, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +114,7 @@ class AppendAt(_OfLedger):
     def __post_init__(self) -> None:
         _OfLedger.__post_init__(self)
         _entries(self.entries)
-        _within("size", self.size, 0, 1_000_000)
+        within("size", self.size, 0, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +181,7 @@ class Open(_OfLedger):
         _OfLedger.__post_init__(self)
         if self.handle:
             check_name(self.handle, "a handle")
-        _within("attempts", self.attempts, 1, 1_000)
+        within("attempts", self.attempts, 1, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +195,11 @@ class Read(_OfHandle):
 
     def __post_init__(self) -> None:
         _OfHandle.__post_init__(self)
-        _within("first", self.first, 0, ENTRIES_MAX)
+        within("first", self.first, 0, ENTRIES_MAX)
         if self.unconfirmed and self.last is None:
             raise PlanError("expected last=... of an unconfirmed read, found none")
         if self.last is not None:
-            _within("last", self.last, self.first, self.first + ENTRIES_MAX)
+            within("last", self.last, self.first, self.first + ENTRIES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +212,8 @@ class ReadInBatches(_OfHandle):
 
     def __post_init__(self) -> None:
         _OfHandle.__post_init__(self)
-        _within("first", self.first, 0, ENTRIES_MAX)
-        _within("count", self.count, 1, ENTRIES_MAX)
+        within("first", self.first, 0, ENTRIES_MAX)
+        within("count", self.count, 1, ENTRIES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +233,7 @@ class PollEntry(_OfHandle):
 
     def __post_init__(self) -> None:
         _OfHandle.__post_init__(self)
-        _within("entry", self.entry, 0, ENTRIES_MAX)
+        within("entry", self.entry, 0, ENTRIES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +291,14 @@ class Until(ClientOperation):
     trigger: Trigger
 
 
-OPERATIONS: Final[dict[str, type[ClientOperation]]] = {
-    cls.verb: cls
-    for cls in (
-        *(CreateLedger, Append, AppendAt, CancelAppends, Flush, ForceLedger, TellLac, Close, DeleteLedger),
-        *(Open, Read, ReadInBatches, AskLac, PollEntry, Follow, TailLedger, RecoverBookie),
-        *(Sleep, Stay, Until),
-    )
-}
+_OF_ALL: Final[tuple[type[ClientOperation], ...]] = (
+    *(CreateLedger, Append, AppendAt, CancelAppends, Flush, ForceLedger, TellLac, Close, DeleteLedger),
+    *(Open, Read, ReadInBatches, AskLac, PollEntry, Follow, TailLedger, RecoverBookie),
+    *LOG_OPERATIONS,
+    *(Sleep, Stay, Until),
+)
+
+OPERATIONS: Final[dict[str, type[ClientOperation]]] = {cls.verb: cls for cls in _OF_ALL}
 """Every operation by its verb."""
 
 
@@ -330,13 +321,8 @@ class Call:
     wanted: Wanted = Wanted.ANYTHING
 
 
-def _within(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise PlanError(f"expected {name} from {low} to {high}, found {value}")
-
-
 def _entries(entries: tuple[int, ...]) -> None:
     if not entries:
         raise PlanError("expected entries, found none")
     for entry in entries:
-        _within("an entry", entry, 0, ENTRIES_MAX)
+        within("an entry", entry, 0, ENTRIES_MAX)

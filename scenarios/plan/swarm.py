@@ -335,11 +335,17 @@ def _alter(swarm: _Swarm) -> faults.Fault | None:
     return faults.Alter(rng.choice(swarm.damaged), rng.choice(swarm.ledgers), byte=rng.randrange(64))
 
 
+#: Swarms have no logs.
+_CALLS_ABOUT_LEDGERS: Final = [
+    what for what in faults.MetadataWhat if what not in {faults.MetadataWhat.NODE, faults.MetadataWhat.NODE_READ}
+]
+
+
 def _metadata(swarm: _Swarm) -> faults.Fault:
     rng = swarm.rng
     return faults.MetadataCalls(
         way=rng.choice(list(faults.MetadataWay)),
-        what=rng.choice(list(faults.MetadataWhat)),
+        what=rng.choice(_CALLS_ABOUT_LEDGERS),
         client=swarm.client(),
         limit=rng.randint(1, 3),
         by_s=rng.choice((0.01, 0.5, 5.0)),

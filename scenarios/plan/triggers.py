@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,7 +74,7 @@ class When:
             if condition.field != _LEDGER and condition.field not in KINDS[self.kind]:
                 raise PlanError(f"expected a field of {self.kind}, found {condition.field!r}")
 
-    def matches(self, event: Event, ledgers: dict[str, int], place: Callable[[str], str]) -> bool:
+    def matches(self, event: Event, ledgers: Mapping[str, int], place: Callable[[str], str]) -> bool:
         """Whether the event is of the kind, the actor and the conditions.
 
         ``ledgers`` has the ids of the plan's ledgers, ``place`` gives the host that a name stands for.

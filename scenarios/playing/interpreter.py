@@ -4,7 +4,7 @@
 2. Until every program is at rest and every step that has to come was taken, or the plan's patience is over, things happen.
 3. Every fault ends: bookies restart, processes resume, messages that were held back arrive. Nothing is broken after that.
 4. Programs have the plan's patience once more, then their processes end.
-5. Two new clients, one after the other, recover and read every ledger.
+5. Two new clients, one after the other, recover and read every ledger, and take over and read every log.
 
 What the plan expects is compared with what happened: a program or a ledger that does not come to its end breaks a clause of
 liveness (:mod:`scenarios.liveness`), unless the plan expects it to be blocked. Anything else that a plan says and the run did not
@@ -25,6 +25,7 @@ from bkclient.errors import BookKeeperError
 from scenarios.history import Event
 from scenarios.liveness import ADD_RESOLVES, EVENTUALLY_CLOSED, StuckError
 from scenarios.model import Scenario
+from scenarios.plan import log_operations as log_ops
 from scenarios.plan import operations as ops
 from scenarios.plan.faults import DelayMessages, Drop, DuplicateMessages, Hold, MetadataCalls
 from scenarios.plan.model import Expected, Plan, Program, Step
@@ -39,7 +40,10 @@ __all__ = ["UnmetError", "scenario_of"]
 
 #: These act while the triggering event is recorded, so that they meet the message or call which follows the event.
 _AT_ONCE: Final = (Drop, Hold, DelayMessages, DuplicateMessages, MetadataCalls)
-_WRITES: Final = (ops.Append, ops.AppendAt, ops.Flush, ops.ForceLedger, ops.Close)
+_WRITES: Final = (
+    *(ops.Append, ops.AppendAt, ops.Flush, ops.ForceLedger, ops.Close),
+    *(log_ops.PublishMessages, log_ops.FlushLog, log_ops.ReleaseOwnLog),
+)
 
 
 class UnmetError(Exception):
@@ -151,7 +155,7 @@ class _Played:
             return
         for armed in self._armed:
             trigger = armed.trigger
-            if armed.fired == trigger.times or not trigger.matches(event, self.ledgers.ids, self.ledgers.place):
+            if armed.fired == trigger.times or not trigger.matches(event, self.ledgers.known, self.ledgers.place):
                 continue
             armed.seen += 1
             if armed.seen % trigger.nth == 0:
@@ -228,7 +232,11 @@ class _Played:
         for name in self.clients:
             program = self.programs[name]
             ledger = getattr(program.current, "ledger", "")
-            is_without_ledger = bool(ledger) and ledger not in self.ledgers.ids  # nobody created it
+            log = getattr(program.current, "log", "")
+            # nobody created it
+            is_without_ledger = (bool(ledger) and ledger not in self.ledgers.ids) or (
+                bool(log) and log not in self.ledgers.logs
+            )
             if self._is_at_rest(name) or is_without_ledger or isinstance(program.current, ops.Until):
                 continue
             clause = ADD_RESOLVES if isinstance(program.current, _WRITES) else EVENTUALLY_CLOSED
@@ -239,8 +247,8 @@ class _Played:
     async def _read_back(self) -> None:
         remaining = [ledger_id for ledger_id in self.ledgers.ids.values() if ledger_id not in self.ledgers.deleted]
         try:
-            if remaining:
-                await self.stage.read_back(remaining)
+            if remaining or self.ledgers.logs:
+                await self.stage.read_back(remaining, self.ledgers.logs)
         except StuckError:
             if self.plan.expect.demands_end:
                 raise

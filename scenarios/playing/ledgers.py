@@ -1,8 +1,9 @@
-"""The ledgers of a plan while it is played: names, ids, and what became of them."""
+"""The ledgers and logs of a plan while it is played: names, ids, and what became of them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from scenarios.history import Event, Kind
 from scenarios.plan.words import member_of
@@ -19,6 +20,10 @@ class PlayedLedgers:
         #: The last entries of those that are closed.
         self.ends: dict[int, int] = {}
         self.deleted: set[int] = set()
+        #: The logs that were created.
+        self.logs: list[str] = []
+        #: By log, the ledger that was made for it last.
+        self._heads: dict[str, int] = {}
         self._ensembles: dict[int, tuple[str, ...]] = {}
         self._created: dict[str, asyncio.Event] = {}
 
@@ -32,17 +37,33 @@ class PlayedLedgers:
         await self._event(name).wait()
         return self.ids[name]
 
+    def log_created(self, name: str) -> None:
+        """Note that a client has created a log and got the answer."""
+        self.logs.append(name)
+        self._event(name).set()
+
+    async def log_made(self, name: str) -> None:
+        """Wait until the log is created."""
+        await self._event(name).wait()
+
+    @property
+    def known(self) -> Mapping[str, int]:
+        """What the names of the plan stand for: a ledger, or the last one of a log."""
+        return self._heads | self.ids if self._heads else self.ids
+
     def place(self, host: str) -> str:
         """The bookie at a position of a ledger's last ensemble; a name of a host as it is, and so if there is no such bookie."""
         member = member_of(host)
         if member is None:
             return host
         ledger, position = member
-        ensemble = self._ensembles.get(self.ids.get(ledger, -1), ())
+        ensemble = self._ensembles.get(self.known.get(ledger, -1), ())
         return ensemble[position] if position < len(ensemble) else host
 
     def feed(self, event: Event) -> None:
         """Take in the next event."""
+        if event.kind == Kind.LOG_LEDGER:
+            self._heads[event.fields["log"]] = event.ledger
         if event.kind == Kind.META_CAS and event.fields["outcome"] == "ok":
             self._ensembles[event.ledger] = tuple(event.fields["fragments"][-1][1])
             if event.fields["cause"] == "delete":

@@ -65,16 +65,18 @@ _STATES: Final = {
     MetadataWhat.CLOSE: LedgerState.CLOSED,
 }
 _OPERATIONS: Final = {
-    MetadataWhat.READ: "read_ledger",
-    MetadataWhat.CREATE: "create_ledger",
-    MetadataWhat.DELETE: "delete_ledger",
-    MetadataWhat.WRITE: "write_ledger",
+    MetadataWhat.READ: ("read_ledger",),
+    MetadataWhat.CREATE: ("create_ledger",),
+    MetadataWhat.DELETE: ("delete_ledger",),
+    MetadataWhat.WRITE: ("write_ledger",),
+    MetadataWhat.NODE: ("tree_write", "tree_create"),
+    MetadataWhat.NODE_READ: ("tree_get",),
 }
 
 
 def metadata_match(fault: MetadataCalls) -> MatchCall:
     """The calls that the fault is about."""
-    operation, state = _OPERATIONS.get(fault.what, "write_ledger"), _STATES.get(fault.what)
+    operations, state = _OPERATIONS.get(fault.what, ("write_ledger",)), _STATES.get(fault.what)
 
     def matches(call: MetadataCall) -> bool:
         if fault.client not in {ANY, call.host}:
@@ -82,7 +84,7 @@ def metadata_match(fault: MetadataCalls) -> MatchCall:
         if fault.what is MetadataWhat.ANY:
             return True
         written = None if call.metadata is None else call.metadata.state
-        return call.operation == operation and state in {None, written}
+        return call.operation in operations and state in {None, written}
 
     return matches
 

@@ -18,6 +18,8 @@ from scenarios.plan import operations as ops
 from scenarios.plan.model import Program
 from scenarios.plan.triggers import Trigger
 from scenarios.playing.ledgers import PlayedLedgers
+from scenarios.playing.log_programs import PlayedLogs
+from scenarios.playing.outcomes import MissingError, all_ended
 from scenarios.recording import RecordedAdvancedWriter, RecordedClient, RecordedReader, RecordedWriter
 
 __all__ = ["PlayedProgram"]
@@ -60,6 +62,7 @@ class PlayedProgram:
         self._readers: dict[str, RecordedReader] = {}
         self._appends: dict[str, dict[int, asyncio.Future[int]]] = {}
         self._client: RecordedClient | None = None
+        self._logs: PlayedLogs | None = None
         #: How each operation is played.
         self._players: Final[dict[type[ops.ClientOperation], Callable[[Any], Awaitable[None]]]] = {
             ops.CreateLedger: self._create,
@@ -116,12 +119,19 @@ class PlayedProgram:
         try:
             with anyio.move_on_after(call.limit_s):
                 await self._play(call.operation)
-        except (BookKeeperError, _Missing) as error:
+        except (BookKeeperError, MissingError) as error:
             return str(error)
         return ""
 
     async def _play(self, operation: ops.ClientOperation) -> None:
-        await self._players[type(operation)](operation)
+        player = self._players.get(type(operation), self._play_log)
+        await player(operation)
+
+    async def _play_log(self, operation: ops.ClientOperation) -> None:
+        if self._logs is None:
+            rng = Random(self._rng.getrandbits(64))  # noqa: S311 - drawn from the run's seed
+            self._logs = PlayedLogs(self._made, self._ledgers, self._conditions, rng)
+        await self._logs.play(operation)
 
     # Writing -----------------------------------------------------------------------------------------------------
 
@@ -143,7 +153,7 @@ class PlayedProgram:
     async def _append(self, operation: ops.Append) -> None:
         writer = self._writer(operation)
         if not isinstance(writer, RecordedWriter):
-            raise _Missing(f"entries of {operation.ledger} have given ids")
+            raise MissingError(f"entries of {operation.ledger} have given ids")
         window = min(operation.window, self._conditions.client.limits.max_in_flight_entries)
         started: deque[asyncio.Future[int]] = deque()
         for _ in range(operation.count):
@@ -157,12 +167,12 @@ class PlayedProgram:
             self._note(operation.ledger, entry_id, future)
             started.append(future)
         if not operation.nowait:
-            await _all_ended(started)
+            await all_ended(started)
 
     async def _append_at(self, operation: ops.AppendAt) -> None:
         writer = self._writer(operation)
         if not isinstance(writer, RecordedAdvancedWriter):
-            raise _Missing(f"entries of {operation.ledger} have no given ids")
+            raise MissingError(f"entries of {operation.ledger} have no given ids")
         started = []
         for entry_id in operation.entries:
             await writer.inner.wait_for_room(entry_id)
@@ -170,7 +180,7 @@ class PlayedProgram:
             self._note(operation.ledger, entry_id, future)
             started.append(future)
         if not operation.nowait:
-            await _all_ended(started)
+            await all_ended(started)
 
     async def _cancel(self, operation: ops.CancelAppends) -> None:
         pending = self._appends.get(operation.ledger, {})
@@ -255,23 +265,11 @@ class PlayedProgram:
     def _writer(self, operation: Any) -> Writer:
         found = self._writers.get(operation.ledger)
         if found is None:
-            raise _Missing(f"ledger {operation.ledger} has no writer here")
+            raise MissingError(f"ledger {operation.ledger} has no writer here")
         return found
 
     def _reader(self, operation: Any) -> RecordedReader:
         found = self._readers.get(operation.handle)
         if found is None:
-            raise _Missing(f"there is no handle {operation.handle}")
+            raise MissingError(f"there is no handle {operation.handle}")
         return found
-
-
-class _Missing(Exception):
-    """What an operation is about does not exist, because an earlier one was refused."""
-
-
-async def _all_ended(started: Any) -> None:
-    """Wait for all outcomes but those that were cancelled; raises the first refusal."""
-    outcomes = await asyncio.gather(*started, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BookKeeperError):
-            raise outcome

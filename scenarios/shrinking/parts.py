@@ -14,6 +14,7 @@ from scenarios.plan import Plan, PlanError
 from scenarios.plan import operations as ops
 from scenarios.plan.cluster import Cluster
 from scenarios.plan.faults import EndFault, Fault
+from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.model import Expectation, Expected, Program, Step
 from scenarios.plan.triggers import Trigger, When
 from scenarios.plan.words import Sizes
@@ -73,15 +74,12 @@ def with_calls(plan: Plan, places: Collection[CallPlace]) -> Plan:
 
 
 def _mended(plan: Plan, clients: tuple[Program, ...], steps: tuple[Step, ...]) -> Plan:
-    ledgers = {
-        call.operation.ledger
-        for client in clients
-        for call in client.calls
-        if isinstance(call.operation, ops.CreateLedger)
-    }
+    created = [call.operation for client in clients for call in client.calls]
+    ledgers = {operation.ledger for operation in created if isinstance(operation, ops.CreateLedger)}
+    ledgers |= {operation.log for operation in created if isinstance(operation, MakeLog)}
     gone = _Gone(
         hosts={client.name for client in plan.clients} - {client.name for client in clients},
-        ledgers=set(plan.ledgers) - ledgers,
+        ledgers=set(plan.ledgers | plan.logs) - ledgers,
     )
     return _without(plan, gone, plan.cluster, clients, steps)
 
@@ -99,7 +97,7 @@ def _without(plan: Plan, gone: _Gone, cluster: Cluster, clients: tuple[Program, 
 
 
 class _Gone:
-    """Hosts and ledgers that a plan no longer has; leaves out what refers to them."""
+    """Hosts, ledgers and logs that a plan no longer has; leaves out what refers to them."""
 
     def __init__(self, hosts: set[str], ledgers: set[str]) -> None:
         self._hosts = hosts
@@ -118,7 +116,7 @@ class _Gone:
         handles: set[str] = set()
         for call in client.calls:
             operation = call.operation
-            if getattr(operation, "ledger", None) in self._ledgers:
+            if {getattr(operation, "ledger", None), getattr(operation, "log", None)} & self._ledgers:
                 continue
             if isinstance(operation, ops.Open):
                 handles.add(operation.handle or operation.ledger)
@@ -134,7 +132,9 @@ class _Gone:
         if not isinstance(trigger, When):
             return True
         named = [trigger.actor, *(condition.value for condition in trigger.where if isinstance(condition.value, str))]
-        is_about = any(condition.field == "ledger" and condition.value in self._ledgers for condition in trigger.where)
+        is_about = any(
+            condition.field in {"ledger", "log"} and condition.value in self._ledgers for condition in trigger.where
+        )
         return not is_about and not any(map(self._is_gone, named))
 
     def _fault(self, fault: Fault) -> Fault:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import is_kind, is_true, observed, tell
+from spark_analysis.invariants.expressions import is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER, place, place_text
 
@@ -51,11 +51,9 @@ def _passed_over(facts: Facts, acks: DataFrame) -> DataFrame:
     )
     got = events.filter(is_read).groupBy(*_READER, place().alias("place")).agg(sf.min("seq").alias("read_seq"))
     ledgers = facts.log_ledgers.select("history", "log", "ledger", "noted_seq", "trimmed_seq")
-    rows = (
-        acks.join(readings, on=list(LOG_KEY), how="inner")
-        .join(got, on=[*_READER, "place"], how="left")
-        .join(ledgers, on=[*LOG_KEY, "ledger"], how="left")
-    )
+    rows = join_small(acks, readings, on=LOG_KEY, how="inner")
+    rows = join_small(rows, got, on=(*_READER, "place"), how="left")
+    rows = join_small(rows, ledgers, on=(*LOG_KEY, "ledger"), how="left")
     where, trimmed = sf.col("place"), sf.coalesce("trimmed_seq", sf.lit(NEVER))
     is_from_earliest = sf.col("start.cause") == "earliest"
     is_after_first = where >= sf.col("first.place")
@@ -85,7 +83,7 @@ def _altered(events: DataFrame, acks: DataFrame) -> DataFrame:
         .agg(sf.min(content).alias("read"))
         .drop("content")
     )
-    rows = acks.join(reads, on=[*LOG_KEY, "place"], how="inner")
+    rows = join_small(acks, reads, on=(*LOG_KEY, "place"), how="inner")
     altered = tell(
         "H1",
         sf.col("ack.content") != sf.col("read.content"),
@@ -100,15 +98,15 @@ def _altered(events: DataFrame, acks: DataFrame) -> DataFrame:
 
 def _doubled(events: DataFrame) -> DataFrame:
     published = events.filter(is_kind(Kind.LOG_PUB)).groupBy(*LOG_KEY, "content").agg(sf.count("*").alias("times"))
-    seen = (
+    places = (
         events.filter(is_kind(Kind.LOG_ACK, Kind.LOG_READ))
         .groupBy(*LOG_KEY, "content", place().alias("place"))
         .agg(sf.min("seq").alias("seq"))
         .groupBy(*LOG_KEY, "content")
         .agg(sf.count("*").alias("places"), sf.max(sf.struct("place", "seq")).alias("last"))
-        .join(published, on=[*LOG_KEY, "content"], how="left")
         .withColumn("ledger", sf.col("last.place.ledger"))
     )
+    seen = join_small(places, published, on=(*LOG_KEY, "content"), how="left")
     times = sf.coalesce("times", sf.lit(0))
     doubled = tell(
         "H2",

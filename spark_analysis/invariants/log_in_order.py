@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, place, place_text
 
@@ -35,8 +35,7 @@ def _of_messages(events: DataFrame) -> DataFrame:
     )
     is_ack = is_kind(Kind.LOG_ACK)
     told = (
-        events.filter(is_kind(Kind.LOG_ACK, Kind.LOG_READ))
-        .join(published, on=[*LOG_KEY, "content"], how="left")
+        join_small(events.filter(is_kind(Kind.LOG_ACK, Kind.LOG_READ)), published, on=(*LOG_KEY, "content"), how="left")
         .groupBy(*LOG_KEY, place().alias("place"))
         .agg(
             sf.min("seq").alias("seq"),

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_true, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER
 
@@ -22,7 +22,7 @@ __all__ = ["LOG_LISTED"]
 
 def _observe(facts: Facts) -> DataFrame:
     sent = facts.first_sends.groupBy(*LEDGER_KEY).agg(sf.min("sent").alias("sent_seq"))
-    ledgers = facts.log_ledgers.join(sent, on=list(LEDGER_KEY), how="left")
+    ledgers = join_small(facts.log_ledgers, sent, on=LEDGER_KEY, how="left")
     never = sf.lit(NEVER)
     unlisted = tell(
         "H5",

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS
 
@@ -31,18 +31,13 @@ def _observe(facts: Facts) -> DataFrame:
         .agg(sf.collect_list(sf.struct("seq", "epoch")).alias("begun"))
     )
     later = sf.filter("begun", lambda each: (each["epoch"] > sf.col("epoch")) & (each["seq"] < sf.col("published_seq")))
-    acks = (
-        events.filter(is_kind(Kind.LOG_ACK))
-        .select(*LEDGER_KEY, "log", "epoch", "message", "entry", sf.col("seq").alias("ack_seq"))
-        .join(published, on=list(message), how="left")
-        .join(began, on=list(LOG_KEY), how="left")
-        .withColumn("begun_seq", sf.array_min(later)["seq"])
-        .join(
-            facts.log_ledgers.select(*LEDGER_KEY, "listed_seq", "listed_epoch", "noted_seq", "noted_entry"),
-            on=list(LEDGER_KEY),
-            how="left",
-        )
+    acks = events.filter(is_kind(Kind.LOG_ACK)).select(
+        *LEDGER_KEY, "log", "epoch", "message", "entry", sf.col("seq").alias("ack_seq")
     )
+    acks = join_small(acks, published, on=message, how="left")
+    acks = join_small(acks, began, on=LOG_KEY, how="left").withColumn("begun_seq", sf.array_min(later)["seq"])
+    ledgers = facts.log_ledgers.select(*LEDGER_KEY, "listed_seq", "listed_epoch", "noted_seq", "noted_entry")
+    acks = join_small(acks, ledgers, on=LEDGER_KEY, how="left")
     late = tell(
         "H7",
         sf.col("begun_seq").isNotNull(),

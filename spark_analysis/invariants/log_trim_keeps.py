@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY
 
@@ -34,7 +34,7 @@ def _observe(facts: Facts) -> DataFrame:
     is_position, is_before = sf.col("cause") == "stored", sf.col("cursor_seq") < sf.col("seq")
     position = sf.struct("cursor_seq", "cursor_ledger", "cursor_entry")
     met = (
-        trims.join(cursors, on=list(LOG_KEY), how="left")
+        join_small(trims, cursors, on=LOG_KEY, how="left")
         .groupBy(*LEDGER_KEY, "seq", "cursor")
         .agg(
             sf.max(sf.when(is_before & ~is_position, sf.struct("cursor_seq", "cause"))).alias("noted"),

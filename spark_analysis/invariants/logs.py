@@ -11,7 +11,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_applied_write, is_closed, is_kind, is_stored_metadata
+from spark_analysis.invariants.expressions import (
+    LEDGER_KEY,
+    is_applied_write,
+    is_closed,
+    is_kind,
+    is_stored_metadata,
+    join_small,
+)
 
 __all__ = [
     "LOG_KEY",
@@ -88,4 +95,4 @@ def log_ledgers(log_events: DataFrame, rare: DataFrame) -> DataFrame:
             sf.min(sf.when(is_delete, seq)).alias("deleted_seq"),
         )
     )
-    return of_log.join(of_metadata, on=list(LEDGER_KEY), how="left")
+    return join_small(of_log, of_metadata, on=LEDGER_KEY, how="left")

@@ -15,7 +15,8 @@ from scenarios.history import FIELDS, KINDS, FieldType
 from scenarios.model import TransportKind
 from scenarios.plan import Plan
 from scenarios.plan.cluster import Cluster
-from scenarios.plan.faults import FAULTS, EndFault, Fault
+from scenarios.plan.faults import FAULTS, EndFault, Fault, MetadataCalls, MetadataWay, MetadataWhat
+from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.model import End, Expectation, Expected, Program, Step
 from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, CreateLedger, Open, Until, Wanted
 from scenarios.plan.triggers import At, Condition, Trigger, When
@@ -33,6 +34,7 @@ __all__ = ["PLANS"]
 CLIENTS = ("writer", "reader-2", "R0")
 BOOKIES = ("bookie-0", "bookie-1")
 LEDGERS = ("a", "b_2")
+LOGS = ("l", "m.1")
 HANDLES = ("a", "h.1")
 STEPS = ("held", "s2")
 
@@ -52,6 +54,10 @@ def hosts(among: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
 BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "ledger": st.sampled_from(LEDGERS),
     "handle": st.sampled_from(HANDLES),
+    "log": st.sampled_from(LOGS),
+    "cursor": st.sampled_from(("c", "d-1")),
+    "batch": st.integers(1, 900),
+    "entries_max": st.integers(1, 900),
     "host": st.sampled_from(CLIENTS + BOOKIES),
     "other": st.sampled_from(CLIENTS + BOOKIES),
     "group": hosts(CLIENTS + BOOKIES),
@@ -131,11 +137,25 @@ operations: st.SearchStrategy[ClientOperation] = st.one_of(
     *(
         st.builds(Until, triggers) if cls is Until else built(cls)
         for cls in OPERATIONS.values()
-        if cls is not CreateLedger
+        if cls is not CreateLedger and cls is not MakeLog
     )
 )
 calls = st.builds(Call, operations, st.none() | durations, st.sampled_from(Wanted))
-faults: st.SearchStrategy[Fault] = st.one_of(*(built(cls) for cls in FAULTS.values() if cls is not EndFault))
+faults: st.SearchStrategy[Fault] = st.one_of(
+    *(built(cls) for cls in FAULTS.values() if cls is not EndFault and cls is not MetadataCalls),
+    # what is stored of logs suffers fewer faults than what is stored of ledgers
+    st.builds(
+        MetadataCalls,
+        way=st.sampled_from([way for way in MetadataWay if way not in {MetadataWay.CONFLICT, MetadataWay.STALE}]),
+        what=st.sampled_from(MetadataWhat),
+        client=BY_NAME["client"],
+        limit=BY_NAME["limit"],
+        by_s=durations,
+    ),
+    st.builds(
+        MetadataCalls, way=st.sampled_from(MetadataWay), what=st.just(MetadataWhat.WRITE), client=BY_NAME["client"]
+    ),
+)
 
 
 @st.composite
@@ -167,6 +187,7 @@ def clusters(draw: Callable[..., Any]) -> Cluster:
 def plans(draw: Callable[..., Any]) -> Plan:
     """Plans of three clients, two ledgers and two named steps, of which anything else may refer to any."""
     first = [Call(replace(draw(built(CreateLedger)), ledger=ledger)) for ledger in LEDGERS]
+    first += [Call(replace(draw(built(MakeLog)), log=log)) for log in LOGS]
     opened = [Call(Open("a")), Call(Open("a", handle="h.1"))]
     clients = (
         Program(CLIENTS[0], (*first, *opened, *draw(st.lists(calls, max_size=6))), draw(prose)),

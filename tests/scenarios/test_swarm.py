@@ -10,6 +10,7 @@ import scenarios.runner
 from scenarios.model import TransportKind
 from scenarios.plan import parse_plan, print_plan
 from scenarios.plan.faults import FAULTS, Wipe
+from scenarios.plan.log_operations import LOG_OPERATIONS
 from scenarios.plan.model import Expected
 from scenarios.plan.named import DRAWN, plan_named
 from scenarios.plan.operations import OPERATIONS, RecoverBookie
@@ -18,7 +19,7 @@ from scenarios.replaying import replay_history
 from scenarios.runner import run_scenario
 
 #: What swarms do not draw, because a plan has to be written for it.
-UNDRAWN_OPERATIONS = {RecoverBookie}
+UNDRAWN_OPERATIONS = {RecoverBookie} | set(LOG_OPERATIONS)
 UNDRAWN_FAULTS = {"lose", "start", "restart", "resume", "heal"}
 
 

@@ -1,0 +1,171 @@
+"""Operations on logs: what a client's program does with ``bkclient.log``.
+
+Logs have names of the plan, as ledgers do, and an operation waits for the creation of its log. A program owns a log from
+``own-log`` until it releases it, another owner takes over, or its process ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from scenarios.plan.base_operations import ENTRIES_MAX, ClientOperation, within
+from scenarios.plan.words import Sizes, check_name
+
+__all__ = [
+    "LOG_OPERATIONS",
+    "ConsumeLog",
+    "DropCursor",
+    "FlushLog",
+    "MakeLog",
+    "OwnLog",
+    "PublishMessages",
+    "ReadWholeLog",
+    "RecoverLogEnd",
+    "ReleaseOwnLog",
+    "TailLog",
+    "TrimLog",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _OfLog(ClientOperation):
+    """An operation on a log by its name in the plan."""
+
+    log: str
+
+    def __post_init__(self) -> None:
+        check_name(self.log, "a log")
+
+
+@dataclass(frozen=True, slots=True)
+class _OfCursor(_OfLog):
+    """An operation on a cursor of a log."""
+
+    cursor: str
+
+    def __post_init__(self) -> None:
+        _OfLog.__post_init__(self)
+        check_name(self.cursor, "a cursor")
+
+
+@dataclass(frozen=True, slots=True)
+class MakeLog(_OfLog):
+    """Create a log whose ledgers have so many entries, or that age, at most. Sizes are those of the cluster unless given."""
+
+    verb: ClassVar[str] = "create-log"
+    entries_max: int = 4
+    age_s: float = 60.0
+    sizes: Sizes | None = None
+
+    def __post_init__(self) -> None:
+        _OfLog.__post_init__(self)
+        within("entries-max", self.entries_max, 1, ENTRIES_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLog(_OfLog):
+    """Become the owner of a log. Up to ``batch`` messages share an entry; who cannot write for ``give_up_s`` gives up."""
+
+    verb: ClassVar[str] = "own-log"
+    batch: int = 1
+    give_up_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        _OfLog.__post_init__(self)
+        within("batch", self.batch, 1, 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishMessages(_OfLog):
+    """Publish ``count`` messages of ``size`` bytes with up to ``window`` in flight, ``pause_s`` apart; ends at the first refusal.
+
+    Waits for the outcomes unless ``nowait``.
+    """
+
+    verb: ClassVar[str] = "publish"
+    count: int
+    window: int = 4
+    size: int = 16
+    pause_s: float = 0.0
+    nowait: bool = False
+
+    def __post_init__(self) -> None:
+        _OfLog.__post_init__(self)
+        within("count", self.count, 1, ENTRIES_MAX)
+        within("window", self.window, 1, ENTRIES_MAX)
+        within("size", self.size, 0, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLog(_OfLog):
+    """Wait until everything that was published has an outcome."""
+
+    verb: ClassVar[str] = "flush-log"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOwnLog(_OfLog):
+    """Publish what was handed in, and own the log no more."""
+
+    verb: ClassVar[str] = "release-log"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWholeLog(_OfLog):
+    """Read the log from its earliest message to its end."""
+
+    verb: ClassVar[str] = "read-log"
+
+
+@dataclass(frozen=True, slots=True)
+class TailLog(_OfLog):
+    """Read the log from its earliest message on, and follow it, until ``count`` messages came."""
+
+    verb: ClassVar[str] = "tail-log"
+    count: int
+
+    def __post_init__(self) -> None:
+        _OfLog.__post_init__(self)
+        within("count", self.count, 1, ENTRIES_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeLog(_OfCursor):
+    """Open a cursor, acknowledge the next ``count`` messages one by one, ``pause_s`` apart, and close it."""
+
+    verb: ClassVar[str] = "consume"
+    count: int
+    pause_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _OfCursor.__post_init__(self)
+        within("count", self.count, 1, ENTRIES_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class DropCursor(_OfCursor):
+    """Remove a cursor, so that it holds nothing back any more."""
+
+    verb: ClassVar[str] = "remove-cursor"
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog(_OfLog):
+    """Trim all ledgers that have ended and that no cursor needs."""
+
+    verb: ClassVar[str] = "trim-log"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverLogEnd(_OfLog):
+    """Recover the ledger of a log that may be written to, without owning the log, as auto-recovery does to repair one."""
+
+    verb: ClassVar[str] = "recover-end"
+
+
+LOG_OPERATIONS: Final[tuple[type[ClientOperation], ...]] = (
+    *(MakeLog, OwnLog, PublishMessages, FlushLog, ReleaseOwnLog, ReadWholeLog, TailLog),
+    *(ConsumeLog, DropCursor, TrimLog, RecoverLogEnd),
+)
+"""Every operation on logs."""

@@ -1,0 +1,115 @@
+"""Playing what a program does with logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+import anyio
+
+from bkclient.log import LogSettings, MessageId, PublishSettings
+from scenarios.conditions import Conditions
+from scenarios.plan import log_operations as ops
+from scenarios.plan.base_operations import ClientOperation
+from scenarios.playing.ledgers import PlayedLedgers
+from scenarios.playing.outcomes import MissingError, all_ended
+from scenarios.recording import RecordedClient
+from scenarios.recording_log import RecordedLogs, RecordedLogWriter
+
+__all__ = ["PlayedLogs"]
+
+
+class PlayedLogs:
+    """The operations on logs of one program, and the logs that it owns. ``rng`` makes payloads and ids."""
+
+    def __init__(self, client: RecordedClient, ledgers: PlayedLedgers, conditions: Conditions, rng: Random) -> None:
+        self._client = client
+        self._logs = RecordedLogs(client, rng)
+        self._ledgers = ledgers
+        self._conditions = conditions
+        self._rng = rng
+        self._writers: dict[str, RecordedLogWriter] = {}
+        #: How each operation is played.
+        self._players: Final[Mapping[type[ClientOperation], Callable[[Any], Awaitable[object]]]] = {
+            ops.MakeLog: self._make,
+            ops.OwnLog: self._own,
+            ops.PublishMessages: self._publish,
+            ops.FlushLog: lambda operation: self._writer(operation.log).flush(),
+            ops.ReleaseOwnLog: lambda operation: self._writer(operation.log).release(),
+            ops.ReadWholeLog: self._read,
+            ops.TailLog: self._tail,
+            ops.ConsumeLog: self._consume,
+            ops.DropCursor: lambda operation: self._logs.remove_cursor(operation.log, operation.cursor),
+            ops.TrimLog: lambda operation: self._logs.trim(operation.log, MessageId.LATEST),
+            ops.RecoverLogEnd: self._recover,
+        }
+
+    async def play(self, operation: ClientOperation) -> None:
+        """Carry out an operation on a log that exists, or will."""
+        if not isinstance(operation, ops.MakeLog):
+            await self._ledgers.log_made(getattr(operation, "log"))  # noqa: B009 - every operation on logs has it
+        await self._players[type(operation)](operation)
+
+    async def _make(self, operation: ops.MakeLog) -> None:
+        conditions, sizes = self._conditions, operation.sizes
+        settings = LogSettings(
+            ensemble_size=sizes.ensemble if sizes else conditions.ensemble_size,
+            write_quorum_size=sizes.write_quorum if sizes else conditions.write_quorum_size,
+            ack_quorum_size=sizes.ack_quorum if sizes else conditions.ack_quorum_size,
+            max_ledger_entries=operation.entries_max,
+            min_ledger_s=0,
+            max_ledger_s=operation.age_s,
+        )
+        await self._logs.create(operation.log, settings)
+        self._ledgers.log_created(operation.log)
+
+    async def _own(self, operation: ops.OwnLog) -> None:
+        settings = PublishSettings(batch_messages=operation.batch, give_up_s=operation.give_up_s)
+        writer = self._logs.writer(operation.log, settings)
+        await writer.__aenter__()
+        self._writers[operation.log] = writer
+
+    async def _publish(self, operation: ops.PublishMessages) -> None:
+        writer = self._writer(operation.log)
+        started: deque[asyncio.Future[MessageId]] = deque()
+        for _ in range(operation.count):
+            while len(started) >= operation.window:
+                await started.popleft()
+            if operation.pause_s:
+                await anyio.sleep(operation.pause_s)
+            started.append(writer.publish_nowait(self._rng.randbytes(operation.size)))
+        if not operation.nowait:
+            await all_ended(started)
+
+    async def _read(self, operation: ops.ReadWholeLog) -> None:
+        async with self._logs.reader(operation.log, follow=False) as reader:
+            async for _ in reader:
+                pass
+
+    async def _tail(self, operation: ops.TailLog) -> None:
+        async with self._logs.reader(operation.log) as reader:
+            for _ in range(operation.count):
+                await anext(reader)
+
+    async def _consume(self, operation: ops.ConsumeLog) -> None:
+        async with self._logs.cursor(operation.log, operation.cursor) as cursor:
+            for _ in range(operation.count):
+                cursor.acknowledge(await anext(cursor))
+                if operation.pause_s:
+                    await anyio.sleep(operation.pause_s)
+
+    async def _recover(self, operation: ops.RecoverLogEnd) -> None:
+        ledger_id = await self._logs.open_ledger_of(operation.log)
+        if ledger_id is None:
+            raise MissingError(f"no ledger of log {operation.log} can be written to")
+        reader = await self._client.open_ledger(ledger_id, recover=True)
+        await reader.inner.aclose()
+
+    def _writer(self, log: str) -> RecordedLogWriter:
+        found = self._writers.get(log)
+        if found is None:
+            raise MissingError(f"log {log} is not owned here")
+        return found
