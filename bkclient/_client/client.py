@@ -357,6 +357,11 @@ class BookKeeper:
         return tree_of(self._open_core().metadata)
 
     @property
+    def rng(self) -> random.Random:
+        """The chance that the client was made with, for what is built on it."""
+        return self._rng
+
+    @property
     def wall_clock(self) -> Callable[[], float] | None:
         """The clock that the client was made with, in seconds since 1970; None if it was made without."""
         return self._wall_clock

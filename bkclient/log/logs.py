@@ -35,13 +35,13 @@ class Logs:
         await logs.create("orders")
 
     A log is an unbounded sequence of messages under a name of 1 to 200 characters. It is made of ledgers, of which it adds and
-    deletes one after the other. ``rng`` makes ids. Methods raise :class:`~bkclient.errors.MetadataStoreError` when the metadata
-    service does not answer.
+    deletes one after the other. ``rng`` makes ids, by default the client's own. Methods raise
+    :class:`~bkclient.errors.MetadataStoreError` when the metadata service does not answer.
     """
 
     def __init__(self, client: BookKeeper, *, rng: Random | None = None) -> None:
         self._client = client
-        self._rng = rng or Random()  # noqa: S311 - ids are no secret
+        self._rng = rng or client.rng
 
     async def create(self, name: str, settings: LogSettings | None = None) -> None:
         """Create a log; :class:`~bkclient.log.LogExists` if there is one of this name."""

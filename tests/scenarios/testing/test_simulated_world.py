@@ -14,11 +14,12 @@ import pytest
 
 import bkclient
 from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter, TlsSettings
-from bkclient.coordination import VersionedRegister
+from bkclient.coordination import LeaderElection, VersionedRegister
 from bkclient.errors import ArgumentError, LedgerClosed, LedgerFenced
 from bkclient.log import Logs
 from scenarios.history import History
 from scenarios.testing import SimulatedWorld, WorldOptions
+from scenarios.testing.entropy import Audit
 from simbookie.world.errors import Deadlock, RealWorldRefused, TimeLimitReached, UnhandledErrors
 
 Body = Callable[[SimulatedWorld], Coroutine[Any, Any, None]]
@@ -51,6 +52,22 @@ async def full_story(world: SimulatedWorld) -> None:
     async with bkclient.connect(world.uri) as bk, await bk.open_ledger(ledger_id) as reader:
         assert [entry.payload async for entry in reader] == [b"%d" % number for number in range(20)]
     await world.settle()
+
+
+def test_logs_and_elections_use_no_chance_but_that_of_the_seed() -> None:
+    audit = Audit()
+    world = SimulatedWorld(1, audit=audit)
+
+    async def body() -> None:
+        async with bkclient.connect(world.uri) as bk, LeaderElection(bk, "owner", "me"):
+            logs = Logs(bk)
+            await logs.create("orders")
+            async with logs.writer("orders") as log:
+                await log.publish(b"first")
+
+    world.run(body)
+    world.close()
+    assert audit.uses == []
 
 
 @pytest.mark.parametrize("options", [{}, {"rough": True}, {"bytes_on_the_wire": True}])
