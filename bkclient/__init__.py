@@ -7,8 +7,14 @@ Names are imported when they are first used, so that a command line can begin to
 most of the client is loaded.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 11):  # noqa: UP036  installers look at this, a source tree on the path does not
+    raise ImportError(
+        "bkclient needs Python 3.11 or newer, and this is " + sys.version.split()[0] + ": " + sys.executable
+    )
 
 if TYPE_CHECKING:
     from bkclient import errors as errors

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
@@ -45,6 +45,9 @@ EXIT_UNDECIDED = 3
 _WIDTH_DEFAULT = 120
 _WIDTH_MIN = 80
 
+#: How many names are offered in place of an unknown one.
+_OFFERED_MAX: Final = 20
+
 
 def fail(message: str) -> NoReturn:
     """Print the error to standard error, and end with the exit code for input that cannot be used."""
@@ -57,7 +60,7 @@ def known(name: str, names: Sequence[str], what: str) -> None:
     if name in names:
         return
     near = get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
+    hint = f"did you mean {near[0]}?" if near else _offer(names)
     fail(f"no {what} is called {name}; {hint}")
 
 
@@ -111,6 +114,11 @@ def print_difference(difference: Difference, one: str, other: str) -> None:
 
     then, now = (HAS_ENDED if event is None else event_line(event) for event in (difference.one, difference.other))
     print_lines(f"  first difference at event {difference.seq}:", f"    {one}: {then}", f"    {other}: {now}")
+
+
+def _offer(names: Sequence[str]) -> str:
+    """The names, or where they are listed if they are many."""
+    return "bk-chaos list has them all" if len(names) > _OFFERED_MAX else f"there are: {', '.join(names) or 'none'}"
 
 
 def on_terminal() -> bool:

@@ -27,7 +27,7 @@ def list_database(path: Path, ledger_id: int | None, *, as_json: bool) -> None:
         try:
             _list(path, ledger_id, as_json=as_json)
         except StorageError as error:
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"bk-sim: {error}", err=True)
             raise typer.Exit(EXIT_FAILURE) from None
 
 

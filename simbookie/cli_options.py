@@ -102,8 +102,16 @@ def errors_end_the_program(*, as_json: bool) -> Iterator[None]:
     try:
         yield
     except (BookKeeperError, BookieStartError, StorageError, ZooKeeperStartError, JavaNotFoundError, OSError) as error:
+        message = _said(error)
         if as_json:
-            typer.echo(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}))
-        typer.echo(f"error: {error}", err=True)
+            typer.echo(json.dumps({"error": {"type": type(error).__name__, "message": message}}))
+        typer.echo(f"bk-sim: {message}", err=True)
         usage = isinstance(error, BookKeeperError) and isinstance(error, ValueError)
         raise typer.Exit(EXIT_USAGE if usage else EXIT_FAILURE) from None
+
+
+def _said(error: Exception) -> str:
+    """An error in words, without the number that an operating system gives it."""
+    if isinstance(error, OSError) and error.strerror and error.filename is None:
+        return error.strerror
+    return str(error)

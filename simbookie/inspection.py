@@ -47,7 +47,7 @@ def inspected(path: Path, *, as_json: bool) -> Iterator[InspectedFile]:
     try:
         yield file
     except StorageError as error:
-        typer.echo(f"error: {path}: {error}", err=True)
+        typer.echo(f"bk-sim: {path}: {error}", err=True)
         raise typer.Exit(EXIT_FAILURE) from None
     finally:
         file.close()

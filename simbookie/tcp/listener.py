@@ -43,9 +43,22 @@ class KeepAlive(Protocol):
         """All other times."""
 
 
+#: What is told of an address that cannot be listened on.
+_ADVICE: Final = {
+    errno.EADDRINUSE: "port {port} of {host} is taken by another program: stop it, or choose another port",
+    errno.EACCES: "port {port} of {host} needs privileges: choose a port above 1023",
+    errno.EADDRNOTAVAIL: "{host} is no address of this machine: choose one that is, or 0.0.0.0 for all",
+}
+
+
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket bound to the address; ``OSError`` if that is taken or cannot be used."""
-    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    """A socket bound to the address; ``OSError``, which says what to do, if that is taken or cannot be used."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        if error.errno not in _ADVICE:
+            raise
+        raise OSError(error.errno, _ADVICE[error.errno].format(host=host, port=port)) from None
 
 
 class Listener:

@@ -203,7 +203,7 @@ def test_a_run_without_verdict_has_its_own_exit_code(monkeypatch: pytest.MonkeyP
     ("arguments", "says"),
     [
         (["run", "calm-rites"], "no scenario is called calm-rites; did you mean calm-writes?"),
-        (["run", "zzz"], "there are: calm-writes"),
+        (["run", "zzz"], "bk-chaos list has them all"),
         (["run", "calm-writes", "--mutant", "recovery-read-does-not-fence"], f"did you mean {MUTANT}?"),
         (["sweep", "--scenario", "dead-riter"], "did you mean dead-writer?"),
         (["mutants", "--mutant", "none"], "no mutant is called none"),

@@ -94,7 +94,7 @@ def test_a_damaged_journal_is_one_sentence(bookie: BookieProcess, tmp_path: Path
     content = bytearray(journal.read_bytes())
     content[512:516] = b"\xff\xff\xff\x01"
     journal.write_bytes(content)
-    with pytest.raises(BookieStartError, match=r"error: .*\.txn: a record of -255 bytes at 512"):
+    with pytest.raises(BookieStartError, match=r"bk-sim: .*\.txn: a record of -255 bytes at 512"):
         bookie.start()
 
 

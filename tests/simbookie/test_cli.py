@@ -170,7 +170,7 @@ def test_uvloop_must_be_installed_to_be_asked_for(monkeypatch: pytest.MonkeyPatc
 def test_a_failure_is_exit_code_1_with_one_json_object() -> None:
     result = invoke("bookie", "--metadata", "mem://", "--host", "203.0.113.1", "--json", "--no-uvloop")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("bk-sim: ")
     assert set(json.loads(result.stdout)["error"]) == {"type", "message"}
 
 
@@ -252,7 +252,7 @@ def test_a_java_that_is_missing_is_missed_only_where_it_was_asked_for(tmp_path: 
     command = [sys.executable, "-m", "simbookie.cli", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: ")
+    assert done.stderr.startswith("bk-sim: ")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -266,7 +266,7 @@ def test_a_taken_port_is_one_sentence(command: list[str], kind: str) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
         result.stderr
-        == f"error: port {port} of 127.0.0.1 is taken by another program: stop it, or choose another port\n"
+        == f"bk-sim: port {port} of 127.0.0.1 is taken by another program: stop it, or choose another port\n"
     )
 
 
@@ -324,7 +324,7 @@ def test_a_zookeeper_that_ends_is_a_failure() -> None:
             _, errors = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert (process.returncode, errors) == (1, "error: ZooKeeper ended by itself\n")
+    assert (process.returncode, errors) == (1, "bk-sim: ZooKeeper ended by itself\n")
 
 
 def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None:

@@ -58,4 +58,4 @@ def test_what_is_damaged_is_one_sentence(command: str, content: bytes, tmp_path:
     file = tmp_path / "file"
     file.write_bytes(content)
     assert str(file) in invoke(command, file, code=1).stderr
-    assert "error: " in invoke(command, tmp_path / "missing", code=1).stderr
+    assert "bk-sim: " in invoke(command, tmp_path / "missing", code=1).stderr
