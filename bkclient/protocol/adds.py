@@ -29,6 +29,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from bkclient._core import has_twins
 from bkclient.errors import Code, Refusal
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
@@ -338,3 +339,6 @@ class PendingAdds(Value):
             if bookies:
                 resent.append((add.entry, bookies))
         return resent
+
+
+has_twins("counting", PendingAdds, "push", "acknowledge_all", "complete", knows=(PendingAdd, NewEntry))

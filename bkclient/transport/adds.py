@@ -68,6 +68,8 @@ def adds_over(transport: Submits, template: AddTemplate, replies: AddReplies) ->
 class EachReplica:
     """Sends an entry as one request to each bookie."""
 
+    __slots__ = ("_replies", "_reply_to", "_template", "_transport")
+
     def __init__(self, transport: Submits, template: AddTemplate, replies: AddReplies) -> None:
         self._transport: Final = transport
         self._template: Final = template

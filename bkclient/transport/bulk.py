@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from bkclient._core import has_twins
 from bkclient.errors import IllegalOperation
 from bkclient.transport.adds import AddReplies, EachReplica, Submits
 from bkclient.transport.request_stream import RequestStream
 from bkclient.wire import v2, v3
+from bkclient.wire.connection import ClientConnection
 from bkclient.wire.envelope import EncodedAdd
 from bkclient.wire.messages import AddTemplate
+from bkclient.wire.outstanding import Load, Outstanding
 
 __all__ = ["LedgerAdds", "Links"]
 
@@ -48,6 +51,8 @@ class _Encoder(Protocol):
 
 class LedgerAdds(EachReplica):
     """Sends the adds of one writer over links that speak ``protocol_version``."""
+
+    __slots__ = ("_encoder", "_links", "_max_frame_size", "_streams", "_timeout_s", "_txn_ids")
 
     def __init__(
         self,
@@ -110,6 +115,9 @@ class LedgerAdds(EachReplica):
             self._streams.clear()
         self._streams[bookies] = streams
         return streams
+
+
+has_twins("sending", LedgerAdds, "send", knows=(EachReplica, RequestStream, ClientConnection, Load, Outstanding))
 
 
 def _encoder_of(template: AddTemplate, protocol_version: int) -> _Encoder | None:

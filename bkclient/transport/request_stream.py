@@ -18,6 +18,7 @@ from bkclient.transport.base import ReplyHandler
 from bkclient.transport.reads import ReadReplies
 from bkclient.transport.stream_state import NEXT, StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire import chunks
 from bkclient.wire.connection import Answer, ClientConnection, FoundBody, SentAdd
 from bkclient.wire.errors import FrameTooLarge
 from bkclient.wire.messages import AddRequest, Operation, Request, Response, Status, code_for_status
@@ -108,6 +109,24 @@ class StreamOwner(Protocol):
 
 class RequestStream(ABC):
     """The requests on a :class:`~bkclient.wire.connection.ClientConnection` that stands."""
+
+    __slots__ = (
+        "_config",
+        "_load",
+        "_loop",
+        "_number",
+        "_numbers",
+        "_owner",
+        "_scan",
+        "_scan_interval_s",
+        "bookie_id",
+        "buffers",
+        "connection",
+        "has_expired",
+        "is_paused",
+        "state",
+        "turn_began",
+    )
 
     def __init__(
         self,
@@ -247,18 +266,12 @@ class RequestStream(ABC):
         if self.state is not _WORKING:
             self._works()
         self._numbers[self.bookie_id] = self._number
-        bookie_id, position, count = self.bookie_id, 0, len(adds)
-        while position < count:
-            request, handler, _, _ = adds[position]
-            position += 1
-            if type(request) is not int:
+        bookie_id = self.bookie_id
+        for handler, entry_ids in chunks.runs_of(adds):
+            if type(entry_ids) is not list:
                 assert callable(handler), "requests are submitted with the function to call"
-                deliver(handler, bookie_id, cast("AddRequest", request), Code.OK)
+                deliver(handler, bookie_id, cast("AddRequest", entry_ids), Code.OK)
                 continue
-            entry_ids = [request]
-            while position < count and adds[position][1] is handler:
-                entry_ids.append(cast("int", adds[position][0]))
-                position += 1
             try:  # as in _hand_over(), whose call every run would cost
                 cast("AddReplies", handler).on_adds_stored(bookie_id, entry_ids)
             except Exception as error:  # noqa: BLE001 - as in deliver()

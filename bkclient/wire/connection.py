@@ -30,18 +30,17 @@ The number and size of outstanding requests is bounded by the caller, who sees b
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from bkclient.wire import v2, v2_read, v3
+from bkclient.wire import chunks, v2, v3
 from bkclient.wire.answers import check_answer
+from bkclient.wire.chunks import FoundBody, SentAdd, SentRead
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.errors import FrameTooLarge, MalformedMessage, WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, PREFIX_SIZE, FrameBuffer, frame
 from bkclient.wire.messages import AddRequest, AddResponse, Operation, ReadRequest, Request, Response, Status
 from bkclient.wire.outstanding import KeyInUse, Load, Outstanding
-from bkclient.wire.v3_read import found_in
 
 __all__ = ["Answer", "ClientConnection", "FoundBody", "SentAdd", "SentRead"]
 
@@ -53,23 +52,10 @@ Answer = tuple[Request | int, Token, Status, Response | None]
 For what :meth:`ClientConnection.send_add` registered the request is the entry id.
 """
 
-SentAdd = tuple[AddRequest | int, Token, float, int]
-"""``(request or entry id, token, deadline, bytes of the frame)``: an add that awaits its answer."""
-
-SentRead = tuple[bytes, int, Token, float, int, int]
-"""``(start of a good answer's message, entry id, token, deadline, bytes of the frame, ledger id)``: a read without its answer.
-
-The start is empty in version 2.
-"""
-
-FoundBody = tuple[int, bytes, int | None]
-"""``(entry id, body, LAC)`` of a good answer to a read; the LAC is None if the bookie tells none."""
-
 # (request, token, deadline, bytes of the frame)
 _Entry = tuple[Request, Token, float, int]
 
 _FOREVER: Final = float("inf")
-_PREFIX: Final = struct.Struct(">I")
 #: Of the content of a frame, in bytes; with the longest ids it has 46 in version 3.
 _LARGEST_ACKNOWLEDGEMENT: Final = 64
 
@@ -102,6 +88,22 @@ class ClientConnection(Generic[Token]):
     outstanding requests and is shared by connections that share a limit. ``wanted`` holds the keys that somebody waits for:
     those of them whose request here is answered or given up are added to :attr:`changed`.
     """
+
+    __slots__ = (
+        "_dialect",
+        "_error",
+        "_last_txn_id",
+        "_txn_ids",
+        "_wanted",
+        "adds",
+        "changed",
+        "frames",
+        "load",
+        "outstanding",
+        "protocol_version",
+        "reads",
+        "unmatched_answers",
+    )
 
     def __init__(
         self,
@@ -234,7 +236,13 @@ class ClientConnection(Generic[Token]):
         Their answers go up to the first that says anything else; :meth:`answers` has it and what follows.
         """
         self.frames.commit(size)
-        return self._acknowledged()
+        if not self.adds or self._wanted or self._error is not None:
+            return []
+        acknowledged, position, size = chunks.taken(self.frames.small(), self.adds)
+        if acknowledged:
+            self.frames.skip(position)
+            self.load.take_off(size, len(acknowledged))
+        return acknowledged
 
     def found(self) -> list[tuple[Token, list[FoundBody]]]:
         """The good answers to what :meth:`send_reads` registered, up to the first that is anything else.
@@ -244,40 +252,8 @@ class ClientConnection(Generic[Token]):
         """
         if not self.reads or self._wanted or self._error is not None:
             return []
-        data, position, count, size = self.frames.whole(), 0, 0, 0
-        last, most = len(data) - PREFIX_SIZE, self.frames.max_frame_size - PREFIX_SIZE
-        reads, is_version_2 = self.reads, self.protocol_version == 2
-        found: list[tuple[Token, list[FoundBody]]] = []
-        bodies: list[FoundBody] = []
-        while position < last:
-            start = position + PREFIX_SIZE
-            (content_size,) = _PREFIX.unpack_from(data, position)
-            end = start + content_size
-            if content_size < 2 or content_size > most or end > len(data):
-                break
-            body: tuple[bytes, int | None] | None
-            if is_version_2:
-                match = v2_read.match_in(data, start, end)
-                read = None if match is None else reads.pop(match, None)
-                if read is None:
-                    break
-                body = data[start + v2_read.BODY_AT : end], None
-            else:
-                match = data[start : start + 2 + data[start + 1]]
-                read = reads.get(match)
-                if read is None:
-                    break
-                body = found_in(data, start + len(match), end, read[0])
-                if body is None:
-                    break
-                del reads[match]
-            if not found or found[-1][0] is not read[2]:
-                bodies = []
-                found.append((read[2], bodies))
-            bodies.append((read[1], *body))
-            count += 1
-            size += read[4]
-            position = end
+        most = self.frames.max_frame_size - PREFIX_SIZE
+        found, position, count, size = chunks.bodies_in(self.frames.whole(), self.reads, self.protocol_version, most)
         if count:
             self.frames.skip(position)
             self.load.take_off(size, count)
@@ -353,26 +329,6 @@ class ClientConnection(Generic[Token]):
         encoded = self._dialect.encode_request(request, next(self._txn_ids))
         assert encoded.size == sum(map(len, encoded.buffers)), "the size of a frame is that of its buffers"
         return encoded
-
-    def _acknowledged(self) -> list[SentAdd[Token]]:
-        if not self.adds or self._wanted or self._error is not None:
-            return []
-        chunk, position, size = self.frames.small(), 0, 0
-        last = len(chunk) - PREFIX_SIZE
-        take = self.adds.pop
-        acknowledged = []
-        while position < last:
-            following = position + PREFIX_SIZE + chunk[position + PREFIX_SIZE - 1]
-            add = take(chunk[position:following], None)
-            if add is None:
-                break  # it says something else, or is not complete
-            acknowledged.append(add)
-            size += add[3]
-            position = following
-        if acknowledged:
-            self.frames.skip(position)
-            self.load.take_off(size, len(acknowledged))
-        return acknowledged
 
     def _answers(self, frames: Iterator[bytes]) -> Iterator[Answer[Token]]:
         if self._error is not None:

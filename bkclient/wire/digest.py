@@ -21,7 +21,16 @@ from google_crc32c import extend as _extend_crc32c
 
 from bkclient.ledger import DigestType
 
-__all__ = ["DIGEST_SIZES", "KEY_SIZE", "DigestFunction", "digest_function", "mac_key", "master_key"]
+__all__ = [
+    "DIGEST_SIZES",
+    "KEY_SIZE",
+    "DigestFunction",
+    "crc32_digest",
+    "crc32c_digest",
+    "digest_function",
+    "mac_key",
+    "master_key",
+]
 
 DigestFunction = Callable[[bytes, bytes], bytes]
 """``(head, tail)`` to the digest of both in that order."""
@@ -54,29 +63,31 @@ def mac_key(password: bytes) -> bytes:
 def digest_function(digest_type: DigestType, password: bytes) -> DigestFunction:
     """The digest of ``digest_type`` for a ledger with ``password``; :data:`DIGEST_SIZES` says how long its results are."""
     if digest_type is DigestType.CRC32C:
-        return _crc32c_digest
+        return crc32c_digest
     if digest_type is DigestType.CRC32:
-        return _crc32_digest
+        return crc32_digest
     if digest_type is DigestType.HMAC:
         return _hmac_digest(mac_key(password))
     return _no_digest
 
 
-def _crc32c_digest(
+def crc32c_digest(
     head: bytes,
     tail: bytes,
     extend: Callable[[int, bytes], int] = _extend_crc32c,
     pack: Callable[[int], bytes] = _PACK_32,
 ) -> bytes:
+    """CRC-32C, in 32 bits."""
     return pack(extend(extend(0, head), tail))
 
 
-def _crc32_digest(
+def crc32_digest(
     head: bytes,
     tail: bytes,
     crc: Callable[..., int] = zlib.crc32,
     pack: Callable[[int], bytes] = _PACK_64,
 ) -> bytes:
+    """CRC-32, in 64 bits."""
     return pack(crc(tail, crc(head)))
 
 

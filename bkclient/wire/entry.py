@@ -21,11 +21,15 @@ from __future__ import annotations
 
 import hmac
 import struct
+import zlib
 from typing import Final, NamedTuple
 
+from google_crc32c import extend as extend_crc32c
+
+from bkclient._core import has_twins
 from bkclient.errors import DigestMismatch
 from bkclient.ledger import DigestType
-from bkclient.wire.digest import DIGEST_SIZES, digest_function, master_key
+from bkclient.wire.digest import DIGEST_SIZES, crc32_digest, crc32c_digest, digest_function, master_key
 
 __all__ = ["ENTRY_HEADER_SIZE", "LAC_HEADER_SIZE", "DecodedEntry", "EntryCodec"]
 
@@ -113,3 +117,12 @@ class EntryCodec:
 
     def _mismatch(self, entry_id: int | None, message: str) -> DigestMismatch:
         return DigestMismatch(message, ledger_id=self.ledger_id, entry_id=entry_id)
+
+
+has_twins(
+    "entries",
+    EntryCodec,
+    "encode_header",
+    "decode",
+    knows=(DecodedEntry, crc32c_digest, crc32_digest, extend_crc32c, zlib.crc32),
+)

@@ -16,6 +16,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from bkclient._core import has_twins
 from bkclient.errors import IllegalOperation
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.digest import KEY_SIZE
@@ -164,6 +165,9 @@ class AddPacketEncoder:
         start = self._start + header
         stored = _ADDED.pack(_RESPONSE.size, _VERSION, _ADD, 0, 0, self._ledger_id, entry_id)
         return (start, payload), stored, len(start) + len(payload)
+
+
+has_twins("frames", AddPacketEncoder, "encode", bind="bind_v2")
 
 
 def _encode_add(request: AddRequest, txn_id: int) -> EncodedRequest:

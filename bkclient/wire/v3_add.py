@@ -14,6 +14,7 @@ import struct
 from functools import lru_cache
 from typing import Final
 
+from bkclient._core import has_twins
 from bkclient.wire.envelope import HIGH_PRIORITY, EncodedAdd, EncodedRequest
 from bkclient.wire.framing import PREFIX_SIZE
 from bkclient.wire.messages import AddRequest, AddResponse, AddTemplate, Operation, Response, template_of
@@ -140,6 +141,9 @@ class AddEncoder:
         self._laid_out, self._start, self._until_ledger = _shared(
             ((body_size, txn_size, entry_size), start, until_ledger)
         )
+
+
+has_twins("frames", AddEncoder, "encode", bind="bind_v3")
 
 
 def encode_add_request(request: AddRequest, txn_id: int) -> EncodedRequest:

@@ -15,7 +15,7 @@ from typing import Final
 from bkclient.wire.messages import Operation
 from bkclient.wire.v3_add import header_field, varint
 
-__all__ = ["EncodedRead", "ReadEncoder", "found_in"]
+__all__ = ["EncodedRead", "ReadEncoder", "found_in", "max_lac_in"]
 
 EncodedRead = tuple[bytes, bytes, bytes]
 """``(frame, match bytes, start of a good answer's message)``, the last for :func:`found_in`."""
@@ -25,6 +25,8 @@ _PACK_PREFIX: Final = struct.Struct(">I").pack
 _SUCCESS: Final = b"\x10\x00\xa2\x06"
 #: The shortest rest of a good answer behind its match bytes: with ids of one byte and an empty body.
 _SHORTEST: Final = 4 + 1 + 8
+#: A rest that is shorter has lengths of three bytes at most.
+_TOO_LONG: Final = 1 << 21
 _MAX_LAC: Final = 0x28
 #: Bytes of a LAC with its number, at most.
 _LONGEST_REST: Final = 11
@@ -65,7 +67,7 @@ def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes,
 
     ``start`` is that of its message. None if it is no good answer, or one of another layout.
     """
-    if end - position < _SHORTEST or not data.startswith(_SUCCESS, position):
+    if not _SHORTEST <= end - position < _TOO_LONG or not data.startswith(_SUCCESS, position):
         return None
     # Two lengths of up to three bytes. What does not fit together is found where they are added up.
     size = data[position + 4]
@@ -96,12 +98,12 @@ def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes,
         return data[position:end], None
     if not 0 < end - body_end <= _LONGEST_REST:
         return None
-    last_add_confirmed = _max_lac_in(data[body_end:end])
+    last_add_confirmed = max_lac_in(data[body_end:end])
     return None if last_add_confirmed is None else (data[position:body_end], last_add_confirmed)
 
 
 @lru_cache(maxsize=1024)
-def _max_lac_in(rest: bytes) -> int | None:
+def max_lac_in(rest: bytes) -> int | None:
     """The LAC in the fields behind the body if it is the only one; it is the same in many answers."""
     number, *low, last = rest if len(rest) > 1 else b"\x00\x00"
     if number != _MAX_LAC or last & 0x80 or not all(byte & 0x80 for byte in low):

@@ -21,6 +21,7 @@ import pytest
 import bkclient
 import simbookie
 from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter
+from bkclient._core import using_core
 from bkclient.observability.memory_stats import MemoryStats
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.measured import MeasuredTransport
@@ -29,8 +30,9 @@ from simbookie.server import ServerConfig
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
+from tests.bkclient.core.both_cores import needs_compiled_core
 
-BUDGETS: dict[str, float] = tomllib.loads(Path(__file__).with_name("call_budget.toml").read_text())["calls"]
+BUDGETS: dict[str, dict[str, float]] = tomllib.loads(Path(__file__).with_name("call_budget.toml").read_text())
 ENTRIES = 2_000
 #: How many of them are read one by one.
 READS = 400
@@ -150,13 +152,24 @@ def calls_of(
     return counter
 
 
-@pytest.mark.parametrize("name", BUDGETS)
+@pytest.mark.parametrize("name", BUDGETS["python"])
 def test_an_operation_makes_the_calls_it_may(name: str) -> None:
+    is_within_budget("python", name)
+
+
+@needs_compiled_core
+@pytest.mark.parametrize("name", BUDGETS["cython"])
+def test_an_operation_with_the_compiled_core_makes_the_calls_it_may(name: str) -> None:
+    is_within_budget("cython", name)
+
+
+def is_within_budget(core: str, name: str) -> None:
     operation, version, size, *measured = name.split(" ")
     stats = MemoryStats() if measured else None
     bookies = 2 if operation.startswith("unstriped") else 3
-    counted = calls_of(OPERATIONS[operation], int(version[1:]), bytes(int(size)), stats, ensemble_size=bookies)
+    with using_core(core):
+        counted = calls_of(OPERATIONS[operation], int(version[1:]), bytes(int(size)), stats, ensemble_size=bookies)
     calls = counted.of_client / (READS if operation == "read" else ENTRIES)
-    assert calls <= BUDGETS[name], "more calls than before; if they are worth it, raise the budget"
+    assert calls <= BUDGETS[core][name], "more calls than before; if they are worth it, raise the budget"
     if sys.version_info < (3, 12):
-        assert calls > BUDGETS[name] - SLACK, "fewer calls than before; lower the budget, so that it stays so"
+        assert calls > BUDGETS[core][name] - SLACK, "fewer calls than before; lower the budget, so that it stays so"

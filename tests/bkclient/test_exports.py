@@ -16,7 +16,8 @@ SOURCE = ast.parse(Path(bkclient.__file__).read_text(encoding="utf-8"))
 
 def imports_for_type_checkers() -> dict[str, str]:
     """Names by the module that they are imported from. Only ``import x as x`` passes a name on, for Pyright and mypy alike."""
-    block = next(node for node in SOURCE.body if isinstance(node, ast.If))
+    test = "TYPE_CHECKING"
+    block = next(node for node in SOURCE.body if isinstance(node, ast.If) and ast.unparse(node.test) == test)
     found = {}
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)

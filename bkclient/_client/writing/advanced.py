@@ -8,7 +8,7 @@ from bkclient._client.arguments import LARGEST_ID
 from bkclient._client.core import ClientCore
 from bkclient._client.create import CreatedLedger
 from bkclient._client.writing.base import BaseWriter
-from bkclient._client.writing.shell import Payload
+from bkclient._client.writing.payloads import Payload
 from bkclient.errors import ArgumentError, LedgerClosed, TooManyRequests
 
 __all__ = ["AdvancedLedgerWriter"]

@@ -16,7 +16,7 @@ from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.explicit_lac import write_lac
 from bkclient._client.writing.force import force_ledger
 from bkclient._client.writing.own_reads import OwnReads
-from bkclient._client.writing.shell import WriterShell
+from bkclient._client.writing.twins import WriterShell
 from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.ledger import LedgerMetadata
 from bkclient.observability import stats as names

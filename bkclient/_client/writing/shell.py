@@ -19,6 +19,7 @@ from bkclient._client.create import CreatedLedger
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.home_loop import check_loop, running_loop, wrong_loop
 from bkclient._client.window import WriterWindow
+from bkclient._client.writing import settling
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
 from bkclient._client.writing.failures import fail_quietly, log_failure
@@ -27,8 +28,9 @@ from bkclient._client.writing.gaps import Gaps
 from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.options import options_of
 from bkclient._client.writing.ownership import Ownership
+from bkclient._client.writing.payloads import FRAME_OVERHEAD_BYTES, Payload, checked, full, too_large
 from bkclient._fresh import fresh
-from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, LedgerClosed, LedgerTruncated, TooManyRequests
+from bkclient.errors import BookKeeperError, ClientClosed, LedgerClosed, LedgerTruncated
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.observability import log
 from bkclient.observability import stats as names
@@ -39,15 +41,11 @@ from bkclient.protocol.update import UpdateHandle
 from bkclient.transport.adds import adds_over
 from bkclient.wire.messages import AddTemplate, WriteFlags
 
-__all__ = ["Payload", "WriterShell"]
+__all__ = ["WriterShell"]
 
 #: Looked at for every append: the members of an enumeration are found the slow way.
 _OPEN: Final = WriterState.OPEN
 
-Payload = bytes | bytearray | memoryview
-
-#: Everything in a frame that is not payload: length prefix, packet or protobuf header, master key, entry header, digest.
-_FRAME_OVERHEAD_BYTES: Final = 192
 #: How long after a late failure an idle writer acts upon it; the next append does so at once.
 _LATE_FAILURE_S: Final = 1.0
 #: How often a writer tries again to replace failed bookies that it could not replace.
@@ -58,12 +56,40 @@ _DROPPED_S: Final = 1.0
 _LOOKS_PER_TIMEOUT: Final = 8
 
 
-def _nobody() -> None:
-    """Nobody is to be told."""
-
-
 class WriterShell:
     """Everything that writers of normal and of given entry ids have in common, without what applications see."""
+
+    __slots__ = (
+        "__weakref__",
+        "_adds",
+        "_check",
+        "_close_error",
+        "_closing",
+        "_forget",
+        "_is_closed",
+        "_is_let_go",
+        "_is_watched",
+        "_lac_timer",
+        "_shape",
+        "_stats",
+        "_timers",
+        "_tracer",
+        "admission",
+        "codec",
+        "core",
+        "first_failure",
+        "flushes",
+        "futures",
+        "gaps",
+        "ledger_id",
+        "loop",
+        "machine",
+        "max_payload",
+        "on_metadata_changed",
+        "ownership",
+        "turns",
+        "window",
+    )
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         config, settings = core.config, core.config.writing
@@ -75,7 +101,7 @@ class WriterShell:
         self.window: Final = WriterWindow(
             config.limits.max_in_flight_entries, config.limits.max_in_flight_bytes, core.window
         )
-        self.max_payload: Final = config.limits.max_frame_size_bytes - _FRAME_OVERHEAD_BYTES
+        self.max_payload: Final = config.limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
         options = options_of(core, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         self.machine: Final = AppendMachine(created.value, self, options=options)
         self.ownership: Final = Ownership(core, self, created.connection)
@@ -98,7 +124,7 @@ class WriterShell:
         self.turns: dict[int, asyncio.Future[None]] = {}
         self.first_failure: BookKeeperError | None = None
         #: Told whenever the metadata may have changed.
-        self.on_metadata_changed: Callable[[], None] = _nobody
+        self.on_metadata_changed: Callable[[], None] = lambda: None
         #: Whether the end is known, and those who wait for that.
         self._is_closed = False
         self._closing: asyncio.Event | None = None
@@ -118,12 +144,12 @@ class WriterShell:
         """Send one entry under the next id; :class:`~bkclient.errors.TooManyRequests` if a window is full."""
         future = self.try_append(payload)
         if future is None:
-            raise self._full()
+            raise full(self.window, self.ledger_id)
         return future
 
     def try_append(self, payload: Payload) -> asyncio.Future[int] | None:
         """Send one entry under the next id; None if a window is full."""
-        data = payload if type(payload) is bytes else self._checked(payload)
+        data = payload if type(payload) is bytes else checked(payload, self.ledger_id)
         size = len(data)
         machine = self.machine
         is_writable = machine.state is _OPEN or machine.is_writable
@@ -150,7 +176,7 @@ class WriterShell:
 
     def append_at(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
         """Send one entry under an id of the caller's choice."""
-        data = payload if type(payload) is bytes else self._checked(payload)
+        data = payload if type(payload) is bytes else checked(payload, self.ledger_id)
         size = len(data)
         machine = self.machine
         if size > self.max_payload or self.core.is_closed or not machine.is_writable or running_loop() is not self.loop:
@@ -159,8 +185,8 @@ class WriterShell:
         # All that is in flight may be waiting for this one, so no window may hold it back.
         is_next = entry_id == machine.last_add_acknowledged + 1
         is_above_gap = self.gaps.is_above(entry_id)
-        if not is_next:
-            self.check_room(is_above_gap=is_above_gap)
+        if not is_next and not self.window.has_room_for(is_above_gap=is_above_gap):
+            raise full(self.window, self.ledger_id)
         if self.admission is not None:
             self.admission.admit(entry_id)
         future: asyncio.Future[int] = self.loop.create_future()
@@ -188,31 +214,10 @@ class WriterShell:
             trace_append(self._tracer, self.ledger_id, entry_id, future)
         return future
 
-    def check_room(self, *, is_above_gap: bool = False) -> None:
-        """Raise :class:`~bkclient.errors.TooManyRequests` if a window is full."""
-        if not self.window.has_room_for(is_above_gap=is_above_gap):
-            raise self._full()
-
-    def _full(self) -> TooManyRequests:
-        return TooManyRequests(
-            f"{self.window.occupancy} are in flight; await submit() or append() instead, which wait",
-            ledger_id=self.ledger_id,
-        )
-
-    def _checked(self, payload: Payload) -> bytes:
-        if not isinstance(payload, (bytes, bytearray, memoryview)):
-            raise ArgumentError(f"payload must be bytes-like, got {type(payload).__name__}", ledger_id=self.ledger_id)
-        return bytes(payload)  # the caller may change its buffer while the entry is in flight
-
-    def _refusal(self, size: int = 0) -> BookKeeperError:
+    def _refusal(self, size: int) -> BookKeeperError:
         if running_loop() is not self.loop:
             return wrong_loop()
-        if size > self.max_payload:
-            return ArgumentError(
-                f"payload must be <= {self.max_payload} bytes to fit a frame, got {size} bytes",
-                ledger_id=self.ledger_id,
-            )
-        return self.refusal()
+        return too_large(size, self.max_payload, self.ledger_id) or self.refusal()
 
     def refusal(self) -> BookKeeperError:
         """Why this writer takes no more: what ended it first."""
@@ -372,8 +377,8 @@ class WriterShell:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         if self._stats is not None:
             self._stats.on_sent(entry)
-        entry_id, payload, last_add_confirmed, length = entry
-        header = self.codec.encode_header(entry_id, last_add_confirmed, length, payload)
+        entry_id, payload, lac, length = entry
+        header = self.codec.encode_header(entry_id, lac, length, payload)
         self._adds.send(bookies, entry_id, header, payload)
 
     def on_adds_stored(self, bookie_id: BookieId, entry_ids: Sequence[int]) -> None:
@@ -408,19 +413,12 @@ class WriterShell:
         if self._stats is not None:
             for entry in entries:
                 self._stats.on_ended(entry)
-        futures, size, last = self.futures, 0, -1
-        for entry in entries:
-            entry_id = last = entry.entry_id
-            size += len(entry.payload)
-            future = futures.pop(entry_id)
-            if not future.done():
-                future.set_result(entry_id)
-        self.window.give_back(size, len(entries))
+        self.window.give_back(settling.settle(self.futures, entries), len(entries))
         if self.turns:
             for entry in entries:
                 self._wake_turn(entry.entry_id + 1)
         if self.flushes.waiters:
-            self.flushes.reached(last)
+            self.flushes.reached(entries[-1].entry_id)
 
     def _wake_turn(self, entry_id: int) -> None:
         turn = self.turns.get(entry_id)

@@ -9,11 +9,14 @@ from bkclient._client.core import ClientCore
 from bkclient._client.create import CreatedLedger
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.base import BaseWriter
-from bkclient._client.writing.shell import Payload
+from bkclient._client.writing.payloads import Payload
 
 __all__ = ["LedgerWriter"]
 
-_YIELD_EVERY_ENTRIES: Final = 64
+#: After so many entries, or bytes of payload, a producer that waits for nothing else passes control to the loop. What it appended
+#: leaves then, and a system call for each bookie costs as much as some ten appends.
+_YIELD_EVERY_ENTRIES: Final = 256
+_YIELD_EVERY_BYTES: Final = 1024 * 1024
 
 
 class LedgerWriter(BaseWriter):
@@ -41,6 +44,7 @@ class LedgerWriter(BaseWriter):
         self._window = self._shell.window
         self._adds = self._machine.adds
         self._yield_at = _YIELD_EVERY_ENTRIES
+        self._yield_at_length = _YIELD_EVERY_BYTES
 
     async def append(self, payload: Payload) -> int:
         """Append one entry and wait until it is acknowledged; returns its id.
@@ -62,7 +66,12 @@ class LedgerWriter(BaseWriter):
         and raise as :meth:`append`. They need not be awaited: :meth:`flush` raises a failure too.
         """
         # Most entries are spared a coroutine: there is nothing to wait for.
-        if self._adds.last_add_pushed >= self._yield_at or self._shell.admission is not None:
+        adds = self._adds
+        if (
+            adds.last_add_pushed >= self._yield_at
+            or adds.length >= self._yield_at_length
+            or self._shell.admission is not None
+        ):
             await self.wait_for_room()
         while (future := self._shell.try_append(payload)) is None:
             await self.wait_for_room()
@@ -78,8 +87,10 @@ class LedgerWriter(BaseWriter):
         Returns at once on a writer that accepts no more. Now and then it passes control to the loop even with room, so
         that a producer which never waits for anything else does not keep what it appended from leaving.
         """
-        if self._adds.last_add_pushed >= self._yield_at:
-            self._yield_at = self._adds.last_add_pushed + _YIELD_EVERY_ENTRIES
+        adds = self._adds
+        if adds.last_add_pushed >= self._yield_at or adds.length >= self._yield_at_length:
+            self._yield_at = adds.last_add_pushed + _YIELD_EVERY_ENTRIES
+            self._yield_at_length = adds.length + _YIELD_EVERY_BYTES
             await asyncio.sleep(0)
         window, admission = self._window, self._shell.admission
         if not window.is_open:

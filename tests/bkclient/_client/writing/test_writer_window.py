@@ -207,7 +207,8 @@ async def test_whoever_waits_for_room_learns_that_the_writer_has_ended() -> None
         await writer.wait_for_room()  # returns, for append to refuse
 
 
-async def test_a_producer_that_never_waits_lets_the_loop_turn_now_and_then() -> None:
+@pytest.mark.parametrize(("payload", "entries"), [(b"x", 300), (bytes(100_000), 20)])
+async def test_a_producer_that_never_waits_lets_the_loop_turn_now_and_then(payload: bytes, entries: int) -> None:
     async with fake_cluster() as where, await writer_of(where) as writer:
         turned = False
 
@@ -216,9 +217,9 @@ async def test_a_producer_that_never_waits_lets_the_loop_turn_now_and_then() -> 
             turned = True
 
         asyncio.get_running_loop().call_soon(note)
-        for _ in range(200):
+        for _ in range(entries):
             await writer.wait_for_room()
-            writer.append_nowait(b"x")
+            writer.append_nowait(payload)
 
         assert turned
 

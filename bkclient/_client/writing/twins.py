@@ -1,0 +1,58 @@
+"""The way of an append through all layers, for its twin in the compiled core: which functions are on it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bkclient._client.core import ClientCore
+from bkclient._client.home_loop import running_loop
+from bkclient._client.window import ClientWindow, WriterWindow
+from bkclient._client.writing.shell import WriterShell
+from bkclient._core import has_twins, ways_of
+from bkclient.protocol.adds import PendingAdds, members_of
+from bkclient.protocol.append import AppendMachine, WriterState
+from bkclient.protocol.append_options import AppendOptions
+from bkclient.protocol.ensemble_change import Membership
+from bkclient.protocol.quorum import QuorumSizes
+from bkclient.transport.bulk import LedgerAdds
+from bkclient.wire.entry import EntryCodec
+from bkclient.wire.v2 import AddPacketEncoder
+from bkclient.wire.v3_add import AddEncoder
+
+__all__ = ["ON_THE_WAY", "WriterShell"]
+
+_CLASSES: Final[dict[str, type[Any]]] = {
+    "adds": PendingAdds,
+    "core": ClientCore,
+    "machine": AppendMachine,
+    "members": Membership,
+    "options": AppendOptions,
+    "sender": LedgerAdds,
+    "shared": ClientWindow,
+    "sizes": QuorumSizes,
+    "window": WriterWindow,
+}
+#: Which of them may not be passed by, should somebody have replaced one.
+ON_THE_WAY: Final[tuple[tuple[type[Any], str], ...]] = (
+    (WriterShell, "send_add"),
+    (WriterWindow, "try_take"),
+    (AppendMachine, "append"),
+    (PendingAdds, "push"),
+    (EntryCodec, "encode_header"),
+    (LedgerAdds, "send"),
+    (AddEncoder, "encode"),
+    (AddPacketEncoder, "encode"),
+)
+
+has_twins(
+    "appending",
+    WriterShell,
+    "try_append",
+    knows=(
+        _CLASSES,
+        WriterState.OPEN,
+        members_of,
+        running_loop,
+        [(owner, name, ways_of(owner, name)) for owner, name in ON_THE_WAY],
+    ),
+)

@@ -1,0 +1,185 @@
+"""Counting what bookies stored: twins of :class:`bkclient.protocol.adds.PendingAdds`, and of how a writer tells of it.
+
+The state is that of the machine, in its slots, so a copy, a comparison or a step of the definition in between sees no difference.
+Ensembles of more than 60 bookies are left to the definitions.
+"""
+
+from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+
+from bkclient._cython.slots cimport got, is_a, offset_of, put
+
+cdef extern from *:
+    """
+    static inline PyObject *bk_new_object(PyObject *type, Py_ssize_t size) { return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size); }
+    """
+    object bk_new_object(object type, Py_ssize_t size)
+
+cdef extern from "Python.h":
+    int __builtin_popcountll(unsigned long long value) nogil
+
+cdef enum:
+    MOST_POSITIONS = 60
+
+cdef object _adds = None
+cdef object _add = None
+cdef object _entry = None
+cdef object _push = None
+cdef object _acknowledge_all = None
+cdef object _complete = None
+
+cdef struct AddsSlots:
+    Py_ssize_t sizes, ensemble, defers_lac, head, lac, lap, length, pending
+
+cdef struct AddSlots:
+    Py_ssize_t entry, acknowledged, failed, has_quorum
+
+cdef AddsSlots _adds_at
+cdef AddSlots _add_at
+
+
+def bind(adds, add, entry):
+    """Learn of the classes and definitions; returns the twins by name."""
+    global _adds, _add, _entry, _push, _acknowledge_all, _complete
+    _adds_at.sizes = offset_of(adds, "sizes")
+    _adds_at.ensemble = offset_of(adds, "ensemble")
+    _adds_at.defers_lac = offset_of(adds, "defers_lac")
+    _adds_at.head = offset_of(adds, "last_add_acknowledged")
+    _adds_at.lac = offset_of(adds, "last_add_confirmed")
+    _adds_at.lap = offset_of(adds, "last_add_pushed")
+    _adds_at.length = offset_of(adds, "length")
+    _adds_at.pending = offset_of(adds, "pending")
+    _add_at.entry = offset_of(add, "entry")
+    _add_at.acknowledged = offset_of(add, "acknowledged")
+    _add_at.failed = offset_of(add, "failed")
+    _add_at.has_quorum = offset_of(add, "has_quorum")
+    _push, _acknowledge_all, _complete = adds.push, adds.acknowledge_all, adds.complete
+    _add, _entry = add, entry
+    _adds = adds
+    return {"push": push, "acknowledge_all": acknowledge_all, "complete": complete}
+
+
+def bind_settle(module):
+    """Learn of the module of the definition; returns the twin by name."""
+    return {"settle": settle}
+
+
+def push(self, payload, header_lac):
+    """Twin of the definition."""
+    if not is_a(self, _adds):
+        return _push(self, payload, header_lac)
+    return pushed_on(self, payload, header_lac)
+
+
+cdef object pushed_on(object adds, object payload, object header_lac):
+    cdef dict pending = got(adds, _adds_at.pending)
+    cdef object entry, add
+    last = got(adds, _adds_at.lap)
+    assert got(adds, _adds_at.lac) <= got(adds, _adds_at.head) <= last, "LAC, head, LAP"
+    entry_id = last + 1
+    length = got(adds, _adds_at.length) + len(payload)
+    put(adds, _adds_at.lap, entry_id)
+    put(adds, _adds_at.length, length)
+    entry = bk_new_object(_entry, 4)
+    Py_INCREF(entry_id)
+    PyTuple_SET_ITEM(entry, 0, entry_id)
+    Py_INCREF(payload)
+    PyTuple_SET_ITEM(entry, 1, payload)
+    Py_INCREF(header_lac)
+    PyTuple_SET_ITEM(entry, 2, header_lac)
+    Py_INCREF(length)
+    PyTuple_SET_ITEM(entry, 3, length)
+    add = bk_new_object(_add, 0)
+    put(add, _add_at.entry, entry)
+    put(add, _add_at.acknowledged, 0)
+    put(add, _add_at.failed, 0)
+    put(add, _add_at.has_quorum, False)
+    PyDict_SetItem(pending, entry_id, add)
+    return entry
+
+
+def acknowledge_all(self, bookie_id, entry_ids):
+    """Twin of the definition."""
+    cdef dict pending
+    cdef tuple ensemble, masks = None
+    cdef unsigned long long bit, acknowledged
+    cdef long long size, quorum
+    cdef bint has_any = False
+    cdef PyObject *found
+    cdef Py_ssize_t position, place = -1
+    if not is_a(self, _adds):
+        return _acknowledge_all(self, bookie_id, entry_ids)
+    ensemble, sizes = got(self, _adds_at.ensemble), got(self, _adds_at.sizes)
+    for position in range(len(ensemble)):
+        member = ensemble[position]
+        if member is bookie_id or member == bookie_id:
+            if place >= 0:
+                return _acknowledge_all(self, bookie_id, entry_ids)  # named twice
+            place = position
+    if place < 0 or len(ensemble) > MOST_POSITIONS:
+        return _acknowledge_all(self, bookie_id, entry_ids)
+    size, quorum, bit = sizes.ensemble_size, sizes.ack_quorum_size, 1ULL << place
+    if sizes.write_quorum_size != size:
+        masks = sizes.masks
+    pending = got(self, _adds_at.pending)
+    for entry_id in entry_ids:
+        found = PyDict_GetItemWithError(pending, entry_id)
+        if found is NULL:
+            continue
+        if masks is not None and not <unsigned long long>masks[entry_id % size] & bit:
+            continue
+        add = <object>found
+        if type(add) is not _add:
+            raise TypeError(f"{type(add).__name__} is no pending add")
+        acknowledged = got(add, _add_at.acknowledged)
+        acknowledged |= bit
+        put(add, _add_at.acknowledged, acknowledged)
+        if got(add, _add_at.has_quorum) is False and __builtin_popcountll(acknowledged) >= quorum:
+            put(add, _add_at.has_quorum, True)
+            has_any = True
+    return has_any
+
+
+def complete(self):
+    """Twin of the definition."""
+    cdef dict pending
+    cdef list done = []
+    cdef PyObject *found
+    if not is_a(self, _adds):
+        return _complete(self)
+    pending, head = got(self, _adds_at.pending), got(self, _adds_at.head)
+    while True:
+        following = head + 1
+        found = PyDict_GetItemWithError(pending, following)
+        if found is NULL:
+            break
+        add = <object>found
+        if type(add) is not _add:
+            raise TypeError(f"{type(add).__name__} is no pending add")
+        if not got(add, _add_at.has_quorum):
+            break
+        entry = got(add, _add_at.entry)
+        assert entry[0] == following, "entries are done one after the other"
+        done.append(entry)
+        PyDict_DelItem(pending, following)
+        head = following
+    if done:
+        put(self, _adds_at.head, head)
+        if not got(self, _adds_at.defers_lac):
+            put(self, _adds_at.lac, head)
+        assert got(self, _adds_at.lac) <= head <= got(self, _adds_at.lap), "LAC, head, LAP"
+    return done
+
+
+def settle(dict futures, entries):
+    """Twin of the definition."""
+    cdef object size = 0
+    for entry in entries:
+        entry_id = entry[0]
+        size += len(entry[1])
+        future = futures.pop(entry_id)
+        if not future.done():
+            future.set_result(entry_id)
+    return size

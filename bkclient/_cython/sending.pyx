@@ -1,0 +1,137 @@
+"""Handing an entry to the connections of its write set: the twin of :meth:`bkclient.transport.bulk.LedgerAdds.send`."""
+
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetDefault
+from cpython.list cimport PyList_Append, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+
+from bkclient._cython.frames cimport encoded_by
+from bkclient._cython.slots cimport got, is_a, offset_of, put
+
+cdef object _sender = None
+cdef object _stream = None
+cdef object _connection = None
+cdef object _load = None
+cdef object _outstanding = None
+cdef object _each = None
+cdef object _send = None
+
+cdef struct SenderSlots:
+    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies
+
+cdef struct StreamSlots:
+    Py_ssize_t buffers, turn_began, connection, is_paused, has_expired, bookie_id
+
+cdef struct ConnectionSlots:
+    Py_ssize_t load, outstanding, adds
+
+cdef struct LoadSlots:
+    Py_ssize_t requests, bytes, max_requests, max_bytes
+
+cdef SenderSlots _sender_at
+cdef StreamSlots _stream_at
+cdef ConnectionSlots _connection_at
+cdef LoadSlots _load_at
+cdef Py_ssize_t _given_up_at = 0
+
+
+def bind(sender, each, stream, connection, load, outstanding):
+    """Learn of the classes and the definition; returns the twins by name."""
+    global _sender, _each, _send, _stream, _connection, _load, _outstanding, _given_up_at
+    _sender_at.streams = offset_of(sender, "_streams")
+    _sender_at.encoder = offset_of(sender, "_encoder")
+    _sender_at.txn_ids = offset_of(sender, "_txn_ids")
+    _sender_at.max_frame_size = offset_of(sender, "_max_frame_size")
+    _sender_at.timeout_s = offset_of(sender, "_timeout_s")
+    _sender_at.replies = offset_of(sender, "_replies")
+    _stream_at.buffers = offset_of(stream, "buffers")
+    _stream_at.turn_began = offset_of(stream, "turn_began")
+    _stream_at.connection = offset_of(stream, "connection")
+    _stream_at.is_paused = offset_of(stream, "is_paused")
+    _stream_at.has_expired = offset_of(stream, "has_expired")
+    _stream_at.bookie_id = offset_of(stream, "bookie_id")
+    _connection_at.load = offset_of(connection, "load")
+    _connection_at.outstanding = offset_of(connection, "outstanding")
+    _connection_at.adds = offset_of(connection, "adds")
+    _load_at.requests = offset_of(load, "requests")
+    _load_at.bytes = offset_of(load, "bytes")
+    _load_at.max_requests = offset_of(load, "max_requests")
+    _load_at.max_bytes = offset_of(load, "max_bytes")
+    _given_up_at = offset_of(outstanding, "given_up")
+    _each, _send = each, sender.send
+    _stream, _connection, _load, _outstanding = stream, connection, load, outstanding
+    _sender = sender
+    return {"send": send}
+
+
+def send(self, bookies, entry_id, header, payload):
+    """Twin of the definition."""
+    if not is_a(self, _sender):
+        return _send(self, bookies, entry_id, header, payload)
+    sent_by(self, bookies, entry_id, header, payload)
+
+
+cdef bint sent_by(object sender, object bookies, object entry_id, object header, object payload) except -1:
+    cdef PyObject *known
+    cdef object streams, first, now, add, stream, connection, load
+    cdef tuple encoded
+    cdef dict write_sets = got(sender, _sender_at.streams)
+    cdef list buffers
+    cdef Py_ssize_t index
+    known = PyDict_GetItemWithError(write_sets, bookies)
+    streams = sender._find(bookies) if known is NULL else <object>known
+    encoder = got(sender, _sender_at.encoder)
+    if type(streams) is not tuple or PyTuple_GET_SIZE(streams) == 0 or encoder is None:
+        _each.send(sender, bookies, entry_id, header, payload)
+        return True
+    encoded = encoded_by(encoder, next(got(sender, _sender_at.txn_ids)), entry_id, header, payload)
+    frame, stored, size = encoded
+    if size > got(sender, _sender_at.max_frame_size):
+        _each.send(sender, bookies, entry_id, header, payload)
+        return True
+    first = <object>PyTuple_GET_ITEM(streams, 0)
+    _check(first)
+    now = got(first, _stream_at.turn_began) if got(first, _stream_at.buffers) else first.now
+    add = (entry_id, got(sender, _sender_at.replies), now + got(sender, _sender_at.timeout_s), size)
+    for index in range(PyTuple_GET_SIZE(streams)):
+        stream = <object>PyTuple_GET_ITEM(streams, index)
+        _check(stream)
+        connection = got(stream, _stream_at.connection)
+        load = got(connection, _connection_at.load)
+        if (
+            got(load, _load_at.requests) >= got(load, _load_at.max_requests)
+            or got(load, _load_at.bytes) >= got(load, _load_at.max_bytes)
+            or (got(stream, _stream_at.has_expired) and got(stream, _stream_at.is_paused) and stream.is_overfull)
+            or (got(got(connection, _connection_at.outstanding), _given_up_at) and not connection.is_free_for(stored))
+            or not _is_new(got(connection, _connection_at.adds), stored, add)
+        ):
+            _each.send(sender, (got(stream, _stream_at.bookie_id),), entry_id, header, payload)
+            continue
+        put(load, _load_at.requests, got(load, _load_at.requests) + 1)
+        put(load, _load_at.bytes, got(load, _load_at.bytes) + size)
+        buffers = got(stream, _stream_at.buffers)
+        if PyList_GET_SIZE(buffers) == 0:
+            stream.begin_turn()
+            buffers = got(stream, _stream_at.buffers)
+        for piece in <tuple>frame:
+            PyList_Append(buffers, piece)
+    return True
+
+
+cdef inline bint _is_new(dict adds, object stored, object add) except -1:
+    """Register the add, unless its answer could be that to another one."""
+    return <PyObject *>PyDict_SetDefault(adds, stored, add) == <PyObject *>add
+
+
+cdef inline int _check(object stream) except -1:
+    """Slots are read without asking, so what has them is looked at first."""
+    if not is_a(stream, _stream):
+        raise TypeError(f"{type(stream).__name__} is no connection that takes adds")
+    connection = got(stream, _stream_at.connection)
+    if not is_a(connection, _connection):
+        raise TypeError(f"{type(connection).__name__} is no connection")
+    if not is_a(got(connection, _connection_at.load), _load):
+        raise TypeError("the load of a connection has another class")
+    if not is_a(got(connection, _connection_at.outstanding), _outstanding):
+        raise TypeError("what is outstanding has another class")
+    return 0

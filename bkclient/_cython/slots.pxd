@@ -1,0 +1,45 @@
+"""Slots of Python objects, read and written in place. Who calls has checked the type of the object."""
+
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+
+cdef extern from "slots.h":
+    Py_ssize_t bk_slot_offset(object descriptor)
+    PyObject **bk_slot(PyObject *owner, Py_ssize_t offset) nogil
+    bint bk_is_a(object value, object owner)
+    unsigned int bk_version_of(object owner)
+
+
+cdef inline bint is_a(object value, object owner):
+    """Whether it is an object of this very class or a subclass, whatever the class says of itself; False for None as class."""
+    return bk_is_a(value, owner)
+
+
+cdef inline Py_ssize_t offset_of(object owner, str name) except -1:
+    """Where the slot lies in objects of the class."""
+    cdef Py_ssize_t offset
+    for base in owner.__mro__:
+        descriptor = vars(base).get(name)
+        if descriptor is not None:
+            offset = bk_slot_offset(descriptor)
+            if offset > 0:
+                return offset
+            break
+    raise TypeError(f"{owner.__name__}.{name} is no slot")
+
+
+cdef inline object got(object owner, Py_ssize_t offset):
+    """What the slot holds."""
+    cdef PyObject *value = bk_slot(<PyObject *>owner, offset)[0]
+    if value is NULL:
+        raise AttributeError(f"a slot of {type(owner).__name__} is empty")
+    return <object>value
+
+
+cdef inline void put(object owner, Py_ssize_t offset, object value):
+    """Let the slot hold ``value``."""
+    cdef PyObject **place = bk_slot(<PyObject *>owner, offset)
+    cdef PyObject *before = place[0]
+    Py_INCREF(value)
+    place[0] = <PyObject *>value
+    Py_XDECREF(before)

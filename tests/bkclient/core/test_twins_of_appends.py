@@ -1,0 +1,236 @@
+"""The compiled core against the definitions: whole appends, from the application's call to the bytes for three bookies and back.
+
+Sockets are objects here: what is written to them is kept, and answers come when, in the order and with the status that the
+example says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter, LimitSettings
+from bkclient._client.writing.twins import ON_THE_WAY, WriterShell
+from bkclient._core import using_core
+from bkclient.errors import BookKeeperError
+from bkclient.metadata.base import BookieAddress
+from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.protocol.adds import PendingAdds
+from bkclient.transport.link import NewConnection
+from bkclient.transport.linked import LinkTransport
+from bkclient.transport.tcp import TcpConnector, TcpTransport
+from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire.envelope import ReceivedRequest
+from bkclient.wire.messages import AddRequest, AddResponse, Status
+from bkclient.wire.server_connection import ServerConnection
+from tests.bkclient.core.both_cores import needs_compiled_core, same_in_both
+from tests.bkclient.inside import machine_of, shell_of
+
+pytestmark = needs_compiled_core
+
+BOOKIES = ("b0", "b1", "b2")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.sampled_from([0, 1, 100, 100, 100, 3000, 20_000])),
+        st.tuples(st.just("turn")),
+        st.tuples(
+            st.just("answer"), st.integers(0, 2), st.integers(1, 9), st.sampled_from(["ok", "ok", "ok", "last first"])
+        ),
+        st.tuples(st.just("answer"), st.integers(0, 2), st.just(1), st.sampled_from(["busy", "fenced", "cut"])),
+        st.tuples(st.just("cancel"), st.integers(0, 5)),
+    ),
+    max_size=40,
+)
+
+
+class Socket:
+    """What a stream takes for its transport."""
+
+    def __init__(self, stream: Any, bookie_id: str) -> None:
+        self.stream = stream
+        self.bookie_id = bookie_id
+        self.written: list[bytes] = []
+        self.wire = ServerConnection()
+        self.unanswered: list[ReceivedRequest] = []
+        self.is_open = True
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        data = b"".join(buffers)
+        self.written.append(data)
+        self.unanswered += self.wire.receive(data)
+
+    def answer(self, count: int, how: str) -> None:
+        chosen, self.unanswered = self.unanswered[:count], self.unanswered[count:]
+        status = {"busy": Status.TOO_MANY_REQUESTS, "fenced": Status.FENCED}.get(how, Status.OK)
+        data = b""
+        for received in chosen[::-1] if how == "last first" else chosen:
+            request = received.request
+            assert isinstance(request, AddRequest)
+            data += self.wire.encode_response(received, AddResponse(status, request.ledger_id, request.entry_id))
+        if how == "cut" and data:
+            self.feed(data[:7])
+            data = data[7:]
+        self.feed(data)
+
+    def feed(self, data: bytes) -> None:
+        while data and self.is_open:
+            free = self.stream.get_buffer(-1)
+            size = min(len(free), len(data))
+            free[:size] = data[:size]
+            self.stream.buffer_updated(size)
+            data = data[size:]
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            asyncio.get_running_loop().call_soon(self.stream.connection_lost, None)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return not self.is_open
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, *_: int) -> None: ...
+
+    def get_extra_info(self, name: str) -> Any:
+        return self if name == "socket" else None
+
+    def setsockopt(self, *_: int) -> None: ...
+
+
+class Connector(TcpConnector):
+    """Connects to objects."""
+
+    def __init__(self, resolve: Any, config: TcpTransportConfig) -> None:
+        super().__init__(resolve, config, None)
+        self.sockets: dict[str, Socket] = {}
+
+    async def connect(self, bookie_id: str, protocol_version: int, new: NewConnection) -> None:
+        stream = self.new_stream(bookie_id, protocol_version, new)
+        socket = self.sockets[bookie_id] = Socket(stream, bookie_id)
+        stream.connection_made(cast("asyncio.Transport", socket))
+
+
+def transport_of(config: ClientConfig) -> tuple[TcpTransport, Connector]:
+    async def resolve(bookie_id: str) -> BookieAddress:
+        return BookieAddress(bookie_id, 1)
+
+    for_tcp = TcpTransportConfig.of_client(config)
+    connector = Connector(resolve, for_tcp)
+    transport = TcpTransport(resolve, for_tcp, rng=random.Random(1))
+    LinkTransport.__init__(transport, for_tcp, connector, rng=random.Random(1))
+    transport.txn_ids = connector.txn_ids  # type: ignore[misc]  # those of its own connector
+    return transport, connector
+
+
+async def played(version: int, write_quorum: int, steps: list[tuple[Any, ...]]) -> list[Any]:
+    """What a writer with a window of six entries does and leaves behind."""
+    limits = LimitSettings(max_in_flight_entries=6, max_in_flight_bytes=30_000)
+    config = ClientConfig(limits=limits, connections=ConnectionSettings(protocol_version=version))
+    transport, connector = transport_of(config)
+    rng = random.Random(2)
+    seen: list[Any] = []
+    futures: list[asyncio.Future[int]] = []
+    async with MemoryMetadataService().session(rng=rng) as store:
+        for bookie_id in BOOKIES:
+            await store.register_bookie(bookie_id, BookieAddress(bookie_id, 1))
+        async with BookKeeper(store, transport, config=config, rng=rng) as client:
+            quorums: dict[str, Any] = {"write_quorum_size": write_quorum, "ack_quorum_size": min(2, write_quorum)}
+            writer = await client.create_ledger(ensemble_size=3, **quorums)
+            for step in [("append", 5), ("turn",), ("turn",), *steps, ("turn",)]:
+                await _take(step, writer, connector, futures)
+                seen.append(state_of(writer))
+            for _ in range(20):
+                for socket in connector.sockets.values():
+                    socket.answer(1000, "ok")
+                await asyncio.sleep(0)
+            try:
+                await writer.close()
+            except BookKeeperError as error:
+                seen.append(str(error))
+            seen += [outcome_of(future) for future in futures]
+            seen += [(socket.bookie_id, b"".join(socket.written)) for socket in connector.sockets.values()]
+    return seen
+
+
+async def _take(step: tuple[Any, ...], writer: LedgerWriter, connector: Connector, futures: list[Any]) -> None:
+    match step:
+        case "append", size:
+            try:
+                futures.append(writer.append_nowait(bytes(size)))
+            except BookKeeperError as error:
+                futures.append(str(error))
+        case ("turn",):
+            await asyncio.sleep(0)
+        case "answer", place, count, how:
+            socket = connector.sockets.get(BOOKIES[place])
+            if socket is not None:
+                socket.answer(count, how)
+        case "cancel", place if place < len(futures) and isinstance(futures[place], asyncio.Future):
+            futures[place].cancel()
+
+
+def state_of(writer: LedgerWriter) -> Any:
+    shell = shell_of(writer)
+    window = shell.window
+    counted = (window.entries, window.bytes, window.shared.entries, window.shared.bytes)
+    return machine_of(writer).snapshot(), counted, sorted(shell.futures)
+
+
+def outcome_of(future: Any) -> Any:
+    if isinstance(future, str):
+        return future
+    if not future.done() or future.cancelled():
+        return future.done()
+    return str(future.exception()) if future.exception() is not None else future.result()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([2, 3]), st.sampled_from([3, 2]), STEPS)
+@example(
+    3, 3, [("append", 100)] * 9 + [("turn",), ("answer", 0, 5, "ok"), ("answer", 2, 5, "last first"), ("append", 100)]
+)
+@example(2, 2, [("append", 3000), ("turn",), ("answer", 1, 1, "fenced"), ("append", 1)])
+def test_appends(version: int, write_quorum: int, steps: list[tuple[Any, ...]]) -> None:
+    same_in_both(lambda: asyncio.run(played(version, write_quorum, steps)))
+
+
+STORED = [("append", 100), ("append", 100), ("turn",), ("answer", 0, 9, "ok"), ("answer", 1, 9, "ok")]
+
+
+def test_an_ordinary_append_is_done_by_the_compiled_core_alone(monkeypatch: Any) -> None:
+    """Otherwise the tests above would compare the definition with itself."""
+    called: list[str] = []
+    for owner, name in ((WriterShell, "_watch"), (WriterShell, "confirm_adds"), (PendingAdds, "acknowledge_each")):
+        monkeypatch.setattr(owner, name, noting(called, name, getattr(owner, name)))
+    with using_core("cython"):
+        asyncio.run(played(3, 3, [*STORED, ("append", 100), ("turn",)]))
+    assert called.count("confirm_adds") >= 2
+    assert "acknowledge_each" not in called
+
+
+def noting(called: list[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*arguments: Any) -> Any:
+        called.append(name)
+        return function(*arguments)
+
+    return noted
+
+
+def test_a_function_on_the_way_that_is_replaced_is_called(monkeypatch: Any) -> None:
+    """Planted defects replace functions, before a run or in the middle of it; no twin may hide them."""
+    with using_core("cython"):
+        for owner, name in ON_THE_WAY:
+            called: list[str] = []
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, noting(called, name, getattr(owner, name)))
+                asyncio.run(played(2 if "Packet" in owner.__name__ else 3, 3, STORED))
+            assert called, f"{owner.__name__}.{name}"
