@@ -47,7 +47,6 @@ app = typer.Typer(
     cls=late_group(_COMMANDS),
     help="Fault scenarios for BookKeeper clients: the shipped client in a simulated world, replayable from a seed.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

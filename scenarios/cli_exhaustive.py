@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from scenarios.clauses import CLAUSES
+from scenarios.cli_completion import complete_clause, complete_mutant
 from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_json, print_lines, print_table, watched
 from scenarios.exhausting import Exhausted, SearchLimits, Settings, exhaust
 from scenarios.exhaustive.configuration import CONFIGURATIONS, Reductions, SmallCluster
@@ -80,9 +81,20 @@ def exhaustive(
     ] = None,
     close: Annotated[bool, typer.Option("--close", help="The writer closes the ledger.")] = False,
     clause: Annotated[
-        list[str] | None, typer.Option(help="Look for this clause alone; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="Look for this clause alone; may be repeated.", show_default=False, autocompletion=complete_clause
+        ),
     ] = None,
-    mutant: Annotated[str | None, typer.Option("--mutant", help="Plant this known defect.", show_default=False)] = None,
+    mutant: Annotated[
+        str | None,
+        typer.Option(
+            "--mutant",
+            help="Plant this known defect.",
+            show_default=False,
+            autocompletion=complete_mutant,
+        ),
+    ] = None,
     depth_first: Annotated[
         bool, typer.Option("--depth-first", help="Find some way to a violation instead of a shortest one.")
     ] = False,

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from scenarios.cli_completion import complete_mutant
 from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_json, print_lines, print_table, watched
 from scenarios.exploration import Bounds, Exploration, explore_world
 from scenarios.machines.worlds import PREPARED, WORLDS, NamedWorld
@@ -61,7 +62,12 @@ def explore(
     ] = _BOUNDS.answers_wait,
     mutant: Annotated[
         str | None,
-        typer.Option("--mutant", help="Plant this known defect; the default is then its world.", show_default=False),
+        typer.Option(
+            "--mutant",
+            help="Plant this known defect; the default is then its world.",
+            show_default=False,
+            autocompletion=complete_mutant,
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from scenarios.cli_completion import complete_mutant, complete_scenario
 from scenarios.cli_output import fail, known
 from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
@@ -36,14 +37,25 @@ FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
 Scenarios = Annotated[
     list[str] | None,
     typer.Option(
-        "--scenario", help="A scenario or a plan; may be repeated.  [default: all scenarios]", show_default=False
+        "--scenario",
+        help="A scenario or a plan; may be repeated.  [default: all scenarios]",
+        show_default=False,
+        autocompletion=complete_scenario,
     ),
 ]
 Processes = Annotated[
     int | None,
     typer.Option(min=1, help="Worker processes.  [default: one for each processor]", show_default=False),
 ]
-MutantName = Annotated[str | None, typer.Option("--mutant", help="Plant this known defect.", show_default=False)]
+MutantName = Annotated[
+    str | None,
+    typer.Option(
+        "--mutant",
+        help="Plant this known defect.",
+        show_default=False,
+        autocompletion=complete_mutant,
+    ),
+]
 Transport = Annotated[
     TransportKind,
     typer.Option("--transport", help="What clients and bookies exchange: objects, or bytes over simulated TCP."),

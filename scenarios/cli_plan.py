@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from scenarios.cli_completion import complete_plan
 from scenarios.cli_options import Json
 from scenarios.cli_output import fail, known, print_json, print_lines
 from scenarios.history import History, HistoryError
@@ -47,7 +48,12 @@ With --json: {"name", "summary", "expected", "text"}.
 
 
 def plan_(
-    name: Annotated[str, typer.Argument(help="The plan, a file with one, or a history of one.", metavar="NAME")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The plan, a file with one, or a history of one.", metavar="NAME", autocompletion=complete_plan
+        ),
+    ],
     *,
     seed: Annotated[int, typer.Option(min=0, help="The seed, for a plan that is drawn.")] = 0,
     full: Annotated[bool, typer.Option("--full", help="Name every value.")] = False,

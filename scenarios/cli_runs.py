@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from scenarios.checker import INVARIANTS
+from scenarios.cli_completion import complete_invariant, complete_scenario
 from scenarios.cli_options import (
     HistoryFile,
     HtmlFile,
@@ -73,7 +74,12 @@ With --json: {{"scenario", "seed", "transport", "digest", "events", "simulated_s
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="The scenario or plan, or a file with a plan.", metavar="NAME")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The scenario or plan, or a file with a plan.", metavar="NAME", autocompletion=complete_scenario
+        ),
+    ],
     *,
     seed: Annotated[int, typer.Option(min=0, help="The seed.")] = 0,
     record: Annotated[
@@ -165,7 +171,14 @@ def show(
     file: HistoryFile,
     *,
     ledger: Annotated[int | None, typer.Option(help="The ledger to tell.", show_default=False)] = None,
-    invariant: Annotated[str | None, typer.Option(help="The broken invariant to tell.", show_default=False)] = None,
+    invariant: Annotated[
+        str | None,
+        typer.Option(
+            help="The broken invariant to tell.",
+            show_default=False,
+            autocompletion=complete_invariant,
+        ),
+    ] = None,
     width: Annotated[
         int | None, typer.Option(min=40, help="Columns.  [default: those of the terminal]", show_default=False)
     ] = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from scenarios.clauses import CLAUSES
+from scenarios.cli_completion import complete_clause, complete_plan
 from scenarios.cli_options import Json, MutantName, Transport, known_in_runs
 from scenarios.cli_output import EXIT_UNDECIDED, fail, known, print_json, print_lines, watched
 from scenarios.cli_plan import HISTORY_SUFFIX, SUFFIX, find_plan
@@ -51,7 +52,12 @@ With --json: {"file", "clause", "invariant", "witness", "seed", "mutant", "steps
 
 
 def shrink_(
-    name: Annotated[str, typer.Argument(help="The plan, a file with one, or a history of one.", metavar="NAME")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The plan, a file with one, or a history of one.", metavar="NAME", autocompletion=complete_plan
+        ),
+    ],
     *,
     seed: Annotated[
         int | None, typer.Option(min=0, help="The seed.  [default: 0, or that of the history]", show_default=False)
@@ -60,7 +66,11 @@ def shrink_(
     transport: Transport = TransportKind.OBJECTS,
     clause: Annotated[
         str | None,
-        typer.Option(help="The clause to keep broken.  [default: the first that breaks]", show_default=False),
+        typer.Option(
+            help="The clause to keep broken.  [default: the first that breaks]",
+            show_default=False,
+            autocompletion=complete_clause,
+        ),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="How many runs at most.")] = _BOUNDS.runs,
     cpu_seconds: Annotated[float, typer.Option(min=0.1, help="CPU seconds at most.")] = _BOUNDS.cpu_seconds,

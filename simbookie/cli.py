@@ -37,7 +37,6 @@ app = typer.Typer(
     cls=late_group(_COMMANDS),
     help="Simulated BookKeeper bookies and a ZooKeeper to register them in, for development on one machine.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from scenarios.cli_completion import complete_invariant
 from spark_analysis.cli_running import Input, Json, Master, conclude, fail, in_spark, print_json, size_of
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, select
@@ -40,7 +41,10 @@ def verify_histories(
     *,
     master: Master = None,
     invariant: Annotated[
-        list[str] | None, typer.Option(help="Check only this invariant; may be given again. Default: all.")
+        list[str] | None,
+        typer.Option(
+            help="Check only this invariant; may be given again. Default: all.", autocompletion=complete_invariant
+        ),
     ] = None,
     max_witnesses: Annotated[
         int, typer.Option(min=0, help="Broken ledgers to show per invariant; counts are always complete.")

@@ -14,6 +14,7 @@ import typer
 from bkclient import BookKeeper
 from bkclient.cli import ledger_data
 from bkclient.cli.access import connection_for, password_from
+from bkclient.cli.completion import complete_ledger
 from bkclient.cli.help import NO_LEDGER, WRONG_PASSWORD, exit_codes
 from bkclient.cli.options import (
     AckQuorum,
@@ -281,7 +282,16 @@ With --json: {{"deleted": [ids]}}; --force is required.
 
 
 def delete(
-    ledgers: Annotated[list[int], typer.Argument(help="The ledgers.", metavar="LEDGER...", min=0, show_default=False)],
+    ledgers: Annotated[
+        list[int],
+        typer.Argument(
+            help="The ledgers.",
+            metavar="LEDGER...",
+            min=0,
+            show_default=False,
+            autocompletion=complete_ledger,
+        ),
+    ],
     *,
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Do not ask for confirmation, and ignore ledgers that do not exist.")

@@ -12,6 +12,7 @@ import typer
 
 from bkclient import BookKeeper
 from bkclient.cli.access import ClusterAccess, connection_for
+from bkclient.cli.completion import complete_log
 from bkclient.cli.framing import Framing, splitter
 from bkclient.cli.help import exit_codes
 from bkclient.cli.options import (
@@ -35,7 +36,7 @@ __all__ = ["add_to"]
 _NO_LOG: Final = "there is no such log"
 _WINDOW: Final = 10_000
 
-Name = Annotated[str, typer.Argument(help="The log.", metavar="LOG", show_default=False)]
+Name = Annotated[str, typer.Argument(help="The log.", metavar="LOG", show_default=False, autocompletion=complete_log)]
 Start = Annotated[
     str | None,
     typer.Option(help="Begin at this message, as ledger:entry:partition:batch.", metavar="ID", show_default=False),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bkclient.cli.access import METADATA_VARIABLE
+from bkclient.cli.completion import complete_bookie, complete_ledger
 
 __all__ = [
     "AckQuorum",
@@ -30,12 +31,36 @@ __all__ = [
     "WriteQuorum",
 ]
 
-LedgerId = Annotated[int, typer.Argument(help="The ledger.", metavar="LEDGER", min=0, show_default=False)]
+LedgerId = Annotated[
+    int,
+    typer.Argument(
+        help="The ledger.",
+        metavar="LEDGER",
+        min=0,
+        show_default=False,
+        autocompletion=complete_ledger,
+    ),
+]
 
 LedgerIds = Annotated[
-    list[int] | None, typer.Argument(help="The ledgers.", metavar="LEDGER...", min=0, show_default=False)
+    list[int] | None,
+    typer.Argument(
+        help="The ledgers.",
+        metavar="LEDGER...",
+        min=0,
+        show_default=False,
+        autocompletion=complete_ledger,
+    ),
 ]
-BookieIds = Annotated[list[str], typer.Argument(help="The bookies.", metavar="BOOKIE...", show_default=False)]
+BookieIds = Annotated[
+    list[str],
+    typer.Argument(
+        help="The bookies.",
+        metavar="BOOKIE...",
+        show_default=False,
+        autocompletion=complete_bookie,
+    ),
+]
 Thorough = Annotated[bool, typer.Option("--thorough", help="Read and compare every copy of every entry.")]
 
 Metadata = Annotated[

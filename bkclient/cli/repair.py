@@ -10,6 +10,7 @@ import typer
 
 from bkclient import BookKeeper
 from bkclient.cli.access import connection_for
+from bkclient.cli.completion import complete_bookie
 from bkclient.cli.help import exit_codes
 from bkclient.cli.options import BookieIds, ConfigFile, Json, JsonLines, LedgerIds, Metadata, Settings, Thorough
 from bkclient.cli.output import print_json, print_json_line, print_lines, print_note, watched
@@ -209,7 +210,15 @@ With --json: {{"bookieId", "decommissioned"}}.
 
 
 def decommission(
-    bookie: Annotated[str, typer.Argument(help="The bookie.", metavar="BOOKIE", show_default=False)],
+    bookie: Annotated[
+        str,
+        typer.Argument(
+            help="The bookie.",
+            metavar="BOOKIE",
+            show_default=False,
+            autocompletion=complete_bookie,
+        ),
+    ],
     *,
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait at most.", metavar="SECONDS", show_default=False)
