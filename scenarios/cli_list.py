@@ -31,7 +31,7 @@ Examples:
   bk-chaos list --json
 
 \b
-Exit codes: 0.
+Exit codes: 0 listed; 2 wrong usage.
 With --json: {"scenarios": [{"name", "summary", "expected"}], "plans": the same, "worlds": [{"name", "summary"}],
 "mutants": [{"name", "summary", "invariants", "clauses", "world", "in_runs"}]}.
 """

@@ -42,7 +42,7 @@ Examples:
   bk-chaos plan histories/fence-lost-late-add-7.bkh --full
 
 \b
-Exit codes: 0; 2 the input cannot be used.
+Exit codes: 0 printed; 2 the input cannot be used.
 With --json: {"name", "summary", "expected", "text"}.
 """
 

@@ -36,6 +36,11 @@ Examples:
   bk-sim inspect index 7.idx --json
   bk-sim inspect index data/ledgers/current/ledgers
   bk-sim inspect index data/ledgers/current/locations --ledger 7
+
+\b
+Exit codes: 0 read; 1 the file is damaged or cannot be read; 2 wrong usage.
+With --json: {"file", "ledger", "version", "master_key", "fenced", "in_limbo", "explicit_lac", "bytes", "entries": [{"entry",
+"log", "position"}]}; of a folder what it holds for each ledger.
 """
 
 

@@ -25,6 +25,11 @@ far as it goes.
 Examples:
   bk-sim inspect log data/ledgers/current/0.log
   bk-sim inspect log 1f.log --ledger 7 --json
+
+\b
+Exit codes: 0 read; 1 the file is damaged or cannot be read; 2 wrong usage.
+With --json: {"file", "bytes", "version", "map_offset", "ledgers": {id: bytes}, "entries": [{"position", "ledger", "entry",
+"bytes", "lac", "payload"}]}; "payload" with --payload only.
 """
 
 

@@ -27,6 +27,10 @@ _COOKIE_HELP: Final = """Show the cookie of a folder: the bookie, the folders an
 Examples:
   bk-sim inspect cookie data/ledgers/current/VERSION
   bk-sim inspect cookie data/journal/current/VERSION --json
+
+\b
+Exit codes: 0 read; 1 the file is damaged or cannot be read; 2 wrong usage.
+With --json: {"file", "bookie", "journals", "ledgers", "indexes", "instance"}.
 """
 
 _MARK_HELP: Final = """Show the mark of a journal: what stands before it there is in the ledger store, durably.
@@ -35,6 +39,10 @@ _MARK_HELP: Final = """Show the mark of a journal: what stands before it there i
 Examples:
   bk-sim inspect mark data/ledgers/current/lastMark
   bk-sim inspect mark data/ledgers/current/lastMark --json
+
+\b
+Exit codes: 0 read; 1 the file is damaged or cannot be read; 2 wrong usage.
+With --json: {"file", "journal", "offset"}.
 """
 
 

@@ -35,6 +35,7 @@ Examples:
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
 others are judged nevertheless); 3 nothing was judged, because Spark or this program failed.
+With --json: {"histories", "events", "invariants", "violations", "rejected", "rejected_files", "seconds"}.
 """
 
 
@@ -67,6 +68,7 @@ Examples:
 \b
 Exit codes: 0 both accuse nothing; 1 both accuse the same; 2 unusable input (the other files are judged nevertheless); 3 nothing
 was judged, because Spark or this program failed; 4 they disagree.
+With --json: {"histories", "rejected_files", "accusations", "agreed", "disagreed", "disagreements", "seconds"}.
 """
 
 

@@ -35,6 +35,7 @@ Examples:
 \b
 Exit codes: 0 all files are histories; 2 unusable input (no folder, no history, a damaged or foreign file; the others are taken
 nevertheless), or the data set cannot be written; 3 nothing was taken, because Spark or this program failed.
+With --json: {"files", "unchanged", "taken", "events", "set_aside", "named", "histories", "all_events", "buckets", "seconds"}.
 """
 
 

@@ -33,6 +33,7 @@ Examples:
 \b
 Exit codes: 0 no ledger was truncated; 1 one was; 2 unusable input (no folder, no history, a damaged or foreign file; the others
 are looked at nevertheless); 3 nothing was found out, because Spark or this program failed.
+With --json: {"histories", "scenarios", "ledgers", "rejected", "rejected_files", "seconds"}.
 """
 
 

@@ -34,6 +34,7 @@ Examples:
 Exit codes: 0 every run came out as it was recorded, and breaks no invariant; 1 one differs, or breaks an invariant (again);
 2 unusable input (no folder, no history, a damaged or foreign file; the others are replayed nevertheless); 3 nothing was found
 out, because Spark or this program failed.
+With --json: {"histories", "events", "scenarios", "differing", "rejected", "rejected_files", "same", "seconds"}.
 """
 
 

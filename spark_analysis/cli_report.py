@@ -34,6 +34,7 @@ Examples:
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
 others are judged nevertheless), or the page cannot be written; 3 nothing was judged, because Spark or this program failed.
+With --json: {"folder", "verdict", "lac", "courses"}.
 """
 
 

@@ -46,6 +46,8 @@ Examples:
 \b
 Exit codes: 0 every run keeps the invariants; 1 one breaks an invariant; 2 unusable input (an unknown name, a folder with another
 sweep); 3 nothing was found out, because Spark or this program failed; 5 nothing is broken, but a run came to no verdict.
+With --json: {"plan", "units_before", "units", "runs", "events", "simulated_seconds", "cpu_seconds", "scenarios", "met",
+"failing", "problems", "seconds"}.
 """
 
 

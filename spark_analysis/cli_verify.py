@@ -19,7 +19,7 @@ __all__ = ["add_to"]
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     app.command("verify", help=_VERIFY_HELP)(verify_histories)
-    app.command("list", help="List the invariants with their statements.")(list_invariants)
+    app.command("list", help=_LIST_HELP)(list_invariants)
 
 
 _VERIFY_HELP: Final = """Check every ledger of every recorded history against the protocol's guarantees.
@@ -33,6 +33,7 @@ Examples:
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
 others are judged nevertheless); 3 nothing was judged, because Spark or this program failed.
+With --json: {"histories", "ledgers", "events", "rejected", "rejected_files", "invariants", "violations", "seconds"}.
 """
 
 
@@ -60,6 +61,19 @@ def verify_histories(
         verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
     shown = [witness_list(verdict)] if verdict.violations else []
     conclude(verdict, verdict_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
+
+
+_LIST_HELP: Final = """List the invariants with the clauses that they judge and their statements.
+
+\b
+Examples:
+  bk-verify list
+  bk-verify list --json
+
+\b
+Exit codes: 0 listed; 2 wrong usage.
+With --json: {"invariants": [{"name", "statement", "clauses"}]}.
+"""
 
 
 def list_invariants(*, as_json: Json = False) -> None:
