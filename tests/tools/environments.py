@@ -36,6 +36,7 @@ TESTS_BRIEF: Final = (
     *("tests/bkclient/cli/test_repairs.py", "tests/scenarios/test_cli.py", "tests/simbookie/test_cli.py"),
     *("tests/simbookie/tcp", "tests/simbookie/world/test_determinism.py", "tests/simbookie/world/test_loop.py"),
     *("tests/simbookie/world/test_process.py", "tests/end_to_end/test_client_life.py"),
+    *("tests/scenarios/testing", "tests/bkclient/sync"),
 )
 #: Spark and Java are slow and do not change with the Python packages; searches repeat what other tests say once.
 LEFT_OUT: Final = "not deep and not sweep and not interop and not spark and not zookeeper"
