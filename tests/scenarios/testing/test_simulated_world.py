@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -79,6 +82,25 @@ def test_a_seed_decides_everything(options: dict[str, Any]) -> None:
             assert world.finish() == ()
             digests.append(world.digest)
     assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.deep
+def test_a_seed_decides_everything_in_any_process() -> None:
+    program = (
+        "from tests.scenarios.testing.test_simulated_world import a_world, full_story\n"
+        "from examples.test_kv_store import test_nothing_acknowledged_is_lost_over_owners_and_crashes as chain\n"
+        "for body in (full_story, chain):\n"
+        "    with a_world(3, rough=True) as world: world.run(body, world); print(world.digest)\n"
+    )
+    command = [sys.executable, "-c", program]
+    root = Path(__file__).resolve().parents[3]
+    digests = {
+        subprocess.run(
+            command, cwd=root, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(digests) == 1
 
 
 def test_application_gets_the_shipped_classes_and_the_history_what_it_does(tmp_path: Path) -> None:
