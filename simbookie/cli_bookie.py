@@ -92,7 +92,8 @@ Examples:
 \b
 Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken, the metadata service fails or the data cannot be used; 2 wrong
 usage.
-With --json: {"bookie_id", "host", "port", "metadata", "pid", "durable", "admin_port"}, once the bookie is registered.
+With --json: {"bookie_id", "host", "port", "listening_port", "metadata", "pid", "durable", "admin_port"}, once the bookie is
+registered; "port" is what clients are told.
 """
 
 
@@ -106,6 +107,15 @@ def bookie(
     ] = None,
     advertised_host: Annotated[
         str | None, typer.Option(help="Host that clients are told.  [default: --host]", show_default=False)
+    ] = None,
+    advertised_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Port that clients are told, of a relay for example.  [default: --port]",
+            show_default=False,
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -203,6 +213,7 @@ def bookie(
             port=port,
             bookie_id=bookie_id,
             advertised_host=advertised_host,
+            advertised_port=advertised_port,
             session_timeout_s=session_timeout_s,
             garbage=GarbageConfig(storage_conf.compaction.gc_interval_s, storage_conf.overreplicated_interval_s),
             exit_with_stdin=exit_with_stdin,
@@ -311,6 +322,7 @@ def _announce_bookie(
         "bookie_id": server.bookie.bookie_id,
         "host": address.host,
         "port": address.port,
+        "listening_port": server.port,
         "metadata": metadata,
         "pid": os.getpid(),
         "durable": data is not None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -30,6 +31,8 @@ from simbookie.cli_options import (
     errors_end_the_program,
     start_logging,
 )
+from simbookie.development.control import relays_for
+from simbookie.development.running import Controls
 from simbookie.processes import BookieProcess, ProcessCluster
 from simbookie.security_options import (
     AuthSecret,
@@ -88,6 +91,11 @@ into, so that "bk" finds the cluster.
   java      ZooKeeper itself; needs Java 17 and bkclient[spark], and takes a second or two more to start
   auto      java where both are installed, otherwise embedded
 
+--ui serves a page to look at the cluster and to break it, --commands takes the same actions on standard input, one a line:
+crash, restart, pause, resume, partition and heal a bookie, add one, list, help. With either, bookies keep their data in files, in
+the folder of the logs, so that one that crashed comes back with what it had; and connections pass through a relay, which can cut
+them.
+
 \b
 Examples:
   bk-sim cluster --bookies 3
@@ -96,12 +104,14 @@ Examples:
   bk-sim cluster --bookies 6 --racks 3
   bk-sim cluster --admin
   bk-sim cluster --watch
+  bk-sim cluster --ui
+  bk-sim cluster --commands
   bk-sim cluster --tls-certificate bookie.pem --tls-key bookie-key.pem --tls-trust ca.pem --require-client-certificate
 
 \b
 Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 something did not start, or ZooKeeper ended; 2 wrong usage.
 With --json: {"metadata", "zookeeper", "server", "log_dir", "bookies": [{"bookie_id", "host", "port", "pid", "log",
-"admin_port"}]}, once all serve, and with --racks "location_script"; "server" is "embedded" or "java".
+"admin_port"}]}, once all serve, with --racks "location_script", and with --ui "page"; "server" is "embedded" or "java".
 """
 
 
@@ -172,6 +182,16 @@ def cluster(
     watch: Annotated[
         bool, typer.Option("--watch", help="Show what the bookies do, live, on standard error; implies --admin.")
     ] = False,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Serve a page to look at the cluster and to break it; implies --admin.")
+    ] = False,
+    ui_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 lets the system choose.")] = 8090,
+    ui_host: Annotated[
+        str, typer.Option(help="Address of the page. Beyond loopback its address has a secret token.")
+    ] = "127.0.0.1",
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Take commands on standard input; --ui does in a terminal.")
+    ] = False,
     journal_sync_ms: JournalSync = 0.0,
     journal_wait_ms: JournalWait = 0.0,
     capacity_mib: Capacity = 1024,
@@ -196,7 +216,7 @@ def cluster(
     with errors_end_the_program(as_json=as_json):
         start_logging(log_level)
         use_uvloop = choose_loop(uvloop)
-        check_admin(admin or watch, "--watch" if watch else "--admin")
+        check_admin(admin or watch or ui, "--watch" if watch else "--ui" if ui else "--admin")
         if watch and as_json:
             raise typer.BadParameter("is for people: it does not go with --json", param_hint="--watch")
         security = SecurityOptions(
@@ -215,10 +235,12 @@ def cluster(
             *("--max-frame-size", str(max_frame_size), "--connections-max", str(connections_max)),
             *("--pending-adds-max", str(pending_adds_max), "--garbage-interval-s", str(garbage_interval_s)),
             "--uvloop" if use_uvloop else "--no-uvloop",
-            *(("--admin-port", "0") if admin or watch else ()),
+            *(("--admin-port", "0") if admin or watch or ui else ()),
             *security.arguments(),
             *(("--connections-per-source-max", str(connections_per_source_max)) if connections_per_source_max else ()),
         ]
+        is_controlled = ui or commands
+        relays, relayed = relays_for()
         cluster = partial(
             ProcessCluster,
             bookies=bookies,
@@ -226,14 +248,20 @@ def cluster(
             log_dir=log_dir,
             session_timeout_s=session_timeout_s,
             options=options,
+            options_of=relayed if is_controlled else lambda _index: (),
+            keeps_data=is_controlled,
         )
-        asyncio.run(_run_cluster(cluster, zookeeper, zookeeper_port, shows=watch, as_json=as_json))
+        controls = (
+            Controls(relays, commands=commands, page=(ui_host, ui_port) if ui else None) if is_controlled else None
+        )
+        asyncio.run(_run_cluster(cluster, zookeeper, zookeeper_port, controls, shows=watch, as_json=as_json))
 
 
 async def _run_cluster(
     make: Callable[[str], ProcessCluster],
     kind: ZooKeeperKind,
     zookeeper_port: int | None,
+    controls: Controls | None,
     *,
     shows: bool,
     as_json: bool,
@@ -260,19 +288,26 @@ async def _run_cluster(
                 ],
             }
             names = "".join(f"\n  {bookie_id}" for bookie_id in processes.bookie_ids)
-            text = f"{_WHAT_SERVES[served]} serves on {server.address}\nbookies, in memory only:{names}"
+            how = "bookies, in memory only:" if controls is None else "bookies, with data until the end:"
+            text = f"{_WHAT_SERVES[served]} serves on {server.address}\n{how}{names}"
             if processes.has_racks:
                 facts["location_script"] = str(processes.location_script)
                 text += f"\nclients learn racks by networkTopologyScriptFileName={processes.location_script}"
-            text += f"\nCtrl-C stops all of them. For bk in another shell:\nexport BK_METADATA_URI={uri}"
-            announce(facts, text, as_json=as_json)
-            if shows:
-                from simbookie.cluster_view import ClusterView  # noqa: PLC0415  optional
+            async with AsyncExitStack() as running:
+                if controls is not None:
+                    page = await running.enter_async_context(controls.running(processes, _say))
+                    if page is not None:
+                        facts["page"] = page
+                        text += f"\nlook at it, and break it: {page}"
+                text += f"\nCtrl-C stops all of them. For bk in another shell:\nexport BK_METADATA_URI={uri}"
+                announce(facts, text, as_json=as_json)
+                if shows:
+                    from simbookie.cluster_view import ClusterView  # noqa: PLC0415  optional
 
-                with ClusterView() as view:
-                    await _watch(server, processes.bookies, stop, view.update)
-            else:
-                await _watch(server, processes.bookies, stop)
+                    with ClusterView() as view:
+                        await _watch(server, processes.bookies, stop, view.update)
+                else:
+                    await _watch(server, processes.bookies, stop)
             await asyncio.to_thread(processes.terminate)
 
 
@@ -283,7 +318,7 @@ async def _watch(
     show: Callable[[Sequence[BookieProcess]], Awaitable[None]] | None = None,
 ) -> None:
     """Wait for ``stop``, report bookies that end, and raise if ZooKeeper does; ``show`` all of them now and then."""
-    alive = list(bookies)
+    told: set[BookieProcess] = set()
     while not stop.is_set():
         if show is not None:
             await show(bookies)
@@ -291,8 +326,9 @@ async def _watch(
             async with asyncio.timeout(0.5):
                 await stop.wait()
         except TimeoutError:
-            for process in [process for process in alive if not process.is_running]:
-                alive.remove(process)
+            told = {process for process in told if not process.is_running}
+            for process in [process for process in bookies if not process.is_running and process not in told]:
+                told.add(process)
                 typer.echo(f"bookie {process.bookie_id} {process.ending}; see {process.log_path}", err=True)
             if not server.is_running and not stop.is_set():
                 raise ZooKeeperStartError("ZooKeeper ended by itself") from None

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from simbookie.processes import BookieProcess
 
-__all__ = ["ClusterView", "Moment", "read_metrics", "table_of"]
+__all__ = ["ClusterView", "Moment", "fetch_metrics", "read_metrics", "table_of"]
 
 _TIMEOUT_S: Final = 2.0
 _ANSWER_BYTES_MAX: Final = 4 << 20
@@ -111,7 +111,8 @@ def _bar(value: float, limit: float) -> str:
     return f"{'#' * full}{'.' * (_BAR - full)} {100 * share:.0f}%"
 
 
-def _fetched(host: str, port: int) -> str | None:
+def fetch_metrics(host: str, port: int) -> str | None:
+    """What a bookie tells of itself, as Prometheus' text; None if it does not answer. Blocks for 2 s at most."""
     try:
         with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=_TIMEOUT_S) as answer:
             text: str = answer.read(_ANSWER_BYTES_MAX).decode()
@@ -127,7 +128,7 @@ class ClusterView:
         self,
         console: Console | None = None,
         *,
-        fetch: Callable[[str, int], str | None] = _fetched,
+        fetch: Callable[[str, int], str | None] = fetch_metrics,
     ) -> None:
         self._live = Live(Table(), console=console if console is not None else Console(stderr=True), auto_refresh=False)
         self._fetch = fetch

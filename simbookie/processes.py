@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +68,7 @@ class BookieProcess:
         self._stop_timeout_s = stop_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        self._last_status: int | None = None
         #: Where it serves operators by HTTP, if it does; known once it serves.
         self.admin_port: int | None = None
 
@@ -96,7 +97,7 @@ class BookieProcess:
     @property
     def ending(self) -> str:
         """How the process ended: "stopped" if in order, otherwise "died" and why; ``RuntimeError`` while it runs."""
-        status = None if self._process is None else self._process.poll()
+        status = self._last_status if self._process is None else self._process.poll()
         if status is None:
             raise RuntimeError(f"{self.name} has not ended")
         if status < 0:
@@ -129,7 +130,7 @@ class BookieProcess:
             announcement, newline, _ = self._ready_path.read_bytes().partition(b"\n")
             facts = json.loads(announcement) if newline else {}
             if "bookie_id" in facts:  # the other thing it may announce is an error, and then it ends
-                self._bookie_id, self._port = facts["bookie_id"], facts["port"]
+                self._bookie_id, self._port = facts["bookie_id"], facts["listening_port"]
                 self.admin_port = facts["admin_port"]
                 return
             with suppress(subprocess.TimeoutExpired):
@@ -184,8 +185,10 @@ class BookieProcess:
 
     def _release(self) -> None:
         process, self._process = self._process, None
-        if process is not None and process.stdin is not None:
-            _close_quietly(process.stdin)
+        if process is not None:
+            self._last_status = process.poll()
+            if process.stdin is not None:
+                _close_quietly(process.stdin)
 
     def _log_tail(self) -> str:
         text = self.log_path.read_bytes()[self._log_start :].decode(errors="replace").strip()
@@ -205,6 +208,9 @@ class ProcessCluster:
 
     With ``racks`` the bookies are dealt to that many racks. Their ids tell which, ``bookie-3.rack-1``, and so does
     :attr:`location_script`, a program as clients ask for locations.
+
+    ``options_of`` gives further options for the bookie with an index. With ``keeps_data`` each bookie keeps its data in a folder
+    of ``log_dir``, so that one that was killed starts again with what it had acknowledged.
     """
 
     def __init__(
@@ -217,6 +223,8 @@ class ProcessCluster:
         options: Sequence[str] = (),
         start_timeout_s: float = 60.0,
         racks: int = 0,
+        options_of: Callable[[int], Sequence[str]] = lambda _index: (),
+        keeps_data: bool = False,
     ) -> None:
         if bookies < 0 or racks < 0:
             raise ValueError(f"a cluster cannot have {bookies} bookies in {racks} racks")
@@ -226,6 +234,8 @@ class ProcessCluster:
         self._options = ("--session-timeout-s", str(session_timeout_s), *options)
         self._start_timeout_s = start_timeout_s
         self._racks = racks
+        self._options_of = options_of
+        self._keeps_data = keeps_data
         self._resources = ExitStack()
         #: All processes, dead ones included, in the order in which they were added.
         self.bookies: list[BookieProcess] = []
@@ -285,8 +295,8 @@ class ProcessCluster:
                 f"bookie-{index}",
                 self.metadata_uri,
                 self.log_dir,
-                bookie_id=f"bookie-{index}.rack-{index % self._racks + 1}" if self._racks else None,
-                options=self._options,
+                bookie_id=self._id_of(index),
+                options=[*self._options, *self._data_options(index), *self._options_of(index)],
                 start_timeout_s=self._start_timeout_s,
             )
             for index in range(first, first + count)
@@ -297,6 +307,14 @@ class ProcessCluster:
         for bookie in added:
             bookie.wait_ready()
         return added
+
+    def _id_of(self, index: int) -> str | None:
+        if self._racks:
+            return f"bookie-{index}.rack-{index % self._racks + 1}"
+        return f"bookie-{index}" if self._keeps_data else None  # a folder is one bookie's for good
+
+    def _data_options(self, index: int) -> tuple[str, ...]:
+        return ("--data", str(self.log_dir / f"bookie-{index}.data")) if self._keeps_data else ()
 
     def terminate(self) -> None:
         """Let all processes shut down in order, side by side."""

@@ -48,7 +48,8 @@ class BookieServer:
     ``sock`` listens already; without one ``bind`` makes it when the server starts. ``clock`` is that of deadlines and of shares
     of the loop's time.
 
-    With ``registry`` the bookie is announced there under its id, at ``advertised_host`` (default: ``host``). The server
+    With ``registry`` the bookie is announced there under its id, at ``advertised_host`` (default: ``host``) and
+    ``advertised_port`` (default: where it listens), which another program may relay. The server
     starts and stops the bookie; it can be started again after :meth:`aclose` or :meth:`kill`.
     """
 
@@ -63,6 +64,7 @@ class BookieServer:
         *,
         registry: BookieRegistry | None = None,
         advertised_host: str | None = None,
+        advertised_port: int | None = None,
         config: ServerConfig | None = None,
         sock: socket.socket | None = None,
         bind: Callable[[str, int], socket.socket] = bound_socket,
@@ -78,6 +80,7 @@ class BookieServer:
             timeout_s = self.config.unregister_timeout_s
             self._registration = Registration(bookie, registry, lambda: self.address, timeout_s)
         self._advertised_host = advertised_host if advertised_host is not None else host
+        self._advertised_port = advertised_port
         self._socket = sock
         self._bind = bind
         self._clock = clock
@@ -92,7 +95,9 @@ class BookieServer:
     def address(self) -> BookieAddress:
         """Where clients find the bookie."""
         security = self.config.security
-        return BookieAddress(self._advertised_host, self.port, () if security is None else security.extensions)
+        return BookieAddress(
+            self._advertised_host, self._advertised_port or self.port, () if security is None else security.extensions
+        )
 
     @property
     def connections(self) -> int:

@@ -55,6 +55,7 @@ class BookieOptions:
     port: int = 0
     bookie_id: str | None = None
     advertised_host: str | None = None
+    advertised_port: int | None = None
     session_timeout_s: float = 10.0
     garbage: GarbageConfig = field(default_factory=lambda: GarbageConfig(interval_s=60.0))
     exit_with_stdin: bool = False
@@ -122,7 +123,7 @@ async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
     with bound_socket(host, options.port) as sock:
         port: int = sock.getsockname()[1]
         advertised_host = options.advertised_host or host
-        bookie_id = options.bookie_id or f"{advertised_host}:{port}"
+        bookie_id = options.bookie_id or f"{advertised_host}:{options.advertised_port or port}"
         failed: list[StorageError] = []
         with _storage(options, failed, stop) as storage:
             bookie_class = Bookie if options.admin_port is None else MeasuredBookie
@@ -141,6 +142,7 @@ async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
                 port,
                 registry=metadata,
                 advertised_host=advertised_host,
+                advertised_port=options.advertised_port,
                 config=options.server,
                 sock=sock,
             )

@@ -107,3 +107,12 @@ def test_a_page_with_a_mistake_is_not_built(text: str, tmp_path: Path) -> None:
     assert run_sphinx(tmp_path / "sources", tmp_path / "good") == 0
     (tmp_path / "sources" / "index.md").write_text(f"# A title\n\nWords: {text}\n")
     assert run_sphinx(tmp_path / "sources", tmp_path / "bad") != 0
+
+
+def test_every_page_has_a_place_in_the_navigation_and_only_one(tmp_path: Path) -> None:
+    assemble(tmp_path)
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^```\{toctree\}\n(.*?)^```", index, re.MULTILINE | re.DOTALL)
+    named = re.findall(r"^(?:.*<)?([a-z][\w./-]+)>?$", "\n".join(entries), re.MULTILINE)
+    pages = {path.relative_to(tmp_path).with_suffix("").as_posix() for path in tmp_path.rglob("*.md")} - {"index"}
+    assert sorted(named) == sorted([*pages, "api/index"]), "docs/index.md has the navigation"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -57,21 +57,27 @@ class HttpConfig:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request. ``params`` are those of the query; of several values of a name the last one counts."""
+    """A request. ``params`` are those of the query; of several values of a name the last one counts.
+
+    ``headers`` are by their names in lower case, and a header that comes twice has both values, joined by a comma.
+    """
 
     method: str
     path: str
     params: dict[str, str]
     body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer."""
+    """An answer. With ``stream``, its pieces follow the body, as they come; the connection ends after them."""
 
     status: int = HTTPStatus.OK
     body: bytes = field(default=b"", repr=False)
     content_type: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: AsyncIterator[bytes] | None = field(default=None, repr=False)
 
 
 HttpHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -223,15 +229,31 @@ class _Conversation:
             self._http.receive_data(await self._reader.read(_READ_BYTES))
 
     async def _send(self, response: HttpResponse, *, has_body: bool = True) -> None:
-        headers = [("content-length", str(len(response.body)))]
-        if response.content_type is not None:
-            headers.append(("content-type", response.content_type))
+        if response.stream is not None:
+            await self._send_stream(response, response.stream, has_body=has_body)
+            return
+        headers = [("content-length", str(len(response.body))), *_said(response)]
         http = self._http
         parts = [http.send(h11.Response(status_code=response.status, headers=headers, reason=_reason(response.status)))]
         if has_body:
             parts.append(http.send(h11.Data(data=response.body)))
         parts.append(http.send(h11.EndOfMessage()))
         await self._write(b"".join(parts))
+
+    async def _send_stream(self, response: HttpResponse, stream: AsyncIterator[bytes], *, has_body: bool) -> None:
+        """Send pieces until there are no more or the client has gone; each has to be taken in time."""
+        http = self._http
+        try:
+            headers = [("connection", "close"), *_said(response)]
+            head = h11.Response(status_code=response.status, headers=headers, reason=_reason(response.status))
+            await self._write(b"".join([http.send(head), http.send(h11.Data(data=response.body)) if has_body else b""]))
+            if has_body:
+                async for piece in stream:
+                    await self._write(http.send(h11.Data(data=piece)))
+            await self._write(http.send(h11.EndOfMessage()))
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
 
     async def _refuse(self, status: int) -> None:
         """Say why, as far as the client may still be told, and end the connection."""
@@ -262,6 +284,11 @@ def _reason(status: int) -> bytes:
     return HTTPStatus(status).phrase.encode()
 
 
+def _said(response: HttpResponse) -> list[tuple[str, str]]:
+    own = [] if response.content_type is None else [("content-type", response.content_type)]
+    return [*own, *response.headers]
+
+
 def _request(head: h11.Request, body: bytes) -> HttpRequest:
     target = head.target.decode("latin-1")
     try:
@@ -269,4 +296,8 @@ def _request(head: h11.Request, body: bytes) -> HttpRequest:
         params = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100))
     except ValueError:
         raise _Refused(HTTPStatus.BAD_REQUEST) from None
-    return HttpRequest(head.method.decode("latin-1"), parts.path, params, body)
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in head.headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return HttpRequest(head.method.decode("latin-1"), parts.path, params, body, headers)

@@ -22,6 +22,45 @@ async def echo(request: HttpRequest) -> HttpResponse:
     return HttpResponse(200, text.encode(), "text/plain")
 
 
+async def streaming(request: HttpRequest) -> HttpResponse:
+    assert request.headers["x"] in {"a", "a, b"}
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            yield b"one"
+            if request.path == "/endless":
+                while True:
+                    await asyncio.sleep(0.001)
+                    yield b"more"
+        finally:
+            STREAMS_ENDED.append(request.path)
+
+    return HttpResponse(200, b"head ", "text/plain", (("x-more", "y"),), pieces())
+
+
+STREAMS_ENDED: list[str] = []
+
+
+async def test_an_answer_may_come_in_pieces_and_ends_with_its_client() -> None:
+    STREAMS_ENDED.clear()
+    server = HttpServer(streaming, "127.0.0.1", 0)
+    await server.start()
+    try:
+        answer = await raw(server.port, b"GET /few HTTP/1.1\r\nHost: b\r\nX: a\r\nX: b\r\n\r\n")
+        assert b"x-more: y" in answer
+        assert b"transfer-encoding: chunked" in answer.lower()
+        assert answer.endswith(b"5\r\nhead \r\n3\r\none\r\n0\r\n\r\n")
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: b\r\nX: a\r\n\r\n")
+        await reader.readuntil(b"more")
+        writer.close()
+        while STREAMS_ENDED != ["/few", "/endless"]:  # noqa: ASYNC110  the server has no event for it
+            await asyncio.sleep(0.001)
+        await connected(server, 0)
+    finally:
+        await server.aclose()
+
+
 async def connected(server: HttpServer, count: int) -> None:
     while server.connections != count:  # noqa: ASYNC110  the server has no event for it
         await asyncio.sleep(0.001)
