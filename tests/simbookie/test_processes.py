@@ -100,7 +100,7 @@ def test_a_process_that_failed_says_so(tmp_path: Path) -> None:
 def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bookie = BookieProcess("bookie-0", MEMORY, tmp_path, port=taken.getsockname()[1])
-        with pytest.raises(BookieStartError, match=r"(?s)status 1.*in use"):
+        with pytest.raises(BookieStartError, match=r"(?s)status 1.*is taken by another program"):
             bookie.start()
     assert not bookie.is_running
 
