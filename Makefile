@@ -49,11 +49,11 @@ core: $(INSTALLED)  ## build the compiled core beside its sources, where this ch
 core-clean: $(INSTALLED)  ## remove it
 	$(BIN)/python -m bkclient._cython.build --remove
 
-core-test:  ## build it if there is a C compiler, and run the tests it matters to with it; without one say so and go on
-	@if command -v $(or $(CC),cc) >/dev/null; then \
+core-test: $(INSTALLED)  ## build it if there is a C compiler, and run the tests it matters to with it; without one say so and go on
+	@if command -v $(CC) >/dev/null && test -f "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; then \
 	  $(MAKE) core && BKCLIENT_CORE=cython $(BIN)/pytest -n auto --dist loadfile $(CORE_TESTS); status=$$?; \
 	  $(MAKE) core-clean; exit $$status; \
-	else echo "no C compiler: the compiled core is not tested"; fi
+	else echo "no C compiler, or no headers of Python: the compiled core is not tested"; fi
 
 core-sanitized: $(INSTALLED)  ## the same with gcc's address sanitizer, which sees every byte that is read where none is
 	$(BIN)/python -m bkclient._cython.build --sanitized

@@ -13,7 +13,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from bkclient._cython.counting cimport pushed_on
 from bkclient._cython.entries cimport header_of
 from bkclient._cython.sending cimport sent_by
-from bkclient._cython.slots cimport bk_version_of, got, offset_of, put
+from bkclient._cython.slots cimport bk_version_of, got, number, offset_of, put
 
 cdef enum:
     #: Functions on the way, and classes that have them.
@@ -32,6 +32,10 @@ cdef object _open = None
 cdef object _members_of = None
 cdef object _try_append = None
 cdef object _running_loop = None
+
+cdef object _last_ensemble = None
+cdef object _last_sizes = None
+cdef list _last_members = []
 
 #: ``(class, name, its functions that are known here)``
 cdef list _known = []
@@ -155,28 +159,42 @@ cdef inline bint _is_ordinary(object shell, object machine, object payload) exce
 
 cdef inline bint _has_room(object line) except -1:
     return (
-        got(line, _line_at.entries) < got(line, _line_at.max_entries)
-        and got(line, _line_at.bytes) < got(line, _line_at.max_bytes)
+        number(line, _line_at.entries) < number(line, _line_at.max_entries)
+        and number(line, _line_at.bytes) < number(line, _line_at.max_bytes)
     )
 
 
-cdef inline int _take(object line, object size) except -1:
-    put(line, _line_at.entries, got(line, _line_at.entries) + 1)
-    put(line, _line_at.bytes, got(line, _line_at.bytes) + size)
+cdef inline int _take(object line, Py_ssize_t size) except -1:
+    put(line, _line_at.entries, number(line, _line_at.entries) + 1)
+    put(line, _line_at.bytes, number(line, _line_at.bytes) + size)
     return 0
+
+
+cdef object _members_at(object ensemble, object sizes, long long place):
+    """The bookies at a place of the write sets; remembered for the ensemble that was asked about last."""
+    global _last_ensemble, _last_sizes
+    if ensemble is not _last_ensemble or sizes is not _last_sizes:
+        write_sets = <tuple?>got(sizes, _write_sets_at)
+        _last_members[:] = [_members_of(ensemble, positions) for positions in write_sets]
+        _last_ensemble, _last_sizes = ensemble, sizes
+    return _last_members[place]
 
 
 def try_append(self, payload):
     """Twin of the definition."""
+    cdef Py_ssize_t size
     if type(self) is not _shell or type(payload) is not bytes or not _are_known():
         return _try_append(self, payload)
     machine = got(self, _shell_at.machine)
-    if not _is_ordinary(self, machine, payload):
+    try:
+        if not _is_ordinary(self, machine, payload):
+            return _try_append(self, payload)
+        window = got(self, _shell_at.window)
+        shared = got(window, _line_at.shared)
+        if not _has_room(window) or not _has_room(shared):
+            return None
+    except OverflowError:  # limits beyond 64 bits
         return _try_append(self, payload)
-    window = got(self, _shell_at.window)
-    shared = got(window, _line_at.shared)
-    if not _has_room(window) or not _has_room(shared):
-        return None
     size = len(<bytes>payload)
     _take(window, size)
     _take(shared, size)
@@ -197,8 +215,8 @@ cdef int _append(object shell, object adds, object entry_id, object payload) exc
     sizes = got(adds, _sizes_at)
     if type(sizes) is not _sizes:
         raise TypeError(f"{type(sizes).__name__} are no quorum sizes")
-    positions = (<tuple>got(sizes, _write_sets_at))[entry_id % got(sizes, _ensemble_size_at)]
-    bookies = _members_of(got(adds, _ensemble_at), positions)
+    place = <long long>entry_id % number(sizes, _ensemble_size_at)
+    bookies = _members_at(got(adds, _ensemble_at), sizes, place)
     codec, sender = got(shell, _shell_at.codec), got(shell, _shell_at.adds)
     last_add_confirmed, length = <object>PyTuple_GET_ITEM(entry, 2), <object>PyTuple_GET_ITEM(entry, 3)
     header = header_of(codec, entry_id, last_add_confirmed, length, payload)

@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 
-from bkclient._cython.slots cimport got, is_a, offset_of, put
+from bkclient._cython.slots cimport got, is_a, number, offset_of, put
 
 cdef extern from *:
     """
@@ -18,6 +18,7 @@ cdef extern from *:
     object bk_new_object(object type, Py_ssize_t size)
 
 cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(PyObject *value)
     int __builtin_popcountll(unsigned long long value) nogil
 
 cdef enum:
@@ -75,11 +76,11 @@ def push(self, payload, header_lac):
 
 cdef object pushed_on(object adds, object payload, object header_lac):
     cdef dict pending = got(adds, _adds_at.pending)
-    cdef object entry, add
-    last = got(adds, _adds_at.lap)
-    assert got(adds, _adds_at.lac) <= got(adds, _adds_at.head) <= last, "LAC, head, LAP"
+    cdef object entry, add, entry_id, length
+    cdef long long last = number(adds, _adds_at.lap)
+    assert number(adds, _adds_at.lac) <= number(adds, _adds_at.head) <= last, "LAC, head, LAP"
     entry_id = last + 1
-    length = got(adds, _adds_at.length) + len(payload)
+    length = number(adds, _adds_at.length) + len(payload)
     put(adds, _adds_at.lap, entry_id)
     put(adds, _adds_at.length, length)
     entry = bk_new_object(_entry, 4)
@@ -97,6 +98,9 @@ cdef object pushed_on(object adds, object payload, object header_lac):
     put(add, _add_at.failed, 0)
     put(add, _add_at.has_quorum, False)
     PyDict_SetItem(pending, entry_id, add)
+    if type(payload) is bytes:  # neither can be part of a cycle, so the garbage collector need not look at them
+        PyObject_GC_UnTrack(<PyObject *>entry)
+        PyObject_GC_UnTrack(<PyObject *>add)
     return entry
 
 

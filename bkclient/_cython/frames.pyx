@@ -20,7 +20,7 @@ cdef extern from "checksum.h":
 
 cdef enum:
     #: Payloads of up to so many bytes are copied into the frame.
-    SHORT = 2048
+    SHORT = 512
     #: Prefix, header and ids of the answer that an entry was stored, in version 2.
     STORED = 28
 

@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 from bkclient._cython.frames cimport encoded_by
-from bkclient._cython.slots cimport got, is_a, offset_of, put
+from bkclient._cython.slots cimport got, is_a, number, offset_of, put
 
 cdef object _sender = None
 cdef object _stream = None
@@ -33,6 +33,9 @@ cdef StreamSlots _stream_at
 cdef ConnectionSlots _connection_at
 cdef LoadSlots _load_at
 cdef Py_ssize_t _given_up_at = 0
+#: The classes of the stream and the connection that were looked at last.
+cdef object _seen_stream = None
+cdef object _seen_connection = None
 
 
 def bind(sender, each, stream, connection, load, outstanding):
@@ -73,11 +76,12 @@ def send(self, bookies, entry_id, header, payload):
 
 cdef bint sent_by(object sender, object bookies, object entry_id, object header, object payload) except -1:
     cdef PyObject *known
-    cdef object streams, first, now, add, stream, connection, load
+    cdef object streams, first, now, add, stream, connection, load, outstanding
     cdef tuple encoded
     cdef dict write_sets = got(sender, _sender_at.streams)
     cdef list buffers
     cdef Py_ssize_t index
+    cdef long long frame_size
     known = PyDict_GetItemWithError(write_sets, bookies)
     streams = sender._find(bookies) if known is NULL else <object>known
     encoder = got(sender, _sender_at.encoder)
@@ -86,29 +90,36 @@ cdef bint sent_by(object sender, object bookies, object entry_id, object header,
         return True
     encoded = encoded_by(encoder, next(got(sender, _sender_at.txn_ids)), entry_id, header, payload)
     frame, stored, size = encoded
-    if size > got(sender, _sender_at.max_frame_size):
+    frame_size = size
+    if frame_size > number(sender, _sender_at.max_frame_size):
         _each.send(sender, bookies, entry_id, header, payload)
         return True
     first = <object>PyTuple_GET_ITEM(streams, 0)
-    _check(first)
+    if type(first) is not _seen_stream:
+        _see_stream(first)
     now = got(first, _stream_at.turn_began) if got(first, _stream_at.buffers) else first.now
     add = (entry_id, got(sender, _sender_at.replies), now + got(sender, _sender_at.timeout_s), size)
     for index in range(PyTuple_GET_SIZE(streams)):
         stream = <object>PyTuple_GET_ITEM(streams, index)
-        _check(stream)
+        if type(stream) is not _seen_stream:
+            _see_stream(stream)
         connection = got(stream, _stream_at.connection)
-        load = got(connection, _connection_at.load)
+        if type(connection) is not _seen_connection:
+            _see_connection(connection)
+        load, outstanding = got(connection, _connection_at.load), got(connection, _connection_at.outstanding)
+        if type(load) is not _load or type(outstanding) is not _outstanding:
+            raise TypeError("the load of a connection, or what is outstanding, has another class")
         if (
-            got(load, _load_at.requests) >= got(load, _load_at.max_requests)
-            or got(load, _load_at.bytes) >= got(load, _load_at.max_bytes)
+            number(load, _load_at.requests) >= number(load, _load_at.max_requests)
+            or number(load, _load_at.bytes) >= number(load, _load_at.max_bytes)
             or (got(stream, _stream_at.has_expired) and got(stream, _stream_at.is_paused) and stream.is_overfull)
-            or (got(got(connection, _connection_at.outstanding), _given_up_at) and not connection.is_free_for(stored))
+            or (got(outstanding, _given_up_at) and not connection.is_free_for(stored))
             or not _is_new(got(connection, _connection_at.adds), stored, add)
         ):
             _each.send(sender, (got(stream, _stream_at.bookie_id),), entry_id, header, payload)
             continue
-        put(load, _load_at.requests, got(load, _load_at.requests) + 1)
-        put(load, _load_at.bytes, got(load, _load_at.bytes) + size)
+        put(load, _load_at.requests, number(load, _load_at.requests) + 1)
+        put(load, _load_at.bytes, number(load, _load_at.bytes) + frame_size)
         buffers = got(stream, _stream_at.buffers)
         if PyList_GET_SIZE(buffers) == 0:
             stream.begin_turn()
@@ -123,15 +134,18 @@ cdef inline bint _is_new(dict adds, object stored, object add) except -1:
     return <PyObject *>PyDict_SetDefault(adds, stored, add) == <PyObject *>add
 
 
-cdef inline int _check(object stream) except -1:
+cdef int _see_stream(object stream) except -1:
     """Slots are read without asking, so what has them is looked at first."""
+    global _seen_stream
     if not is_a(stream, _stream):
         raise TypeError(f"{type(stream).__name__} is no connection that takes adds")
-    connection = got(stream, _stream_at.connection)
+    _seen_stream = type(stream)
+    return 0
+
+
+cdef int _see_connection(object connection) except -1:
+    global _seen_connection
     if not is_a(connection, _connection):
         raise TypeError(f"{type(connection).__name__} is no connection")
-    if not is_a(got(connection, _connection_at.load), _load):
-        raise TypeError("the load of a connection has another class")
-    if not is_a(got(connection, _connection_at.outstanding), _outstanding):
-        raise TypeError("what is outstanding has another class")
+    _seen_connection = type(connection)
     return 0

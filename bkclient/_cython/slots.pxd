@@ -1,5 +1,6 @@
 """Slots of Python objects, read and written in place. Who calls has checked the type of the object."""
 
+from cpython.long cimport PyLong_AsLongLong
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 
@@ -34,6 +35,11 @@ cdef inline object got(object owner, Py_ssize_t offset):
     if value is NULL:
         raise AttributeError(f"a slot of {type(owner).__name__} is empty")
     return <object>value
+
+
+cdef inline long long number(object owner, Py_ssize_t offset) except? -1:
+    """The integer that the slot holds; OverflowError beyond 64 bits."""
+    return PyLong_AsLongLong(got(owner, offset))
 
 
 cdef inline void put(object owner, Py_ssize_t offset, object value):

@@ -10,6 +10,7 @@ Run as ``make mutation`` (all parts) or ``make mutation PART="wire transport"``.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import sys
@@ -113,7 +114,10 @@ PARTS: Final = {
         ),
     ),
     "wire": Part(
-        tuple(f"bkclient/wire/{name}.py" for name in ("connection", "framing", "outstanding", "server_connection")),
+        tuple(
+            f"bkclient/wire/{name}.py"
+            for name in ("chunks", "connection", "framing", "outstanding", "server_connection")
+        ),
         tuple(
             f"{_TESTS}/wire/test_{name}.py"
             for name in ("answers_and_requests", "connection", "framing", "server_connection")
@@ -246,6 +250,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--most", type=int, help="of the tests that reach a mutant, how many to try; for a first look")
     parser.add_argument("--tests", nargs="+", help="tests to notice, instead of those of the part")
     chosen = parser.parse_args(arguments)
+    os.environ["BKCLIENT_CORE"] = "python"  # it is the definitions that are changed
     shutil.rmtree(ROOT / "mutants", ignore_errors=True)
     part = PARTS[chosen.part]
     if chosen.tests:

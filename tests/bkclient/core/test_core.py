@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from typing import Any
@@ -25,7 +26,9 @@ SAY_WITHOUT = f"import sys; sys.modules['bkclient._cython.entries'] = None; {SAY
 
 
 def said(program: str, core: str | None) -> tuple[int, str]:
-    environment = {} if core is None else {VARIABLE: core}
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    if core is not None:
+        environment[VARIABLE] = core
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, env=environment, capture_output=True, text=True, timeout=60
     )

@@ -36,7 +36,7 @@ pytestmark = needs_compiled_core
 BOOKIES = ("b0", "b1", "b2")
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("append"), st.sampled_from([0, 1, 100, 100, 100, 3000, 20_000])),
+        st.tuples(st.just("append"), st.sampled_from([0, 1, 100, 100, 512, 513, 20_000])),
         st.tuples(st.just("turn")),
         st.tuples(
             st.just("answer"), st.integers(0, 2), st.integers(1, 9), st.sampled_from(["ok", "ok", "ok", "last first"])

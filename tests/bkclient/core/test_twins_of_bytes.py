@@ -23,7 +23,7 @@ IDS = st.one_of(
     st.integers(0, 2**63 - 1), st.integers(0, 300), st.integers(-(2**64), 2**66), st.sampled_from([-1, 2**63])
 )
 #: Around the sizes from which on the libraries' checksums are used, and payloads are not copied.
-SIZES = st.one_of(st.integers(0, 200), st.sampled_from([1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 70_000]))
+SIZES = st.one_of(st.integers(0, 200), st.sampled_from([511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 70_000]))
 DIGESTS = st.sampled_from(DigestType)
 
 
