@@ -37,6 +37,27 @@ WHERE = {
     "writer-closes-at-last-pushed": ("hasty-close", {"A9": 1, "B4": 6, "B6": 8, "L1": 1}),
     "writer-trusts-new-connections": ("forgotten-fence", {"A1": 12, "F5": 6}),
     "acks-during-ensemble-change": ("moving-reader", {"C6": 3}),
+    "log-writes-before-listing": ("log-tail-across-takeover", {"H5": 12, "H8": 12}),
+    "log-takes-conflicts-for-success": (
+        "log-two-owners-race",
+        {"H1": 4, "H3": 4, "H5": 4, "H8": 4, "H9": 2, "H10": 2},
+    ),
+    "log-does-not-fence-its-predecessor": ("log-partitioned-owner", {"H1": 9, "H7": 6, "H8": 9, "H10": 12}),
+    "log-takes-its-predecessor-for-empty": ("log-partitioned-owner", {"H1": 9, "H7": 9, "H8": 9, "H10": 12}),
+    "log-rolls-without-closing": ("log-tail-across-takeover", {"H9": 12, "H10": 12}),
+    "log-sends-again-what-was-stored": ("log-stranger-recovers-end", {"H2": 12, "H3": 12}),
+    "log-sends-again-backwards": ("log-bookies-too-few", {"H3": 12}),
+    "log-acknowledges-what-was-cut-off": ("log-bookies-too-few", {"H1": 12, "H8": 12}),
+    "log-loses-its-queue-when-it-rolls": ("log-cursor-comes-during-trim", {"L2": 12}),
+    "log-deletes-what-may-be-listed": ("log-list-answer-lost", {"H6": 12}),
+    "log-ignores-who-owns-it": ("log-list-meets-claim", {"H8": 12}),
+    "log-tells-ids-crosswise": ("log-two-owners-race", {"H1": 7, "H2": 7, "H3": 7}),
+    "log-reader-skips-a-ledger": ("log-bookies-too-few", {"H1": 12}),
+    "log-reader-passes-over-what-was-trimmed": ("log-reader-overtaken", {"H1": 12}),
+    "log-reader-repeats-an-entry": ("log-bookies-too-few", {"H4": 12}),
+    "log-trim-ignores-cursors": ("log-trim-against-slow-cursor", {"H11": 12}),
+    "log-trim-ignores-new-cursors": ("log-cursor-comes-during-trim", {"H11": 12}),
+    "log-trim-deletes-first": ("log-cursor-comes-during-trim", {"H6": 12}),
 }
 SEEDS = range(12)
 #: Defects that calm weather shows as well.

@@ -30,12 +30,13 @@ SHIPPED: Final = (
         for seed in (0, 1)
     ),
     *((scenario, 0, None) for scenario in ("moving-reader", "altered-copies", "hasty-close", "cancelled-callers")),
+    *((plan, 0, None) for plan in ("log-two-owners-race", "log-trim-against-slow-cursor", "log-stranger-recovers-end")),
 )
 #: A defect that finds nothing to break.
 HARMLESS: Final = (("calm-writes", 1, "recovery-reads-do-not-fence"),)
 
 
-#: A run of every mutant in which its history gives it away; the one left out only makes a run never end.
+#: A run of every mutant in which its history gives it away; those left out only make a run never end.
 CAUGHT: Final = (
     ("lost-fence", 13, "recovery-reads-do-not-fence"),
     ("lost-reads", 13, "recovery-takes-silence-for-denial"),
@@ -56,6 +57,23 @@ CAUGHT: Final = (
     ("hasty-close", 15, "writer-closes-at-last-pushed"),
     ("moving-reader", 13, "acks-during-ensemble-change"),
     ("forgotten-fence", 13, "writer-trusts-new-connections"),
+    ("log-tail-across-takeover", 0, "log-writes-before-listing"),
+    ("log-list-meets-claim", 0, "log-takes-conflicts-for-success"),
+    ("log-partitioned-owner", 0, "log-does-not-fence-its-predecessor"),
+    ("log-partitioned-owner", 0, "log-takes-its-predecessor-for-empty"),
+    ("log-tail-across-takeover", 0, "log-rolls-without-closing"),
+    ("log-stranger-recovers-end", 0, "log-sends-again-what-was-stored"),
+    ("log-bookies-too-few", 0, "log-sends-again-backwards"),
+    ("log-bookies-too-few", 0, "log-acknowledges-what-was-cut-off"),
+    ("log-list-answer-lost", 0, "log-deletes-what-may-be-listed"),
+    ("log-list-meets-claim", 0, "log-ignores-who-owns-it"),
+    ("log-tail-across-takeover", 0, "log-tells-ids-crosswise"),
+    ("log-bookies-too-few", 0, "log-reader-skips-a-ledger"),
+    ("log-reader-overtaken", 0, "log-reader-passes-over-what-was-trimmed"),
+    ("log-bookies-too-few", 0, "log-reader-repeats-an-entry"),
+    ("log-trim-against-slow-cursor", 0, "log-trim-ignores-cursors"),
+    ("log-cursor-comes-during-trim", 0, "log-trim-ignores-new-cursors"),
+    ("log-cursor-comes-during-trim", 0, "log-trim-deletes-first"),
 )
 
 

@@ -135,7 +135,10 @@ def test_an_invariant_says_what_it_states_and_what_it_looks_at(invariant: Any) -
 
 def test_every_recorded_run_is_judged(verdict: Verdict, runs: dict[str, RunResult]) -> None:
     assert len(runs) == len(HARMED) + len(SHIPPED) + len(HARMLESS) + len(CAUGHT)
-    assert {mutant for _, _, mutant in CAUGHT} == RUN_MUTANTS.keys() - {"cancelled-append-takes-its-entry-out"}
+    assert {mutant for _, _, mutant in CAUGHT} == RUN_MUTANTS.keys() - {
+        "cancelled-append-takes-its-entry-out",
+        "log-loses-its-queue-when-it-rolls",
+    }
     assert verdict.rejected == ()
     assert {result.verdict for result in runs.values()} == {"ok", "violated"}
 
