@@ -164,7 +164,7 @@ class LogDelivery(LogFamily):
         if len(places) > published:
             where = " and ".join(map(shown, sorted(places)))
             self.broken(
-                "H2", place[0], f"what was published {published} times is in the log at {where}", *places.values()
+                "H2", max(places)[0], f"what was published {published} times is in the log at {where}", *places.values()
             )
 
 
