@@ -159,7 +159,7 @@ clean:  ## remove the virtual environment and everything generated
 soak: $(INSTALLED)  ## whole ledger lives under disturbances for an hour (SECONDS=600 for ten minutes); ends with 1 if anything grows or breaks
 	$(BIN)/python -m benchmarks.soak --seconds $(or $(SECONDS),3600)
 
-log-kills: $(INSTALLED)  ## owners of a log and bookies killed 200 times by SIGKILL over TCP, messages checked from outside (about 8 minutes; KILLS=20 for fewer)
+log-kills: $(INSTALLED)  ## owners of a log and bookies killed 200 times by SIGKILL over TCP, messages checked from outside (about 15 minutes; KILLS=20 for fewer)
 	$(BIN)/python -m benchmarks.log_kills --kills $(or $(KILLS),200)
 
 pins: $(INSTALLED)  ## pin the versions of all dependencies and their hashes anew (UPGRADE=1: the newest that pyproject.toml allows)
