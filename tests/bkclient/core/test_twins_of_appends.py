@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter, LimitSettings
 from bkclient._client.writing.twins import ON_THE_WAY, WriterShell
 from bkclient._core import using_core
-from bkclient.errors import BookKeeperError
+from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.protocol.adds import PendingAdds
@@ -43,6 +46,7 @@ STEPS = st.lists(
         ),
         st.tuples(st.just("answer"), st.integers(0, 2), st.just(1), st.sampled_from(["busy", "fenced", "cut"])),
         st.tuples(st.just("cancel"), st.integers(0, 5)),
+        st.tuples(st.just("give up"), st.integers(0, 2)),
     ),
     max_size=40,
 )
@@ -168,14 +172,30 @@ async def _take(step: tuple[Any, ...], writer: LedgerWriter, connector: Connecto
                 futures.append(writer.append_nowait(bytes(size)))
             except BookKeeperError as error:
                 futures.append(str(error))
+        case ("thread",):
+            thread = threading.Thread(target=lambda: futures.append(refusal_of(writer)))
+            thread.start()
+            thread.join()
         case ("turn",):
             await asyncio.sleep(0)
         case "answer", place, count, how:
             socket = connector.sockets.get(BOOKIES[place])
             if socket is not None:
                 socket.answer(count, how)
+        case "give up", place if writer.last_add_pushed >= 0:
+            # As if an add of the next entry had timed out there, so that its answer may still come.
+            ids = struct.pack(">qq", writer.ledger_id, writer.last_add_pushed + 1)
+            outstanding = connector.sockets[BOOKIES[place]].stream.connection.outstanding
+            if outstanding.is_free(b"\x01" + ids):
+                outstanding.never_mind(b"\x01" + ids)
         case "cancel", place if place < len(futures) and isinstance(futures[place], asyncio.Future):
             futures[place].cancel()
+
+
+def refusal_of(writer: LedgerWriter) -> str:
+    with pytest.raises(IllegalOperation) as refused:
+        writer.append_nowait(b"from another thread")
+    return str(refused.value)
 
 
 def state_of(writer: LedgerWriter) -> Any:
@@ -198,6 +218,8 @@ def outcome_of(future: Any) -> Any:
 @example(
     3, 3, [("append", 100)] * 9 + [("turn",), ("answer", 0, 5, "ok"), ("answer", 2, 5, "last first"), ("append", 100)]
 )
+@example(3, 3, [("append", 100), ("thread",), ("append", 100)])
+@example(2, 3, [("turn",), ("give up", 1), ("append", 100), ("turn",), ("turn",), ("append", 100)])
 @example(2, 2, [("append", 3000), ("turn",), ("answer", 1, 1, "fenced"), ("append", 1)])
 def test_appends(version: int, write_quorum: int, steps: list[tuple[Any, ...]]) -> None:
     same_in_both(lambda: asyncio.run(played(version, write_quorum, steps)))
