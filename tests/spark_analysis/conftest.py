@@ -62,10 +62,11 @@ def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult], pl
 
 
 @pytest.fixture(scope="session")
-def accused(verdict: Verdict) -> dict[str, dict[str, WitnessedViolation]]:
-    """What was found in each history that anything was found in, by the names of invariants."""
-    found: dict[str, dict[str, WitnessedViolation]] = {}
+def accused(verdict: Verdict) -> dict[str, dict[str, list[WitnessedViolation]]]:
+    """What was found in each history that anything was found in, by the names of invariants: of each ledger one thing."""
+    found: dict[str, dict[str, list[WitnessedViolation]]] = {}
     for violation in verdict.violations:
-        assert violation.invariant not in found.setdefault(violation.history, {}), "one ledger of each is accused"
-        found[violation.history][violation.invariant] = violation
+        findings = found.setdefault(violation.history, {}).setdefault(violation.invariant, [])
+        assert violation.ledger not in [other.ledger for other in findings], "each ledger is accused once"
+        findings.append(violation)
     return found
