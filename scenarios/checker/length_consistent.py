@@ -19,7 +19,8 @@ class LengthConsistent(Family):
     application gives the ids, an entry may be sent before those below it, and its length is unknown then; its header is
     not checked, nor is the length that a recovery takes from such a header.
 
-    The closing length is judged if every entry up to the end was seen on its way.
+    The closing length is judged if every entry up to the end was seen on its way. A client may recover the ledger that it writes;
+    which of the two closes it is not told, so with given ids neither is judged.
     """
 
     clauses = ("B6",)
@@ -29,10 +30,16 @@ class LengthConsistent(Family):
         #: Of each entry that a writer sent: size, length in its header, event.
         self._sent: dict[int, tuple[int, int, int]] = {}
         self._ids_given = False
+        self._recoverers: set[str] = set()
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Entries on their way, appends, and closing writes."""
-        return {Kind.ADD_SEND: self.on_send, Kind.APP_ADD: self.on_add, Kind.META_CAS: self.on_cas}
+        """Entries on their way, appends, recoveries, and closing writes."""
+        return {
+            Kind.ADD_SEND: self.on_send,
+            Kind.APP_ADD: self.on_add,
+            Kind.REC_START: self.on_recovery,
+            Kind.META_CAS: self.on_cas,
+        }
 
     def on_send(self, event: Event) -> None:
         """Note size and length of the entry."""
@@ -60,12 +67,17 @@ class LengthConsistent(Family):
                 *(seq for seq in (before[2], sent[2]) if seq >= 0),
             )
 
+    def on_recovery(self, event: Event) -> None:
+        """Note who recovers the ledger."""
+        self._recoverers.add(event.actor)
+
     def on_cas(self, event: Event) -> None:
         """Judge the length that a ledger is closed with."""
         stored = self.facts.metadata.current
         if stored is None or stored.seq != event.seq or stored.state != CLOSED or stored.cause != "close":
             return
-        if self._ids_given and stored.author != self.facts.metadata.creator:
+        is_writer = stored.author == self.facts.metadata.creator and stored.author not in self._recoverers
+        if self._ids_given and not is_writer:
             return
         self._check_end(stored)
 

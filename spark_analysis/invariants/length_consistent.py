@@ -3,7 +3,8 @@
 Judged is the length in the header of each entry that an application appended under an id of the writer's own, and the
 length that a ledger is closed with, both where every entry up to there was seen on its way. Where the application
 gives the ids, an entry may be sent before those below it, whose sizes are not known then: its header is not judged,
-nor the length that a recovery takes from it.
+nor the length that a recovery takes from it. A client may recover the ledger that it writes; which of the two closes it is not
+told, so with given ids neither is judged.
 """
 
 from __future__ import annotations
@@ -67,13 +68,19 @@ def _observe(facts: Facts) -> DataFrame:
         ),
     )
     with_given_ids = given.groupBy(*LEDGER_KEY).agg(sf.max("given").alias("given"))
+    recoverers = (
+        facts.rare_events.filter(is_kind(Kind.REC_START))
+        .groupBy(*LEDGER_KEY, "actor")
+        .agg(sf.lit(True).alias("recovers"))  # noqa: FBT003
+    )
     seq, end = sf.col("seq"), sf.col("last_entry")
     closes = (
         facts.rare_events.filter(is_applied_write() & is_closed() & (sf.col("cause") == "close"))
         .select(*LEDGER_KEY, "actor", "seq", "last_entry", sf.col("length").alias("closed_length"))
         .transform(join_small, creators(facts), on=LEDGER_KEY, how="left")
         .transform(join_small, with_given_ids, on=LEDGER_KEY, how="left")
-        .filter(~is_true(sf.col("given")) | (sf.col("actor") == sf.col("creator")))
+        .transform(join_small, recoverers, on=(*LEDGER_KEY, "actor"), how="left")
+        .filter(~is_true(sf.col("given")) | ((sf.col("actor") == sf.col("creator")) & sf.col("recovers").isNull()))
         .withColumn("entry", end)
         .transform(join_small, sums, on=ENTRY_KEY, how="left")
     )
@@ -99,7 +106,7 @@ LENGTH_CONSISTENT: Final = Invariant(
     name="LengthConsistent",
     clauses=("B6",),
     check_class=CheckClass.JOINED,
-    kinds=(Kind.ADD_SEND, Kind.APP_ADD, *LEDGER_KINDS),
+    kinds=(Kind.ADD_SEND, Kind.APP_ADD, Kind.REC_START, *LEDGER_KINDS),
     columns=("actor", "entry", "length", "size", "recovery", "given", *LEDGER_COLUMNS),
     observe=_observe,
 )

@@ -19,6 +19,17 @@ def closed(story: Story, last_entry: int, *, code: int = 0, actor: str = "writer
 # LengthConsistent ----------------------------------------------------------------------------------------------------
 
 
+def give_ids_backwards(story: Story) -> None:
+    """Entry 3 is sent before entry 2, and both are stored and acknowledged."""
+    for entry, length in ((3, 30), (2, 40)):
+        story.send(entry, "b0", "b1", "b2", lac=1, length=length)
+        story.add(entry, given=True)
+    for entry, length in ((2, 40), (3, 30)):
+        story.store(entry, "b0", "b1", "b2", length=length)
+        story.answer(entry, "b0", "b1", "b2")
+        story.ack(entry)
+
+
 @plant("LengthConsistent", "entry 2")
 def an_entry_carries_a_length_that_does_not_add_up(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1, length=31)
@@ -38,10 +49,20 @@ def closed_with_the_length_of_what_was_cut_off(story: Story) -> None:
 
 @near_miss("LengthConsistent")
 def given_ids_are_sent_before_what_is_below_them(story: Story) -> None:
-    story.send(3, "b0", "b1", "b2", lac=1, length=30)
-    story.add(3, given=True)
-    story.send(2, "b0", "b1", "b2", lac=1, length=40)
-    story.add(2, given=True)
+    give_ids_backwards(story)
+
+
+@plant("LengthConsistent", "length 30")
+def a_writer_of_given_ids_closes_with_the_length_of_its_last_entry(story: Story) -> None:
+    give_ids_backwards(story)
+    story.close(3, length=30)
+
+
+@near_miss("LengthConsistent")
+def the_same_client_recovers_the_ledger_and_has_the_length_from_there(story: Story) -> None:
+    give_ids_backwards(story)
+    story.mark("writer")
+    story.close(3, length=30)
 
 
 @near_miss("LengthConsistent", entries=0)

@@ -1,0 +1,29 @@
+"""Plans that failed once, each for a reason that its comment tells: they hold now, here and over bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.model import TransportKind
+from scenarios.plan import parse_plan
+from scenarios.runner import run_plan
+
+PLANS = sorted(Path(__file__).with_name("once_failed").glob("*.scn"))
+
+
+@pytest.mark.parametrize("transport", TransportKind)
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_a_plan_that_failed_holds(path: Path, transport: TransportKind) -> None:
+    text = path.read_text(encoding="utf-8")
+    plan = parse_plan(text, path.name)
+    assert plan.name == path.stem
+    assert "\n# " in text, "a comment says what failed"
+    for seed in range(3):
+        result = run_plan(plan, seed, transport=transport)
+        assert (result.verdict, result.problem, result.violations) == ("ok", "", ()), f"seed {seed}"
+
+
+def test_there_are_some() -> None:
+    assert PLANS
