@@ -359,3 +359,27 @@ def test_a_failure_after_completion_is_late_even_if_the_lac_lags_behind() -> Non
     writer.timeout("0c")
 
     assert writer.machine.members.late == {2: "c"}
+
+
+def test_a_bookie_that_does_not_force_is_named() -> None:
+    writer = deferred()
+    writer.append()
+    writer.ok("0a 0b")
+    force = Force(writer)
+    force.answer("b", Code.TIMEOUT)
+    (error,) = force.errors
+    assert str(error).startswith(f"ledger {LEDGER_ID}, bookie b: a bookie did not force what it stores [TIMEOUT -23]. ")
+
+
+def test_a_force_that_the_end_of_the_ledger_cuts_off_names_both() -> None:
+    writer = deferred()
+    writer.append(b"", b"")
+    writer.ok("0a 0b 1a 1b")
+    force = Force(writer)
+    writer.close()
+    writer.metadata_arrives()
+    force.answer("abc")
+    (error,) = force.errors
+    assert str(error).startswith(
+        f"ledger {LEDGER_ID}: the ledger was closed at entry -1 while entries up to 1 were being forced [LEDGER_CLOSED -11]. "
+    )

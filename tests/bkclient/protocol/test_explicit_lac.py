@@ -285,3 +285,30 @@ def test_a_lac_whose_outcome_nobody_will_learn_is_told_again_by_the_next_tick() 
 
     assert teller.finished == []
     assert teller.tick() == "0a"
+
+
+def test_a_failure_is_told_with_the_bookie_that_decided_it() -> None:
+    teller = Teller(written(2, (3, 3, 2), "abc"))
+    teller.tick()
+    teller.tick()
+    teller.answer("ab", 1, Code.UNAUTHORIZED)
+    (error,) = teller.errors
+    assert str(error).startswith(
+        f"ledger {LEDGER_ID}, bookie b: too few bookies took the explicit LAC 1 [UNAUTHORIZED -102]. "
+    )
+
+
+@pytest.mark.parametrize("ensemble", ["abbc", "bacb"])
+def test_a_bookie_that_old_metadata_names_twice_answers_for_each_place(ensemble: str) -> None:
+    write = LacWrite(QuorumSizes(4, 4, 3), tuple(ensemble), 0)
+    assert not write.on_reply("b", Code.OK)
+    assert not write.on_reply("b", Code.TIMEOUT)
+    assert not write.on_reply("b", Code.OK), "both places have answered"
+    assert not write.on_reply("a", Code.OK)
+    assert write.on_reply("c", Code.OK)
+    assert write.code == Code.OK
+
+
+@pytest.mark.parametrize("deferred_sync", [False, True])
+def test_readers_know_nothing_of_a_ledger_without_entries(deferred_sync: bool) -> None:
+    assert Writer(deferred_sync=deferred_sync).machine.told_lac == -1

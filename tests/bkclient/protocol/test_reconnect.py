@@ -82,9 +82,16 @@ class Force:
         self.outcome.append(error.code if error else None)
 
 
-def desk(entries: int = 1, *, connected: str = "abc", verified: int | None = 0, **options: Any) -> Desk:
+def desk(
+    entries: int = 1,
+    *,
+    connected: str = "abc",
+    verified: int | None = 0,
+    limit_s: float | None = 100.0,
+    **options: Any,
+) -> Desk:
     """A writer with ``entries`` on their way, whose connections are new."""
-    made = Desk(Writer(**options), verified=verified)
+    made = Desk(Writer(**options), verified=verified, limit_s=limit_s)
     made.connect(connected)
     made.writer.append(*(b"x" for _ in range(entries)))
     return made
@@ -710,3 +717,61 @@ def test_a_takeover_that_is_read_in_an_older_version_ends_the_writer_and_is_not_
 
     assert writer.machine.local.value is known
     assert writer.machine.refusal().code is Code.LEDGER_FENCED
+
+
+def held_entry_then_force() -> tuple[Desk, Force]:
+    """Entry 0 is acknowledged; the answers that are held are about entry 1, and about a force of entry 0."""
+    made = desk(2, verified=3, deferred_sync=True)
+    made.stored("0a 0b")
+    force = Force(made.writer)
+    made.connect("abc")
+    made.stored("1a")
+    made.forced("b", force.machine)
+    assert made.check.held_count == 2
+    return made, force
+
+
+def test_a_force_is_told_of_the_end_also_if_an_entry_was_held_before_it() -> None:
+    made, force = held_entry_then_force()
+    made.writer.machine.abandon(ClientClosed(ledger_id=LEDGER_ID))
+    made.fails()
+    assert force.outcome == [Code.CLIENT_CLOSED]
+
+
+def test_forces_are_remembered_as_long_as_an_answer_to_them_is_held() -> None:
+    made, force = held_entry_then_force()
+    assert list(made.check.forces.values()) == [force.machine]
+    made.arrives()
+    assert made.check.forces == {}
+    made.forced("ac", force.machine)
+    assert force.outcome == [None]
+
+
+def test_answers_about_entries_that_are_done_prove_their_bookies() -> None:
+    made = desk(verified=3, spares="d")
+    made.writer.timeout("0a")
+    made.writer.metadata_arrives()
+    made.connect("d")
+    made.stored("0b 0c")
+    assert list(made.writer.machine.members.memory.unproven) == ["d"]
+    made.stored("0d")
+    assert (made.check.held_count, list(made.writer.machine.members.memory.unproven)) == (0, [])
+
+
+def test_a_store_that_goes_back_in_time_is_told_of() -> None:
+    made = desk(limit_s=0.0)
+    older = made.writer.store.value
+    made.writer.machine.local.value = replace(older, version=older.version + 1)
+    made.check.stop()
+    made.connect("a")
+    made.stored("0a")
+    made.arrives(older)
+    (error,) = made.writer.errors
+    assert str(error).startswith(
+        f"ledger {LEDGER_ID}: bookies were connected to anew, and for 0 s the metadata could not be read that says whether the "
+        "ledger is still this writer's: the metadata store answered with an older version than it had before [METADATA_STORE "
+    )
+    assert error.__cause__ is not None
+    assert str(error.__cause__).startswith(
+        f"ledger {LEDGER_ID}: the metadata store answered with an older version than it had before [METADATA_STORE "
+    )

@@ -233,7 +233,11 @@ def test_without_a_spare_bookie_a_write_back_that_needs_every_bookie_fails_the_r
     recovery.not_written("0b")
 
     assert recovery.finished == [Code.LEDGER_RECOVERY]
-    assert recovery.errors[0].message.endswith(" (NOT_ENOUGH_BOOKIES)")
+    (error,) = recovery.errors
+    assert error.message.endswith(" (NOT_ENOUGH_BOOKIES)")
+    assert "(b: A bookie did not answer within the request timeout)" in str(error.__cause__), (
+        "why it had to be replaced"
+    )
     assert "entry 0 cannot be written back" in str(recovery.errors[0])
     cause = recovery.errors[0].__cause__
     assert isinstance(cause, NotEnoughBookies)
