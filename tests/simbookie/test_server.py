@@ -412,7 +412,7 @@ async def test_a_registry_that_fails_leaves_nothing_running() -> None:
 async def test_a_taken_port_is_an_os_error_and_leaves_nothing_running() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = BookieServer(Bookie("b0", MemoryStorage()), port=taken.getsockname()[1])
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(OSError, match="is taken by another program"):
             await server.start()
         assert server.bookie.state is BookieState.STOPPED
 

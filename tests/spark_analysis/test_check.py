@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scenarios.checker import INVARIANTS, OnlineChecker
 from scenarios.history import Event
+from scenarios.liveness import EVENTUALLY_CLOSED
 from scenarios.model import RunResult
 from spark_analysis import cli_check
 from spark_analysis.invariants import INVARIANTS as FORMULAS
@@ -39,6 +40,7 @@ def test_every_history_is_judged_as_it_was_here(checked: CheckVerdict, runs: dic
         (name, found.clause, found.ledger, found.witness)
         for name, result in runs.items()
         for found in result.violations
+        if found.clause != EVENTUALLY_CLOSED  # which the stage finds, and no history shows
     }
     for plant in (*PLANTS, *NEAR_MISSES):
         expected |= {
