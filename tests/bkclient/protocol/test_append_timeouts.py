@@ -267,3 +267,17 @@ def test_no_resends_at_all_are_an_option() -> None:
     writer.retry()
 
     assert writer.failed == [(0, Code.WRITE)]
+
+
+@pytest.mark.rule("W-46")
+def test_an_entry_that_came_between_two_looks_is_late_by_one_look_at_most() -> None:
+    writer = Writer((3, 3, 2), "abc", quorum_timeout_s=8.0)
+    writer.append()
+    writer.machine.check_quorum_timeout(0.0)
+    writer.ok("0a 0b")
+    writer.append()
+    for second in range(1, 9):
+        writer.machine.check_quorum_timeout(float(second))
+    assert writer.failed == []
+    writer.machine.check_quorum_timeout(9.0)
+    assert writer.failed == [(1, Code.QUORUM_TIMEOUT)]

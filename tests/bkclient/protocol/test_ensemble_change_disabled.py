@@ -77,6 +77,18 @@ def test_an_entry_that_needs_the_dead_bookie_waits_for_it_and_then_succeeds() ->
 
 
 @pytest.mark.rule("W-26")
+def test_only_who_failed_since_is_asked_again() -> None:
+    writer = disabled((2, 2, 2), "ab")
+    writer.append()
+    writer.timeout("0b")
+    writer.sent()
+    for _ in range(2):
+        writer.retry()
+        assert writer.sent() == "0b"
+        writer.timeout("0b")
+
+
+@pytest.mark.rule("W-26")
 @pytest.mark.rule("H-8")
 @pytest.mark.behaviour("T-95")
 def test_sending_again_backs_off_for_as_long_as_nothing_gets_acknowledged() -> None:

@@ -125,6 +125,16 @@ def test_who_writes_to_a_writer_that_has_ended_learns_how() -> None:
     )
 
 
+def test_entries_in_flight_at_a_close_say_so() -> None:
+    writer = Writer()
+    writer.append()
+    writer.close()
+    (error,) = writer.errors
+    assert says(error) == (
+        ": the ledger was closed with the entry in flight [LEDGER_CLOSED -11]. Create a new ledger to go on writing."
+    )
+
+
 def ended_at(last_entry_id: int) -> Callable[[LedgerMetadata], LedgerMetadata]:
     """The change by which another client closes the ledger there."""
     return lambda metadata: replace(metadata, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=0)
