@@ -64,7 +64,8 @@ def _as_if_of_a_member(on_outcome: Function) -> Function:
 
 def _completing_during_changes(_original: Function) -> Function:
     def mutated(self: AppendMachine) -> None:
-        self.ports.confirm_adds(self.adds.complete())
+        if done := self.adds.complete():
+            self.ports.confirm_adds(done)
 
     return mutated
 
