@@ -23,7 +23,7 @@ class AppendPorts(Protocol):
         ...
 
     def confirm_adds(self, entries: list[NewEntry]) -> None:
-        """These entries, one at least, are acknowledged, and durable unless sync is deferred; tell the application, in id order."""
+        """One entry or more are acknowledged, and durable unless sync is deferred; tell the application. Called in id order."""
         ...
 
     def fail_add(self, entry: NewEntry, error: BookKeeperError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
@@ -61,9 +62,10 @@ class PendingSyncClient:
         if self._stack is not None:
             raise ArgumentError("a client can be entered once; make another one")
         with ExitStack() as stack:
-            bridge = Bridge(stack.enter_context(start_blocking_portal("asyncio", name="bkclient.sync")))
+            bridge = Bridge(stack.enter_context(start_blocking_portal("asyncio")))
 
             async def open_client() -> BookKeeper:
+                threading.current_thread().name = "bkclient.sync"  # which the oldest anyio cannot be asked for
                 return await self._connecting()
 
             client = bridge.call(open_client)

@@ -88,8 +88,8 @@ class WitnessedViolation:
 class Verdict:
     """What a verification came to.
 
-    ``ledgers`` counts those that occur in events which the invariants read. ``violations`` are at most ``max_witnesses`` per invariant, and at most
-    :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``; counts are complete.
+    ``ledgers`` counts those that occur in events which the invariants read. ``violations`` are at most ``max_witnesses`` per
+    invariant, and at most :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``; counts are complete.
     """
 
     histories: int

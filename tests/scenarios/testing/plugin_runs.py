@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Final
 
@@ -29,5 +30,7 @@ def run_pytest(
     loop_scope = ("-o", "asyncio_default_fixture_loop_scope=function") if ASYNCIO in others else ()
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        # A file that is as long as the one before it, and was written in the same second, would be taken for it.
+        patch.setattr(sys, "dont_write_bytecode", True)
         warnings.simplefilter("default")  # those of the inner run are its own
         return pytester.runpytest_inprocess(*plugins, *loop_scope, *args)
