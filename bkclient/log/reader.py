@@ -55,6 +55,8 @@ class LogReader:
         self._tail: LedgerTail | None = None
         #: The end that a reader that does not follow reads to: ledger and entry; nothing beyond.
         self._until: tuple[int, int] | None = None
+        #: The list as it was read last. It grows at its end only, so what follows a ledger in it follows it for good.
+        self._manifest: LogManifest | None = None
         self._changed = asyncio.Event()
         self._is_entered = False
         self._is_running = False
@@ -73,7 +75,7 @@ class LogReader:
         if self._is_entered:
             raise IllegalOperation("a reader of a log can be entered once; make another one")
         self._is_entered = True
-        manifest = await self._store.manifest()
+        manifest = self._manifest = await self._store.manifest()
         if not self._follow:
             self._until = await end_of(self._store, manifest)
         await self._go_to_start(manifest)
@@ -168,9 +170,11 @@ class LogReader:
 
     async def _enter_ledger(self) -> bool:
         """Open the ledger at the position, or wait until there is one; false if there will be none."""
-        self._changed.clear()
-        manifest = await self._store.manifest()
-        ledger = self._ledger_at(manifest)
+        ledger = None if self._manifest is None else self._ledger_at(self._manifest)
+        if ledger is None:
+            self._changed.clear()
+            self._manifest = await self._store.manifest()
+            ledger = self._ledger_at(self._manifest)
         if ledger is None:
             if not self._follow:
                 return False
@@ -195,7 +199,7 @@ class LogReader:
 
     async def _check_not_trimmed(self) -> None:
         """A ledger is gone: it was empty, or it was trimmed, or it should not be gone."""
-        manifest = await self._store.manifest()
+        manifest = self._manifest = await self._store.manifest()
         if manifest.has(self._ledger_id):
             raise NoSuchLedger(
                 "it belongs to the log, and the metadata store does not know it", ledger_id=self._ledger_id

@@ -46,6 +46,8 @@ class ManifestStore:
         self.name: Final = check_name("name", name)
         self.path: Final = f"{LOGS}/{name}"
         self.tree: Final = client.node_tree()
+        #: The bytes that were read or made last, and what they say: a manifest of thousands of ledgers takes long to decode.
+        self._known: tuple[bytes, LogManifest] | None = None
 
     def now_ms(self) -> int | None:
         """The time by the client's clock, in milliseconds since 1970; None if it was made without one."""
@@ -59,7 +61,12 @@ class ManifestStore:
     async def read(self) -> VersionedManifest | None:
         """What is stored; None if there never was a log of this name."""
         node = await self.tree.get(self.path)
-        return None if node is None else VersionedManifest(decode_manifest(node.data), node.version)
+        return None if node is None else VersionedManifest(self._decoded(node.data), node.version)
+
+    def _decoded(self, data: bytes) -> LogManifest:
+        if self._known is None or self._known[0] != data:
+            self._known = (data, decode_manifest(data))
+        return self._known[1]
 
     async def manifest(self) -> LogManifest:
         """The manifest of a log that exists; :class:`~bkclient.log.errors.NoSuchLog` if there is none."""
@@ -80,6 +87,7 @@ class ManifestStore:
     async def _write(self, action: WriteManifest) -> bool:
         """Whether a write is known to have been made."""
         data = encode_manifest(action.manifest)
+        self._known = (data, action.manifest)
         try:
             if action.version is None:
                 return await self.tree.create(self.path, data) is not None

@@ -7,8 +7,10 @@ alone, through the changes of :mod:`bkclient.log.machine.changes`. Constructing 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from operator import attrgetter
 from typing import Final, Self
 
 from bkclient.log.settings import LogSettings
@@ -18,6 +20,7 @@ __all__ = ["MAX_CURSORS", "MAX_LEDGERS", "LedgerEnd", "LogLedger", "LogManifest"
 MAX_LEDGERS: Final = 10_000
 """Ledgers in the list and those still to be deleted, together; so that a manifest stays below 1 MB, ZooKeeper's limit."""
 MAX_CURSORS: Final = 1_000
+_LEDGER_ID: Final = attrgetter("ledger_id")
 
 
 class LogState(IntEnum):
@@ -112,7 +115,7 @@ class LogManifest:
     @property
     def open_ledgers(self) -> tuple[int, ...]:
         """The ledger that may still be written to, if there is one."""
-        return tuple(ledger.ledger_id for ledger in self.ledgers if ledger.end is None)
+        return tuple(ledger.ledger_id for ledger in self.ledgers[-1:] if ledger.end is None)
 
     @property
     def last_ms(self) -> int:
@@ -125,11 +128,14 @@ class LogManifest:
 
     def ledger(self, ledger_id: int) -> LogLedger | None:
         """A ledger of the log."""
-        return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
+        index = bisect_left(self.ledgers, ledger_id, key=_LEDGER_ID)
+        found = self.ledgers[index : index + 1]
+        return found[0] if found and found[0].ledger_id == ledger_id else None
 
     def first_after(self, ledger_id: int) -> LogLedger | None:
         """The first ledger of the log with a higher id."""
-        return next((ledger for ledger in self.ledgers if ledger.ledger_id > ledger_id), None)
+        following = bisect_right(self.ledgers, ledger_id, key=_LEDGER_ID)
+        return self.ledgers[following] if following < len(self.ledgers) else None
 
     def with_ends(self, ends: tuple[LedgerEnd, ...]) -> Self:
         """With the ends of ledgers noted. Ledgers that end empty leave the log, to be deleted."""
