@@ -1,4 +1,4 @@
-"""``bk log``: publish to logs, read and follow them, and look after them."""
+"""``bk log``: publish to logs, read and follow them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -28,12 +28,12 @@ from bkclient.cli.options import (
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.running import EXIT_INTERRUPTED, Ending, run_with_client
 from bkclient.cli.streams import ByteSink, ByteSource
-from bkclient.log import LogManifest, LogMessage, Logs, LogSettings, LogWriter, MessageId, NoSuchLog, PublishSettings
+from bkclient.log import LogMessage, Logs, LogSettings, LogWriter, MessageId, NoSuchLog, PublishSettings
 from bkclient.log.format.compression import COMPRESSIONS
 
-__all__ = ["add_to"]
+__all__ = ["NO_LOG", "Name", "add_to", "run_with_logs"]
 
-_NO_LOG: Final = "there is no such log"
+NO_LOG: Final = "there is no such log"
 _WINDOW: Final = 10_000
 
 Name = Annotated[str, typer.Argument(help="The log.", metavar="LOG", show_default=False, autocompletion=complete_log)]
@@ -56,18 +56,17 @@ def add_to(group: typer.Typer) -> None:
     group.command("publish", help=_PUBLISH_HELP)(publish)
     group.command("read", help=_READ_HELP)(read)
     group.command("tail", help=_TAIL_HELP)(tail)
-    group.command("info", help=_INFO_HELP)(info)
-    group.command("trim", help=_TRIM_HELP)(trim)
-    group.command("cursors", help=_CURSORS_HELP)(cursors)
 
 
-def _run(
+def run_with_logs(
     connection: ClusterAccess,
     work: Callable[[Logs], Awaitable[None]],
     *,
     as_json: bool,
     interrupted: int = EXIT_INTERRUPTED,
 ) -> None:
+    """Run ``work`` with the logs of a cluster; a log that does not exist is a no."""
+
     async def with_logs(client: BookKeeper) -> None:
         try:
             await work(Logs(client))
@@ -133,7 +132,7 @@ def create(
         else:
             print_lines(f"created log {name}")
 
-    _run(connection_for(metadata, config, settings), work, as_json=as_json)
+    run_with_logs(connection_for(metadata, config, settings), work, as_json=as_json)
 
 
 _PUBLISH_HELP: Final = f"""Publish each line of standard input to a log.
@@ -147,7 +146,7 @@ Examples:
   tail -F app.log | bk log publish events --key host-7 --compression zlib --print-ids
 
 \b
-{exit_codes(ok="everything is in the log", no=_NO_LOG, refused="another owner took the log over")}
+{exit_codes(ok="everything is in the log", no=NO_LOG, refused="another owner took the log over")}
 With --json: {{"log", "messages", "epoch"}}; with --print-ids, {{"id"}} for each message before it, one object per line.
 """
 
@@ -186,7 +185,7 @@ def publish(
         else:
             typer.echo(f"log {name}: {count} messages", err=print_ids)
 
-    _run(connection, work, as_json=as_json)
+    run_with_logs(connection, work, as_json=as_json)
 
 
 async def _publish_from(
@@ -227,7 +226,7 @@ Examples:
   bk log read orders --start 7:3:-1:-1 --count 10 --json | jq -r .key
 
 \b
-{exit_codes(ok="printed", no=_NO_LOG, refused="the message was trimmed")}
+{exit_codes(ok="printed", no=NO_LOG, refused="the message was trimmed")}
 With --json, one object per line for each message: {{"id", "payload", "key", "headers", "eventMs", "publishMs"}}; payload and
 the values of headers are base64.
 """
@@ -258,7 +257,7 @@ Examples:
   bk log tail orders --start 0:0 --json
 
 \b
-{exit_codes(ok="ended by Ctrl-C, or --count messages were printed", no=_NO_LOG, refused="the message was trimmed")}
+{exit_codes(ok="ended by Ctrl-C, or --count messages were printed", no=NO_LOG, refused="the message was trimmed")}
 With --json, one object per line for each message: {{"id", "payload", "key", "headers", "eventMs", "publishMs"}}; payload and
 the values of headers are base64.
 """
@@ -309,7 +308,7 @@ def _copy(
                     await sink.drain()
         await sink.drain()
 
-    _run(connection, work, as_json=as_json, interrupted=0 if follow else EXIT_INTERRUPTED)
+    run_with_logs(connection, work, as_json=as_json, interrupted=0 if follow else EXIT_INTERRUPTED)
 
 
 def _as_json(message: LogMessage) -> bytes:
@@ -322,140 +321,3 @@ def _as_json(message: LogMessage) -> bytes:
         "publishMs": message.publish_ms,
     }
     return json.dumps(value).encode() + b"\n"
-
-
-_INFO_HELP: Final = f"""Show what the metadata store holds about a log.
-
-\b
-Examples:
-  bk log info orders
-  bk log info orders --json
-
-\b
-{exit_codes(ok="shown", no=_NO_LOG)}
-With --json: {{"log", "logId", "epoch", "owner", "createdMs", "ledgers", "trimmedThrough", "cursors", "settings"}}; entries and
-bytes of a ledger that may be written to are null.
-"""
-
-
-def info(
-    name: Name,
-    *,
-    metadata: Metadata = None,
-    config: ConfigFile = None,
-    settings: Settings = None,
-    as_json: Json = False,
-) -> None:
-    """Show a log."""
-
-    async def work(logs: Logs) -> None:
-        found = await logs.info(name)
-        if as_json:
-            print_json(_info_as_json(name, found))
-            return
-        print_lines(f"log {name}: {f'owned by {found.owner}' if found.owner else 'no owner'}, epoch {found.epoch}")
-        for ledger in found.ledgers:
-            end = "open" if ledger.end is None else f"{ledger.entries} entries, {ledger.length} bytes"
-            print_lines(f"  ledger {ledger.ledger_id}: {end}")
-        if found.cursors:
-            print_lines(f"  cursors: {', '.join(found.cursors)}")
-
-    _run(connection_for(metadata, config, settings), work, as_json=as_json)
-
-
-def _info_as_json(name: str, manifest: LogManifest) -> dict[str, Any]:
-    return {
-        "log": name,
-        "logId": manifest.log_id,
-        "epoch": manifest.epoch,
-        "owner": manifest.owner or None,
-        "createdMs": manifest.created_ms,
-        "ledgers": [
-            {
-                "ledgerId": ledger.ledger_id,
-                "epoch": ledger.epoch,
-                "entries": None if ledger.end is None else ledger.entries,
-                "bytes": None if ledger.end is None else ledger.length,
-            }
-            for ledger in manifest.ledgers
-        ],
-        "trimmedThrough": manifest.trimmed_through,
-        "cursors": list(manifest.cursors),
-        "settings": manifest.settings.as_dict(),
-    }
-
-
-_TRIM_HELP: Final = f"""Delete the ledgers of a log that its retention does not keep and no cursor needs.
-
-\b
-Examples:
-  bk log trim orders
-  bk log trim orders --before 7:0
-
-\b
-{exit_codes(ok="trimmed, or there was nothing to trim", no=_NO_LOG)}
-With --json: {{"log", "ledgers"}}.
-"""
-
-
-def trim(
-    name: Name,
-    *,
-    before: Annotated[
-        str | None,
-        typer.Option(help="Delete what lies before this message instead.", metavar="ID", show_default=False),
-    ] = None,
-    metadata: Metadata = None,
-    config: ConfigFile = None,
-    settings: Settings = None,
-    as_json: Json = False,
-) -> None:
-    """Trim a log."""
-
-    async def work(logs: Logs) -> None:
-        ledgers = await logs.trim(name, None if before is None else MessageId.parse(before))
-        if as_json:
-            print_json({"log": name, "ledgers": ledgers})
-        else:
-            print_lines(f"log {name}: {len(ledgers)} ledgers deleted")
-
-    _run(connection_for(metadata, config, settings), work, as_json=as_json)
-
-
-_CURSORS_HELP: Final = f"""List the cursors of a log, with what they have not acknowledged.
-
-\b
-Examples:
-  bk log cursors orders
-  bk log cursors orders --remove billing
-
-\b
-{exit_codes(ok="listed, or removed", no=_NO_LOG)}
-With --json, one object per line for each cursor: {{"cursor", "position", "holes", "backlogEntries"}}.
-"""
-
-
-def cursors(
-    name: Name,
-    *,
-    remove: Annotated[
-        str | None, typer.Option(help="Remove this cursor first.", metavar="CURSOR", show_default=False)
-    ] = None,
-    metadata: Metadata = None,
-    config: ConfigFile = None,
-    settings: Settings = None,
-    as_json: JsonLines = False,
-) -> None:
-    """List the cursors of a log."""
-
-    async def work(logs: Logs) -> None:
-        if remove is not None:
-            await logs.remove_cursor(name, remove)
-        for cursor in await logs.cursors(name):
-            if as_json:
-                facts = {"cursor": cursor.name, "position": str(cursor.position), "holes": cursor.holes}
-                print_json_line(facts | {"backlogEntries": cursor.backlog_entries})
-            else:
-                print_lines(f"{cursor.name}\t{cursor.position}\t{cursor.holes} holes\t{cursor.backlog_entries} entries")
-
-    _run(connection_for(metadata, config, settings), work, as_json=as_json)

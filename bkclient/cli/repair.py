@@ -21,7 +21,7 @@ from bkclient.repair.bookie_recovery import BookieRecoveryFailed, BookieRecovery
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.findings import FragmentReport, LedgerReport
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "report_as_json", "report_as_lines"]
 
 
 def add_to(group: typer.Typer) -> None:
@@ -267,14 +267,15 @@ async def _judge(ledger_ids: AsyncIterator[int], report_on: Callable[[int], Any]
         examined += 1
         wrong += not report.is_sound
         if as_json:
-            print_json_line(_report_as_json(report))
+            print_json_line(report_as_json(report))
         else:
-            print_lines(*_report_as_lines(report))
+            print_lines(*report_as_lines(report))
     if wrong:
         raise Ending(f"something is wrong with {wrong} of {examined} ledgers", is_told=as_json)
 
 
-def _report_as_json(report: LedgerReport) -> dict[str, Any]:
+def report_as_json(report: LedgerReport) -> dict[str, Any]:
+    """A report for programs."""
     return {
         "ledgerId": report.ledger_id,
         "sound": report.is_sound,
@@ -304,7 +305,8 @@ def _fragment_as_json(found: FragmentReport) -> dict[str, Any]:
     }
 
 
-def _report_as_lines(report: LedgerReport) -> list[str]:
+def report_as_lines(report: LedgerReport) -> list[str]:
+    """A report for people."""
     if report.is_sound:
         return [f"ledger {report.ledger_id}: nothing is wrong, {report.copies_checked} copies read"]
     lines = [f"ledger {report.ledger_id}: {report.copies_checked} copies read"]

@@ -3,6 +3,7 @@
 :class:`Logs` creates, opens, trims and deletes logs. ``docs/using/log.md`` shows how to use them.
 """
 
+from bkclient.log.checking import LogLedgerReport
 from bkclient.log.cursor import CursorInfo, LogCursor
 from bkclient.log.errors import LogDeposed, LogExists, LogTooLong, LogTrimmed, NoSuchLog
 from bkclient.log.format.message import LogMessage
@@ -20,6 +21,7 @@ __all__ = [
     "LogDeposed",
     "LogExists",
     "LogLedger",
+    "LogLedgerReport",
     "LogManifest",
     "LogMessage",
     "LogReader",

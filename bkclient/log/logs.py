@@ -8,6 +8,7 @@ from typing import Final
 
 from bkclient import BookKeeper
 from bkclient.errors import ArgumentError, MetadataVersionConflict
+from bkclient.log.checking import LogLedgerReport, check_ledgers
 from bkclient.log.cursor import CursorInfo, LogCursor, backlog_of, cursor_register
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.changes import CreateLog, DeleteLog, ForgetTrimmed, RemoveCursor, TrimLedgers
@@ -19,6 +20,7 @@ from bkclient.log.settings import LogSettings, PublishSettings
 from bkclient.log.store import LOGS, ManifestStore
 from bkclient.log.trimming import LAST, trim_through
 from bkclient.log.writer import LogWriter
+from bkclient.repair import RepairAdmin, RepairConfig
 
 __all__ = ["Logs"]
 
@@ -67,6 +69,19 @@ class Logs:
     async def info(self, name: str) -> LogManifest:
         """What the metadata store holds about a log; :class:`~bkclient.log.NoSuchLog` if there is none."""
         return await self._store(name).manifest()
+
+    async def check(
+        self, name: str, *, thorough: bool = False, config: RepairConfig | None = None
+    ) -> AsyncIterator[LogLedgerReport]:
+        """A report on each ledger of the log, oldest first; nothing is changed, and an owner is not disturbed.
+
+        A ledger has to exist, to be closed where the log says that it ended, with the same last entry, and to have all its
+        copies, as by :meth:`bkclient.repair.RepairAdmin.check_ledger`; ``thorough`` reads and compares every copy of every entry.
+        Raises :class:`~bkclient.log.NoSuchLog` if there is no such log.
+        """
+        admin = RepairAdmin(self._client, config, rng=self._rng)
+        async for report in check_ledgers(self._store(name), admin, thorough=thorough):
+            yield report
 
     async def trim(self, name: str, before: MessageId | None = None) -> list[int]:
         """Delete the ledgers that the log's retention does not keep; the ids of those that left the log.

@@ -83,6 +83,7 @@ class SyncLogs(SyncHandle[Logs]):
     delete = blocking(Logs.delete)
     names = iterating(Logs.names)
     info = blocking(Logs.info)
+    check = iterating(Logs.check)
     trim = blocking(Logs.trim)
     cursors = blocking(Logs.cursors)
     remove_cursor = blocking(Logs.remove_cursor)

@@ -44,7 +44,7 @@ def test_a_log_is_shown_and_trimmed(bk: Invoke) -> None:
     assert bk("log", "cursors", "b", "--remove", "none").text == ""
 
 
-@pytest.mark.parametrize("command", ["publish", "read", "tail", "info", "trim", "cursors"])
+@pytest.mark.parametrize("command", ["publish", "read", "tail", "info", "trim", "cursors", "check"])
 def test_a_log_that_does_not_exist_is_a_no(bk: Invoke, command: str) -> None:
     ended = bk("log", command, "missing")
     assert ended.code == 1
@@ -58,3 +58,42 @@ def test_wrong_usage_is_told(bk: Invoke) -> None:
     assert bk("log", "publish", "c", "--compression", "lz").code == 2
     assert bk("log", "read", "c", "--start", "x").code == 2
     assert bk("log", "read", "c", "--start", "0:0", "--start-ms", "1").code == 2
+
+
+def test_logs_are_listed_and_deleted(bk: Invoke) -> None:
+    for name in ("d1", "d2"):
+        bk("log", "create", name)
+    bk("log", "publish", "d1", stdin=b"x\ny\n")
+    found = {each["log"]: each for each in bk("log", "list", "--json").objects}
+    assert {name: found["d1"][name] for name in ("ledgers", "entries", "owner", "cursors")} == {
+        "ledgers": 1,
+        "entries": 1,
+        "owner": None,
+        "cursors": 0,
+    }
+    assert "d2\t0 ledgers\t0 entries\tno owner" in bk("log", "list").text
+    assert bk("log", "delete", "d2", stdin=b"n\n").code == 1
+    assert bk("log", "delete", "d2", "--json").code == 2
+    assert bk("log", "delete", "d2", stdin=b"y\n").code == 0
+    assert bk("log", "delete", "d2", "--force", "--json").json == {"deleted": []}
+    assert bk("log", "delete", "d2", "d1", "--force", "--json").json == {"deleted": ["d1"]}
+    missing = bk("log", "delete", "d1", stdin=b"y\n")
+    assert (missing.code, "no log d1" in missing.stderr) == (1, True)
+
+
+def test_a_log_is_checked(bk: Invoke) -> None:
+    bk("log", "create", "e", "--max-entries", "1", "--min-age-s", "0")
+    for line in (b"x\n", b"y\n"):
+        bk("log", "publish", "e", stdin=line)
+    reports = bk("log", "check", "e", "--thorough", "--json").objects
+    assert [(each["log"], each["sound"], each["open"], each["problems"]) for each in reports] == [
+        ("e", True, False, [])
+    ] * 2
+    assert all(each["copiesChecked"] for each in reports)
+    gone = reports[0]["ledgerId"]
+    assert bk("ledger", "delete", str(gone), "--force").code == 0
+    ended = bk("log", "check", "e")
+    assert ended.code == 1
+    assert f"ledger {gone}: not found" in ended.text
+    assert "1 of 2 ledgers" in ended.stderr
+    assert [each["sound"] for each in bk("log", "check", "e", "--json").objects] == [False, True]
