@@ -1,7 +1,8 @@
 """Recorders: wrappers around the client's interfaces that record every call.
 
 The code under test is not instrumented. Requests to bookies are recorded at the transport, metadata operations at the store,
-events in a bookie by its observer, and results that an application gets by the wrapped writer and reader below.
+events in a bookie by its observer, and what an application asks for and gets by the handles of :mod:`scenarios.recording_client`,
+in the :class:`ClientLog` of its process.
 
 Each event is recorded when it happens at its actor: a request when it is handed to the transport, an answer when it
 reaches the client, a metadata write when the store applies it, an acknowledgement when the application gets it. An
@@ -13,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import struct
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import Awaitable
 from typing import Any, Final
 
-from bkclient import AdvancedLedgerWriter, BookKeeper, Entry, LedgerReader, LedgerWriter
+from bkclient import AdvancedLedgerWriter, Entries, Entry, LastConfirmedAndEntry, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.ledger import DigestType, LedgerMetadata, Versioned
 from bkclient.log import LogManifest
+from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
@@ -27,12 +30,10 @@ from scenarios.history import HistoryWriter, Kind
 
 __all__ = [
     "BookieRecorder",
-    "RecordedAdvancedWriter",
-    "RecordedAppends",
-    "RecordedClient",
-    "RecordedReader",
-    "RecordedWriter",
+    "ClientLog",
+    "ReaderLog",
     "Recorder",
+    "RecoveryRecorder",
     "fingerprint",
     "metadata_fields",
 ]
@@ -81,11 +82,12 @@ class Recorder:
 
 
 class RecoveryRecorder:
-    """Records the decisions of one client's recoveries; implements ``RecoveryObserver``."""
+    """Records the decisions of one client's recoveries, and tells ``then``; implements ``RecoveryObserver``."""
 
-    def __init__(self, recorder: Recorder, actor: str) -> None:
+    def __init__(self, recorder: Recorder, actor: str, then: RecoveryObserver | None = None) -> None:
         self._recorder = recorder
         self._actor = actor
+        self._then = then
 
     def recovery_started(self, metadata: Versioned) -> None:
         """Record REC_START."""
@@ -98,6 +100,8 @@ class RecoveryRecorder:
             first_entry=fragment.first_entry_id,
             bookies=",".join(fragment.ensemble),
         )
+        if self._then is not None:
+            self._then.recovery_started(metadata)
 
     def entry_decided(self, ledger_id: int, entry_id: int, verdict: EntryVerdict, bookies: tuple[str, ...]) -> None:
         """Record REC_DECIDE."""
@@ -109,6 +113,8 @@ class RecoveryRecorder:
             verdict=verdict.value,
             bookies=",".join(bookies),
         )
+        if self._then is not None:
+            self._then.entry_decided(ledger_id, entry_id, verdict, bookies)
 
 
 def _host(source: str) -> str:
@@ -175,236 +181,141 @@ class BookieRecorder:
         self._recorder.record(Kind.BK_RESTART, self._actor, incarnation=incarnation, detail=detail)
 
 
-class RecordedAppends:
-    """The common part of both recorded writers: records the application's calls and their outcomes."""
+AnyWriter = LedgerWriter | AdvancedLedgerWriter
 
-    inner: LedgerWriter | AdvancedLedgerWriter
+
+class ClientLog:
+    """Where the clients of one process record what their application asks for and gets; numbers the readers it opens."""
 
     def __init__(self, recorder: Recorder, actor: str, incarnation: int) -> None:
+        self.recorder = recorder
         self.actor = actor
-        self._recorder = recorder
         self._incarnation = incarnation
+        self._handles = 0
 
-    @property
-    def ledger_id(self) -> int:
-        """The ledger being written."""
-        return self.inner.ledger_id
+    def new_handle(self) -> int:
+        """The number of another reader."""
+        self._handles += 1
+        return self._handles
 
-    def _record_add(
-        self, entry_id: int, payload: bytes, future: asyncio.Future[int], *, given: bool
+    def record(self, kind: Kind, ledger_id: int = -1, **fields: Any) -> None:
+        """Record an event of this process."""
+        self.recorder.record(kind, self.actor, ledger_id, **fields)
+
+    def added(
+        self, writer: AnyWriter, entry_id: int, payload: bytes, future: asyncio.Future[int], *, given: bool
     ) -> asyncio.Future[int]:
         """Record APP_ADD now, and APP_ACK, APP_FAIL or APP_CANCEL when the application gets the outcome.
 
         APP_ADD comes after the ADD_SENDs of the same entry, because an append that raises is not recorded.
         """
-        content, is_durable = fingerprint(payload), not self.inner.is_deferred_sync
-        common = {"incarnation": self._incarnation, "entry": entry_id}
-        record, actor, ledger_id = self._recorder.record, self.actor, self.ledger_id
-        record(Kind.APP_ADD, actor, ledger_id, **common, content=content, size=len(payload), given=given)
+        content, is_durable, ledger_id = fingerprint(payload), not writer.is_deferred_sync, writer.ledger_id
+        common: dict[str, Any] = {"incarnation": self._incarnation, "entry": entry_id}
+        self.record(Kind.APP_ADD, ledger_id, **common, content=content, size=len(payload), given=given)
 
         def on_done(done: asyncio.Future[int]) -> None:
             error = None if done.cancelled() else done.exception()
             if done.cancelled():
-                record(Kind.APP_CANCEL, actor, ledger_id, **common)
+                self.record(Kind.APP_CANCEL, ledger_id, **common)
             elif error is None:
-                record(Kind.APP_ACK, actor, ledger_id, **common, content=content, durable=is_durable)
+                self.record(Kind.APP_ACK, ledger_id, **common, content=content, durable=is_durable)
             else:
-                record(Kind.APP_FAIL, actor, ledger_id, **common, code=int(code_of(error)))
+                self.record(Kind.APP_FAIL, ledger_id, **common, code=int(code_of(error)))
 
         future.add_done_callback(on_done)
         return future
 
-    async def close(self) -> None:
+    async def closed(self, writer: AnyWriter, closing: Awaitable[None]) -> None:
         """Close; records CLOSE_START, and CLOSE_RESULT unless it is cancelled."""
-        self._recorder.record(Kind.CLOSE_START, self.actor, self.ledger_id)
+        self.record(Kind.CLOSE_START, writer.ledger_id)
+        code = Code.OK
         try:
-            await self.inner.close()
+            await closing
         except BookKeeperError as error:
-            self._record_closed(error.code)
+            code = error.code
             raise
-        self._record_closed(Code.OK)
+        finally:
+            if code is not Code.OK or sys.exception() is None:
+                metadata = writer.metadata
+                end = metadata.last_entry_id if metadata.is_closed else -1
+                result = {"code": int(code), "last_entry": end, "length": metadata.length}
+                self.record(Kind.CLOSE_RESULT, writer.ledger_id, **result)
 
-    def _record_closed(self, code: Code) -> None:
-        metadata = self.inner.metadata
-        end = metadata.last_entry_id if metadata.is_closed else -1
-        result = {"code": int(code), "last_entry": end, "length": metadata.length}
-        self._recorder.record(Kind.CLOSE_RESULT, self.actor, self.ledger_id, **result)
-
-
-class RecordedWriter(RecordedAppends):
-    """A writer that numbers its entries itself."""
-
-    def __init__(self, writer: LedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
-        super().__init__(recorder, actor, incarnation)
-        self.inner: LedgerWriter = writer
-
-    def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
-        """Append under the next id."""
-        entry_id = self.inner.last_add_pushed + 1
-        return self._record_add(entry_id, payload, self.inner.append_nowait(payload), given=False)
-
-    async def append(self, payload: bytes) -> int:
-        """Append and wait for the outcome."""
-        await self.inner.wait_for_room()
-        return await self.append_nowait(payload)
-
-
-class RecordedAdvancedWriter(RecordedAppends):
-    """A writer with entry ids from the application."""
-
-    def __init__(self, writer: AdvancedLedgerWriter, recorder: Recorder, actor: str, incarnation: int) -> None:
-        super().__init__(recorder, actor, incarnation)
-        self.inner: AdvancedLedgerWriter = writer
-
-    def append_nowait(self, entry_id: int, payload: bytes) -> asyncio.Future[int]:
-        """Append under this id."""
-        return self._record_add(entry_id, payload, self.inner.append_nowait(entry_id, payload), given=True)
-
-
-class RecordedReader:
-    """A reader that records the results of its reads."""
-
-    def __init__(self, reader: LedgerReader, recorder: Recorder, actor: str, handle: int) -> None:
-        self.inner = reader
-        self._recorder = recorder
-        self._actor = actor
-        self._handle = handle
-
-    async def read(self, entry_id: int) -> Entry:
-        """Read one entry; records READ_RESULT."""
-        lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
+    async def opened(
+        self, ledger_id: int, opening: Awaitable[LedgerReader], *, recover: bool
+    ) -> tuple[LedgerReader, ReaderLog]:
+        """Open; records OPEN_START, OPEN_RESULT and, of an open ledger, the first LAC_ADV."""
+        self.record(Kind.OPEN_START, ledger_id, recovery=recover)
         try:
-            entry = await self.inner.read(entry_id)
+            reader = await opening
         except BookKeeperError as error:
-            self._record(entry_id, error.code, None, lac, version)
+            nothing: dict[str, Any] = {"state": None, "last_entry": -1, "length": 0, "handle": -1}
+            self.record(Kind.OPEN_RESULT, ledger_id, recovery=recover, code=int(error.code), **nothing)
             raise
-        self._record(entry_id, Code.OK, entry.payload, lac, version)
+        metadata, log = reader.metadata, ReaderLog(self, ledger_id, self.new_handle())
+        found = {"state": metadata.state.name, "last_entry": metadata.last_entry_id, "length": metadata.length}
+        self.record(Kind.OPEN_RESULT, ledger_id, recovery=recover, code=int(Code.OK), **found, handle=log.handle)
+        if not metadata.is_closed:
+            log.lac_advanced(reader.last_add_confirmed, "open")
+        return reader, log
+
+
+class ReaderLog:
+    """Where one reader records what its application gets."""
+
+    def __init__(self, log: ClientLog, ledger_id: int, handle: int) -> None:
+        self.handle = handle
+        self._log = log
+        self._ledger_id = ledger_id
+
+    async def read(self, reader: LedgerReader, entry_id: int, reading: Awaitable[Entry]) -> Entry:
+        """Read one entry; records READ_RESULT with what the reader knew before."""
+        lac, version = reader.last_add_confirmed, reader.metadata_version
+        try:
+            entry = await reading
+        except BookKeeperError as error:
+            self.result(entry_id, error.code, None, lac, version)
+            raise
+        self.result(entry_id, Code.OK, entry.payload, lac, version)
         return entry
 
-    async def read_all(self) -> AsyncIterator[Entry]:
-        """Yield every entry up to the last add confirmed, in order."""
-        for entry_id in range(self.inner.last_add_confirmed + 1):
-            yield await self.read(entry_id)
-
-    async def read_unconfirmed(self, entry_id: int) -> Entry:
-        """Read an entry whether it is confirmed or not; nothing is recorded here."""
-        return await self.inner.read(entry_id, unconfirmed=True)
-
-    async def read_batch(self, first: int, count: int) -> int:
-        """Read up to ``count`` entries from ``first`` on at once; records READ_RESULT for each, and returns how many."""
-        lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
+    async def read_batch(self, reader: LedgerReader, first: int, reading: Awaitable[Entries]) -> Entries:
+        """Read a batch; records READ_RESULT for each entry, or for the first with what it was refused with."""
+        lac, version = reader.last_add_confirmed, reader.metadata_version
         try:
-            entries = await self.inner.read_batch(first, count)
+            entries = await reading
         except BookKeeperError as error:
-            self._record(first, error.code, None, lac, version)
+            self.result(first, error.code, None, lac, version)
             raise
         for entry in entries:
-            self._record(entry.entry_id, Code.OK, entry.payload, lac, version)
-        return len(entries)
+            self.result(entry.entry_id, Code.OK, entry.payload, lac, version)
+        return entries
 
-    async def tail(self) -> AsyncIterator[Entry]:
-        """Yield every entry until the ledger is closed, by long polls; records READ_RESULT for each."""
-        async with self.inner.tail() as entries:
-            async for entry in entries:
-                self.delivered(entry)
-                yield entry
-
-    def delivered(self, entry: Entry) -> None:
-        """Record READ_RESULT for an entry that a tail of :attr:`inner` delivered."""
-        lac, version = self.inner.last_add_confirmed, self.inner.metadata_version
-        self._record(entry.entry_id, Code.OK, entry.payload, lac, version)
-
-    async def long_poll(self, entry_id: int, wait_s: float) -> int:
-        """Wait for an entry at the bookies; records LAC_ADV, and READ_RESULT if the entry came with it."""
-        found = await self.inner.read_last_add_confirmed_and_entry(entry_id, wait_s)
-        self._record_lac(found.last_add_confirmed, "long-poll")
+    def polled(self, reader: LedgerReader, found: LastConfirmedAndEntry) -> None:
+        """Record LAC_ADV, and READ_RESULT if the entry came with it."""
+        self.lac_advanced(found.last_add_confirmed, "long-poll")
         if found.entry is not None:
-            version = self.inner.metadata_version
-            self._record(entry_id, Code.OK, found.entry.payload, found.last_add_confirmed, version)
-        return found.last_add_confirmed
+            entry, version = found.entry, reader.metadata_version
+            self.result(entry.entry_id, Code.OK, entry.payload, found.last_add_confirmed, version)
 
-    async def advance(self) -> int:
-        """Read the last add confirmed from the bookies; records LAC_ADV."""
-        lac = await self.inner.read_last_add_confirmed()
-        self._record_lac(lac, "read-lac")
-        return lac
+    def delivered(self, reader: LedgerReader, entry: Entry) -> None:
+        """Record READ_RESULT for an entry that was not asked for by its id."""
+        self.result(entry.entry_id, Code.OK, entry.payload, reader.last_add_confirmed, reader.metadata_version)
 
-    def _record_lac(self, lac: int, source: str) -> None:
-        self._recorder.record(
-            Kind.LAC_ADV, self._actor, self.inner.ledger_id, lac=lac, source=source, handle=self._handle
-        )
-
-    def _record(self, entry_id: int, code: Code, payload: bytes | None, lac: int, version: int) -> None:
-        self._recorder.record(
+    def result(self, entry_id: int, code: Code, payload: bytes | None, lac: int, version: int) -> None:
+        """Record READ_RESULT."""
+        self._log.record(
             Kind.READ_RESULT,
-            self._actor,
-            self.inner.ledger_id,
+            self._ledger_id,
             entry=entry_id,
             code=int(code),
             content=None if payload is None else fingerprint(payload),
             size=0 if payload is None else len(payload),
             lac=lac,
             version=version,
-            handle=self._handle,
+            handle=self.handle,
         )
 
-
-class RecordedClient:
-    """A client that records the calls of its application. The stage makes one for each client process."""
-
-    def __init__(self, client: BookKeeper, recorder: Recorder, actor: str, incarnation: int) -> None:
-        self.inner = client
-        self.recorder = recorder
-        self.actor = actor
-        self._incarnation = incarnation
-        self._handles = 0
-
-    async def create_ledger(self, **options: Any) -> RecordedWriter:
-        """See :meth:`bkclient.BookKeeper.create_ledger`."""
-        writer = await self.inner.create_ledger(**options)
-        return RecordedWriter(writer, self.recorder, self.actor, self._incarnation)
-
-    async def create_advanced_ledger(self, **options: Any) -> RecordedAdvancedWriter:
-        """See :meth:`bkclient.BookKeeper.create_advanced_ledger`."""
-        writer = await self.inner.create_advanced_ledger(**options)
-        return RecordedAdvancedWriter(writer, self.recorder, self.actor, self._incarnation)
-
-    async def delete_ledger(self, ledger_id: int) -> None:
-        """See :meth:`bkclient.BookKeeper.delete_ledger`."""
-        await self.inner.delete_ledger(ledger_id)
-
-    async def open_ledger(self, ledger_id: int, *, recover: bool = False) -> RecordedReader:
-        """See :meth:`bkclient.BookKeeper.open_ledger`; records OPEN_START, OPEN_RESULT and the first LAC_ADV."""
-        record, actor = self.recorder.record, self.actor
-        record(Kind.OPEN_START, actor, ledger_id, recovery=recover)
-        try:
-            reader = await self.inner.open_ledger(ledger_id, recover=recover)
-        except BookKeeperError as error:
-            result: dict[str, Any] = {
-                "code": int(error.code),
-                "state": None,
-                "last_entry": -1,
-                "length": 0,
-                "handle": -1,
-            }
-            record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
-            raise
-        metadata = reader.metadata
-        handle = self.new_handle()
-        result = {
-            "code": int(Code.OK),
-            "state": metadata.state.name,
-            "last_entry": metadata.last_entry_id,
-            "length": metadata.length,
-            "handle": handle,
-        }
-        record(Kind.OPEN_RESULT, actor, ledger_id, recovery=recover, **result)
-        if not metadata.is_closed:
-            known = reader.last_add_confirmed
-            record(Kind.LAC_ADV, actor, ledger_id, lac=known, source="open", handle=handle)
-        return RecordedReader(reader, self.recorder, actor, handle)
-
-    def new_handle(self) -> int:
-        """The number of another reader of this client."""
-        self._handles += 1
-        return self._handles
+    def lac_advanced(self, lac: int, source: str) -> None:
+        """Record LAC_ADV."""
+        self._log.record(Kind.LAC_ADV, self._ledger_id, lac=lac, source=source, handle=self.handle)

@@ -10,11 +10,9 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from bkclient import BookKeeper, Entry, LedgerTail
-from bkclient.errors import BookKeeperError, TooManyRequests, code_of
-from bkclient.ledger import LedgerMetadata
+from bkclient.errors import BookKeeperError, code_of
 from bkclient.log import (
     LogCursor,
     LogDeposed,
@@ -26,9 +24,9 @@ from bkclient.log import (
     MessageId,
     PublishSettings,
 )
-from bkclient.metadata.tree import NodeTree
 from scenarios.history import Kind
-from scenarios.recording import RecordedClient, RecordedReader, RecordedWriter, fingerprint
+from scenarios.recording import fingerprint
+from scenarios.recording_client import RecordedClient
 
 __all__ = ["RecordedLogCursor", "RecordedLogReader", "RecordedLogWriter", "RecordedLogs"]
 
@@ -38,7 +36,7 @@ class RecordedLogs:
 
     def __init__(self, client: RecordedClient, rng: Random) -> None:
         self._client = client
-        self._logs = Logs(cast("BookKeeper", _LedgerCalls(client)), rng=rng)
+        self._logs = Logs(client, rng=rng)
 
     async def create(self, name: str, settings: LogSettings) -> None:
         """See :meth:`bkclient.log.Logs.create`."""
@@ -62,7 +60,7 @@ class RecordedLogs:
 
     def writer(self, name: str, settings: PublishSettings) -> RecordedLogWriter:
         """A publisher to the log, which takes it over when its block is entered."""
-        return RecordedLogWriter(self._logs.writer(name, owner=self._client.actor, settings=settings), self._client)
+        return RecordedLogWriter(self._logs.writer(name, owner=self._client.log.actor, settings=settings), self._client)
 
     def reader(self, name: str, start: MessageId = MessageId.EARLIEST, *, follow: bool = True) -> RecordedLogReader:
         """A reader of the log."""
@@ -79,8 +77,7 @@ class RecordedLogWriter:
 
     def __init__(self, writer: LogWriter, client: RecordedClient) -> None:
         self.inner = writer
-        self._record = client.recorder.record
-        self._actor = client.actor
+        self._record = client.log.record
         self._messages = 0
         self._is_lost = False
 
@@ -98,7 +95,7 @@ class RecordedLogWriter:
         number, content = self._messages, fingerprint(payload)
         self._messages += 1
         message: dict[str, Any] = {"log": self.inner.name, "epoch": self.inner.epoch, "message": number}
-        self._record(Kind.LOG_PUB, self._actor, **message, content=content, size=len(payload))
+        self._record(Kind.LOG_PUB, **message, content=content, size=len(payload))
         try:
             future = self.inner.publish_nowait(payload)
         except BookKeeperError as error:
@@ -112,7 +109,7 @@ class RecordedLogWriter:
             elif not done.cancelled():
                 found = done.result()
                 where = {"content": content, "entry": found.entry_id, "batch": found.batch_index}
-                self._record(Kind.LOG_ACK, self._actor, found.ledger_id, **message, **where)
+                self._record(Kind.LOG_ACK, found.ledger_id, **message, **where)
 
         future.add_done_callback(on_done)
         return future
@@ -133,7 +130,7 @@ class RecordedLogWriter:
             raise
 
     def _failed(self, message: dict[str, Any], error: BaseException) -> None:
-        self._record(Kind.LOG_FAIL, self._actor, **message, code=int(code_of(error)))
+        self._record(Kind.LOG_FAIL, **message, code=int(code_of(error)))
         self._lost(error)
 
     def _lost(self, error: BaseException) -> None:
@@ -141,48 +138,22 @@ class RecordedLogWriter:
         if isinstance(error, LogDeposed) and not self._is_lost:
             self._is_lost = True
             told: dict[str, Any] = {"log": self.inner.name, "epoch": self.inner.epoch, "code": int(error.code)}
-            self._record(Kind.LOG_LOST, self._actor, **told)
+            self._record(Kind.LOG_LOST, **told)
 
 
-class RecordedLogReader:
-    """A reader that records LOG_READ_START, LOG_READ for each message, and LOG_READ_END if it comes to the end."""
+class _RecordedMessages:
+    """What one reader or cursor gets: LOG_READ_START, and LOG_READ for each message."""
 
-    def __init__(self, reader: LogReader, client: RecordedClient, *, is_earliest: bool) -> None:
-        self.inner = reader
-        self._deliveries = _Deliveries(client, reader.name, "", "earliest" if is_earliest else "other")
+    inner: LogReader | LogCursor
 
-    async def __aenter__(self) -> Self:
-        self._deliveries.start()
-        await self.inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.inner.__aexit__(kind, error, trace)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> LogMessage:
-        try:
-            message = await anext(self.inner)
-        except StopAsyncIteration:
-            self._deliveries.end()
-            raise
-        self._deliveries.take(message)
-        return message
-
-
-class RecordedLogCursor:
-    """A cursor that records LOG_READ_START and LOG_READ for each message; what it stores is recorded where it is stored."""
-
-    def __init__(self, cursor: LogCursor, client: RecordedClient, log: str) -> None:
-        self.inner = cursor
-        self._deliveries = _Deliveries(client, log, cursor.name, "other")
+    def __init__(self, client: RecordedClient, log: str, cursor: str, cause: str) -> None:
+        self._record = client.log.record
+        self._reader: dict[str, Any] = {"log": log, "handle": client.log.new_handle()}
+        self._cursor = cursor
+        self._cause = cause
 
     async def __aenter__(self) -> Self:
-        self._deliveries.start()
+        self._record(Kind.LOG_READ_START, **self._reader, cursor=self._cursor, cause=self._cause)
         await self.inner.__aenter__()
         return self
 
@@ -196,133 +167,34 @@ class RecordedLogCursor:
 
     async def __anext__(self) -> LogMessage:
         message = await anext(self.inner)
-        self._deliveries.take(message)
+        found, content = message.id, fingerprint(message.payload)
+        where = {"entry": found.entry_id, "batch": found.batch_index}
+        self._record(Kind.LOG_READ, found.ledger_id, **self._reader, content=content, **where)
         return message
+
+
+class RecordedLogReader(_RecordedMessages):
+    """A reader that records what it gets, and LOG_READ_END if it comes to the end."""
+
+    def __init__(self, reader: LogReader, client: RecordedClient, *, is_earliest: bool) -> None:
+        super().__init__(client, reader.name, "", "earliest" if is_earliest else "other")
+        self.inner: LogReader = reader
+
+    async def __anext__(self) -> LogMessage:
+        try:
+            return await super().__anext__()
+        except StopAsyncIteration:
+            self._record(Kind.LOG_READ_END, **self._reader)
+            raise
+
+
+class RecordedLogCursor(_RecordedMessages):
+    """A cursor that records what it gets; what it stores is recorded where it is stored."""
+
+    def __init__(self, cursor: LogCursor, client: RecordedClient, log: str) -> None:
+        super().__init__(client, log, cursor.name, "other")
+        self.inner: LogCursor = cursor
 
     def acknowledge(self, message: LogMessage) -> None:
         """See :meth:`bkclient.log.LogCursor.acknowledge`."""
         self.inner.acknowledge(message)
-
-
-class _Deliveries:
-    """Records what one reader gets."""
-
-    def __init__(self, client: RecordedClient, log: str, cursor: str, cause: str) -> None:
-        self._record = client.recorder.record
-        self._actor = client.actor
-        self._reader: dict[str, Any] = {"log": log, "handle": client.new_handle()}
-        self._cursor = cursor
-        self._cause = cause
-
-    def start(self) -> None:
-        self._record(Kind.LOG_READ_START, self._actor, **self._reader, cursor=self._cursor, cause=self._cause)
-
-    def take(self, message: LogMessage) -> None:
-        where = {"entry": message.id.entry_id, "batch": message.id.batch_index}
-        content = fingerprint(message.payload)
-        self._record(Kind.LOG_READ, self._actor, message.id.ledger_id, **self._reader, content=content, **where)
-
-    def end(self) -> None:
-        self._record(Kind.LOG_READ_END, self._actor, **self._reader)
-
-
-# The ledgers of a log ------------------------------------------------------------------------------------------------
-
-
-class _LedgerCalls:
-    """What ``bkclient.log`` uses of a :class:`~bkclient.BookKeeper`; each call is recorded as that of an application."""
-
-    def __init__(self, client: RecordedClient) -> None:
-        self._client = client
-
-    @property
-    def wall_clock(self) -> Callable[[], float] | None:
-        return self._client.inner.wall_clock
-
-    def node_tree(self) -> NodeTree:
-        return self._client.inner.node_tree()
-
-    async def create_ledger(self, **options: Any) -> _AppendedLedger:
-        return _AppendedLedger(await self._client.create_ledger(**options))
-
-    async def open_ledger(self, ledger_id: int, *, recover: bool = False) -> _OpenedLedger:
-        return _OpenedLedger(await self._client.open_ledger(ledger_id, recover=recover))
-
-    async def delete_ledger(self, ledger_id: int) -> None:
-        await self._client.delete_ledger(ledger_id)
-
-
-class _AppendedLedger:
-    """What a log's owner uses of a :class:`~bkclient.LedgerWriter`."""
-
-    def __init__(self, writer: RecordedWriter) -> None:
-        self._writer = writer
-        self.ledger_id = writer.ledger_id
-
-    @property
-    def last_add_pushed(self) -> int:
-        return self._writer.inner.last_add_pushed
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        return self._writer.inner.metadata
-
-    async def submit(self, payload: bytes) -> asyncio.Future[int]:
-        while True:
-            await self._writer.inner.wait_for_room()
-            try:
-                return self._writer.append_nowait(payload)
-            except TooManyRequests:
-                continue  # the client's window is full of other ledgers' entries
-
-    async def close(self) -> None:
-        await self._writer.close()
-
-
-class _OpenedLedger:
-    """What readers of a log use of a :class:`~bkclient.LedgerReader`."""
-
-    def __init__(self, reader: RecordedReader) -> None:
-        self._reader = reader
-
-    @property
-    def last_add_confirmed(self) -> int:
-        return self._reader.inner.last_add_confirmed
-
-    @property
-    def length(self) -> int:
-        return self._reader.inner.length
-
-    async def read(self, entry_id: int) -> Entry:
-        return await self._reader.read(entry_id)
-
-    async def read_last_add_confirmed(self) -> int:
-        return await self._reader.advance()
-
-    def tail(self, first_entry_id: int = 0) -> _FollowedLedger:
-        return _FollowedLedger(self._reader, self._reader.inner.tail(first_entry_id))
-
-    async def aclose(self) -> None:
-        await self._reader.inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class _FollowedLedger:
-    """What readers of a log use of a :class:`~bkclient.LedgerTail`."""
-
-    def __init__(self, reader: RecordedReader, tail: LedgerTail) -> None:
-        self._reader = reader
-        self._tail = tail
-
-    async def __anext__(self) -> Entry:
-        entry = await anext(self._tail)
-        self._reader.delivered(entry)
-        return entry
-
-    async def aclose(self) -> None:
-        await self._tail.aclose()

@@ -12,8 +12,10 @@ from bkclient.metadata.tree import NodeTree, tree_of
 from scenarios.history import Kind
 from scenarios.recording import Recorder, metadata_fields
 from scenarios.recording_tree import RecordedTree, log_of
+from simbookie.world.hosts import Host, World
+from simbookie.world.metadata import SimulatedMetadataStore
 
-__all__ = ["AppliedStore", "LearnedStore"]
+__all__ = ["AppliedStore", "LearnedStore", "recorded_store"]
 
 _CAUSE_BY_STATE: Final = {
     LedgerState.OPEN: "ensemble",
@@ -179,3 +181,12 @@ class LearnedStore(_Forwarding):
             cause = _CAUSE_BY_STATE[metadata.state]
             self._record_cas(metadata, cause, "unknown", expected_version=expected_version)
             raise
+
+
+def recorded_store(world: World, host: Host, recorder: Recorder) -> LearnedStore:
+    """The metadata store of a client on ``host``, in a session of its own, with both its ends recorded."""
+
+    def open_session() -> AppliedStore:
+        return AppliedStore(world.metadata.open_session(), recorder, host.name)
+
+    return LearnedStore(SimulatedMetadataStore(world, host, open_session), recorder, host.name)

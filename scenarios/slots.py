@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import anyio
 
+from bkclient import AdvancedLedgerWriter, BookKeeper, LedgerWriter
 from scenarios.conditions import Conditions
-from scenarios.recording import RecordedAdvancedWriter, RecordedClient, RecordedWriter
 from simbookie.world.faults import Interception
 from simbookie.world.metadata_service import MetadataAction
 
@@ -27,13 +27,13 @@ class LedgerSlot:
         #: The ledger id, -1 before the creation.
         self.created_id = -1
 
-    async def create(self, client: RecordedClient) -> RecordedWriter:
+    async def create(self, client: BookKeeper) -> LedgerWriter:
         """Create the ledger, with the sizes from the run's conditions."""
         writer = await client.create_ledger(**self._options())
         self._note(writer.ledger_id)
         return writer
 
-    async def create_advanced(self, client: RecordedClient) -> RecordedAdvancedWriter:
+    async def create_advanced(self, client: BookKeeper) -> AdvancedLedgerWriter:
         """Create the ledger with entry ids from the application."""
         writer = await client.create_advanced_ledger(**self._options())
         self._note(writer.ledger_id)

@@ -10,35 +10,33 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from contextvars import Context
 from functools import partial
+from random import Random
 from typing import Any, Final
 
 import anyio
 
-from bkclient import BookKeeper
+from bkclient import AdvancedLedgerWriter, ClientConfig, LedgerWriter
 from bkclient.errors import BookKeeperError
 from bkclient.log import PublishSettings
 from bkclient.metadata.base import MetadataStore
+from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp import TcpTransport
+from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import Request
 from scenarios.conditions import Conditions
 from scenarios.history import Event, Kind
+from scenarios.hosted import HostedProcess
 from scenarios.liveness import StuckError
 from scenarios.plan.words import flag_word
-from scenarios.recording import (
-    BookieRecorder,
-    RecordedAppends,
-    RecordedClient,
-    RecordedWriter,
-    Recorder,
-    RecoveryRecorder,
-)
+from scenarios.recording import BookieRecorder, ClientLog, Recorder, RecoveryRecorder
+from scenarios.recording_client import RecordedClient, each_entry
 from scenarios.recording_log import RecordedLogs
-from scenarios.recording_store import AppliedStore, LearnedStore
+from scenarios.recording_store import AppliedStore, recorded_store
 from scenarios.recording_transport import RecordingTransport
 from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
 from simbookie.server import ServerConfig
@@ -50,9 +48,8 @@ from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.faults import Action, Fate, Interception
 from simbookie.world.frames import filter_frames
 from simbookie.world.hosts import Host, World
-from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import METADATA_HOST, MetadataCall, MetadataFault
-from simbookie.world.process import Process
+from simbookie.world.process import Process, current_process
 from simbookie.world.transport import SimulatedTransport
 
 __all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage"]
@@ -66,66 +63,23 @@ _SETTLE_PAUSE_S: Final = 5.0
 _WAYS: Final = {">": "to", "<": "from", "><": "both"}
 
 
-class ClientProcess:
-    """One client on a host of its own."""
+class ClientProcess(HostedProcess):
+    """One client on a host of its own, whose program gets it."""
 
     def __init__(self, stage: Stage, name: str, program: Program) -> None:
-        self.name = name
         self._stage = stage
-        self._host = Host(stage.world, name)
-        stage.recorder.record(Kind.CLIENT_START, name, incarnation=self._host.incarnation, detail=program.__qualname__)
-        self._task = self._host.spawn(self._run, program, name=name)
+        super().__init__(stage.world, stage.recorder, name, partial(self._use_client, program), program.__qualname__)
 
-    async def _run(self, program: Program) -> None:
-        stage, name, incarnation = self._stage, self.name, self._host.incarnation
-        world, recorder = stage.world, stage.recorder
-
-        def open_session() -> AppliedStore:
-            return AppliedStore(world.metadata.open_session(), recorder, name)
-
-        store = LearnedStore(SimulatedMetadataStore(world, self._host, open_session), recorder, name)
-        transport = stage.new_transport(self._host, store)
-        transport = RecordingTransport(transport, recorder, name, incarnation)
-        if stage.wrap_transport is not None:
-            transport = stage.wrap_transport(transport)
-        client = BookKeeper(
-            store,
-            transport,
-            config=stage.conditions.client,
-            rng=world.rng(f"client {name}"),
-            observer=RecoveryRecorder(recorder, name),
-            wall_clock=world.loop.time,
-        )
-        async with client:
-            await program(RecordedClient(client, recorder, name, incarnation))
-        await store.aclose()
-
-    def crash(self) -> None:
-        """Kill the process: none of its code runs any more, not even a ``finally`` block. No effect after its end."""
-        if self.is_alive:
-            self._stage.recorder.record(Kind.CLIENT_CRASH, self.name, incarnation=self._host.incarnation)
-            self._host.crash()
-
-    def pause(self) -> None:
-        """Pause the process, as a long garbage collection does: neither timers nor replies run until it resumes."""
-        if self._host.process.is_running and not self._task.done():
-            self._stage.recorder.record(Kind.CLIENT_PAUSE, self.name)
-            self._host.pause()
-
-    def resume(self) -> None:
-        """Resume the process after a pause."""
-        if self._host.is_paused:
-            self._stage.recorder.record(Kind.CLIENT_RESUME, self.name)
-            self._host.resume()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process has neither crashed nor ended."""
-        return self._host.is_alive and not self._task.done()
-
-    async def ended(self) -> None:
-        """Wait until the program has returned or the process has crashed; raises the program's exception."""
-        await self._stage.world.join(self._task)
+    async def _use_client(self, program: Program) -> None:
+        stage, host = self._stage, self._host
+        async with stage.new_client(
+            host,
+            ClientLog(stage.recorder, host.name, host.incarnation),
+            stage.conditions.client,
+            rng=stage.world.rng(f"client {host.name}"),
+            wall_clock=stage.world.loop.time,
+        ) as client:
+            await program(client)
 
 
 class Stage:
@@ -153,9 +107,40 @@ class Stage:
         world.loop.after_step = self._check_transport_of
         world.tcp.on_connection = partial(filter_frames, network=world.network)
 
-    def new_transport(self, host: Host, store: MetadataStore) -> BookieTransport:
-        """The transport of the process on ``host``."""
-        config = self.conditions.transport
+    def new_client(
+        self,
+        host: Host,
+        log: ClientLog,
+        config: ClientConfig,
+        *,
+        rng: Random,
+        wall_clock: Callable[[], float],
+        observer: RecoveryObserver | None = None,
+        **options: Any,
+    ) -> RecordedClient:
+        """A client of the process on ``host``; its application records in ``log``. ``observer`` watches its recoveries, too."""
+        recorder = self.recorder
+        store = recorded_store(self.world, host, recorder)
+        transport = self._new_transport(host, store, TcpTransportConfig.of_client(config))
+        transport = RecordingTransport(transport, recorder, host.name, host.incarnation)
+        if self.wrap_transport is not None:
+            transport = self.wrap_transport(transport)
+        resources = AsyncExitStack()
+        resources.push_async_callback(store.aclose)
+        client = RecordedClient(
+            store,
+            transport,
+            config=config,
+            rng=rng,
+            wall_clock=wall_clock,
+            observer=RecoveryRecorder(recorder, host.name, observer),
+            resources=resources,
+            **options,
+        )
+        client.log = log
+        return client
+
+    def _new_transport(self, host: Host, store: MetadataStore, config: TcpTransportConfig) -> BookieTransport:
         transport: LinkTransport
         if self.conditions.tcp is None:
             transport = SimulatedTransport(self.world, host, config)
@@ -166,7 +151,7 @@ class Stage:
         return transport
 
     def _check_transport_of(self, process: Process | None) -> None:
-        """Check the transport's counters after every callback of a client."""
+        """Check the counters of a process's newest transport after every callback of it."""
         transport = self._transports.get(process)
         if transport is not None:
             transport.check()
@@ -205,10 +190,12 @@ class Stage:
         """Start a client process."""
         return ClientProcess(self, name, program)
 
-    async def append_entries(self, writer: RecordedWriter, count: int, *, window: int = 8) -> None:
+    async def append_entries(self, writer: LedgerWriter, count: int, *, window: int = 8) -> None:
         """Append ``count`` entries of various sizes with up to ``window`` in flight; stops at the first refusal."""
         window = min(window, self.conditions.client.limits.max_in_flight_entries)
-        rng = self.world.rng(f"workload {writer.actor}")
+        process = current_process.get()
+        assert process is not None, "a client's program appends"
+        rng = self.world.rng(f"workload {process.host_name}")
         in_flight: deque[asyncio.Future[int]] = deque()
         try:
             for _ in range(count):
@@ -220,20 +207,20 @@ class Stage:
         except BookKeeperError:
             pass
 
-    async def flush(self, writer: RecordedAppends) -> None:
+    async def flush(self, writer: LedgerWriter | AdvancedLedgerWriter) -> None:
         """Wait until everything appended is acknowledged or has failed."""
         with suppress(BookKeeperError):
-            await writer.inner.flush()
+            await writer.flush()
 
-    async def flush_for(self, writer: RecordedAppends, limit_s: float) -> bool:
+    async def flush_for(self, writer: LedgerWriter | AdvancedLedgerWriter, limit_s: float) -> bool:
         """Like :meth:`flush`, for at most ``limit_s`` seconds; returns whether every append ended."""
         with anyio.move_on_after(limit_s) as scope:
             await self.flush(writer)
         return not scope.cancelled_caught
 
-    async def finish(self, writer: RecordedWriter) -> None:
+    async def finish(self, writer: LedgerWriter) -> None:
         """Flush and close; a fenced or failed writer is closed too."""
-        for step in (writer.inner.flush, writer.close):
+        for step in (writer.flush, writer.close):
             with suppress(BookKeeperError):
                 await step()
 
@@ -457,7 +444,7 @@ class Stage:
         for _ in range(_SETTLE_ATTEMPTS):
             try:
                 reader = await client.open_ledger(ledger_id, recover=True)
-                async for _entry in reader.read_all():
+                async for _entry in each_entry(reader):
                     pass
             except BookKeeperError as error:
                 problem = str(error)
@@ -467,7 +454,7 @@ class Stage:
         raise StuckError(ledger_id, problem)
 
     async def _read_log_to_the_end(self, client: RecordedClient, name: str) -> None:
-        logs, problem = RecordedLogs(client, self.world.rng(f"logs of {client.actor}")), ""
+        logs, problem = RecordedLogs(client, self.world.rng(f"logs of {client.log.actor}")), ""
         for _ in range(_SETTLE_ATTEMPTS):
             try:
                 async with logs.writer(name, PublishSettings(give_up_s=_SETTLE_PAUSE_S)):

@@ -12,10 +12,10 @@ from random import Random
 
 import anyio
 
+from bkclient import BookKeeper
 from scenarios.conditions import Conditions, draw_varied_conditions
 from scenarios.library.parts import recovering
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import Stage
 
 __all__ = ["ALTERED_COPIES"]
@@ -48,7 +48,7 @@ async def play(stage: Stage) -> None:
     plan = Alteration.draw(stage.rng)
     ledger = stage.ledger()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, plan.entries, window=plan.window)
         await stage.flush(writer)

@@ -7,9 +7,9 @@ empty. Recovery must not conclude from the new bookie's denials that entries of 
 
 from __future__ import annotations
 
+from bkclient import BookKeeper
 from scenarios.history import Event, Kind
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import Stage
 
 __all__ = ["BOOKIE_CRASH"]
@@ -22,7 +22,7 @@ async def play(stage: Stage) -> None:
     crashes = rng.randint(1, stage.conditions.bookies - stage.conditions.ensemble_size)
     ledger = stage.ledger()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries)
         await stage.finish(writer)

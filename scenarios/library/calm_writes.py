@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import anyio
 
+from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import Stage
 
 __all__ = ["CALM_WRITES"]
@@ -21,24 +21,24 @@ async def play(stage: Stage) -> None:
     entries = stage.rng.randint(10, 60)
     ledger = stage.ledger()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries)
-        await writer.inner.flush()
+        await writer.flush()
         await writer.close()
 
-    async def tail(client: RecordedClient) -> None:
+    async def tail(client: BookKeeper) -> None:
         reader = await client.open_ledger(await ledger.id(), recover=False)
         next_entry = 0
         while True:
-            while next_entry <= reader.inner.last_add_confirmed:
+            while next_entry <= reader.last_add_confirmed:
                 await reader.read(next_entry)
                 next_entry += 1
-            if reader.inner.is_closed:
+            if reader.is_closed:
                 return
             await anyio.sleep(0.02)
             try:
-                await reader.advance()
+                await reader.read_last_add_confirmed()
             except BookKeeperError:
                 await anyio.sleep(0.5)
 

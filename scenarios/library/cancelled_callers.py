@@ -15,18 +15,19 @@ from typing import Final
 
 import anyio
 
+from bkclient import AdvancedLedgerWriter, BookKeeper, LedgerWriter
 from bkclient.errors import BookKeeperError
 from bkclient.wire.messages import AddRequest, Request
 from scenarios.conditions import draw_varied_conditions
 from scenarios.library.parts import is_add, pick_confirmers
 from scenarios.liveness import ADD_RESOLVES, StuckError
 from scenarios.model import Scenario
-from scenarios.recording import RecordedAdvancedWriter, RecordedClient, RecordedWriter
+from scenarios.recording_client import each_entry
 from scenarios.stage import LedgerSlot, Stage
 
 __all__ = ["CANCELLED_CALLERS"]
 
-Writer = RecordedWriter | RecordedAdvancedWriter
+Writer = LedgerWriter | AdvancedLedgerWriter
 
 #: The longest time that appends may take after all faults have ended: a few timeouts.
 _LONG_S: Final = 60.0
@@ -75,7 +76,7 @@ async def play(stage: Stage) -> None:
     ledger = stage.ledger()
     is_settled, is_held = anyio.Event(), anyio.Event()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         create = ledger.create_advanced if plan.ids_given else ledger.create
         writer: Writer = await create(client)
         await _append(writer, range(plan.first))
@@ -125,16 +126,16 @@ async def _append(writer: Writer, numbers: range) -> None:
 
 def _start(writer: Writer, number: int) -> asyncio.Future[int]:
     payload = b"entry %d" % number
-    if isinstance(writer, RecordedAdvancedWriter):
+    if isinstance(writer, AdvancedLedgerWriter):
         return writer.append_nowait(number, payload)
     return writer.append_nowait(payload)
 
 
 async def _wait_for_room(writer: Writer, number: int) -> None:
-    if isinstance(writer, RecordedAdvancedWriter):
-        await writer.inner.wait_for_room(number)
+    if isinstance(writer, AdvancedLedgerWriter):
+        await writer.wait_for_room(number)
     else:
-        await writer.inner.wait_for_room()
+        await writer.wait_for_room()
 
 
 async def _append_and_cancel(writer: Writer, plan: Cancellations, numbers: range, cancelled: set[int]) -> None:
@@ -148,14 +149,14 @@ async def _append_and_cancel(writer: Writer, plan: Cancellations, numbers: range
         started[number].cancel()
 
 
-async def _recover_impatiently(client: RecordedClient, ledger: LedgerSlot, patience_s: float) -> None:
+async def _recover_impatiently(client: BookKeeper, ledger: LedgerSlot, patience_s: float) -> None:
     """Open with recovery, cancel that soon, and open again."""
     ledger_id = await ledger.id()
     with anyio.move_on_after(10 * patience_s), suppress(BookKeeperError):
         await client.open_ledger(ledger_id, recover=True)
     with suppress(BookKeeperError):
         reader = await client.open_ledger(ledger_id, recover=True)
-        async for _ in reader.read_all():
+        async for _ in each_entry(reader):
             pass
 
 

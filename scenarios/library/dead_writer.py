@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import anyio
 
+from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
+from scenarios.recording_client import each_entry
 from scenarios.stage import Stage
 
 __all__ = ["DEAD_WRITER"]
@@ -23,17 +24,17 @@ async def play(stage: Stage) -> None:
     entries = rng.randint(5, 40)
     ledger = stage.ledger()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries, window=rng.randint(1, 12))
         await anyio.sleep_forever()  # until it crashes
 
-    async def recover(client: RecordedClient) -> None:
+    async def recover(client: BookKeeper) -> None:
         try:
             reader = await client.open_ledger(await ledger.id(), recover=True)
         except BookKeeperError:
             return  # others, or the final clients, will
-        async for _ in reader.read_all():
+        async for _ in each_entry(reader):
             pass
 
     writer = stage.client("writer", write)

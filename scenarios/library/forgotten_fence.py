@@ -15,10 +15,10 @@ from typing import Final
 
 import anyio
 
+from bkclient import BookKeeper
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.library.parts import is_add, recovering
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import Stage
 from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetsLike
@@ -67,7 +67,7 @@ async def play(stage: Stage) -> None:
     ledger = stage.ledger()
     may_go_on = anyio.Event()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, plan.before, window=1)
         await stage.flush(writer)

@@ -12,11 +12,11 @@ from random import Random
 
 import anyio
 
+from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from scenarios.conditions import draw_varied_conditions
 from scenarios.library.parts import is_add, pick_confirmers, recovering
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import Stage
 from simbookie.storage.base import CrashMode
 
@@ -53,7 +53,7 @@ async def play(stage: Stage) -> None:
     ledger = stage.ledger()
     is_settled, is_held = anyio.Event(), anyio.Event()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, plan.settled)
         await stage.flush(writer)

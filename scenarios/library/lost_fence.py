@@ -11,11 +11,11 @@ from typing import Final
 
 import anyio
 
+from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest
 from scenarios.history import Event, Kind
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import LedgerSlot, Stage
 
 __all__ = ["LOST_FENCE"]
@@ -30,13 +30,13 @@ async def play(stage: Stage) -> None:
     entries = rng.randint(3, 20)
     ledger = stage.ledger()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries, window=rng.randint(1, 6))
         await anyio.sleep(_IDLE_S)
         await stage.finish(writer)
 
-    async def recover(client: RecordedClient) -> None:
+    async def recover(client: BookKeeper) -> None:
         try:
             await client.open_ledger(await ledger.id(), recover=True)
         except BookKeeperError:

@@ -15,11 +15,11 @@ from typing import Final
 
 import anyio
 
+from bkclient import BookKeeper
 from scenarios.conditions import Conditions, draw_varied_conditions
 from scenarios.history import Event, Kind
 from scenarios.library.parts import following, recovering
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import Stage
 from simbookie.storage.base import CrashMode
 
@@ -56,7 +56,7 @@ async def play(stage: Stage) -> None:
     ledger = stage.ledger()
     entries_after = 2 * stage.conditions.ensemble_size
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         for gap in plan.gaps:
             await stage.append_entries(writer, gap, window=plan.window)

@@ -9,9 +9,10 @@ from typing import Final
 
 import anyio
 
+from bkclient import BookKeeper, LedgerReader
 from bkclient.errors import BookKeeperError
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, Request
-from scenarios.recording import RecordedClient, RecordedReader
+from scenarios.recording_client import each_entry
 from scenarios.stage import LedgerSlot, Program, Stage
 
 __all__ = [
@@ -115,7 +116,7 @@ class Tail:
 async def leave_tail(stage: Stage, ledger: LedgerSlot, tail: Tail) -> None:
     """Let a writer write and crash. Its last adds may arrive at some bookies or at all; their answers are lost."""
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, tail.entries, window=tail.window)
         await anyio.sleep_forever()  # until it crashes
@@ -128,14 +129,14 @@ async def leave_tail(stage: Stage, ledger: LedgerSlot, tail: Tail) -> None:
 def recovering(ledger: LedgerSlot, *, attempts: int = _ATTEMPTS) -> Program:
     """A client that recovers the ledger and reads all of it, in at most ``attempts`` attempts."""
 
-    async def recover(client: RecordedClient) -> None:
+    async def recover(client: BookKeeper) -> None:
         ledger_id = await ledger.id()
         for attempt in range(attempts):
             if attempt:
                 await anyio.sleep(_PAUSE_S)
             try:
                 reader = await client.open_ledger(ledger_id, recover=True)
-                async for _ in reader.read_all():
+                async for _ in each_entry(reader):
                     pass
             except BookKeeperError:
                 continue  # the next attempt, or the final clients
@@ -147,26 +148,26 @@ def recovering(ledger: LedgerSlot, *, attempts: int = _ATTEMPTS) -> Program:
 def following(ledger: LedgerSlot) -> Program:
     """A client that opens the ledger without recovery and reads what is confirmed until the ledger is closed."""
 
-    async def follow(client: RecordedClient) -> None:
+    async def follow(client: BookKeeper) -> None:
         reader = await _opened(client, await ledger.id())
         next_entry = 0
         while True:
-            is_closed = reader.inner.is_closed
+            is_closed = reader.is_closed
             try:
-                while next_entry <= reader.inner.last_add_confirmed:
+                while next_entry <= reader.last_add_confirmed:
                     await reader.read(next_entry)
                     next_entry += 1
                 if is_closed:
                     return
                 await anyio.sleep(0.05)
-                await reader.advance()
+                await reader.read_last_add_confirmed()
             except BookKeeperError:
                 await anyio.sleep(0.5)
 
     return follow
 
 
-async def _opened(client: RecordedClient, ledger_id: int) -> RecordedReader:
+async def _opened(client: BookKeeper, ledger_id: int) -> LedgerReader:
     while True:
         try:
             return await client.open_ledger(ledger_id, recover=False)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from bkclient import BookKeeper
 from bkclient.ledger import LedgerState
 from scenarios.conditions import Conditions, draw_varied_conditions
 from scenarios.history import Event, Kind
 from scenarios.library.parts import recovering
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
 from scenarios.stage import Stage
 from simbookie.storage.base import CrashMode
 from simbookie.world.metadata_service import MetadataCall
@@ -57,7 +57,7 @@ async def play(stage: Stage) -> None:
     plan = Race.draw(stage.rng)
     ledger = stage.ledger()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, plan.entries, window=plan.window)
         await stage.finish(writer)

@@ -7,9 +7,10 @@ and its appends must fail because it is fenced.
 
 from __future__ import annotations
 
+from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from scenarios.model import Scenario
-from scenarios.recording import RecordedClient
+from scenarios.recording_client import each_entry
 from scenarios.stage import Stage
 
 __all__ = ["ZOMBIE_WRITER"]
@@ -21,17 +22,17 @@ async def play(stage: Stage) -> None:
     entries = rng.randint(20, 60)
     ledger = stage.ledger()
 
-    async def write(client: RecordedClient) -> None:
+    async def write(client: BookKeeper) -> None:
         writer = await ledger.create(client)
         await stage.append_entries(writer, entries, window=rng.randint(1, 12))
         await stage.finish(writer)
 
-    async def recover(client: RecordedClient) -> None:
+    async def recover(client: BookKeeper) -> None:
         try:
             reader = await client.open_ledger(await ledger.id(), recover=True)
         except BookKeeperError:
             return
-        async for _ in reader.read_all():
+        async for _ in each_entry(reader):
             pass
 
     writer = stage.client("writer", write)

@@ -33,7 +33,7 @@ from scenarios.plan.triggers import At, Trigger, When
 from scenarios.playing.acts import Acts
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.programs import PlayedProgram
-from scenarios.recording import RecordedClient
+from scenarios.recording_client import RecordedClient
 from scenarios.stage import ClientProcess, Stage
 
 __all__ = ["UnmetError", "scenario_of"]

@@ -16,7 +16,7 @@ from scenarios.plan import log_operations as ops
 from scenarios.plan.base_operations import ClientOperation
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.outcomes import MissingError, all_ended
-from scenarios.recording import RecordedClient
+from scenarios.recording_client import RecordedClient
 from scenarios.recording_log import RecordedLogs, RecordedLogWriter
 
 __all__ = ["PlayedLogs"]
@@ -106,7 +106,7 @@ class PlayedLogs:
         if ledger_id is None:
             raise MissingError(f"no ledger of log {operation.log} can be written to")
         reader = await self._client.open_ledger(ledger_id, recover=True)
-        await reader.inner.aclose()
+        await reader.aclose()
 
     def _writer(self, log: str) -> RecordedLogWriter:
         found = self._writers.get(log)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
+from bkclient import AdvancedLedgerWriter, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError
 from bkclient.repair import RepairAdmin
 from scenarios.conditions import Conditions
@@ -20,14 +21,14 @@ from scenarios.plan.triggers import Trigger
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.log_programs import PlayedLogs
 from scenarios.playing.outcomes import MissingError, all_ended
-from scenarios.recording import RecordedAdvancedWriter, RecordedClient, RecordedReader, RecordedWriter
+from scenarios.recording_client import RecordedClient
 
 __all__ = ["PlayedProgram"]
 
 #: After what time a reader that follows a ledger asks again when it was refused.
 _REFUSED_PAUSE_S: Final = 0.5
 
-Writer = RecordedWriter | RecordedAdvancedWriter
+Writer = LedgerWriter | AdvancedLedgerWriter
 
 
 class PlayedProgram:
@@ -59,7 +60,7 @@ class PlayedProgram:
         self._until = until
         self._on_change = on_change
         self._writers: dict[str, Writer] = {}
-        self._readers: dict[str, RecordedReader] = {}
+        self._readers: dict[str, LedgerReader] = {}
         self._appends: dict[str, dict[int, asyncio.Future[int]]] = {}
         self._client: RecordedClient | None = None
         self._logs: PlayedLogs | None = None
@@ -69,8 +70,8 @@ class PlayedProgram:
             ops.Append: self._append,
             ops.AppendAt: self._append_at,
             ops.CancelAppends: self._cancel,
-            ops.Flush: lambda operation: self._writer(operation).inner.flush(),
-            ops.ForceLedger: lambda operation: self._writer(operation).inner.force(),
+            ops.Flush: lambda operation: self._writer(operation).flush(),
+            ops.ForceLedger: lambda operation: self._writer(operation).force(),
             ops.TellLac: self._tell_lac,
             ops.Close: lambda operation: self._writer(operation).close(),
             ops.DeleteLedger: self._delete,
@@ -152,7 +153,7 @@ class PlayedProgram:
 
     async def _append(self, operation: ops.Append) -> None:
         writer = self._writer(operation)
-        if not isinstance(writer, RecordedWriter):
+        if not isinstance(writer, LedgerWriter):
             raise MissingError(f"entries of {operation.ledger} have given ids")
         window = min(operation.window, self._conditions.client.limits.max_in_flight_entries)
         started: deque[asyncio.Future[int]] = deque()
@@ -161,8 +162,8 @@ class PlayedProgram:
                 await started.popleft()
             if operation.pause_s:
                 await anyio.sleep(operation.pause_s)
-            await writer.inner.wait_for_room()
-            entry_id = writer.inner.last_add_pushed + 1
+            await writer.wait_for_room()
+            entry_id = writer.last_add_pushed + 1
             future = writer.append_nowait(self._rng.randbytes(operation.size))
             self._note(operation.ledger, entry_id, future)
             started.append(future)
@@ -171,11 +172,11 @@ class PlayedProgram:
 
     async def _append_at(self, operation: ops.AppendAt) -> None:
         writer = self._writer(operation)
-        if not isinstance(writer, RecordedAdvancedWriter):
+        if not isinstance(writer, AdvancedLedgerWriter):
             raise MissingError(f"entries of {operation.ledger} have no given ids")
         started = []
         for entry_id in operation.entries:
-            await writer.inner.wait_for_room(entry_id)
+            await writer.wait_for_room(entry_id)
             future = writer.append_nowait(entry_id, self._rng.randbytes(operation.size))
             self._note(operation.ledger, entry_id, future)
             started.append(future)
@@ -190,7 +191,7 @@ class PlayedProgram:
         await anyio.lowlevel.checkpoint()  # whoever waits for the outcomes is told first
 
     async def _tell_lac(self, operation: ops.TellLac) -> None:
-        await self._writer(operation).inner.write_explicit_lac()
+        await self._writer(operation).write_explicit_lac()
 
     async def _delete(self, operation: ops.DeleteLedger) -> None:
         await self._made.delete_ledger(await self._ledgers.id_of(operation.ledger))
@@ -217,43 +218,43 @@ class PlayedProgram:
 
     async def _read(self, operation: ops.Read) -> None:
         reader = self._reader(operation)
-        last = reader.inner.last_add_confirmed if operation.last is None else operation.last
-        read = reader.read_unconfirmed if operation.unconfirmed else reader.read
+        last = reader.last_add_confirmed if operation.last is None else operation.last
         for entry_id in range(operation.first, last + 1):
-            await read(entry_id)
+            await reader.read(entry_id, unconfirmed=operation.unconfirmed)
 
     async def _read_batch(self, operation: ops.ReadInBatches) -> None:
         reader, first = self._reader(operation), operation.first
-        while first <= reader.inner.last_add_confirmed:
-            first += await reader.read_batch(first, operation.count)
+        while first <= reader.last_add_confirmed:
+            first += len(await reader.read_batch(first, operation.count))
 
     async def _ask_lac(self, operation: ops.AskLac) -> None:
-        await self._reader(operation).advance()
+        await self._reader(operation).read_last_add_confirmed()
 
     async def _long_poll(self, operation: ops.PollEntry) -> None:
-        await self._reader(operation).long_poll(operation.entry, operation.wait_s)
+        await self._reader(operation).read_last_add_confirmed_and_entry(operation.entry, operation.wait_s)
 
     async def _follow(self, operation: ops.Follow) -> None:
         reader, entry_id = self._reader(operation), 0
         while True:
             try:
-                while entry_id <= reader.inner.last_add_confirmed:
+                while entry_id <= reader.last_add_confirmed:
                     await reader.read(entry_id)
                     entry_id += 1
-                if reader.inner.is_closed or reader.inner.is_deleted:
+                if reader.is_closed or reader.is_deleted:
                     return
                 await anyio.sleep(operation.pause_s)
-                await reader.advance()
+                await reader.read_last_add_confirmed()
             except BookKeeperError:
                 await anyio.sleep(_REFUSED_PAUSE_S)
 
     async def _tail(self, operation: ops.TailLedger) -> None:
-        async for _ in self._reader(operation).tail():
-            pass
+        async with self._reader(operation).tail() as entries:
+            async for _ in entries:
+                pass
 
     async def _recover_bookie(self, operation: ops.RecoverBookie) -> None:
         bookie = self._ledgers.place(operation.bookie)
-        await RepairAdmin(self._made.inner, rng=self._rng).recover_bookie([bookie])
+        await RepairAdmin(self._made, rng=self._rng).recover_bookie([bookie])
 
     # What there is -----------------------------------------------------------------------------------------------
 
@@ -268,7 +269,7 @@ class PlayedProgram:
             raise MissingError(f"ledger {operation.ledger} has no writer here")
         return found
 
-    def _reader(self, operation: Any) -> RecordedReader:
+    def _reader(self, operation: Any) -> LedgerReader:
         found = self._readers.get(operation.handle)
         if found is None:
             raise MissingError(f"there is no handle {operation.handle}")

@@ -21,7 +21,7 @@ from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
 from scenarios.recording import BookieRecorder, Recorder, RecoveryRecorder
-from scenarios.recording_store import AppliedStore, LearnedStore
+from scenarios.recording_store import recorded_store
 from scenarios.recording_transport import RecordingTransport
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryStorage, RecordLog
@@ -161,11 +161,7 @@ def make_client(world: World, name: str, conditions: Conditions, recorder: Recor
     if recorder is None:
         store: MetadataStore = SimulatedMetadataStore(world, host)
         return BookKeeper(store, transport, config=conditions.client, rng=world.rng(name))
-
-    def open_session() -> MetadataStore:
-        return AppliedStore(world.metadata.open_session(), recorder, name)
-
-    store = LearnedStore(SimulatedMetadataStore(world, host, open_session), recorder, name)
+    store = recorded_store(world, host, recorder)
     transport = RecordingTransport(transport, recorder, name, 1)
     observer = RecoveryRecorder(recorder, name)
     return BookKeeper(store, transport, config=conditions.client, rng=world.rng(name), observer=observer)

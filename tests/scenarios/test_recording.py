@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bkclient.errors import BookKeeperError, Code, LedgerClosed, MetadataVersionConflict, NoSuchLedger, ReadFailed
+from bkclient.errors import (
+    BookKeeperError,
+    Code,
+    LedgerClosed,
+    LedgerFenced,
+    MetadataVersionConflict,
+    NoSuchLedger,
+    ReadFailed,
+)
 from bkclient.ledger import Versioned
 from bkclient.protocol.recovery import EntryVerdict
 from bkclient.transport.base import ReplyHandler
@@ -27,14 +35,9 @@ from bkclient.wire.messages import (
     Status,
 )
 from scenarios.conditions import draw_conditions
-from scenarios.history import Kind
-from scenarios.recording import (
-    BookieRecorder,
-    RecordedClient,
-    RecordedWriter,
-    RecoveryRecorder,
-    fingerprint,
-)
+from scenarios.history import Event, Kind
+from scenarios.recording import BookieRecorder, ClientLog, RecoveryRecorder, fingerprint
+from scenarios.recording_client import RecordedClient, each_entry
 from scenarios.recording_transport import RecordingTransport
 from scenarios.stage import Stage
 from simbookie.world.links import NetworkConfig
@@ -274,28 +277,15 @@ def test_a_fingerprint_tells_payloads_apart_and_fits_a_signed_long() -> None:
 
 
 class Writer:
-    """Stands in for a ledger's writer: hands out futures and does what it is told."""
+    """Stands in for a ledger's writer, as far as it is recorded."""
 
     ledger_id = LEDGER
     metadata = METADATA
     is_deferred_sync = False
 
     def __init__(self) -> None:
-        self.last_add_pushed = -1
-        self.futures: list[asyncio.Future[int]] = []
-        self.refusal: BookKeeperError | None = None
         self.close_error: BookKeeperError | None = None
         self.may_close = asyncio.Event()
-
-    def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
-        if self.refusal is not None:
-            raise self.refusal
-        self.last_add_pushed += 1
-        self.futures.append(asyncio.get_running_loop().create_future())
-        return self.futures[-1]
-
-    async def wait_for_room(self) -> None:
-        pass
 
     async def close(self) -> None:
         await self.may_close.wait()
@@ -304,8 +294,13 @@ class Writer:
         self.metadata = METADATA.closed(3, 44)
 
 
-def recorded(writer: Writer, notes: Notes) -> RecordedWriter:
-    return RecordedWriter(writer, notes.recorder, "writer", 1)  # type: ignore[arg-type]
+def added(notes: Notes, entry_id: int, payload: bytes) -> asyncio.Future[int]:
+    log, future = ClientLog(notes.recorder, "writer", 1), asyncio.get_running_loop().create_future()
+    return log.added(Writer(), entry_id, payload, future, given=False)  # type: ignore[arg-type]
+
+
+async def close(notes: Notes, writer: Writer) -> None:
+    await ClientLog(notes.recorder, "writer", 1).closed(writer, writer.close())  # type: ignore[arg-type]
 
 
 def app_add(entry_id: int, payload: bytes) -> tuple[str, str, int, dict[str, Any]]:
@@ -320,12 +315,10 @@ def app_add(entry_id: int, payload: bytes) -> tuple[str, str, int, dict[str, Any
 
 
 async def test_an_append_and_what_the_application_is_told_of_it(notes: Notes) -> None:
-    writer = Writer()
-    wrapped = recorded(writer, notes)
-    first, second, third = wrapped.append_nowait(b"zero"), wrapped.append_nowait(b""), wrapped.append_nowait(b"two")
+    first, second, third = added(notes, 0, b"zero"), added(notes, 1, b""), added(notes, 2, b"two")
     assert notes.told() == [app_add(0, b"zero"), app_add(1, b""), app_add(2, b"two")]
-    writer.futures[0].set_result(0)
-    writer.futures[1].set_exception(LedgerClosed())
+    first.set_result(0)
+    second.set_exception(LedgerClosed())
     third.cancel()
     assert notes.told() == [], "nobody has been told yet"
     await asyncio.wait([first, second, third])
@@ -336,61 +329,25 @@ async def test_an_append_and_what_the_application_is_told_of_it(notes: Notes) ->
         ("APP_CANCEL", "writer", LEDGER, {**common, "entry": 2}),
     ]
     assert isinstance(second.exception(), LedgerClosed)
-    appending = asyncio.create_task(wrapped.append(b"three"))
-    await asyncio.sleep(0)
-    writer.futures[3].set_result(3)
-    assert await appending == 3
-
-
-async def test_a_refused_append_is_no_append(notes: Notes) -> None:
-    writer = Writer()
-    writer.refusal = LedgerClosed()
-    with pytest.raises(LedgerClosed):
-        recorded(writer, notes).append_nowait(b"late")
-    assert notes.told() == []
-
-
-async def test_an_append_that_fails_at_once_is_recorded_under_the_entry_it_would_have_been(notes: Notes) -> None:
-    """A writer that cannot even send the entry takes no id for it; the entry before must not be the one that failed."""
-
-    class Failing(Writer):
-        def append_nowait(self, payload: bytes) -> asyncio.Future[int]:
-            future = super().append_nowait(payload)
-            if self.last_add_pushed == 1:
-                self.last_add_pushed = 0
-                future.set_exception(LedgerClosed())
-            return future
-
-    wrapped = recorded(Failing(), notes)
-    wrapped.append_nowait(b"zero")
-    failed = wrapped.append_nowait(b"one")
-    await asyncio.wait([failed])
-    assert failed.exception() is not None
-    assert [(kind, fields["entry"]) for kind, _, _, fields in notes.told()] == [
-        ("APP_ADD", 0),
-        ("APP_ADD", 1),
-        ("APP_FAIL", 1),
-    ]
 
 
 async def test_a_close_and_its_outcome(notes: Notes) -> None:
     writer = Writer()
-    wrapped = recorded(writer, notes)
     writer.may_close.set()
     writer.close_error = MetadataVersionConflict()
     with pytest.raises(MetadataVersionConflict):
-        await wrapped.close()
+        await close(notes, writer)
     assert notes.told() == [
         ("CLOSE_START", "writer", LEDGER, {}),
         ("CLOSE_RESULT", "writer", LEDGER, {"code": -17, "last_entry": -1, "length": 0}),
     ]
     writer.close_error = None
-    await wrapped.close()
+    await close(notes, writer)
     assert notes.told()[1] == ("CLOSE_RESULT", "writer", LEDGER, {"code": 0, "last_entry": 3, "length": 44})
 
 
 async def test_a_close_that_is_cancelled_has_no_outcome(notes: Notes) -> None:
-    closing = asyncio.create_task(recorded(Writer(), notes).close())
+    closing = asyncio.create_task(close(notes, Writer()))
     await asyncio.sleep(0)
     closing.cancel()
     await asyncio.wait([closing])
@@ -403,6 +360,38 @@ async def test_a_close_that_is_cancelled_has_no_outcome(notes: Notes) -> None:
 APPLICATION = {Kind.OPEN_START, Kind.OPEN_RESULT, Kind.READ_RESULT, Kind.LAC_ADV}
 
 
+def events_of(work: Callable[[RecordedClient], Awaitable[None]], kinds: set[Kind]) -> list[Event]:
+    """What is recorded of these kinds when a client works and nothing fails."""
+
+    async def story(stage: Stage) -> None:
+        await stage.client("client", work).ended()
+
+    quiet = replace(draw_conditions(0), network=NetworkConfig(), metadata=MetadataConfig())
+    return [event for event in perform(story, conditions=quiet) if event.kind in kinds]
+
+
+def test_an_append_that_raises_is_no_append() -> None:
+    """A writer that has failed refuses at once; what is refused has no entry id, and nothing of it is recorded."""
+
+    async def work(client: RecordedClient) -> None:
+        writer = await client.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
+        await writer.append(b"zero")
+        await client.open_ledger(writer.ledger_id, recover=True)
+        for call in (writer.append, writer.submit):
+            with pytest.raises(LedgerFenced):
+                await call(b"late")
+        with pytest.raises(LedgerFenced):
+            writer.append_nowait(b"later")
+
+    events = events_of(work, {Kind.APP_ADD, Kind.APP_ACK, Kind.APP_FAIL})
+    assert [(str(event.kind), event.fields["entry"]) for event in events] == [
+        ("APP_ADD", 0),
+        ("APP_ACK", 0),
+        ("APP_ADD", 1),
+        ("APP_FAIL", 1),
+    ]
+
+
 def test_opening_and_reading_as_an_application_sees_it() -> None:
     ledgers: list[int] = []
 
@@ -412,19 +401,15 @@ def test_opening_and_reading_as_an_application_sees_it() -> None:
         for payload in (b"zero", b"one"):
             await writer.append(payload)
         tail = await client.open_ledger(writer.ledger_id, recover=False)
-        assert await tail.advance() == 0
+        assert await tail.read_last_add_confirmed() == 0
         reader = await client.open_ledger(writer.ledger_id, recover=True)
-        assert [entry.payload async for entry in reader.read_all()] == [b"zero", b"one"]
+        assert [entry.payload async for entry in each_entry(reader)] == [b"zero", b"one"]
         with pytest.raises(ReadFailed):
             await reader.read(2)
         with pytest.raises(NoSuchLedger):
             await client.open_ledger(99, recover=True)
 
-    async def story(stage: Stage) -> None:
-        await stage.client("client", work).ended()
-
-    quiet = replace(draw_conditions(0), network=NetworkConfig(), metadata=MetadataConfig())
-    events = [event for event in perform(story, conditions=quiet) if event.kind in APPLICATION]
+    events = events_of(work, APPLICATION)
     (ledger,) = ledgers
     read = {"code": 0, "lac": 1, "version": 2, "handle": 2}
     failed = {"recovery": True, "code": -25, "state": None, "last_entry": -1, "length": 0, "handle": -1}

@@ -11,7 +11,8 @@ from bkclient.errors import NotEnoughBookies
 from bkclient.log import LogDeposed, LogSettings, MessageId, PublishSettings
 from scenarios.checker import OnlineChecker
 from scenarios.history import Event, Kind
-from scenarios.recording import RecordedClient, fingerprint
+from scenarios.recording import fingerprint
+from scenarios.recording_client import RecordedClient
 from scenarios.recording_log import RecordedLogs
 from scenarios.stage import Stage
 from tests.scenarios.played import perform
@@ -33,7 +34,7 @@ def recorded(play: Play) -> list[Event]:
 
 
 def logs_of(stage: Stage, client: RecordedClient) -> RecordedLogs:
-    return RecordedLogs(client, stage.world.rng(f"logs of {client.actor}"))
+    return RecordedLogs(client, stage.world.rng(f"logs of {client.log.actor}"))
 
 
 def of(events: list[Event], *kinds: Kind) -> list[Event]:

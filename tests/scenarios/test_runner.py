@@ -19,7 +19,7 @@ from scenarios.history import FIELDS, KINDS, HistoryError, Kind, read_history
 from scenarios.library import SCENARIOS
 from scenarios.liveness import EVENTUALLY_CLOSED
 from scenarios.model import Scenario, TransportKind
-from scenarios.recording import RecordedClient
+from scenarios.recording_client import RecordedClient
 from scenarios.runner import history_name, run_scenario
 from scenarios.stage import Stage
 from simbookie.world.loop import LoopLimits

@@ -14,7 +14,7 @@ from bkclient.wire.messages import AddRequest, ReadRequest
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import Event, Kind
 from scenarios.liveness import StuckError
-from scenarios.recording import RecordedClient, RecordedWriter
+from scenarios.recording_client import RecordedClient, each_entry
 from scenarios.stage import LedgerSlot, Stage
 from simbookie.storage.base import CrashMode
 from simbookie.world.links import NetworkConfig
@@ -165,11 +165,11 @@ def test_no_more_than_the_window_is_in_flight() -> None:
 
         async def write(client: RecordedClient) -> None:
             nonlocal most
-            writer: RecordedWriter = await ledger.create(client)
+            writer = await ledger.create(client)
 
             def look(_event: Event) -> None:
                 nonlocal most
-                most = max(most, writer.inner.in_flight_entries)
+                most = max(most, writer.in_flight_entries)
 
             stage.recorder.history.listeners.append(look)
             await stage.append_entries(writer, 100, window=4)
@@ -326,7 +326,7 @@ def test_healing_ends_cuts_and_interceptions_and_lets_go_what_was_held() -> None
         await writer.ended()
 
         async def read(client: RecordedClient) -> None:
-            async for _ in (await client.open_ledger(await ledger.id(), recover=True)).read_all():
+            async for _ in each_entry(await client.open_ledger(await ledger.id(), recover=True)):
                 pass
 
         await stage.client("reader", read).ended()
