@@ -18,13 +18,24 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import wraps
+from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal
 
 from bkclient.errors import ClientClosed, IllegalOperation
 
-__all__ = ["Bridge", "SyncHandle", "blocking", "check_thread", "iterating", "opening", "passed_on", "passing"]
+__all__ = [
+    "Bridge",
+    "SyncBlock",
+    "SyncHandle",
+    "blocking",
+    "check_thread",
+    "iterating",
+    "opening",
+    "passed_on",
+    "passing",
+]
 
 A = TypeVar("A")
 H = TypeVar("H")
@@ -81,6 +92,21 @@ class SyncHandle(Generic[H]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._handle!r}>"
+
+
+class SyncBlock(SyncHandle[H]):
+    """A handle with a ``with`` block, which is that of the asynchronous one."""
+
+    def __enter__(self) -> Self:
+        handle: Any = self._handle
+        self._bridge.call(handle.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        handle: Any = self._handle
+        self._bridge.call(handle.__aexit__, kind, error, trace)
 
 
 class _Blocking(Generic[P, R]):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from bkclient import AdvancedLedgerWriter, Entry, LedgerMetadata, LedgerReader, LedgerWriter
-from bkclient.sync.bridge import SyncHandle, blocking, iterating, passed_on
+from bkclient.sync.bridge import SyncBlock, blocking, iterating, passed_on
 
 __all__ = ["SyncAdvancedLedgerWriter", "SyncLedgerReader", "SyncLedgerWriter"]
 
-AnyWriter = TypeVar("AnyWriter", LedgerWriter, AdvancedLedgerWriter)
+AnyHandle = TypeVar("AnyHandle", LedgerWriter, AdvancedLedgerWriter, LedgerReader)
 
 Payload = bytes | bytearray | memoryview
 
@@ -43,39 +42,31 @@ async def _append_all(writer: LedgerWriter, payloads: Iterable[Payload]) -> list
     return [await future for future in futures]
 
 
-class _SyncWriter(SyncHandle[AnyWriter], Generic[AnyWriter]):
-    """What writers have in common."""
+class _SyncLedger(SyncBlock[AnyHandle], Generic[AnyHandle]):
+    """What writers and readers have in common."""
 
     @property
     def ledger_id(self) -> int:
-        """The ledger being written."""
+        """The ledger that is written or read."""
         return self._handle.ledger_id
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this writer knows it."""
+        """The ledger's metadata as this handle knows it."""
         return self._handle.metadata
 
     @property
     def last_add_confirmed(self) -> int:
-        """Every entry up to this id is acknowledged; -1 for none."""
+        """The highest entry id that is known to be acknowledged, with all before it; -1 for none."""
         return self._handle.last_add_confirmed
 
     @property
     def is_closed(self) -> bool:
-        """Whether the writer has ended."""
+        """Whether the writer has ended; of a reader, whether the end of the ledger is final."""
         return self._handle.is_closed
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.call(self._handle.__aexit__, kind, error, trace)
-
-
-class SyncLedgerWriter(_SyncWriter[LedgerWriter]):
+class SyncLedgerWriter(_SyncLedger[LedgerWriter]):
     """The single writer of a ledger, from ``create_ledger``; see :class:`bkclient.LedgerWriter`."""
 
     append = blocking(LedgerWriter.append)
@@ -87,7 +78,7 @@ class SyncLedgerWriter(_SyncWriter[LedgerWriter]):
     aclose = blocking(LedgerWriter.aclose)
 
 
-class SyncAdvancedLedgerWriter(_SyncWriter[AdvancedLedgerWriter]):
+class SyncAdvancedLedgerWriter(_SyncLedger[AdvancedLedgerWriter]):
     """The single writer of a ledger whose entry ids come from outside; see :class:`bkclient.AdvancedLedgerWriter`."""
 
     append = blocking(AdvancedLedgerWriter.append)
@@ -98,7 +89,7 @@ class SyncAdvancedLedgerWriter(_SyncWriter[AdvancedLedgerWriter]):
     aclose = blocking(AdvancedLedgerWriter.aclose)
 
 
-class SyncLedgerReader(SyncHandle[LedgerReader]):
+class SyncLedgerReader(_SyncLedger[LedgerReader]):
     """Reads a ledger, from ``open_ledger``; see :class:`bkclient.LedgerReader`."""
 
     read = blocking(LedgerReader.read)
@@ -115,31 +106,3 @@ class SyncLedgerReader(SyncHandle[LedgerReader]):
 
     def __iter__(self) -> Iterator[Entry]:
         return self._all()
-
-    @property
-    def ledger_id(self) -> int:
-        """The ledger being read."""
-        return self._handle.ledger_id
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this reader knows it."""
-        return self._handle.metadata
-
-    @property
-    def last_add_confirmed(self) -> int:
-        """The highest entry id that confirmed reads may read; -1 for none."""
-        return self._handle.last_add_confirmed
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the end of the ledger is final."""
-        return self._handle.is_closed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.call(self._handle.aclose)

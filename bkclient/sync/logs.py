@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
-from typing import Self
 
 from bkclient.log import LogMessage, LogReader, Logs, LogWriter, MessageId, PublishSettings
-from bkclient.sync.bridge import SyncHandle, blocking, iterating, opening, passing
+from bkclient.sync.bridge import SyncBlock, SyncHandle, blocking, iterating, opening, passing
 
 __all__ = ["SyncLogReader", "SyncLogWriter", "SyncLogs"]
 
@@ -17,7 +15,7 @@ def _messages(reader: LogReader) -> AsyncIterator[LogMessage]:
     return reader
 
 
-class SyncLogWriter(SyncHandle[LogWriter]):
+class SyncLogWriter(SyncBlock[LogWriter]):
     """Publishes to a log, from :meth:`bkclient.sync.SyncLogs.writer`; entering its block takes the log over."""
 
     publish = blocking(LogWriter.publish)
@@ -30,32 +28,14 @@ class SyncLogWriter(SyncHandle[LogWriter]):
         """How often the log was taken over until and including this time."""
         return self._handle.epoch
 
-    def __enter__(self) -> Self:
-        self._bridge.call(self._handle.__aenter__)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.call(self._handle.__aexit__, kind, error, trace)
-
-
-class SyncLogReader(SyncHandle[LogReader]):
+class SyncLogReader(SyncBlock[LogReader]):
     """Reads a log, from :meth:`bkclient.sync.SyncLogs.reader`: ``for message in reader`` inside its block."""
 
     _all = iterating(_messages)
 
     def __iter__(self) -> Iterator[LogMessage]:
         return self._all()
-
-    def __enter__(self) -> Self:
-        self._bridge.call(self._handle.__aenter__)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.call(self._handle.__aexit__, kind, error, trace)
 
 
 async def _writer(logs: Logs, name: str, *, owner: str = "", settings: PublishSettings | None = None) -> LogWriter:
