@@ -6,10 +6,8 @@ Ensembles of more than 60 bookies are left to the definitions.
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
 
-from bkclient._cython.slots cimport got, is_a, number, offset_of, put
+from bkclient._cython.slots cimport give, got, is_a, number, offset_of, put
 
 cdef extern from *:
     """
@@ -84,14 +82,10 @@ cdef object pushed_on(object adds, object payload, object header_lac):
     put(adds, _adds_at.lap, entry_id)
     put(adds, _adds_at.length, length)
     entry = bk_new_object(_entry, 4)
-    Py_INCREF(entry_id)
-    PyTuple_SET_ITEM(entry, 0, entry_id)
-    Py_INCREF(payload)
-    PyTuple_SET_ITEM(entry, 1, payload)
-    Py_INCREF(header_lac)
-    PyTuple_SET_ITEM(entry, 2, header_lac)
-    Py_INCREF(length)
-    PyTuple_SET_ITEM(entry, 3, length)
+    give(entry, 0, entry_id)
+    give(entry, 1, payload)
+    give(entry, 2, header_lac)
+    give(entry, 3, length)
     add = bk_new_object(_add, 0)
     put(add, _add_at.entry, entry)
     put(add, _add_at.acknowledged, 0)

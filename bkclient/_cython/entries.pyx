@@ -7,11 +7,9 @@ entry that does not verify, so that they alone say what is wrong with it.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLong
 from cpython.object cimport PyTypeObject
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from bkclient._cython.slots cimport got, is_a, offset_of
+from bkclient._cython.slots cimport give, got, is_a, offset_of
 
 cdef extern from "checksum.h":
     void bk_prepare_checksums()
@@ -169,14 +167,9 @@ cdef object decoded_of(object codec, object body, object expected_entry_id):
 
 cdef object _tuple_of(object ledger_id, object entry_id, object last_add_confirmed, object length, object payload):
     cdef object entry = bk_new_tuple(_decoded, 5)
-    Py_INCREF(ledger_id)
-    PyTuple_SET_ITEM(entry, 0, ledger_id)
-    Py_INCREF(entry_id)
-    PyTuple_SET_ITEM(entry, 1, entry_id)
-    Py_INCREF(last_add_confirmed)
-    PyTuple_SET_ITEM(entry, 2, last_add_confirmed)
-    Py_INCREF(length)
-    PyTuple_SET_ITEM(entry, 3, length)
-    Py_INCREF(payload)
-    PyTuple_SET_ITEM(entry, 4, payload)
+    give(entry, 0, ledger_id)
+    give(entry, 1, entry_id)
+    give(entry, 2, last_add_confirmed)
+    give(entry, 3, length)
+    give(entry, 4, payload)
     return entry

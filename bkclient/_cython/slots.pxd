@@ -3,6 +3,7 @@
 from cpython.long cimport PyLong_AsLongLong
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 
 cdef extern from "slots.h":
     Py_ssize_t bk_slot_offset(object descriptor)
@@ -49,3 +50,9 @@ cdef inline void put(object owner, Py_ssize_t offset, object value):
     Py_INCREF(value)
     place[0] = <PyObject *>value
     Py_XDECREF(before)
+
+
+cdef inline void give(object new_tuple, Py_ssize_t at, object value):
+    """Put ``value`` into a tuple that nothing has seen yet, at a place that is still empty."""
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(new_tuple, at, value)
