@@ -25,11 +25,11 @@ async def test_a_poll_is_late_only_when_its_wait_and_the_timeout_of_a_read_have_
     ):
         loop = asyncio.get_running_loop()
         began = loop.time()
-        outcomes.submit(poll(60))
+        outcomes.submit(poll(500))
         outcomes.submit(poll(None))
         outcomes.submit(ReadRequest(1, 0))
 
         assert await outcomes.wait(2) == [Code.TIMEOUT, Code.TIMEOUT]
         assert all(request.wait_s == 0 for _, request, _, _ in outcomes.all if isinstance(request, ReadRequest))
         assert await outcomes.wait(3) == [Code.TIMEOUT] * 3
-        assert loop.time() - began >= 0.11
+        assert loop.time() - began >= 0.55
