@@ -38,8 +38,12 @@ _WINDOW: Final = 10_000
 
 Name = Annotated[str, typer.Argument(help="The log.", metavar="LOG", show_default=False, autocompletion=complete_log)]
 Start = Annotated[
-    str | None,
-    typer.Option(help="Begin at this message, as ledger:entry:partition:batch.", metavar="ID", show_default=False),
+    list[str] | None,
+    typer.Option(
+        help="Begin at this message, as ledger:entry:partition:batch; once for each partition.",
+        metavar="ID",
+        show_default=False,
+    ),
 ]
 StartMs = Annotated[
     int | None,
@@ -84,6 +88,7 @@ The other options are kept with the log; every owner follows them. Without --ret
 Examples:
   bk log create orders
   bk log create events --retention-s 604800 --max-entries 10000
+  bk log create clicks --partitions 8
 
 \b
 {exit_codes(ok="created", refused="a log has the name")}
@@ -99,6 +104,7 @@ def create(
     ack_quorum: AckQuorum = 2,
     max_entries: Annotated[int, typer.Option(min=1, help="Entries after which a ledger is replaced.")] = 50_000,
     max_bytes: Annotated[int, typer.Option(min=1, help="Bytes after which a ledger is replaced.")] = 2**31,
+    partitions: Annotated[int, typer.Option(min=0, help="Partitions; 0 for a log without.")] = 0,
     min_age_s: Annotated[float, typer.Option(min=0, help="But not before this age, in seconds.")] = 600.0,
     max_age_s: Annotated[float, typer.Option(min=0.001, help="Replace it in any case at this age.")] = 14_400.0,
     retention_s: Annotated[
@@ -126,7 +132,7 @@ def create(
     }
 
     async def work(logs: Logs) -> None:
-        await logs.create(name, LogSettings.of(wanted))
+        await logs.create(name, LogSettings.of(wanted), partitions=partitions)
         if as_json:
             print_json({"log": name})
         else:
@@ -280,7 +286,7 @@ def tail(
 
 def _copy(
     name: str,
-    start: str | None,
+    start: list[str] | None,
     start_ms: int | None,
     count: int | None,
     connection: ClusterAccess,
@@ -288,13 +294,13 @@ def _copy(
     follow: bool,
     as_json: bool,
 ) -> None:
-    if start is not None and start_ms is not None:
+    if start and start_ms is not None:
         raise typer.BadParameter("--start and --start-ms are mutually exclusive", param_hint="--start-ms")
     earliest = MessageId.LATEST if follow and start_ms is None else MessageId.EARLIEST
     sink = ByteSink(typer.get_binary_stream("stdout"))
 
     async def work(logs: Logs) -> None:
-        first = earliest if start is None else MessageId.parse(start)
+        first = [MessageId.parse(each) for each in start] if start else earliest
         done = 0
         async with logs.reader(name, first, start_ms=start_ms, follow=follow) as reader:
             while count is None or done < count:

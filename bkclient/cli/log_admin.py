@@ -42,8 +42,8 @@ Examples:
 
 \b
 {exit_codes(ok="listed")}
-With --json, one object per line for each log: {{"log", "owner", "epoch", "ledgers", "entries", "bytes", "cursors"}}; entries and
-bytes are those of ledgers that have ended.
+With --json, one object per line for each log: {{"log", "owner", "epoch", "partitions", "ledgers", "entries", "bytes",
+"cursors"}}; entries and bytes are those of ledgers that have ended.
 """
 
 
@@ -60,27 +60,34 @@ def list_(
         async for name in logs.names():
             try:
                 found = await logs.info(name)
+                facts = _summary_as_json(name, found, await _ledgers_of(logs, name))
             except NoSuchLog:
                 continue  # deleted since it was listed
             if as_json:
-                print_json_line(_summary_as_json(name, found))
+                print_json_line(facts)
             else:
-                facts = _summary_as_json(name, found)
                 owner = f"owned by {found.owner}" if found.owner else "no owner"
                 print_lines(f"{name}\t{facts['ledgers']} ledgers\t{facts['entries']} entries\t{owner}")
 
     run_with_logs(connection_for(metadata, config, settings), work, as_json=as_json)
 
 
-def _summary_as_json(name: str, manifest: LogManifest) -> dict[str, Any]:
+async def _ledgers_of(logs: Logs, name: str) -> dict[str, LogManifest]:
+    """The log, or its partitions, by name."""
+    return {part: await logs.info(part) for part in await logs.partitions(name)}
+
+
+def _summary_as_json(name: str, manifest: LogManifest, parts: dict[str, LogManifest]) -> dict[str, Any]:
+    ledgers = [ledger for part in parts.values() for ledger in part.ledgers]
     return {
         "log": name,
         "owner": manifest.owner or None,
         "epoch": manifest.epoch,
-        "ledgers": len(manifest.ledgers),
-        "entries": sum(ledger.entries for ledger in manifest.ledgers),
-        "bytes": sum(ledger.length for ledger in manifest.ledgers),
-        "cursors": len(manifest.cursors),
+        "partitions": manifest.partitions,
+        "ledgers": len(ledgers),
+        "entries": sum(ledger.entries for ledger in ledgers),
+        "bytes": sum(ledger.length for ledger in ledgers),
+        "cursors": len({cursor for part in parts.values() for cursor in part.cursors}),
     }
 
 
@@ -93,8 +100,8 @@ Examples:
 
 \b
 {exit_codes(ok="shown", no=NO_LOG)}
-With --json: {{"log", "logId", "epoch", "owner", "createdMs", "ledgers", "trimmedThrough", "cursors", "settings"}}; entries and
-bytes of a ledger that may be written to are null.
+With --json: {{"log", "logId", "epoch", "owner", "createdMs", "ledgers", "trimmedThrough", "cursors", "settings",
+"partitions"}}; entries and bytes of a ledger that may be written to are null, and each partition is shown as a log.
 """
 
 
@@ -110,13 +117,17 @@ def info(
 
     async def work(logs: Logs) -> None:
         found = await logs.info(name)
+        parts = await _ledgers_of(logs, name) if found.partitions else {}
         if as_json:
-            print_json(_info_as_json(name, found))
+            print_json(_info_as_json(name, found) | {"partitions": [_info_as_json(*part) for part in parts.items()]})
             return
         print_lines(f"log {name}: {f'owned by {found.owner}' if found.owner else 'no owner'}, epoch {found.epoch}")
         for ledger in found.ledgers:
             end = "open" if ledger.end is None else f"{ledger.entries} entries, {ledger.length} bytes"
             print_lines(f"  ledger {ledger.ledger_id}: {end}")
+        for part, manifest in parts.items():
+            entries = sum(ledger.entries for ledger in manifest.ledgers)
+            print_lines(f"  {part}: {len(manifest.ledgers)} ledgers, {entries} entries")
         if found.cursors:
             print_lines(f"  cursors: {', '.join(found.cursors)}")
 
@@ -256,7 +267,7 @@ def check(
             examined += 1
             wrong += not report.is_sound
             if as_json:
-                print_json_line({"log": name} | _check_as_json(report))
+                print_json_line(_check_as_json(report))
             else:
                 print_lines(*_check_as_lines(report))
         if wrong:
@@ -268,7 +279,7 @@ def check(
 def _check_as_json(report: LogLedgerReport) -> dict[str, Any]:
     found = {"copiesChecked": 0, "fragments": []} if report.copies is None else report_as_json(report.copies)
     own = {"sound": report.is_sound, "open": report.is_open, "problems": list(report.problems)}
-    return {"ledgerId": report.ledger_id} | found | own
+    return {"log": report.log, "ledgerId": report.ledger_id} | found | own
 
 
 def _check_as_lines(report: LogLedgerReport) -> list[str]:

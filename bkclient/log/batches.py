@@ -16,20 +16,21 @@ __all__ = ["Batcher", "PendingEntry"]
 
 @dataclass(slots=True)
 class PendingEntry:
-    """Messages that become one entry, who waits for their ids, and, once they are handed in, the bytes."""
+    """Messages that become one entry of ``partition``, who waits for their ids, and, once they are handed in, the bytes."""
 
     messages: list[NewMessage] = field(default_factory=list, repr=False)
     futures: list[asyncio.Future[MessageId]] = field(default_factory=list)
     size: int = 0
     data: bytes = field(default=b"", repr=False)
     publish_ms: int = 0
+    partition: int = -1
 
     def tell(self, ledger_id: int, entry_id: int) -> None:
         """Tell everybody where the messages are."""
         if len(self.futures) == 1:
-            ids = [MessageId(ledger_id, entry_id)]
+            ids = [MessageId(ledger_id, entry_id, self.partition)]
         else:
-            ids = [MessageId(ledger_id, entry_id, -1, index) for index in range(len(self.futures))]
+            ids = [MessageId(ledger_id, entry_id, self.partition, index) for index in range(len(self.futures))]
         for future, message_id in zip(self.futures, ids, strict=True):
             if not future.done():
                 future.set_result(message_id)
@@ -45,12 +46,18 @@ class PendingEntry:
 class Batcher:
     """Gathers messages, and gives ``send`` an entry when it is full or was waited for long enough."""
 
-    def __init__(self, settings: PublishSettings, send: Callable[[PendingEntry], None]) -> None:
+    def __init__(self, settings: PublishSettings, send: Callable[[PendingEntry], None], partition: int = -1) -> None:
         self._settings: Final = settings
+        self._partition: Final = partition
         self._send: Final = send
         self._loop: Final = asyncio.get_running_loop()
-        self._entry = PendingEntry()
+        self._entry = PendingEntry(partition=partition)
         self._timer: asyncio.Handle | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message is gathered."""
+        return not self._entry.messages
 
     def add(self, message: NewMessage, *, is_idle: bool) -> asyncio.Future[MessageId]:
         """Take one message; a future of its id. It waits only until the next turn of the loop if nothing is under way."""
@@ -83,5 +90,5 @@ class Batcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        entry, self._entry = self._entry, PendingEntry()
+        entry, self._entry = self._entry, PendingEntry(partition=self._partition)
         return entry

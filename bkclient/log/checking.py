@@ -18,10 +18,12 @@ __all__ = ["LogLedgerReport", "check_ledgers"]
 class LogLedgerReport:
     """What a check found about one ledger of a log.
 
-    ``problems`` are sentences about the ledger as a whole: it is missing, was not closed, or ends elsewhere than the manifest
-    says. ``copies`` is what was found about its copies, None where there is no ledger to look at.
+    ``log`` is its name, or that of the partition. ``problems`` are sentences about the ledger as a whole: it is missing, was not
+    closed, or ends elsewhere than the manifest says. ``copies`` is what was found about its copies, None where there is no ledger
+    to look at.
     """
 
+    log: str
     ledger_id: int
     is_open: bool
     problems: tuple[str, ...] = ()
@@ -43,10 +45,11 @@ async def check_ledgers(store: ManifestStore, admin: RepairAdmin, *, thorough: b
         except NoSuchLedger:
             if (await store.manifest()).has(ledger.ledger_id):
                 problem = "it is in the list of the log, and the metadata store does not know it"
-                yield LogLedgerReport(ledger.ledger_id, ledger.end is None, (problem,))
+                yield LogLedgerReport(store.name, ledger.ledger_id, ledger.end is None, (problem,))
             continue
         problems = tuple(_problems(ledger, metadata, store.name, manifest))
-        yield LogLedgerReport(ledger.ledger_id, ledger.end is None and not metadata.is_closed, problems, copies)
+        is_open = ledger.end is None and not metadata.is_closed
+        yield LogLedgerReport(store.name, ledger.ledger_id, is_open, problems, copies)
 
 
 def _problems(ledger: LogLedger, metadata: LedgerMetadata, name: str, manifest: LogManifest) -> list[str]:

@@ -35,10 +35,16 @@ class OwnerDriver:
     """Drives one owner from :meth:`claim` to :meth:`close`; ``on_told`` is called with every entry that is done or failed."""
 
     def __init__(
-        self, store: ManifestStore, settings: PublishSettings, owner: str, on_told: Callable[[PendingEntry], None]
+        self,
+        store: ManifestStore,
+        settings: PublishSettings,
+        owner: str,
+        on_told: Callable[[PendingEntry], None],
+        *,
+        term: int = 0,
     ) -> None:
         self.store: Final = store
-        self.machine: Final = LogOwner(owner, store.new_id())
+        self.machine: Final = LogOwner(owner, store.new_id(), term)
         self.max_entry_bytes: Final = _MAX_ENTRY_BYTES - HEADER_BYTES
         #: Called once when the owner ended otherwise than by :meth:`close`.
         self.on_failed: Callable[[], None] = lambda: None
@@ -103,11 +109,11 @@ class OwnerDriver:
                 await self._told.wait()
                 self._told.clear()
         except BaseException:
-            await self._abandon()
+            await self.abandon()
             raise
         error = self.failure()
         if error is not None:
-            await self._abandon()
+            await self.abandon()
             raise error
 
     async def until_all_told(self) -> None:
@@ -125,10 +131,11 @@ class OwnerDriver:
             self._news.set()
         await asyncio.shield(self._task)
 
-    async def _abandon(self) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        await asyncio.wait([self._task])
+    async def abandon(self) -> None:
+        """Stop without a release: the next owner takes the log over."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     # The task ----------------------------------------------------------------------------------------------------
 

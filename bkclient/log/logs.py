@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from random import Random
 from typing import Final
 
 from bkclient import BookKeeper
 from bkclient.errors import ArgumentError, MetadataVersionConflict
 from bkclient.log.checking import LogLedgerReport, check_ledgers
-from bkclient.log.cursor import CursorInfo, LogCursor, backlog_of, cursor_register
+from bkclient.log.cursor import CursorInfo, LogCursor
+from bkclient.log.deleting import delete_log, delete_partitions, delete_trimmed
 from bkclient.log.format.message_id import MessageId
-from bkclient.log.machine.changes import CreateLog, DeleteLog, ForgetTrimmed, RemoveCursor, TrimLedgers
+from bkclient.log.machine.changes import CreateLog, RemoveCursor, TrimLedgers
 from bkclient.log.machine.codec import decode_manifest
 from bkclient.log.machine.cursor import decode_cursor
-from bkclient.log.machine.manifest import LogManifest
+from bkclient.log.machine.manifest import MAX_PARTITIONS, LogManifest
+from bkclient.log.opening import check_partitions_free, parts_of
+from bkclient.log.partition_cursor import backlog_of, cursor_register
+from bkclient.log.partitioning import Start
 from bkclient.log.reader import LogReader
 from bkclient.log.settings import LogSettings, PublishSettings
 from bkclient.log.store import LOGS, ManifestStore
@@ -45,30 +49,52 @@ class Logs:
         self._client = client
         self._rng = rng or client.rng
 
-    async def create(self, name: str, settings: LogSettings | None = None) -> None:
-        """Create a log; :class:`~bkclient.log.LogExists` if there is one of this name."""
+    async def create(self, name: str, settings: LogSettings | None = None, *, partitions: int = 0) -> None:
+        """Create a log; :class:`~bkclient.log.LogExists` if there is one of this name.
+
+        With ``partitions``, at most 1,000, it consists of so many logs, whose names are ``NAME-partition-0`` and so on. Their
+        number stays.
+        """
+        _check_partitions(partitions)
         store = self._store(name)
-        await store.change(CreateLog(store.new_id(), settings or LogSettings(), store.now_ms() or 0))
+        if partitions:
+            before = await store.read()
+            if before is not None and before.manifest.is_deleted:
+                await delete_partitions(store, before.manifest)
+            if before is None or before.manifest.is_deleted:
+                await check_partitions_free(store, partitions)
+        creation = CreateLog(store.new_id(), settings or LogSettings(), store.now_ms() or 0, partitions)
+        await parts_of(store, await store.change(creation))
 
     async def delete(self, name: str) -> None:
         """Delete a log and its ledgers, although it may be owned and read; :class:`~bkclient.log.NoSuchLog` if there is none."""
-        store = self._store(name)
-        manifest = await store.manifest()
-        await self._delete_trimmed(store, await store.change(DeleteLog(manifest.log_id)))
-        for cursor in manifest.cursors:
-            await cursor_register(store, cursor).delete()
+        await delete_log(self._store(name))
 
     async def names(self) -> AsyncIterator[str]:
-        """The names of all logs, in alphabetical order; not a snapshot."""
+        """The names of all logs but partitions, in alphabetical order; not a snapshot."""
         tree = self._client.node_tree()
         for name in await tree.children(LOGS):
             node = await tree.get(f"{LOGS}/{name}")
-            if node is not None and not decode_manifest(node.data).is_deleted:
+            if node is None:
+                continue
+            manifest = decode_manifest(node.data)
+            if not manifest.is_deleted and manifest.partition < 0:
                 yield name
 
     async def info(self, name: str) -> LogManifest:
         """What the metadata store holds about a log; :class:`~bkclient.log.NoSuchLog` if there is none."""
         return await self._store(name).manifest()
+
+    async def partitions(self, name: str) -> list[str]:
+        """The names of the logs that hold the messages: those of the partitions, or the log's own; each can be used by itself.
+
+        :class:`~bkclient.log.NoSuchLog` if there is no such log.
+        """
+        return [store.name for store, _ in await self._parts(name)]
+
+    async def _parts(self, name: str) -> list[tuple[ManifestStore, LogManifest]]:
+        store = self._store(name)
+        return await parts_of(store, await store.manifest())
 
     async def check(
         self, name: str, *, thorough: bool = False, config: RepairConfig | None = None
@@ -80,19 +106,26 @@ class Logs:
         Raises :class:`~bkclient.log.NoSuchLog` if there is no such log.
         """
         admin = RepairAdmin(self._client, config, rng=self._rng)
-        async for report in check_ledgers(self._store(name), admin, thorough=thorough):
-            yield report
+        for store, _ in await self._parts(name):
+            async for report in check_ledgers(store, admin, thorough=thorough):
+                yield report
 
     async def trim(self, name: str, before: MessageId | None = None) -> list[int]:
         """Delete the ledgers that the log's retention does not keep; the ids of those that left the log.
 
-        With ``before`` those that lie before this message instead. Only whole ledgers that have ended and that no cursor needs
-        go, oldest first. May be called at any time, by any program; one that is interrupted is finished by the next one.
+        With ``before`` those that lie before this message, in its partition, instead. Only whole ledgers that have ended and that
+        no cursor needs go, oldest first. May be called at any time, by any program; one that is interrupted is finished by the
+        next one.
         """
-        store = self._store(name)
+        trimmed = []
+        for store, manifest in await self._parts(name):
+            if before is None or before.partition == manifest.partition:
+                trimmed += await self._trim(store, manifest, before)
+        return trimmed
+
+    async def _trim(self, store: ManifestStore, manifest: LogManifest, before: MessageId | None) -> list[int]:
         now_ms = store.now_ms()
         for _ in range(_TRIMS_MAX):
-            manifest = await store.manifest()
             if before is None and now_ms is None and manifest.settings.retention_s is not None:
                 raise ArgumentError("retention by time needs a client that was made with a wall_clock")
             through = trim_through(manifest, LAST if now_ms is None else now_ms, before)
@@ -100,8 +133,9 @@ class Logs:
             try:
                 trimmed = await store.change(TrimLedgers(through, manifest.cursor_changes))
             except MetadataVersionConflict:
+                manifest = await store.manifest()
                 continue  # a cursor came, or went back, since its position was looked at
-            await self._delete_trimmed(store, trimmed)
+            await delete_trimmed(store, trimmed)
             return [ledger.ledger_id for ledger in manifest.ledgers if ledger.ledger_id <= through]
         raise MetadataVersionConflict("cursors of the log come as often as it is looked at", advice="Trim again.")
 
@@ -115,36 +149,30 @@ class Logs:
 
     # Cursors -----------------------------------------------------------------------------------------------------
 
-    def cursor(self, name: str, cursor: str, start: MessageId = MessageId.EARLIEST) -> LogCursor:
-        """The durable cursor ``cursor`` of the log; one that does not exist is made, at the entry of ``start``."""
-        _check_start(start)
-        return LogCursor(self._store(name), cursor, start)
+    def cursor(self, name: str, cursor: str, start: Start = MessageId.EARLIEST) -> LogCursor:
+        """The durable cursor ``cursor`` of the log; one that does not exist is made, at the entry of ``start``.
+
+        For a log with partitions ``start`` may be several messages, at most one of each; the others begin at ``EARLIEST``.
+        """
+        return LogCursor(self._store(name), cursor, _checked_start(start))
 
     async def cursors(self, name: str) -> list[CursorInfo]:
-        """The cursors of a log as they were stored last, in alphabetical order."""
-        store = self._store(name)
-        manifest = await store.manifest()
+        """The cursors of a log as they were stored last, in alphabetical order; of one with partitions, each in each of them."""
         found = []
-        for cursor in manifest.cursors:
-            value = await cursor_register(store, cursor).read()
-            if value is not None:
-                state = decode_cursor(value.data)
-                position = MessageId(state.ledger_id, state.entry_id)
-                found.append(CursorInfo(cursor, position, state.holes, backlog_of(state, manifest)))
-        return found
+        for store, manifest in await self._parts(name):
+            for cursor in manifest.cursors:
+                value = await cursor_register(store, cursor).read()
+                if value is not None:
+                    state = decode_cursor(value.data)
+                    position = MessageId(state.ledger_id, state.entry_id, manifest.partition)
+                    found.append(CursorInfo(cursor, position, state.holes, backlog_of(state, manifest)))
+        return sorted(found, key=lambda info: (info.name, info.position.partition))
 
     async def remove_cursor(self, name: str, cursor: str) -> None:
         """Remove a cursor, so that it holds no messages back any more. Succeeds if there is none."""
-        store = self._store(name)
-        await store.manifest()
-        await store.change(RemoveCursor(cursor))
-        await cursor_register(store, cursor).delete()
-
-    async def _delete_trimmed(self, store: ManifestStore, manifest: LogManifest) -> None:
-        for ledger_id in manifest.trimmed:
-            await self._client.delete_ledger(ledger_id)
-        if manifest.trimmed:
-            await store.change(ForgetTrimmed(manifest.trimmed))
+        for store, _ in await self._parts(name):
+            await store.change(RemoveCursor(cursor))
+            await cursor_register(store, cursor).delete()
 
     def writer(self, name: str, *, owner: str = "", settings: PublishSettings | None = None) -> LogWriter:
         """A publisher to the log, which takes it over when its ``async with`` block is entered.
@@ -158,7 +186,7 @@ class Logs:
     def reader(
         self,
         name: str,
-        start: MessageId = MessageId.EARLIEST,
+        start: Start = MessageId.EARLIEST,
         *,
         inclusive: bool = True,
         start_ms: int | None = None,
@@ -170,10 +198,12 @@ class Logs:
         one of the last 0.2 seconds may count as one to come. With ``start_ms``, milliseconds since 1970, reading begins at the
         first message that was published then or later. Unless ``follow``, it ends at what is the end when the reader's block is
         entered. Entering raises :class:`~bkclient.log.NoSuchLog` if there is no such log, and
-        :class:`~bkclient.log.LogTrimmed` for a message that was trimmed.
+        :class:`~bkclient.log.LogTrimmed` for a message that was trimmed. For a log with partitions ``start`` may be several
+        messages, at most one of each; the others begin at ``EARLIEST``.
         """
-        _check_start(start)
-        return LogReader(self._store(name), start, is_inclusive=inclusive, follow=follow, start_ms=start_ms)
+        return LogReader(
+            self._store(name), _checked_start(start), is_inclusive=inclusive, follow=follow, start_ms=start_ms
+        )
 
     def _store(self, name: str) -> ManifestStore:
         return ManifestStore(self._client, name, self._rng)
@@ -184,6 +214,17 @@ def _check_owner(owner: object) -> None:
         raise ArgumentError(f"owner must be a text of at most {_OWNER_LENGTH_MAX} characters")
 
 
-def _check_start(start: object) -> None:
-    if not isinstance(start, MessageId):
-        raise ArgumentError(f"start must be a MessageId, got {type(start).__name__}")
+def _check_partitions(partitions: object) -> None:
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
+        raise ArgumentError(f"partitions must be a whole number from 0 to {MAX_PARTITIONS}, got {partitions!r}")
+
+
+def _checked_start(start: object) -> Start:
+    """``start``, or a list of what it consists of."""
+    if isinstance(start, MessageId):
+        return start
+    if isinstance(start, Iterable) and not isinstance(start, str | bytes):
+        ids = list(start)
+        if all(isinstance(each, MessageId) for each in ids):
+            return ids
+    raise ArgumentError(f"start must be a MessageId, or several, got {type(start).__name__}")

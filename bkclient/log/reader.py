@@ -1,25 +1,19 @@
-"""Reading a log across its ledgers, each message once and in order."""
+"""Reading a log, with partitions or without."""
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 from typing import Final, Self
 
-from bkclient import Entry, LedgerReader, LedgerTail
-from bkclient._news import wait_for_news
-from bkclient.errors import IllegalOperation, NoSuchLedger
-from bkclient.log.errors import LogTrimmed
-from bkclient.log.format.entry import decode_entry, publish_time
+from bkclient.errors import IllegalOperation
 from bkclient.log.format.message import LogMessage
-from bkclient.log.format.message_id import MessageId
-from bkclient.log.machine.manifest import LogLedger, LogManifest
+from bkclient.log.merging import MergedReader
+from bkclient.log.opening import parts_of
+from bkclient.log.partition_reader import PartitionReader
+from bkclient.log.partitioning import Start, starts_of
 from bkclient.log.store import ManifestStore
 
-__all__ = ["LogReader", "start_at"]
-
-_LOOK_S: Final = 10.0
-"""How often to look for a new ledger although no watch fired, in case one was lost."""
+__all__ = ["LogReader"]
 
 
 class LogReader:
@@ -33,31 +27,22 @@ class LogReader:
 
     waits for messages to come, and ends only with the block. With ``follow=False`` it ends after the message that was the last
     one when the block was entered. Messages are read ahead. The last message before a pause of the publisher comes 0.1 to 0.2
-    seconds late, as with :meth:`bkclient.LedgerReader.tail`.
+    seconds late, as with :meth:`bkclient.LedgerReader.tail`. Of a log with partitions, the messages of each come in order.
 
     A reader holds nothing back: where trimming overtakes it, it raises :class:`~bkclient.log.LogTrimmed`. One task at a time may
     use it; a call of ``anext`` that is cancelled loses nothing.
     """
 
     def __init__(
-        self, store: ManifestStore, start: MessageId, *, is_inclusive: bool, follow: bool, start_ms: int | None
+        self, store: ManifestStore, start: Start, *, is_inclusive: bool, follow: bool, start_ms: int | None
     ) -> None:
         self._store: Final = store
-        self._start = start
-        self._start_ms = start_ms
-        self._is_inclusive = is_inclusive
+        self._start: Final = start
+        self._start_ms: Final = start_ms
+        self._is_inclusive: Final = is_inclusive
         self._follow: Final = follow
-        #: Messages that were read and not delivered, the next one at the end.
-        self._ready: list[LogMessage] = []
-        self._ledger_id = -1
-        self._next_entry_id = 0
-        self._reader: LedgerReader | None = None
-        self._tail: LedgerTail | None = None
-        #: The end that a reader that does not follow reads to: ledger and entry; nothing beyond.
-        self._until: tuple[int, int] | None = None
-        #: The list as it was read last. It grows at its end only, so what follows a ledger in it follows it for good.
-        self._manifest: LogManifest | None = None
-        self._changed = asyncio.Event()
+        self._parts: list[PartitionReader] = []
+        self._merged: MergedReader | None = None
         self._is_entered = False
         self._is_running = False
 
@@ -67,57 +52,39 @@ class LogReader:
         return self._store.name
 
     def __repr__(self) -> str:
-        return f"<LogReader {self.name} at {self._ledger_id}:{self._next_entry_id}>"
-
-    # The block ---------------------------------------------------------------------------------------------------
+        places = ", ".join(f"{ledger_id}:{entry_id}" for ledger_id, entry_id in (part.position for part in self._parts))
+        return f"<LogReader {self.name} at {places or 'its start'}>"
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
             raise IllegalOperation("a reader of a log can be entered once; make another one")
         self._is_entered = True
-        manifest = self._manifest = await self._store.manifest()
-        if not self._follow:
-            self._until = await end_of(self._store, manifest)
-        await self._go_to_start(manifest)
-        self._cancel_watch = self._store.watch(self._changed.set)
+        manifest = await self._store.manifest()
+        starts = starts_of(self._start, manifest.partitions)
+        opened = await parts_of(self._store, manifest)
+        try:
+            for (store, part_manifest), start in zip(opened, starts, strict=True):
+                options = {"is_inclusive": self._is_inclusive, "follow": self._follow}
+                part = PartitionReader(store, start, start_ms=self._start_ms, **options)
+                self._parts.append(part)
+                await part.enter(part_manifest)
+        except BaseException:
+            await self._leave()
+            raise
+        if manifest.partitions:
+            self._merged = MergedReader(self._parts)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cancel_watch()
-        await self._leave_ledger()
+        await self._leave()
 
-    async def _go_to_start(self, manifest: LogManifest) -> None:
-        if self._start_ms is not None:
-            self._ledger_id, self._next_entry_id = await self._find(manifest, self._start_ms)
-            return
-        self._ledger_id, self._next_entry_id = await start_at(self._store, manifest, self._start)
-        self._skip_ledger_that_is_none(manifest)
-
-    def _skip_ledger_that_is_none(self, manifest: LogManifest) -> None:
-        """A position between ledgers is the beginning of the next one."""
-        if not manifest.has(self._ledger_id):
-            following = manifest.first_after(self._ledger_id)
-            if following is not None:
-                self._ledger_id, self._next_entry_id = following.ledger_id, 0
-
-    async def _find(self, manifest: LogManifest, start_ms: int) -> tuple[int, int]:
-        """The first entry that was published at ``start_ms`` or later."""
-        for ledger in manifest.ledgers:
-            if ledger.end is None or ledger.end.last_ms >= start_ms:
-                async with await self._store.client.open_ledger(ledger.ledger_id) as reader:
-                    low, high = 0, await reader.read_last_add_confirmed() + 1
-                    while low < high:
-                        middle = (low + high) // 2
-                        if publish_time((await reader.read(middle)).payload) < start_ms:
-                            low = middle + 1
-                        else:
-                            high = middle
-                return ledger.ledger_id, low
-        return (manifest.ledgers[-1].ledger_id + 1 if manifest.ledgers else -1), 0
-
-    # Messages ----------------------------------------------------------------------------------------------------
+    async def _leave(self) -> None:
+        if self._merged is not None:
+            await self._merged.stop()
+        for part in self._parts:
+            await part.leave()
 
     def __aiter__(self) -> Self:
         return self
@@ -127,111 +94,10 @@ class LogReader:
             raise IllegalOperation("use the reader of a log inside its 'async with' block")
         if self._is_running:
             raise IllegalOperation("another task waits for the next message")
+        if self._merged is None and (message := self._parts[0].take()) is not None:
+            return message
         self._is_running = True
         try:
-            while not self._ready:
-                if not await self._read():
-                    raise StopAsyncIteration
-            return self._ready.pop()
+            return await (self._parts[0] if self._merged is None else self._merged).next()
         finally:
             self._is_running = False
-
-    async def _read(self) -> bool:
-        """Read one entry, or go on to the next ledger, or wait for one; false at the end."""
-        if self._until is not None and (self._ledger_id, self._next_entry_id) > self._until:
-            return False
-        if self._tail is None and not await self._enter_ledger():
-            return False
-        tail = self._tail
-        if tail is None:
-            return True
-        try:
-            entry = await anext(tail)
-        except StopAsyncIteration:
-            await self._leave_ledger()
-            self._ledger_id, self._next_entry_id = self._ledger_id + 1, 0  # whatever ledger comes next
-            return True
-        except NoSuchLedger:
-            await self._leave_ledger()
-            await self._check_not_trimmed()
-            return True
-        self._take(entry)
-        return True
-
-    def _take(self, entry: Entry) -> None:
-        messages = decode_entry(entry.payload, self._ledger_id, entry.entry_id)
-        self._next_entry_id = entry.entry_id + 1
-        if self._start.ledger_id == self._ledger_id and self._start.entry_id >= entry.entry_id:
-            messages = [message for message in messages if self._is_wanted(message.id)]
-        self._ready = messages[::-1]
-
-    def _is_wanted(self, message_id: MessageId) -> bool:
-        return message_id > self._start or (self._is_inclusive and message_id == self._start)
-
-    async def _enter_ledger(self) -> bool:
-        """Open the ledger at the position, or wait until there is one; false if there will be none."""
-        ledger = None if self._manifest is None else self._ledger_at(self._manifest)
-        if ledger is None:
-            self._changed.clear()
-            self._manifest = await self._store.manifest()
-            ledger = self._ledger_at(self._manifest)
-        if ledger is None:
-            if not self._follow:
-                return False
-            await wait_for_news(self._changed, _LOOK_S)
-            return True
-        if ledger.ledger_id != self._ledger_id:
-            self._ledger_id, self._next_entry_id = ledger.ledger_id, 0
-        try:
-            self._reader = await self._store.client.open_ledger(ledger.ledger_id)
-        except NoSuchLedger:
-            await self._check_not_trimmed()
-            return True
-        self._tail = self._reader.tail(self._next_entry_id)
-        return True
-
-    def _ledger_at(self, manifest: LogManifest) -> LogLedger | None:
-        # After a ledger was read to its end the position is the beginning of the next id, whatever ledger follows; so this is
-        # also how a ledger is noticed that was trimmed before it was come to.
-        if 0 <= self._ledger_id <= manifest.trimmed_through:
-            raise LogTrimmed(f"entry {self._next_entry_id} was trimmed", ledger_id=self._ledger_id)
-        return manifest.ledger(self._ledger_id) or manifest.first_after(self._ledger_id)
-
-    async def _check_not_trimmed(self) -> None:
-        """A ledger is gone: it was empty, or it was trimmed, or it should not be gone."""
-        manifest = self._manifest = await self._store.manifest()
-        if manifest.has(self._ledger_id):
-            raise NoSuchLedger(
-                "it belongs to the log, and the metadata store does not know it", ledger_id=self._ledger_id
-            )
-        if self._ledger_id <= manifest.trimmed_through:
-            raise LogTrimmed(f"entry {self._next_entry_id} was trimmed", ledger_id=self._ledger_id)
-
-    async def _leave_ledger(self) -> None:
-        tail, reader = self._tail, self._reader
-        self._tail = self._reader = None
-        if tail is not None:
-            await tail.aclose()
-        if reader is not None:
-            await reader.aclose()
-
-
-async def start_at(store: ManifestStore, manifest: LogManifest, start: MessageId) -> tuple[int, int]:
-    """The ledger and entry that reading from ``start`` begins with; :class:`~bkclient.log.LogTrimmed` if it was trimmed."""
-    if start == MessageId.LATEST:
-        ledger_id, entry_id = await end_of(store, manifest)
-        return ledger_id, entry_id + 1
-    if start != MessageId.EARLIEST and start.ledger_id <= manifest.trimmed_through:
-        raise LogTrimmed(f"the message {start} was trimmed", ledger_id=start.ledger_id)
-    return start.ledger_id, max(start.entry_id, 0)
-
-
-async def end_of(store: ManifestStore, manifest: LogManifest) -> tuple[int, int]:
-    """The last ledger of a log and its last entry, as far as they can be read now."""
-    if not manifest.ledgers:
-        return manifest.trimmed_through + 1, -1
-    last = manifest.ledgers[-1]
-    if last.end is not None:
-        return last.ledger_id, last.end.last_entry_id
-    async with await store.client.open_ledger(last.ledger_id) as reader:
-        return last.ledger_id, await reader.read_last_add_confirmed()

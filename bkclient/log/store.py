@@ -58,6 +58,10 @@ class ManifestStore:
         """A text that no other program comes up with."""
         return f"{self._rng.getrandbits(128):032x}"
 
+    def of_partition(self, partition: int) -> ManifestStore:
+        """The manifest of a partition, which is a log by itself."""
+        return ManifestStore(self.client, f"{self.name}-partition-{partition}", self._rng)
+
     async def read(self) -> VersionedManifest | None:
         """What is stored; None if there never was a log of this name."""
         node = await self.tree.get(self.path)

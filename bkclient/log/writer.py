@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -18,11 +20,23 @@ from bkclient.log.batches import Batcher, PendingEntry
 from bkclient.log.driver import OwnerDriver
 from bkclient.log.format.message import NewMessage, as_bytes
 from bkclient.log.format.message_id import MessageId
+from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.machine.owner_state import OwnerState
+from bkclient.log.opening import open_partition
+from bkclient.log.partitioning import PartitionRouter
 from bkclient.log.settings import PublishSettings
 from bkclient.log.store import ManifestStore
 
 __all__ = ["LogWriter"]
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Where the messages of one partition go, or those of a log without."""
+
+    driver: OwnerDriver
+    batcher: Batcher
+
 
 Payload = bytes | bytearray | memoryview
 
@@ -39,8 +53,9 @@ class LogWriter:
     everything that was handed in, closes the ledger and leaves the log without an owner; leaving it by an exception does
     the same.
 
-    Messages are in the log in the order of the calls. Bookies that fail are lived through, if need be in a new ledger. After the
-    first message that could not be published the writer accepts no more, and every call raises the first error again:
+    Messages are in the log in the order of the calls; in a log with partitions, in the order of the calls in each. Bookies that
+    fail are lived through, if need be in a new ledger. After the first message that could not be published the writer accepts no
+    more, and every call raises the first error again:
     :class:`~bkclient.log.LogDeposed` when another owner has taken over. A message whose publishing failed or was cancelled may or
     may not be in the log.
     """
@@ -49,8 +64,13 @@ class LogWriter:
         if store.client.wall_clock is None:
             raise ArgumentError("publishing needs a client that was made with a wall_clock")
         self._settings: Final = settings
-        self._driver: Final = OwnerDriver(store, settings, owner, self._on_progress)
-        self._batcher: Batcher | None = None
+        self._name: Final = owner
+        #: Owns the log. Where it has partitions this one publishes nothing, and each of them has another.
+        self._owner: Final = OwnerDriver(store, settings, owner, self._on_progress)
+        self._lanes: list[_Lane] = []
+        self._router: PartitionRouter | None = None
+        #: The partition that failed first.
+        self._failed: OwnerDriver | None = None
         self._pending_messages = 0
         self._pending_bytes = 0
         self._waiters: list[asyncio.Future[None]] = []
@@ -59,12 +79,12 @@ class LogWriter:
     @property
     def name(self) -> str:
         """The name of the log."""
-        return self._driver.store.name
+        return self._owner.store.name
 
     @property
     def epoch(self) -> int:
         """How often the log was taken over until and including this time."""
-        return self._driver.machine.epoch
+        return self._owner.machine.epoch
 
     @property
     def pending_messages(self) -> int:
@@ -77,7 +97,7 @@ class LogWriter:
         return self._pending_bytes
 
     def __repr__(self) -> str:
-        return f"<LogWriter {self.name} {self._driver.machine.state.value} epoch={self.epoch}>"
+        return f"<LogWriter {self.name} {self._owner.machine.state.value} epoch={self.epoch}>"
 
     # Publishing --------------------------------------------------------------------------------------------------
 
@@ -131,23 +151,26 @@ class LogWriter:
 
     async def flush(self) -> None:
         """Wait until everything that was handed in is acknowledged. Raises what ended the writer."""
-        if self._batcher is not None:
-            self._batcher.flush()
-        await self._driver.until_all_told()
+        for lane in self._lanes:
+            lane.batcher.flush()
+        for lane in self._lanes:
+            await lane.driver.until_all_told()
         self._raise_failure()
 
     def _check(self, message: NewMessage) -> None:
-        if self._batcher is None:
+        if not self._lanes:
             raise ArgumentError("use the writer of a log inside its 'async with' block")
         self._raise_failure()
         if self._is_closing:
             raise LedgerClosed("the writer of the log was closed", advice="Make another one.")
-        limit = min(self._driver.max_entry_bytes, self._settings.max_pending_bytes)
+        limit = min(self._owner.max_entry_bytes, self._settings.max_pending_bytes)
         if message.size > limit:
             raise ArgumentError(f"a message must have at most {limit} bytes, this one has {message.size}")
 
     def _raise_failure(self) -> None:
-        error = self._driver.failure()
+        error = self._owner.failure()
+        if error is None and self._failed is not None:
+            error = self._failed.failure()
         if error is not None:
             raise error
 
@@ -159,10 +182,10 @@ class LogWriter:
         )
 
     def _add(self, message: NewMessage) -> asyncio.Future[MessageId]:
-        assert self._batcher is not None
         self._pending_messages += 1
         self._pending_bytes += message.size
-        return self._batcher.add(message, is_idle=self._driver.is_idle)
+        lane = self._lanes[0 if self._router is None else self._router.choose(message.key)]
+        return lane.batcher.add(message, is_idle=lane.driver.is_idle)
 
     def _on_progress(self, entry: PendingEntry) -> None:
         """An entry was acknowledged, or failed."""
@@ -176,25 +199,55 @@ class LogWriter:
     # The end -----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        if self._batcher is not None:
+        if self._lanes:
             raise ArgumentError("a writer of a log can be entered once; make another one")
-        await self._driver.claim()
-        self._batcher = Batcher(self._settings, self._driver.publish)
-        self._driver.on_failed = self._drop
+        await self._owner.claim()
+        known = self._owner.machine.known
+        assert known is not None, "the log was claimed"
+        drivers = [self._owner]
+        if known.manifest.partitions:
+            drivers = await self._claim_partitions(known.manifest)
+            self._router = PartitionRouter(len(drivers), lambda number: self._lanes[number].batcher.is_empty)
+        for number, driver in enumerate(drivers):
+            partition = -1 if self._router is None else number
+            lane = _Lane(driver, Batcher(self._settings, driver.publish, partition))
+            driver.on_failed = partial(self._on_failed, lane)
+            self._lanes.append(lane)
         return self
 
-    def _drop(self) -> None:
-        """The writer has ended: what was gathered is not sent any more."""
-        if self._batcher is not None:
-            self._driver.refuse(self._batcher.drop())
+    async def _claim_partitions(self, manifest: LogManifest) -> list[OwnerDriver]:
+        """Take the partitions over, in the epoch of the log: an owner that claimed it later gets all of them."""
+        drivers = []
+        try:
+            for number in range(manifest.partitions):
+                store, _ = await open_partition(self._owner.store, manifest, number)
+                drivers.append(
+                    OwnerDriver(store, self._settings, self._name, self._on_progress, term=self._owner.machine.epoch)
+                )
+            outcomes = await asyncio.gather(*(driver.claim() for driver in drivers), return_exceptions=True)
+            _raise_first(outcomes)
+        except BaseException:
+            for driver in (*drivers, self._owner):
+                await driver.abandon()
+            raise
+        return drivers
+
+    def _on_failed(self, lane: _Lane) -> None:
+        """An owner has ended: what was gathered for it is not sent any more."""
+        if self._failed is None:
+            self._failed = lane.driver
+        lane.driver.refuse(lane.batcher.drop())
 
     async def aclose(self) -> None:
         """End the writer as leaving ``async with`` does. Idempotent."""
-        if self._batcher is None:
+        if not self._lanes:
             return
         self._is_closing = True
-        self._batcher.flush()
-        await self._driver.close()
+        for lane in self._lanes:
+            lane.batcher.flush()
+        if self._router is not None:
+            await asyncio.gather(*(lane.driver.close() for lane in self._lanes))
+        await self._owner.close()
         self._raise_failure()
 
     async def __aexit__(
@@ -212,4 +265,11 @@ class LogWriter:
     @property
     def is_closed(self) -> bool:
         """Whether the writer accepts no more."""
-        return self._is_closing or self._driver.machine.state in (OwnerState.DEPOSED, OwnerState.FAILED)
+        is_over = self._owner.machine.state in (OwnerState.DEPOSED, OwnerState.FAILED)
+        return self._is_closing or is_over or self._failed is not None
+
+
+def _raise_first(outcomes: list[BaseException | None]) -> None:
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from bkclient.log import LogMessage, LogReader, Logs, LogWriter, MessageId, PublishSettings
 from bkclient.sync.bridge import SyncBlock, SyncHandle, blocking, iterating, opening, passing
@@ -46,7 +46,7 @@ async def _writer(logs: Logs, name: str, *, owner: str = "", settings: PublishSe
 async def _reader(
     logs: Logs,
     name: str,
-    start: MessageId = MessageId.EARLIEST,
+    start: MessageId | Iterable[MessageId] = MessageId.EARLIEST,
     *,
     inclusive: bool = True,
     start_ms: int | None = None,
@@ -63,6 +63,7 @@ class SyncLogs(SyncHandle[Logs]):
     delete = blocking(Logs.delete)
     names = iterating(Logs.names)
     info = blocking(Logs.info)
+    partitions = blocking(Logs.partitions)
     check = iterating(Logs.check)
     trim = blocking(Logs.trim)
     cursors = blocking(Logs.cursors)

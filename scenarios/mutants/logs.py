@@ -14,7 +14,7 @@ from bkclient.log.machine.changes import TrimLedgers
 from bkclient.log.machine.manifest import LedgerEnd, LogLedger, LogManifest
 from bkclient.log.machine.owner import CloseLedger, LogOwner, OwnerAction
 from bkclient.log.machine.owner_state import OwnerState
-from bkclient.log.reader import LogReader
+from bkclient.log.partition_reader import PartitionReader
 from bkclient.log.store import ManifestStore
 from bkclient.log.trimming import LAST
 from scenarios.mutants.base import Function, Mutant, Replacement, always
@@ -150,7 +150,7 @@ def _ledger_skipped(first_after: Function) -> Function:
 def _trimmed_unnoticed(_ledger_at: Function) -> Function:
     """What was trimmed in front of a reader is passed over in silence."""
 
-    def mutated(self: LogReader, manifest: LogManifest) -> LogLedger | None:
+    def mutated(self: PartitionReader, manifest: LogManifest) -> LogLedger | None:
         ledger_id: int = self._ledger_id
         return manifest.ledger(ledger_id) or manifest.first_after(ledger_id)
 
@@ -160,7 +160,7 @@ def _trimmed_unnoticed(_ledger_at: Function) -> Function:
 def _first_again(next_read: Function) -> Function:
     """After the end of a ledger its last entry is read once more."""
 
-    async def mutated(self: LogReader) -> bool:
+    async def mutated(self: PartitionReader) -> bool:
         before, entry_id = self._ledger_id, self._next_entry_id
         goes_on = bool(await next_read(self))
         if self._ledger_id > before >= 0 < entry_id and not getattr(self._store, "was_there", False):
@@ -310,14 +310,14 @@ LOG_MUTANTS: Final = (
         summary="a reader goes on behind what was trimmed in front of it, and says nothing",
         clauses=("H1",),
         in_runs=True,
-        replaces=(Replacement(LogReader, "_ledger_at", _trimmed_unnoticed),),
+        replaces=(Replacement(PartitionReader, "_ledger_at", _trimmed_unnoticed),),
     ),
     Mutant(
         name="log-reader-repeats-an-entry",
         summary="a reader reads the last entry of a ledger twice",
         clauses=("H4",),
         in_runs=True,
-        replaces=(Replacement(LogReader, "_read", _first_again),),
+        replaces=(Replacement(PartitionReader, "_read", _first_again),),
     ),
     Mutant(
         name="log-trim-ignores-cursors",

@@ -55,7 +55,7 @@ def publish_time(data: bytes) -> int:
     return _header(data)[2]
 
 
-def decode_entry(data: bytes, ledger_id: int, entry_id: int) -> list[LogMessage]:
+def decode_entry(data: bytes, ledger_id: int, entry_id: int, partition: int = -1) -> list[LogMessage]:
     """The messages of an entry; :class:`~bkclient.errors.DigestMismatch` if it is none of this version."""
     compression, count, publish_ms, length = _header(data)
     batch = decompress(compression, data[HEADER_BYTES:], length)
@@ -64,7 +64,7 @@ def decode_entry(data: bytes, ledger_id: int, entry_id: int) -> list[LogMessage]
         if len(messages) != count:
             raise ValueError(f"{len(messages)} messages")  # noqa: TRY301
         return [
-            _message(fields, MessageId(ledger_id, entry_id, -1, index if count > 1 else -1), publish_ms, count)
+            _message(fields, MessageId(ledger_id, entry_id, partition, index if count > 1 else -1), publish_ms, count)
             for index, fields in enumerate(messages)
         ]
     except (ValueError, TypeError, msgpack.UnpackException) as error:

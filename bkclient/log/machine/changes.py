@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from bkclient.errors import MetadataVersionConflict, UnexpectedCondition
+from bkclient.errors import IllegalOperation, MetadataVersionConflict, UnexpectedCondition
 from bkclient.log.errors import LogDeposed, LogExists, NoSuchLog
 from bkclient.log.machine.manifest import LedgerEnd, LogLedger, LogManifest, LogState
 from bkclient.log.settings import LogSettings
@@ -63,6 +63,8 @@ class CreateLog:
     log_id: str
     settings: LogSettings
     created_ms: int
+    partitions: int = 0
+    partition: int = -1
 
     def is_made(self, manifest: LogManifest) -> bool:
         """Whether the log is this one."""
@@ -79,19 +81,32 @@ class CreateLog:
             state=LogState.ACTIVE,
             created_ms=self.created_ms,
             cursor_changes=manifest.cursor_changes + 1,
+            partitions=self.partitions,
+            partition=self.partition,
         )
 
     def new(self) -> LogManifest:
         """The manifest where there never was one of this name."""
-        return LogManifest(self.log_id, self.settings, created_ms=self.created_ms)
+        return LogManifest(
+            self.log_id,
+            self.settings,
+            created_ms=self.created_ms,
+            partitions=self.partitions,
+            partition=self.partition,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimLog:
-    """Become the owner, whether there is one or not. From then on no other owner can change the list."""
+    """Become the owner, whether there is one or not. From then on no other owner can change the list.
+
+    ``term`` is the epoch in which a log was claimed whose partition this is, and becomes the partition's; 0 without partitions.
+    An owner of the whole log that was overtaken by another can claim no partition any more that the other has.
+    """
 
     owner: str
     claim_id: str
+    term: int = 0
 
     def is_made(self, manifest: LogManifest) -> bool:
         """Whether this claim is there."""
@@ -100,7 +115,14 @@ class ClaimLog:
     def applied(self, manifest: LogManifest) -> LogManifest:
         """In a new epoch."""
         _check_exists(manifest)
-        return replace(manifest, epoch=manifest.epoch + 1, owner=self.owner, claim_id=self.claim_id)
+        if not self.term and manifest.partition >= 0:
+            raise IllegalOperation(
+                f"it is partition {manifest.partition} of a log", advice="Publish to the log that has the partitions."
+            )
+        if self.term and manifest.epoch >= self.term:
+            raise LogDeposed(f"the partition was taken over by {manifest.owner!r}, in epoch {manifest.epoch}")
+        epoch = self.term or manifest.epoch + 1
+        return replace(manifest, epoch=epoch, owner=self.owner, claim_id=self.claim_id)
 
 
 @dataclass(frozen=True, slots=True)

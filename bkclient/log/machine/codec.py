@@ -20,10 +20,16 @@ from bkclient.log.settings import LogSettings
 __all__ = ["MAX_MANIFEST_BYTES", "decode_manifest", "encode_manifest"]
 
 VERSION: Final = 1
+"""Of the manifest of a log without partitions, which is none either."""
+VERSION_2: Final = 2
+"""With all fields. What earlier programs understand is stored as they know it."""
 MAX_MANIFEST_BYTES: Final = 1_000_000
 """Below the 1 MiB that ZooKeeper takes by default."""
 
-_FIELDS: Final = tuple(field.name for field in fields(LogManifest))
+_ADDED: Final = ("partitions", "partition")
+_FIELDS_2: Final = tuple(field.name for field in fields(LogManifest))
+_FIELDS: Final = tuple(name for name in _FIELDS_2 if name not in _ADDED)
+_DEFAULTS: Final = {field.name: field.default for field in fields(LogManifest) if field.name in _ADDED}
 _TYPES: Final[dict[str, type]] = {
     "log_id": str,
     "settings": dict,
@@ -37,15 +43,18 @@ _TYPES: Final[dict[str, type]] = {
     "trimmed_through": int,
     "cursors": list,
     "cursor_changes": int,
+    "partitions": int,
+    "partition": int,
 }
 
 
 def encode_manifest(manifest: LogManifest) -> bytes:
     """The bytes; :class:`~bkclient.log.errors.LogTooLong` for one that is too large for a metadata store."""
     ledgers = [_ledger_as_list(ledger) for ledger in manifest.ledgers]
-    table = {name: getattr(manifest, name) for name in _FIELDS}
+    is_plain = all(getattr(manifest, name) == default for name, default in _DEFAULTS.items())
+    table = {name: getattr(manifest, name) for name in (_FIELDS if is_plain else _FIELDS_2)}
     table |= {"settings": manifest.settings.as_dict(), "state": int(manifest.state), "ledgers": ledgers}
-    data: bytes = msgpack.packb([VERSION, table])
+    data: bytes = msgpack.packb([VERSION if is_plain else VERSION_2, table])
     if len(ledgers) + len(manifest.trimmed) > MAX_LEDGERS or len(data) > MAX_MANIFEST_BYTES:
         raise LogTooLong(
             f"a manifest holds {MAX_LEDGERS} ledgers in {MAX_MANIFEST_BYTES} bytes, this one would have "
@@ -72,18 +81,20 @@ def decode_manifest(data: bytes) -> LogManifest:
         raise MetadataSerializationError(f"the manifest of a log has at most {MAX_MANIFEST_BYTES} bytes")
     try:
         version, table = msgpack.unpackb(data)
-        if version == VERSION:
-            return _manifest_from(table)
+        if version in (VERSION, VERSION_2):
+            return _manifest_from(table, _FIELDS if version == VERSION else _FIELDS_2)
     except (ValueError, TypeError, KeyError, AttributeError, ArgumentError, msgpack.UnpackException) as error:
         raise MetadataSerializationError(f"the manifest of the log is damaged: {error}") from error
-    raise MetadataSerializationError(f"the manifest of the log has version {version!r}, known is {VERSION}")
+    raise MetadataSerializationError(
+        f"the manifest of the log has version {version!r}, known are {VERSION} and {VERSION_2}"
+    )
 
 
-def _manifest_from(table: dict[str, Any]) -> LogManifest:
-    if set(table) != set(_FIELDS):
+def _manifest_from(table: dict[str, Any], known: tuple[str, ...]) -> LogManifest:
+    if set(table) != set(known):
         raise ValueError(f"its fields are {sorted(table)}")
-    for name, kind in _TYPES.items():
-        if type(table[name]) is not kind:
+    for name in known:
+        if type(table[name]) is not _TYPES[name]:
             raise ValueError(f"{name} is {table[name]!r}")
     return LogManifest(
         **table

@@ -15,11 +15,12 @@ from typing import Final, Self
 
 from bkclient.log.settings import LogSettings
 
-__all__ = ["MAX_CURSORS", "MAX_LEDGERS", "LedgerEnd", "LogLedger", "LogManifest", "LogState"]
+__all__ = ["MAX_CURSORS", "MAX_LEDGERS", "MAX_PARTITIONS", "LedgerEnd", "LogLedger", "LogManifest", "LogState"]
 
 MAX_LEDGERS: Final = 10_000
 """Ledgers in the list and those still to be deleted, together; so that a manifest stays below 1 MB, ZooKeeper's limit."""
 MAX_CURSORS: Final = 1_000
+MAX_PARTITIONS: Final = 1_000
 _LEDGER_ID: Final = attrgetter("ledger_id")
 
 
@@ -69,6 +70,10 @@ class LogManifest:
     log any more and have yet to be deleted; ``trimmed_through`` is the highest ledger id that ever left the log with entries.
     ``cursors`` are the names of those that hold back trimming, and ``cursor_changes`` counts how often one was added or moved
     back. The manifest of a deleted log stays, so that versions never begin anew.
+
+    A log with ``partitions`` has no ledgers of its own: each partition is a log, whose ``partition`` is its number; that is -1
+    for every other log. A claim of a partition has the epoch of the claim of the whole log, so of two owners the later one gets
+    all.
     """
 
     log_id: str
@@ -83,6 +88,8 @@ class LogManifest:
     trimmed_through: int = -1
     cursors: tuple[str, ...] = ()
     cursor_changes: int = 0
+    partitions: int = 0
+    partition: int = -1
 
     def __post_init__(self) -> None:
         ids = [ledger.ledger_id for ledger in self.ledgers]
@@ -104,8 +111,15 @@ class LogManifest:
             raise ValueError("an owner has a name and a claim")
         if self.cursors != tuple(sorted(set(self.cursors))):
             raise ValueError("the names of cursors must ascend")
+        self._check_partitions()
         if self.state is LogState.DELETED and (self.ledgers or self.claim_id or self.cursors):
             raise ValueError("a deleted log has no ledger, owner or cursor")
+
+    def _check_partitions(self) -> None:
+        if not 0 <= self.partitions <= MAX_PARTITIONS or not -1 <= self.partition < MAX_PARTITIONS:
+            raise ValueError(f"a log has 0 to {MAX_PARTITIONS} partitions, numbered from 0")
+        if self.partitions and (self.ledgers or self.partition >= 0):
+            raise ValueError("a log with partitions has no ledgers and is no partition itself")
 
     @property
     def is_deleted(self) -> bool:

@@ -85,13 +85,16 @@ class LogOwner(Value):
         "sent",
         "state",
         "stored",
+        "term",
         "to_recover",
         "update",
     )
 
-    def __init__(self, name: str, claim_id: str) -> None:
+    def __init__(self, name: str, claim_id: str, term: int = 0) -> None:
         self.name = name
         self.claim_id = claim_id
+        #: The epoch in which the log was claimed whose partition this is; 0 without partitions.
+        self.term = term
         self.state = OwnerState.NEW
         self.failure: BookKeeperError | None = None
         self.known: VersionedManifest | None = None
@@ -126,7 +129,7 @@ class LogOwner(Value):
     def claim(self) -> None:
         """Become the owner."""
         self._move(OwnerState.CLAIMING)
-        self.update = ManifestUpdate(ClaimLog(self.name, self.claim_id))
+        self.update = ManifestUpdate(ClaimLog(self.name, self.claim_id, self.term))
 
     def publish(self, size: int) -> int:
         """Hand in an entry of ``size`` bytes; its number."""

@@ -97,3 +97,26 @@ def test_a_log_is_checked(bk: Invoke) -> None:
     assert f"ledger {gone}: not found" in ended.text
     assert "1 of 2 ledgers" in ended.stderr
     assert [each["sound"] for each in bk("log", "check", "e", "--json").objects] == [False, True]
+
+
+def test_a_log_with_partitions_is_used_as_one(bk: Invoke) -> None:
+    bk("log", "create", "p", "--partitions", "2", "--max-entries", "1", "--min-age-s", "0")
+    for key in ("k1", "k2", "k1"):
+        bk("log", "publish", "p", "--key", key, stdin=b"x\n")
+    read = bk("log", "read", "p", "--json").objects
+    assert sorted((each["key"], each["id"].split(":")[2]) for each in read) == [("k1", "0"), ("k1", "0"), ("k2", "0")]
+    bk("log", "publish", "p", "--print-ids", stdin=b"y\nz\n")
+    assert sorted(bk("log", "read", "p-partition-1").text.split()) == []
+    shown = bk("log", "info", "p", "--json").json
+    assert [part["log"] for part in shown["partitions"]] == ["p-partition-0", "p-partition-1"]
+    assert "p-partition-1: 0 ledgers, 0 entries" in bk("log", "info", "p").text
+    listed = next(each for each in bk("log", "list", "--json").objects if each["log"] == "p")
+    assert (listed["partitions"], listed["ledgers"], listed["entries"]) == (2, 4, 4)
+    assert {each["log"] for each in bk("log", "check", "p", "--json").objects} == {"p-partition-0"}
+    last = read[-1]["id"]
+    assert bk("log", "read", "p", "--start", last, "--count", "1", "--json").json["id"] == last
+    assert len(bk("log", "trim", "p", "--before", last, "--json").json["ledgers"]) == 2
+    assert bk("log", "read", "p", "--start", "1:0").code == 2
+    assert bk("log", "publish", "p-partition-0", stdin=b"x\n").code == 4
+    assert bk("log", "delete", "p-partition-0", "--force").code == 4
+    assert bk("log", "delete", "p", "--force").code == 0

@@ -79,8 +79,8 @@ def test_damaged_bytes_are_refused_or_are_another_manifest(data: bytes, position
 
 def test_a_manifest_of_a_later_version_or_with_other_fields_is_refused() -> None:
     _, table = msgpack.unpackb(encode_manifest(MANIFEST))
-    with pytest.raises(MetadataSerializationError, match="version 2"):
-        decode_manifest(msgpack.packb([2, table]))
+    with pytest.raises(MetadataSerializationError, match="version 3"):
+        decode_manifest(msgpack.packb([3, table]))
     with pytest.raises(MetadataSerializationError, match="its fields"):
         decode_manifest(msgpack.packb([1, {**table, "new": 1}]))
     with pytest.raises(MetadataSerializationError, match="at most"):

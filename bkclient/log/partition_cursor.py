@@ -1,0 +1,118 @@
+"""Durable positions of one log, or of one partition: how they are taken over and stored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bkclient.coordination import RegisterValue, VersionedRegister
+from bkclient.errors import MetadataOutcomeUnknown, MetadataVersionConflict
+from bkclient.log.errors import LogDeposed
+from bkclient.log.format.message_id import MessageId
+from bkclient.log.machine.changes import AddCursor
+from bkclient.log.machine.cursor import CursorState, decode_cursor, encode_cursor
+from bkclient.log.machine.manifest import LogManifest
+from bkclient.log.partition_reader import start_at
+from bkclient.log.store import ManifestStore
+
+__all__ = ["CURSORS", "PartitionCursor", "backlog_of", "cursor_register"]
+
+CURSORS: Final = "cursors"
+"""The directory of the cursors of all logs."""
+_ATTEMPTS_MAX: Final = 20
+
+
+def cursor_register(store: ManifestStore, name: str) -> VersionedRegister:
+    """Where the position of a cursor is kept."""
+    return VersionedRegister(store.client, name, directory=f"{CURSORS}/{store.name}")
+
+
+def backlog_of(state: CursorState, manifest: LogManifest) -> int:
+    """Entries of ledgers that have ended and are not acknowledged."""
+    return sum(
+        state.backlog_in(ledger.ledger_id, ledger.end.last_entry_id)
+        for ledger in manifest.ledgers
+        if ledger.end is not None
+    )
+
+
+class PartitionCursor:
+    """A cursor of one partition of a log, or of a log without partitions: its state, and where that is stored."""
+
+    def __init__(self, store: ManifestStore, name: str, start: MessageId) -> None:
+        self._store: Final = store
+        self._name: Final = name
+        self._start: Final = start
+        self._register: Final = cursor_register(store, name)
+        self._version = 0
+        self.state = CursorState("", store.new_id(), -1, 0)
+        self.is_dirty = False
+
+    async def open(self) -> LogManifest:
+        """Take the cursor over; the log with it."""
+        holder = self.state.holder
+        for _ in range(_ATTEMPTS_MAX):
+            manifest = await self._store.manifest()
+            try:
+                await self._take_over(manifest, holder)
+                break
+            except (MetadataVersionConflict, MetadataOutcomeUnknown):
+                continue
+        else:
+            raise MetadataVersionConflict(f"the cursor {self._name!r} is taken over again and again")
+        # Its position is stored: from now on trimming looks at it, and what is there now stays.
+        manifest = await self._store.change(AddCursor(self._name))
+        self.state.settle(manifest)
+        return manifest
+
+    @property
+    def start(self) -> MessageId:
+        """Where reading begins."""
+        if self.state.ledger_id < 0:
+            return MessageId.EARLIEST
+        return MessageId(self.state.ledger_id, self.state.entry_id)
+
+    async def flush(self) -> None:
+        """Remember for good what is acknowledged; :class:`~bkclient.log.LogDeposed` if the cursor was taken over."""
+        self.state.settle(await self._store.manifest())
+        await self._save()
+
+    async def backlog_entries(self) -> int:
+        """How many entries are not acknowledged, those of the ledger that is being written to included."""
+        manifest = await self._store.manifest()
+        count = backlog_of(self.state, manifest)
+        for ledger_id in manifest.open_ledgers:
+            async with await self._store.client.open_ledger(ledger_id) as reader:
+                count += self.state.backlog_in(ledger_id, await reader.read_last_add_confirmed())
+        return count
+
+    async def _take_over(self, manifest: LogManifest, holder: str) -> None:
+        stored = await self._register.read()
+        state = None if stored is None else decode_cursor(stored.data)
+        if state is None or state.log_id != manifest.log_id:
+            state = CursorState(manifest.log_id, holder, *await start_at(self._store, manifest, self._start))
+        state.holder = holder
+        data = encode_cursor(state)
+        written: RegisterValue
+        if stored is None:
+            written = await self._register.create(data)
+        else:
+            written = await self._register.write(data, stored.version)
+        self.state, self._version = state, written.version
+
+    async def _save(self) -> None:
+        if not self.is_dirty:
+            return
+        data = encode_cursor(self.state)
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                self._version = (await self._register.write(data, self._version)).version
+            except (MetadataVersionConflict, MetadataOutcomeUnknown):
+                stored = await self._register.read()
+                if stored is None or decode_cursor(stored.data).holder != self.state.holder:
+                    raise LogDeposed(f"the cursor {self._name!r} was taken over or removed") from None
+                self._version = stored.version
+                if stored.data != data:
+                    continue
+            self.is_dirty = False
+            return
+        raise MetadataOutcomeUnknown(f"the cursor {self._name!r} could not be stored")
