@@ -39,6 +39,7 @@ from scenarios.recording_log import RecordedLogs
 from scenarios.recording_store import AppliedStore, recorded_store
 from scenarios.recording_transport import RecordingTransport
 from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
+from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetfulStorage
@@ -58,6 +59,8 @@ Program = Callable[[RecordedClient], Awaitable[None]]
 """The program of a client process; the process ends when it returns."""
 
 #: Attempts of a final client before the run counts as stuck, and the pause between two attempts.
+#: Clients have to live with BookKeeper's bookies, which deny an entry to a fencing read before the fence is durable.
+_LIKE_BOOKKEEPER: Final = BookieConfig(error_waits_for_fence=False)
 _SETTLE_ATTEMPTS: Final = 8
 _SETTLE_PAUSE_S: Final = 5.0
 _WAYS: Final = {">": "to", "<": "from", "><": "both"}
@@ -166,7 +169,9 @@ class Stage:
             name = f"bookie-{index}"
             storage = self._new_storage()
             observer = BookieRecorder(self.recorder, name)
-            self.bookies[name] = BookieHost(self.world, name, storage=storage, observer=observer, server=server)
+            self.bookies[name] = BookieHost(
+                self.world, name, storage=storage, config=_LIKE_BOOKKEEPER, observer=observer, server=server
+            )
         for bookie in self.bookies.values():
             await bookie.registered()
 

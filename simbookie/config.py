@@ -74,8 +74,8 @@ class BookieConfig:
     #: Whether a read-only bookie takes high-priority adds (ledger recovery) as long as the storage has a byte left.
     high_priority_adds_when_read_only: bool = True
     #: Whether an error answer to a fencing read waits for the durable fence as well. BookKeeper's own bookie does not wait,
-    #: although clients count "no such entry" as fenced: a power loss right after that answer loses the fence.
-    error_waits_for_fence: bool = False
+    #: although clients count "no such entry" as fenced: a power loss right after that answer loses the fence. False imitates it.
+    error_waits_for_fence: bool = True
     #: How long a ledger that was fenced and then deleted is remembered since the last access.
     deleted_memory_s: float = 7 * 86_400.0
     #: How many such ledgers are remembered at most; the one not accessed for longest is forgotten first.

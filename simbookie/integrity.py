@@ -1,7 +1,8 @@
 """The check of a bookie that may have lost data: what it cannot vouch for it says so, and what it lacks it gets from the others.
 
-It has two parts, as in BookKeeper. Before the bookie serves, every ledger that is not closed and whose last ensemble it is in
-goes to *limbo*: it is fenced, and of what the bookie has not of it the bookie says that it knows nothing, instead of denying
+It has two parts, as in BookKeeper. Before the bookie serves, every ledger is fenced that has the bookie in an ensemble: fences
+may be lost, too, and a writer that was shut out by one may still send. A ledger that is not closed and whose last ensemble it is
+in goes to *limbo* besides: of what the bookie has not of it the bookie says that it knows nothing, instead of denying
 it. A denial would count when a recovery decides where the ledger ends. This is durable before the first request.
 
 While it serves, each of its ledgers is brought in order: one in limbo is recovered and closed through a client, which ends its
@@ -25,6 +26,7 @@ from simbookie.storage.base import StorageError
 from simbookie.storage.conf_keys import values_of
 from simbookie.storage.folders import Folder
 from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.waiting import until_done
 
 if TYPE_CHECKING:
@@ -101,14 +103,17 @@ class IntegrityCheck:
         metadata: MetadataStore,
         folder: Folder | None = None,
         config: IntegrityConfig | None = None,
+        *,
+        quirks: frozenset[Quirk] = REPAIRED,
     ) -> None:
         self.config = config if config is not None else IntegrityConfig()
+        self._quirks = quirks
         self._bookie = bookie
         self._metadata = metadata
         self._folder = folder
         self._is_needed = False
         #: What was done since the object was made.
-        self.ledgers_in_limbo = self.ledgers_done = self.entries_copied = 0
+        self.ledgers_in_limbo = self.ledgers_fenced = self.ledgers_done = self.entries_copied = 0
 
     @property
     def is_needed(self) -> bool:
@@ -123,13 +128,31 @@ class IntegrityCheck:
         await self._note_need()
         async for ledger_id in self._metadata.list_ledgers():
             metadata = await self._read(ledger_id)
-            if metadata is None or metadata.is_closed:
+            if metadata is None:
                 continue
-            if self._bookie.bookie_id in metadata.fragments[-1].ensemble:
+            if not metadata.is_closed and self._bookie.bookie_id in metadata.fragments[-1].ensemble:
                 self._bookie.set_limbo(ledger_id, in_limbo=True)
                 self.ledgers_in_limbo += 1
+            elif Quirk.OTHER_LEDGERS_UNFENCED not in self._quirks and self._is_in_an_ensemble(metadata):
+                self._fence(ledger_id)
+                self.ledgers_fenced += 1
         await self._flush()
-        _log.info("bookie %s vouches for nothing of %d ledgers yet", self._bookie.bookie_id, self.ledgers_in_limbo)
+        _log.info(
+            "bookie %s vouches for nothing of %d ledgers yet, and has fenced %d others",
+            self._bookie.bookie_id,
+            self.ledgers_in_limbo,
+            self.ledgers_fenced,
+        )
+
+    def _is_in_an_ensemble(self, metadata: LedgerMetadata) -> bool:
+        return any(self._bookie.bookie_id in fragment.ensemble for fragment in metadata.fragments)
+
+    def _fence(self, ledger_id: int) -> None:
+        """Fence the ledger, without a key if it is not known here: who enters limbo is fenced, and stays so."""
+        info = self._bookie.storage.ledger(ledger_id)
+        if info is None or not info.in_limbo:
+            self._bookie.set_limbo(ledger_id, in_limbo=True)
+            self._bookie.set_limbo(ledger_id, in_limbo=False)
 
     async def run(self, admin: RepairAdmin) -> None:
         """Make full checks, as long as one is needed, at intervals."""

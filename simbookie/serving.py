@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -180,17 +180,35 @@ async def _serve(
         server.before_serving = checks.before_serving
         _remember_read_only(bookie)
         operated = _operated(server, metadata, garbage, options, checks.belong_together)
-        async with operated as admin_port, server, _trimmed_heap(server):
-            checking = asyncio.create_task(checks.run())
-            on_ready(server, admin_port)
-            await stop.wait()
-            checking.cancel()
-            await asyncio.gather(checking, return_exceptions=True)
+        async with operated as admin_port:
+            if not await _started(server, stop):
+                return
+            async with aclosing(server), _trimmed_heap(server):
+                checking = asyncio.create_task(checks.run())
+                on_ready(server, admin_port)
+                await stop.wait()
+                checking.cancel()
+                await asyncio.gather(checking, return_exceptions=True)
         checks.ended()
     finally:
         collector.cancel()
         await asyncio.gather(collector, return_exceptions=True)
         await metadata.aclose()
+
+
+async def _started(server: BookieServer, stop: asyncio.Event) -> bool:
+    """Start the server; false if ``stop`` was set before it served, as when a replay finds late that a journal is damaged."""
+    starting, stopping = asyncio.create_task(server.start()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            return True
+        return False
+    finally:
+        for task in (starting, stopping):
+            task.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
 
 
 def _remember_read_only(bookie: Bookie) -> None:

@@ -86,9 +86,7 @@ class Subject:
         self.fatal: StorageError | None = None
         self.watch = Watch(self)
         self.storage = storage_on(settings, self.disk, self.step, on_fatal=self._failed)
-        self.bookie = Bookie(
-            "b0", self.storage, BookieConfig(error_waits_for_fence=True), self.watch, wall_clock=lambda: 0.0
-        )
+        self.bookie = Bookie("b0", self.storage, BookieConfig(), self.watch, wall_clock=lambda: 0.0)
         self.collector: GarbageCollector | None = None
         #: Ledgers that someone asked to fence, whatever came of it; and whether the disk has failed in this life.
         self.fencing: dict[int, None] = {}

@@ -28,6 +28,7 @@ from simbookie.storage.base import (
     ReadCallback,
     SpaceListener,
     StorageError,
+    WriteCacheFull,
 )
 from simbookie.storage.checkpoints import Checkpoints
 from simbookie.storage.compaction.kinds import CompactionKind
@@ -50,7 +51,7 @@ from simbookie.storage.journal.settings import EXPLICIT_LAC_SINCE, JournalSettin
 from simbookie.storage.journal.watching import JournalWatcher
 from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
-from simbookie.storage.replayer import Replayer
+from simbookie.storage.replayer import REPLAY_WAIT_S, Replayer
 from simbookie.storage.sequence import Sequence as Steps
 from simbookie.storage.space import SpaceConfig, SpaceState, SpaceWatch
 
@@ -77,11 +78,10 @@ class JournaledConfig:
 class JournaledStorage:
     """Implements :class:`simbookie.storage.base.LedgerStorage`; see there for the meaning of the methods.
 
-    There is a journal in each of ``journal_folders``; ``ledger_folders`` are those of ``store``, and hold the marks; it may have
-    its indexes in ``index_folders``. ``clock_ms``
-    is the time of day, for the name of the first journal file. ``on_fatal`` is told when a journal ends for an error, and may
-    crash the storage. Steps are those of journals, checkpoints and marks, and ``open.replay``, ``open.sync``,
-    ``open.flush``.
+    There is a journal in each of ``journal_folders``; ``ledger_folders`` are those of ``store``, and hold the marks; it may
+    have its indexes in ``index_folders``. ``clock_ms`` is the time of day, for the name of the first journal file. ``on_fatal``
+    is told when a journal ends for an error, and may crash the storage. Steps are those of journals, checkpoints and marks,
+    and ``open.replay``, ``open.sync``, ``open.flush``.
     """
 
     def __init__(
@@ -135,8 +135,7 @@ class JournaledStorage:
         self._is_closing = False
 
     def _disks(self) -> list[Disk]:
-        folders = (*self.journal_folders, *self.ledger_folders)
-        return list({id(folder.disk): folder.disk for folder in folders}.values())
+        return list({id(each.disk): each.disk for each in (*self.journal_folders, *self.ledger_folders)}.values())
 
     @property
     def acks_are_durable(self) -> bool:
@@ -149,8 +148,8 @@ class JournaledStorage:
         """Replay the journals into the store; :class:`StorageIOError` if that is impossible."""
         assert self.checkpoints is None, "already open"
         self._on_open = on_open
-        names = [mark_name(index, len(self.journal_folders)) for index in range(len(self.journal_folders))]
-        self._marks = [read_mark(self.ledger_folders, name) for name in names]
+        count = len(self.journal_folders)
+        self._marks = [read_mark(self.ledger_folders, mark_name(index, count)) for index in range(count)]
         self.checkpoints = Checkpoints(
             self.store,
             self.journal_folders,
@@ -182,6 +181,8 @@ class JournaledStorage:
         """Apply records until the store is full, which calls back when it has room."""
         assert self._replayer is not None
         if not self._replayer.go_on():
+            if Quirk.REPLAY_GIVES_UP in self._quirks:
+                self._timers["room"] = asyncio.get_running_loop().call_later(REPLAY_WAIT_S, self._give_up_replaying)
             return
         if Quirk.REPLAYED_FILES_UNSYNCED in self._quirks:
             self._replayed(None, None)
@@ -221,16 +222,14 @@ class JournaledStorage:
         ]
         for journal in self.journals:
             journal.start()
-        self.garbage = CollectorRuns(
-            self.store.collected, self.config.compaction, on_step=self._step, quirks=self._quirks
-        )
+        config, collected = self.config.compaction, self.store.collected
+        self.garbage = CollectorRuns(collected, config, on_step=self._step, quirks=self._quirks)
         if not self.store.asks_for_checkpoints:
             self._schedule_checkpoint()
         assert self._space is not None
         self._space.start()
-        on_open, self._on_open = self._on_open, None
-        assert on_open is not None
-        on_open()
+        assert self._on_open is not None
+        self._on_open()
 
     def _journal_failed(self, error: StorageError) -> None:
         if self._on_fatal is not None:
@@ -297,8 +296,7 @@ class JournaledStorage:
 
     def take_checkpoint(self) -> Checkpoint:
         """How far the journals are synced, or replayed."""
-        marks = [journal.mark for journal in self.journals] or self._marks
-        return tuple((mark.file_id, mark.offset) for mark in marks)
+        return tuple((m.file_id, m.offset) for m in [journal.mark for journal in self.journals] or self._marks)
 
     def request_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Make it in a later turn of the loop."""
@@ -312,7 +310,11 @@ class JournaledStorage:
         if self._replayer is not None and self._replayer.waits_for_room:
             self._later("replay", self._resume_replay)
 
+    def _give_up_replaying(self) -> None:
+        self._journal_failed(WriteCacheFull(f"the replay found the store full for {REPLAY_WAIT_S:g} s"))
+
     def _resume_replay(self) -> None:
+        self._stop_timer("room")
         try:
             self._go_on_replaying()
         except StorageError as error:
@@ -355,10 +357,12 @@ class JournaledStorage:
         return lambda: self._shortage_listeners.pop(listener, None)
 
     def _later(self, what: str, act: Callable[[], None]) -> None:
-        pending = self._timers.get(what)
-        if pending is not None:
-            pending.cancel()
+        self._stop_timer(what)
         self._timers[what] = asyncio.get_running_loop().call_soon(act)
+
+    def _stop_timer(self, what: str) -> None:
+        if what in self._timers:
+            self._timers.pop(what).cancel()
 
     def _schedule_checkpoint(self) -> None:
         def due() -> None:

@@ -107,6 +107,13 @@ class Quirk(Enum):
     #: A mark may name a journal file that was replayed from the page cache and never synced. If the power fails then, the
     #: file is missing, and the bookie does not start.
     REPLAYED_FILES_UNSYNCED = "replayed-files-unsynced"
+    #: A replay waits for room in the store as long as an add does (``dbStorage_maxThrottleTimeMs``), and then the bookie does not
+    #: start: neither this time nor the next, if its disk stays as slow.
+    REPLAY_GIVES_UP = "replay-gives-up"
+
+    #: A bookie that lost its disk fences the open ledgers only whose last ensemble it is in. A writer of one that was closed, or
+    #: that a recovery has taken to other bookies, may send entries late, and they are acknowledged.
+    OTHER_LEDGERS_UNFENCED = "other-ledgers-unfenced"
 
 
 REPAIRED: Final[frozenset[Quirk]] = frozenset()

@@ -17,13 +17,15 @@ from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.quirks import Quirk
 from simbookie.storage.sequence import WaitingStep
 
-__all__ = ["Replayer"]
+__all__ = ["REPLAY_WAIT_S", "Replayer"]
 
 #: Of an entry: ledger id, entry id, LAC, length. Entry 0 has the LAC -1, so nobody writes zeros from the entry id on; a power
 #: loss may, where it kept the sector with the beginning of a record and not the next.
 _ENTRY_HEAD_BYTES: Final = 32
 _ZEROS_FROM: Final = 8
 _ENTRY_BYTES_MIN: Final = 24
+#: How long BookKeeper has a replay wait for room in the store: as long as an add by default.
+REPLAY_WAIT_S: Final = 10.0
 
 
 class Replayer:

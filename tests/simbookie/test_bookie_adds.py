@@ -141,11 +141,11 @@ async def test_fencing_an_unknown_ledger_creates_it_keyed_and_fenced(kit: Any) -
 
 @pytest.mark.rule("BK-11")
 @pytest.mark.rule("D2")
-def test_a_successful_fencing_read_waits_for_the_durable_fence_and_an_error_does_not(
+def test_a_successful_fencing_read_waits_for_the_durable_fence_and_an_error_of_bookkeepers_does_not(
     kit: Any, virtually: Virtually
 ) -> None:
     async def story() -> None:
-        bench = kit.Bench(journal=SLOW)
+        bench = kit.Bench(BookieConfig(error_waits_for_fence=False), SLOW)
         bench.submit(kit.add(1, 0))
         await asyncio.sleep(1)
         successful = bench.submit(kit.fencing_read(1))
@@ -164,9 +164,9 @@ def test_a_successful_fencing_read_waits_for_the_durable_fence_and_an_error_does
 
 
 @pytest.mark.rule("D3")
-def test_error_answers_wait_for_the_fence_too_where_configured(kit: Any, virtually: Virtually) -> None:
+def test_error_answers_wait_for_the_fence_too(kit: Any, virtually: Virtually) -> None:
     async def story() -> None:
-        bench = kit.Bench(BookieConfig(error_waits_for_fence=True), SLOW)
+        bench = kit.Bench(journal=SLOW)
         answers = bench.submit(kit.fencing_read(1))
         assert answers == []
         await asyncio.sleep(1)

@@ -272,3 +272,23 @@ def test_a_folder_of_data_is_used_whatever_a_file_names(tmp_path: Path) -> None:
     bookie.kill()
     assert (tmp_path / "data" / "journal").is_dir()
     assert not (tmp_path / "j").exists()
+
+
+@pytest.mark.parametrize("kind", [StoreKind.DB])
+def test_a_start_that_fails_after_the_store_was_full_ends_the_process(bookie: BookieProcess, tmp_path: Path) -> None:
+    bookie.start()
+    big = entry(7, 0, bytes(100_000))
+    adds = [AddRequest(7, number, KEY, entry(7, number, b"", -1)[:32], big[32:]) for number in range(30)]
+    assert asked(bookie, *adds) == [(Status.OK, None)] * 30
+    bookie.kill()
+    (journal,) = (tmp_path / "data" / "journal" / "current").glob("*.txn")
+    with journal.open("r+b") as file:
+        content = file.read()
+        file.seek(len(content.rstrip(b"\0")) // 512 * 512 + 512)
+        file.write((-255).to_bytes(4, signed=True))
+    conf = tmp_path / "bk_server.conf"
+    conf.write_text("dbStorage_writeCacheMaxSizeMb=1\n")
+    options = ["--data", str(tmp_path / "data"), "--conf", str(conf)]
+    small = BookieProcess("b0", MEMORY, tmp_path, bookie_id="b0", options=options, start_timeout_s=30)
+    with pytest.raises(BookieStartError, match=r"bk-sim: .*\.txn: a record of -255 bytes"):
+        small.start()

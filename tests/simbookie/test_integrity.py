@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import bkclient
+from bkclient.ledger import LedgerState
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.repair.admin import RepairAdmin
-from bkclient.wire.messages import AddRequest
+from bkclient.wire.messages import AddRequest, Status
 from simbookie.bookie import Bookie
 from simbookie.integrity import IntegrityCheck, IntegrityConfig, RunningMark
 from simbookie.processes import BookieProcess, BookieStartError
@@ -21,6 +22,7 @@ from simbookie.storage.base import CrashMode
 from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sorted import SortedLedgerStore
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage
@@ -29,6 +31,7 @@ from simbookie.world.loop import VirtualTimeLoop
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.zookeeper import EmbeddedZooKeeper
 from tests.bkclient.repair.repair_cluster import RepairCluster, run_in_repair_cluster
+from tests.simbookie.test_garbage_on_disk import metadata_of
 
 SHAPE: dict[str, Any] = {"ensemble_size": 3, "write_quorum_size": 3, "ack_quorum_size": 2}
 PAYLOADS = [b"entry %d" % number for number in range(6)]
@@ -162,8 +165,6 @@ def test_limbo_fence_and_the_need_for_a_check_survive_a_power_loss_before_the_fi
     async def story() -> None:
         disk = SimulatedDisk(Random(1), sync_covers_names=False)
         store = MemoryMetadataService().session(rng=Random(1))
-        from tests.simbookie.test_garbage_on_disk import metadata_of  # noqa: PLC0415
-
         await store.create_ledger(metadata_of(7, "b0"))
         await store.create_ledger(metadata_of(8, "elsewhere"))
         bookie = await started(Bookie("b0", storage_on(disk)))
@@ -177,6 +178,43 @@ def test_limbo_fence_and_the_need_for_a_check_survive_a_power_loss_before_the_fi
         assert info is not None
         assert (info.in_limbo, info.fenced, again.storage.ledger_ids()) == (True, True, [7])
         assert IntegrityCheck(again, store, Folder(disk, "ledgers/current")).is_needed
+
+    loop = VirtualTimeLoop()
+    loop.run_until_complete(story())
+    loop.close()
+
+
+@pytest.mark.rule("BK-4")
+@pytest.mark.parametrize("is_faithful", [False, True])
+def test_a_late_add_to_a_ledger_that_others_closed_or_took_over_is_refused(kit: Any, *, is_faithful: bool) -> None:
+    """Bookie b0 was fenced for all of them, and lost its disk; BookKeeper's issue 4812."""
+
+    async def story() -> None:
+        disk = SimulatedDisk(Random(1), sync_covers_names=False)
+        store = MemoryMetadataService().session(rng=Random(1))
+        await store.create_ledger(metadata_of(7, "b0", state=LedgerState.CLOSED))
+        await store.create_ledger(metadata_of(8, "b0", "elsewhere"))
+        await store.create_ledger(metadata_of(9, "elsewhere"))
+        bookie = await started(Bookie("b0", storage_on(disk)))
+        quirks = frozenset({Quirk.OTHER_LEDGERS_UNFENCED}) if is_faithful else REPAIRED
+        check = IntegrityCheck(bookie, store, Folder(disk, "ledgers/current"), quirks=quirks)
+        await check.before_serving()
+        assert (check.ledgers_in_limbo, check.ledgers_fenced) == (0, 0 if is_faithful else 2)
+        bookie.crash(CrashMode.POWER_LOSS)
+        bookie = await started(Bookie("b0", storage_on(disk)))
+        statuses = []
+        for ledger_id in (7, 8, 9):
+            answers = kit.Answers()
+            bookie.submit(kit.add(ledger_id, 1), answers)
+            await asyncio.sleep(1)
+            statuses += answers.statuses
+        fenced = Status.OK if is_faithful else Status.FENCED
+        assert statuses == [fenced, fenced, Status.OK], "ledger 9 never had this bookie"
+        if not is_faithful:
+            answers = kit.Answers()
+            bookie.submit(kit.add(7, 0, recovery=True), answers)
+            await asyncio.sleep(1)
+            assert answers.statuses == [Status.OK], "what it lacks it may be given"
 
     loop = VirtualTimeLoop()
     loop.run_until_complete(story())

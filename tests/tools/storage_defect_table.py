@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -149,6 +149,22 @@ def _errors_forgotten(self: Checkpoints, job: Any, _error: Any) -> None:
     if self._is_alive:
         self._step("checkpoint.marks")
         self._write_mark(job, 0)
+
+
+_write_mark = Checkpoints._write_mark
+#: What each object's checkpoints were, of the last run.
+_taken: dict[int, list[Any]] = {}
+
+
+def _mark_moved_back(self: Checkpoints, job: Any, index: int) -> None:
+    """Every third checkpoint counts as made when the one before it is, and so ends late."""
+    if index == 0:
+        taken = _taken.setdefault(id(self), [])
+        taken.append(job.checkpoint)
+        if len(taken) % 3 == 0:
+            job = replace(job, checkpoint=taken[-2])
+            self.persisted = [type(mark)(0, 0) for mark in self.persisted]
+    _write_mark(self, job, index)
 
 
 def _checkpoint_of_now(self: JournaledStorage, checkpoint: Any) -> None:
@@ -464,6 +480,7 @@ def _table() -> Mapping[str, tuple[str, tuple[Change, ...], str]]:
             ((JournaledStorage, "request_checkpoint", _checkpoint_of_now),),
             i,
         ),
+        "an older checkpoint moves the mark back": ("checkpoint", ((Checkpoints, "_write_mark", _mark_moved_back),), s),
         "marks are ahead": ("checkpoint", ((JournaledStorage, "take_checkpoint", _mark_of_end),), i),
         "index files are not synced": ("index", ((LedgerCache, "_start_sync", _index_unsynced),), i),
         "index pages are not written": ("index", ((LedgerCache, "_write", _only_headers_written),), i),

@@ -1,0 +1,54 @@
+"""The page of BookKeeper's defects has every switch, and tests that are there and use it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from simbookie.config import BookieConfig
+from simbookie.storage.quirks import Quirk
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "bookie-defects.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("| ") and not line.startswith(("| defect", "| ---"))
+]
+#: The one that is no quirk of a storage.
+SETTING = "error_waits_for_fence=False"
+
+
+def test_every_switch_has_one_row() -> None:
+    switches = [row[2].strip("`") for row in ROWS]
+    assert sorted(switches) == sorted([SETTING, *(quirk.value for quirk in Quirk)])
+    assert len({row[0] for row in ROWS}) == len(ROWS)
+    assert BookieConfig().error_waits_for_fence, "the default is what is right"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2])
+def test_the_test_of_a_row_is_there_and_uses_the_switch(row: list[str]) -> None:
+    defect, issue, switch, shown = row
+    assert defect
+    assert re.fullmatch(r"(\d{4}(, \d{4})*( \(of the default logger\))?)?", issue)
+    path, name = re.fullmatch(r"`(tests/[\w/.]+\.py): (test_\w+)`", shown).groups()  # type: ignore[union-attr]
+    source = (ROOT / path).read_text(encoding="utf-8")
+    functions = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    (test,) = [node for node in functions if node.name == name]
+    first = min(node.lineno for node in (test, *test.decorator_list))
+    text = "\n".join(source.splitlines()[first - 1 : test.end_lineno])
+    used = switch.strip("`")
+    wanted = used if used == SETTING else f"Quirk.{Quirk(used).name}"
+    assert wanted in text, f"{name} does not use {wanted}"
+
+
+def test_what_was_planted_instead_is_there() -> None:
+    table = (ROOT / "tests" / "tools" / "storage_defect_table.py").read_text(encoding="utf-8")
+    assert '"an older checkpoint moves the mark back"' in table
+    path, name = re.findall(r"`(tests/[\w/.]+\.py): (test_\w+)`", PAGE)[-1]
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
