@@ -157,6 +157,15 @@ def _trimmed_unnoticed(_ledger_at: Function) -> Function:
     return mutated
 
 
+def _looked_again_only(_check_not_trimmed: Function) -> Function:
+    """A ledger that is gone is not told from one that was trimmed."""
+
+    async def mutated(self: PartitionReader) -> None:
+        self._manifest = await self._store.manifest()
+
+    return mutated
+
+
 def _first_again(next_read: Function) -> Function:
     """After the end of a ledger its last entry is read once more."""
 
@@ -310,7 +319,10 @@ LOG_MUTANTS: Final = (
         summary="a reader goes on behind what was trimmed in front of it, and says nothing",
         clauses=("H1",),
         in_runs=True,
-        replaces=(Replacement(PartitionReader, "_ledger_at", _trimmed_unnoticed),),
+        replaces=(
+            Replacement(PartitionReader, "_ledger_at", _trimmed_unnoticed),
+            Replacement(PartitionReader, "_check_not_trimmed", _looked_again_only),
+        ),
     ),
     Mutant(
         name="log-reader-repeats-an-entry",
