@@ -4,19 +4,24 @@
 """
 
 from bkclient.log.checking import LogLedgerReport
+from bkclient.log.consumer import LogConsumer
 from bkclient.log.cursor import CursorInfo, LogCursor
-from bkclient.log.errors import LogDeposed, LogExists, LogTooLong, LogTrimmed, NoSuchLog
+from bkclient.log.errors import ConsumerRefused, LogDeposed, LogExists, LogTooLong, LogTrimmed, NoSuchLog
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.logs import Logs
 from bkclient.log.machine.manifest import LedgerEnd, LogLedger, LogManifest, LogState
+from bkclient.log.membership import ConsumerMode
 from bkclient.log.reader import LogReader
 from bkclient.log.settings import LogSettings, PublishSettings
 from bkclient.log.writer import LogWriter
 
 __all__ = [
+    "ConsumerMode",
+    "ConsumerRefused",
     "CursorInfo",
     "LedgerEnd",
+    "LogConsumer",
     "LogCursor",
     "LogDeposed",
     "LogExists",

@@ -54,12 +54,10 @@ class LogCursor:
     :class:`~bkclient.log.LogDeposed`.
     """
 
-    def __init__(self, store: ManifestStore, name: str, start: Start, only: frozenset[int] | None = None) -> None:
+    def __init__(self, store: ManifestStore, name: str, start: Start) -> None:
         self._store: Final = store
         self._name: Final = name
         self._start: Final = start
-        #: The partitions to read; None for all.
-        self._only: Final = only
         #: By partition.
         self._cursors: dict[int, PartitionCursor] = {}
         self._readers: list[PartitionReader] = []
@@ -138,7 +136,7 @@ class LogCursor:
         self._check_entered()
         cursor = self._cursors.get(message.id.partition)
         if cursor is None:
-            raise ArgumentError(f"the message {message.id} is of no partition that this cursor reads")
+            raise ArgumentError(f"the message {message.id} is of no partition of the log")
         return cursor
 
     async def flush(self) -> None:
@@ -166,8 +164,7 @@ class LogCursor:
         opened = await parts_of(self._store, manifest)
         try:
             for (store, part), start in zip(opened, starts, strict=True):
-                if self._only is None or part.partition in self._only:
-                    await self._open(PartitionCursor(store, self._name, start), store, part.partition)
+                await self._open(PartitionCursor(store, self._name, start), store, part.partition)
         except BaseException:
             await self._leave()
             raise

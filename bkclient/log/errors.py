@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bkclient.errors import BookKeeperError, IllegalOperation, LedgerFenced, MetadataStoreError
 
-__all__ = ["LogDeposed", "LogExists", "LogTooLong", "LogTrimmed", "NoSuchLog", "naming"]
+__all__ = ["ConsumerRefused", "LogDeposed", "LogExists", "LogTooLong", "LogTrimmed", "NoSuchLog", "naming"]
 
 
 class LogExists(IllegalOperation):
@@ -17,6 +17,12 @@ class NoSuchLog(IllegalOperation):
     """The metadata store has no log with this name."""
 
     advice = "Create it first; check the name and the metadata URI."
+
+
+class ConsumerRefused(IllegalOperation):
+    """The group of consumers is another's alone, or consumes in another mode."""
+
+    advice = "Wait until the other consumer is gone or its session has ended, or use another group."
 
 
 class LogDeposed(LedgerFenced):

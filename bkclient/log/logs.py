@@ -9,6 +9,7 @@ from typing import Final
 from bkclient import BookKeeper
 from bkclient.errors import ArgumentError, MetadataVersionConflict
 from bkclient.log.checking import LogLedgerReport, check_ledgers
+from bkclient.log.consumer import LogConsumer, check_consumer
 from bkclient.log.cursor import CursorInfo, LogCursor
 from bkclient.log.deleting import delete_log, delete_partitions, delete_trimmed
 from bkclient.log.format.message_id import MessageId
@@ -16,6 +17,7 @@ from bkclient.log.machine.changes import CreateLog, RemoveCursor, TrimLedgers
 from bkclient.log.machine.codec import decode_manifest
 from bkclient.log.machine.cursor import decode_cursor
 from bkclient.log.machine.manifest import MAX_PARTITIONS, LogManifest
+from bkclient.log.membership import ConsumerMode
 from bkclient.log.opening import check_partitions_free, parts_of
 from bkclient.log.partition_cursor import backlog_of, cursor_register
 from bkclient.log.partitioning import Start
@@ -156,6 +158,38 @@ class Logs:
         """
         return LogCursor(self._store(name), cursor, _checked_start(start))
 
+    def consumer(
+        self,
+        name: str,
+        group: str,
+        *,
+        mode: ConsumerMode = ConsumerMode.SHARED,
+        start: Start = MessageId.EARLIEST,
+        member: str = "",
+        ack_timeout_s: float | None = None,
+        max_unacknowledged: int = 1_000,
+    ) -> LogConsumer:
+        """A consumer in the group ``group``, whose position is the cursor of this name; a new one begins at ``start``.
+
+        ``member`` is what others are told of it. A message that is not acknowledged ``ack_timeout_s`` seconds after it was
+        delivered is delivered again; None: only when the partition passes to another consumer. At most ``max_unacknowledged``
+        messages of each partition, up to 9,000, are read and not acknowledged. Entering raises
+        :class:`~bkclient.log.ConsumerRefused` where the group is another's alone, and :class:`~bkclient.log.NoSuchLog` if there
+        is no such log.
+        """
+        check_consumer(mode, ack_timeout_s, max_unacknowledged)
+        _check_owner(member, "member")
+        store = self._store(name)
+        return LogConsumer(
+            store,
+            group,
+            mode,
+            _checked_start(start),
+            name=member or "unnamed",
+            ack_timeout_s=ack_timeout_s,
+            max_unacknowledged=max_unacknowledged,
+        )
+
     async def cursors(self, name: str) -> list[CursorInfo]:
         """The cursors of a log as they were stored last, in alphabetical order; of one with partitions, each in each of them."""
         found = []
@@ -209,9 +243,9 @@ class Logs:
         return ManifestStore(self._client, name, self._rng)
 
 
-def _check_owner(owner: object) -> None:
+def _check_owner(owner: object, what: str = "owner") -> None:
     if not isinstance(owner, str) or len(owner) > _OWNER_LENGTH_MAX:
-        raise ArgumentError(f"owner must be a text of at most {_OWNER_LENGTH_MAX} characters")
+        raise ArgumentError(f"{what} must be a text of at most {_OWNER_LENGTH_MAX} characters")
 
 
 def _check_partitions(partitions: object) -> None:

@@ -1,0 +1,320 @@
+"""Consumers of a group: who has which messages, given and acknowledged one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from bkclient._fresh import fresh
+from bkclient._news import wait_for_news
+from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, MetadataStoreError
+from bkclient.log.errors import LogDeposed
+from bkclient.log.format.message import LogMessage
+from bkclient.log.machine.deliveries import Deliveries
+from bkclient.log.membership import ConsumerMode, GroupMembership, assigned
+from bkclient.log.opening import open_partition, parts_of
+from bkclient.log.partition_cursor import PartitionCursor
+from bkclient.log.partition_reader import PartitionReader
+from bkclient.log.partitioning import Start, starts_of
+from bkclient.log.store import ManifestStore
+
+__all__ = ["LogConsumer", "check_consumer"]
+
+_FLUSH_S: Final = 1.0
+_LOOK_S: Final = 10.0
+"""How often to look at the members although no watch fired, in case one was lost."""
+
+
+class _Held:
+    """A partition that this consumer has: its cursor, and a task that reads what is not acknowledged."""
+
+    def __init__(self, cursor: PartitionCursor, reader: PartitionReader, deliveries: Deliveries) -> None:
+        self.cursor: Final = cursor
+        self.reader: Final = reader
+        self.deliveries: Final = deliveries
+        self.room: Final = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    async def read(self, limit: int, on_news: Callable[[], None]) -> None:
+        """Read, as long as fewer than ``limit`` messages are not acknowledged."""
+        while True:
+            while self.deliveries.outstanding >= limit:
+                self.room.clear()
+                await self.room.wait()
+            message = await self.reader.next()
+            place = message.id
+            if not self.cursor.state.is_acknowledged(place.ledger_id, place.entry_id, place.batch_index):
+                self.deliveries.offer(message)
+                on_news()
+
+    async def leave(self) -> None:
+        """End the task and let the reader go."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+        await self.reader.leave()
+
+
+class LogConsumer:
+    """One of the consumers of a group, from :meth:`bkclient.log.Logs.consumer`.
+
+    ::
+
+        async with logs.consumer("orders", "billing", mode=ConsumerMode.SHARED) as consumer:
+            async for message in consumer:
+                ...
+                consumer.acknowledge(message)
+
+    Consumers are members of the group as long as their sessions with the metadata service last. The mode decides who of them has
+    a partition, or the whole of a log without partitions; that one has its cursor, named like the group. Any number of tasks may
+    wait for messages of one consumer at the same time, each gets another message.
+
+    Messages are delivered at least once: what was not acknowledged, or its acknowledgement not stored, when a partition passes to
+    another consumer, is delivered there again. Acknowledgements are stored once a second, by :meth:`flush`, and at the end of
+    the block. Those of a consumer that lost the partition are refused, by :class:`~bkclient.log.LogDeposed`.
+    """
+
+    def __init__(
+        self,
+        store: ManifestStore,
+        group: str,
+        mode: ConsumerMode,
+        start: Start,
+        *,
+        name: str,
+        ack_timeout_s: float | None,
+        max_unacknowledged: int,
+    ) -> None:
+        self._store: Final = store
+        self._group: Final = group
+        self._mode: Final = mode
+        self._start: Final = start
+        self._ack_timeout_s: Final = ack_timeout_s
+        self._limit: Final = max_unacknowledged
+        self._membership: Final = GroupMembership(store, group, mode, name)
+        self._held: dict[int, _Held] = {}
+        self._turn = 0
+        self._news: Final = asyncio.Event()
+        self._changed: Final = asyncio.Event()
+        self._failure: BookKeeperError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_entered = False
+
+    @property
+    def group(self) -> str:
+        """The name of the group, and of its cursor."""
+        return self._group
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The partitions that this consumer has now, ascending; (-1,) for a log without partitions, () for nothing."""
+        return tuple(sorted(self._held))
+
+    def __repr__(self) -> str:
+        return f"<LogConsumer {self._mode.value} of {self._group} of {self._store.name} partitions={self.partitions}>"
+
+    # Messages ----------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LogMessage:
+        return await self.receive()
+
+    async def receive(self) -> LogMessage:
+        """The next message for this consumer; waits for one. Cancellation loses nothing.
+
+        Raises :class:`~bkclient.log.LogTrimmed` where trimming overtook the group, and :class:`~bkclient.log.ConsumerRefused`
+        where the session ended and the group is another's since.
+        """
+        self._check_entered()
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._failure is not None:
+                raise fresh(self._failure)
+            message = self._taken(loop.time())
+            if message is not None:
+                return message
+            self._news.clear()
+            due = [at for held in self._held.values() if (at := held.deliveries.due_at()) is not None]
+            await wait_for_news(self._news, max(min(due) - loop.time(), 0.001) if due else None)
+
+    def _taken(self, now: float) -> LogMessage | None:
+        held = list(self._held.values())
+        for offset in range(len(held)):
+            turn = (self._turn + offset) % len(held)
+            message = held[turn].deliveries.take(now)
+            if message is not None:
+                self._turn = turn + 1
+                return message
+        return None
+
+    def acknowledge(self, message: LogMessage) -> None:
+        """Note that a message was dealt with.
+
+        Raises :class:`~bkclient.log.LogDeposed` if the partition passed to another consumer, which gets the message again.
+        """
+        held, place = self._held_of(message), message.id
+        held.cursor.state.acknowledge(place.ledger_id, place.entry_id, place.batch_index, message.batch_size)
+        held.cursor.is_dirty = True
+        held.deliveries.acknowledge(place)
+        held.room.set()
+
+    def reject(self, message: LogMessage) -> None:
+        """Have a message delivered again, to any task that waits; raises as :meth:`acknowledge`."""
+        self._held_of(message).deliveries.reject(message.id)
+        self._news.set()
+
+    def deliveries(self, message: LogMessage) -> int:
+        """How often a message that is not acknowledged was delivered by this consumer."""
+        return self._held_of(message).deliveries.times(message.id)
+
+    def _held_of(self, message: LogMessage) -> _Held:
+        self._check_entered()
+        held = self._held.get(message.id.partition)
+        if held is None:
+            raise LogDeposed(
+                f"the message {message.id} is another consumer's of group {self._group!r}",
+                advice="It is delivered there again, unless its acknowledgement had been stored.",
+            )
+        return held
+
+    async def flush(self) -> None:
+        """Store what is acknowledged. Raises :class:`~bkclient.log.LogDeposed` where a partition passed to another consumer."""
+        self._check_entered()
+        deposed: LogDeposed | None = None
+        for partition, held in list(self._held.items()):
+            if not held.cursor.is_dirty:
+                continue
+            try:
+                await held.cursor.flush()
+            except LogDeposed as error:
+                deposed = error
+                await self._drop(partition, held)
+                self._changed.set()
+        if deposed is not None:
+            raise deposed
+
+    async def backlog_entries(self) -> int:
+        """How many entries of the partitions that this consumer has are not acknowledged."""
+        self._check_entered()
+        return sum([await held.cursor.backlog_entries() for held in list(self._held.values())])
+
+    # The block ---------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._is_entered:
+            raise IllegalOperation("a consumer can be entered once; make another one")
+        self._is_entered = True
+        manifest = await self._store.manifest()
+        starts_of(self._start, manifest.partitions)  # wrong ones are refused before anybody waits
+        await parts_of(self._store, manifest)
+        await self._membership.join()
+        cancel = self._membership.watch(self._changed.set)
+        self._task = asyncio.create_task(self._run(), name=f"consumer of {self._group}")
+        self._task.add_done_callback(lambda _: cancel())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        try:
+            await self.flush()
+        except BookKeeperError as failure:
+            if error is None:
+                raise
+            error.add_note(f"storing what was acknowledged failed too: {failure}")
+        finally:
+            for partition, held in list(self._held.items()):
+                await self._drop(partition, held)
+            with suppress(MetadataStoreError):  # the end of the session removes it
+                await self._membership.leave()
+
+    def _check_entered(self) -> None:
+        if self._task is None:
+            raise IllegalOperation("use a consumer inside its 'async with' block")
+
+    # Who has what ------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Keep to what the members' list says, and store acknowledgements, until the end or a failure."""
+        loop = asyncio.get_running_loop()
+        look_at = loop.time()
+        while self._failure is None:
+            try:
+                if self._changed.is_set() or loop.time() >= look_at:
+                    self._changed.clear()
+                    await self._keep_to_the_list()
+                    look_at = loop.time() + _LOOK_S
+                with suppress(LogDeposed):
+                    await self.flush()
+            except MetadataStoreError:
+                look_at = loop.time()  # as long as the service does not answer nobody knows better
+                await asyncio.sleep(_FLUSH_S)
+                continue
+            except BookKeeperError as error:
+                self._fail(error)
+            await wait_for_news(self._changed, _FLUSH_S)
+
+    async def _keep_to_the_list(self) -> None:
+        members = await self._membership.join()
+        manifest = await self._store.manifest()
+        partitions = list(range(manifest.partitions)) or [-1]
+        wanted = assigned(members, partitions, self._membership.member_id)
+        for partition, held in list(self._held.items()):
+            if partition not in wanted:
+                with suppress(LogDeposed):
+                    await held.cursor.flush()
+                await self._drop(partition, held)
+        starts = starts_of(self._start, manifest.partitions)
+        for partition in sorted(wanted - set(self._held)):
+            part = (self._store, manifest)
+            if partition >= 0:
+                part = await open_partition(self._store, manifest, partition)
+            await self._take(part[0], partition, PartitionCursor(part[0], self._group, starts[max(partition, 0)]))
+
+    async def _take(self, store: ManifestStore, partition: int, cursor: PartitionCursor) -> None:
+        manifest = await cursor.open()
+        reader = PartitionReader(store, cursor.start, is_inclusive=True, follow=True, start_ms=None)
+        try:
+            await reader.enter(manifest)
+        except BaseException:
+            await reader.leave()
+            raise
+        held = _Held(cursor, reader, Deliveries(self._ack_timeout_s))
+        self._held[partition] = held
+        held.task = asyncio.create_task(held.read(self._limit, self._news.set), name="reader of a consumer")
+        held.task.add_done_callback(self._on_read_ended)
+
+    def _on_read_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and isinstance(error := task.exception(), BookKeeperError):
+            self._fail(error)
+
+    def _fail(self, error: BookKeeperError) -> None:
+        self._failure = error
+        self._news.set()
+
+    async def _drop(self, partition: int, held: _Held) -> None:
+        if self._held.get(partition) is held:
+            del self._held[partition]
+        await held.leave()
+
+
+def check_consumer(mode: object, ack_timeout_s: object, max_unacknowledged: object) -> None:
+    """:class:`~bkclient.errors.ArgumentError` for what a consumer cannot be made with."""
+    if not isinstance(mode, ConsumerMode):
+        raise ArgumentError(f"mode must be a ConsumerMode, got {mode!r}")
+    if ack_timeout_s is not None and (isinstance(ack_timeout_s, bool) or not isinstance(ack_timeout_s, int | float)):
+        raise ArgumentError(f"ack_timeout_s must be a number of seconds or None, got {ack_timeout_s!r}")
+    if ack_timeout_s is not None and not 0 < ack_timeout_s <= 10**9:
+        raise ArgumentError(f"ack_timeout_s must be above 0 and at most 10**9, got {ack_timeout_s!r}")
+    if isinstance(max_unacknowledged, bool) or not isinstance(max_unacknowledged, int):
+        raise ArgumentError(f"max_unacknowledged must be a whole number, got {max_unacknowledged!r}")
+    if not 1 <= max_unacknowledged <= 9_000:
+        raise ArgumentError(f"max_unacknowledged must be from 1 to 9000, got {max_unacknowledged}")
