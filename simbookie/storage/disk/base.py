@@ -83,6 +83,13 @@ class DiskFile(Protocol):
         """Cut the file, or extend it by zeros."""
         ...
 
+    def pass_by_cache(self) -> bool:
+        """Have whole blocks of 4096 bytes pass by the page cache from now on, where that can be; returns whether it can.
+
+        It changes what calls cost, and nothing that they do. What is not whole blocks goes through the page cache.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the file. Syncs nothing; reads and syncs under way still call back."""
         ...

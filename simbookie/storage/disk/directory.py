@@ -1,7 +1,9 @@
 """A folder of the real file system as a disk.
 
-Writes and reads are system calls on the loop's thread: they meet the page cache, except for reads of what has left it. Syncs run
-on threads of the loop's executor, one at a time for each file, so that a slow device holds up nobody but who waits for it.
+Writes and reads are system calls on the loop's thread: they meet the page cache, except for reads of what has left it, and for
+files that are to pass by it (:mod:`simbookie.storage.disk.past_cache`): those hold up the loop for as long as the device takes.
+Syncs run on threads of the loop's executor, one at a time for each file, so that a slow device holds up nobody but who waits for
+it.
 
 A killed process leaves its page cache to the operating system, so :meth:`DirectoryDisk.crash` has nothing to undo; a power loss
 cannot be had here.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import shutil
 from collections import deque
@@ -18,6 +21,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from simbookie.storage.base import (
     Capacity,
@@ -29,8 +33,11 @@ from simbookie.storage.base import (
     StorageIOError,
 )
 from simbookie.storage.disk.base import AnyBytes, FileExists, NoSuchFile, checked_path
+from simbookie.storage.disk.past_cache import AlignedBuffer, PastCache, is_whole_blocks
 
 __all__ = ["DirectoryDisk", "DirectoryFile"]
+
+_log: Final = logging.getLogger(__name__)
 
 
 class DirectoryDisk:
@@ -45,6 +52,8 @@ class DirectoryDisk:
         #: Files that are open, or that a sync still holds open.
         self.open_files: dict[DirectoryFile, None] = {}
         self._folder_syncs: dict[str, _Syncs] = {}
+        self._buffer: AlignedBuffer | None = None
+        self._keeps_to_cache = False
 
     def create(self, path: str) -> DirectoryFile:
         """A new, empty file."""
@@ -122,6 +131,24 @@ class DirectoryDisk:
             usage = shutil.disk_usage(self.root)
         return Capacity(usage.total, usage.free)
 
+    def past_cache(self, path: str) -> PastCache | None:
+        """A file for reads and writes past the page cache; None where that cannot be, which is logged the first time."""
+        if self._keeps_to_cache:
+            return None
+        if self._buffer is None:
+            self._buffer = AlignedBuffer()
+        try:
+            return PastCache(self.root / checked_path(path), self._buffer)
+        except OSError as error:
+            self.keep_to_cache(error)
+            return None
+
+    def keep_to_cache(self, error: OSError) -> None:
+        """Try no more to pass by the page cache."""
+        if not self._keeps_to_cache:
+            self._keeps_to_cache = True
+            _log.warning("%s: files cannot pass by the page cache here, and go through it: %s", self.root, error)
+
     def crash(self, mode: CrashMode) -> None:
         """Let go of all files, as the operating system does for a killed process."""
         if mode is not CrashMode.PROCESS:
@@ -135,7 +162,7 @@ class DirectoryDisk:
 class DirectoryFile:
     """Implements :class:`simbookie.storage.disk.base.DiskFile`."""
 
-    __slots__ = ("_descriptor", "_disk", "_is_closed", "_life", "_syncs", "path")
+    __slots__ = ("_descriptor", "_disk", "_is_closed", "_life", "_past", "_syncs", "path")
 
     def __init__(self, disk: DirectoryDisk, path: str, descriptor: int) -> None:
         self.path = path
@@ -143,6 +170,7 @@ class DirectoryFile:
         self._descriptor = descriptor
         self._life = disk.life
         self._is_closed = False
+        self._past: PastCache | None = None
         self._syncs = _Syncs(disk, self._release_if_idle)
         disk.open_files[self] = None
 
@@ -158,12 +186,38 @@ class DirectoryFile:
             return os.fstat(self._opened()).st_size
 
     def write(self, offset: int, data: AnyBytes) -> None:
-        """Write into the page cache."""
+        """Write into the page cache, or past it."""
         descriptor, view = self._opened(), memoryview(data)
         with _errors(f"could not write {self.path} at {offset}"):
+            if self._past is not None and is_whole_blocks(offset, len(view)) and self._wrote_past(offset, view):
+                return
             while view:
                 written = os.pwrite(descriptor, view, offset)
                 offset, view = offset + written, view[written:]
+
+    def _wrote_past(self, offset: int, view: memoryview) -> bool:
+        assert self._past is not None, "it passes by the cache"
+        try:
+            self._past.write(offset, view)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._keep_to_cache(error)  # opened, and refused after all: all of it is written again
+            return False
+        return True
+
+    def pass_by_cache(self) -> bool:
+        """Have whole blocks pass by the page cache, if the file system lets them."""
+        self._opened()
+        if self._past is None:
+            self._past = self._disk.past_cache(self.path)
+        return self._past is not None
+
+    def _keep_to_cache(self, error: OSError) -> None:
+        assert self._past is not None, "it passes by the cache"
+        self._past.close()
+        self._past = None
+        self._disk.keep_to_cache(error)
 
     def read(self, offset: int, size: int, on_read: ReadCallback, token: object) -> None:
         """Read, and call back at once."""
@@ -178,6 +232,13 @@ class DirectoryFile:
         """Read at once."""
         descriptor, parts = self._opened(), list[bytes]()
         with _errors(f"could not read {self.path} at {offset}"):
+            if self._past is not None and is_whole_blocks(offset, size):
+                try:
+                    return self._past.read(offset, size)
+                except OSError as error:
+                    if error.errno != errno.EINVAL:
+                        raise
+                    self._keep_to_cache(error)
             while size > 0 and (part := os.pread(descriptor, size, offset)):
                 parts.append(part)
                 offset, size = offset + len(part), size - len(part)
@@ -200,6 +261,9 @@ class DirectoryFile:
     def _release_if_idle(self) -> None:
         if self._is_closed and not self._syncs.waiting and self in self._disk.open_files:
             del self._disk.open_files[self]
+            past, self._past = self._past, None
+            if past is not None:
+                past.close()
             with suppress(OSError):
                 os.close(self._descriptor)
 

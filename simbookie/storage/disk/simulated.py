@@ -386,6 +386,10 @@ class SimulatedFile:
         """Make durable what was written."""
         self._disk.sync_pages(self.path, self._content(), on_done, token)
 
+    def pass_by_cache(self) -> bool:
+        """No: writing costs nothing before a sync here."""
+        return False
+
     def truncate(self, size: int) -> None:
         """Cut or extend the file."""
         pages = self._content()

@@ -49,6 +49,7 @@ class DirectLog(WritableLog):
         super().__init__(log_id, folder, file, buffer_bytes=block_end(buffer_bytes))
 
     def _begin(self) -> None:
+        self.file.pass_by_cache()
         self.file.write(0, EntryLogHeader().encode_block())
         self.position = self._buffer_start = BLOCK_SIZE
 

@@ -89,7 +89,10 @@ class LogReaders:
 
     def _open_log(self, log_id: int) -> DiskFile | BlockReader:
         file = self.open_alone(log_id)
-        return BlockReader(file, self._block_bytes) if self._block_bytes else file
+        if not self._block_bytes:
+            return file
+        file.pass_by_cache()
+        return BlockReader(file, self._block_bytes)
 
     def open_alone(self, log_id: int) -> DiskFile:
         """A log that the caller closes."""
