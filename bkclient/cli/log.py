@@ -161,7 +161,7 @@ def publish(
     name: Name,
     *,
     key: Annotated[str | None, typer.Option(help="The key of all messages.", show_default=False)] = None,
-    compression: Annotated[str, typer.Option(help="none or zlib.", metavar="HOW")] = "none",
+    compression: Annotated[str, typer.Option(help="none, zlib, lz4 or zstd.", metavar="HOW")] = "none",
     print_ids: Annotated[bool, typer.Option("--print-ids", help="Print the id of each message.")] = False,
     metadata: Metadata = None,
     config: ConfigFile = None,

@@ -12,6 +12,7 @@ from bkclient.log.checking import LogLedgerReport, check_ledgers
 from bkclient.log.consumer import LogConsumer, check_consumer
 from bkclient.log.cursor import CursorInfo, LogCursor
 from bkclient.log.deleting import delete_log, delete_partitions, delete_trimmed
+from bkclient.log.format.compression import check_available
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.changes import CreateLog, RemoveCursor, TrimLedgers
 from bkclient.log.machine.codec import decode_manifest
@@ -212,10 +213,13 @@ class Logs:
         """A publisher to the log, which takes it over when its ``async with`` block is entered.
 
         ``owner`` is what others are told of the owner, any text of at most 200 characters. Entering raises
-        :class:`~bkclient.log.NoSuchLog` if there is no such log.
+        :class:`~bkclient.log.NoSuchLog` if there is no such log. Raises :class:`~bkclient.errors.ArgumentError` for a compression
+        whose package is not installed.
         """
         _check_owner(owner)
-        return LogWriter(self._store(name), settings or PublishSettings(), owner or "unnamed")
+        settings = settings or PublishSettings()
+        check_available(settings.compression)
+        return LogWriter(self._store(name), settings, owner or "unnamed")
 
     def reader(
         self,

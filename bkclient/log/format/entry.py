@@ -3,7 +3,7 @@
 ::
 
     version          1 byte    1
-    compression      1 byte    0 none, 1 zlib
+    compression      1 byte    0 none, 1 zlib, 2 lz4, 3 zstd
     count            4 bytes   messages, at least 1
     publish time     8 bytes   milliseconds since 1970
     length           4 bytes   of the batch before it was compressed

@@ -51,11 +51,14 @@ def test_a_log_that_does_not_exist_is_a_no(bk: Invoke, command: str) -> None:
     assert "missing" in ended.stderr
 
 
-def test_wrong_usage_is_told(bk: Invoke) -> None:
+def test_wrong_usage_is_told(bk: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     bk("log", "create", "c")
     assert bk("log", "create", "c").code == 4
     assert bk("log", "create", "a/b").code == 2
     assert bk("log", "publish", "c", "--compression", "lz").code == 2
+    monkeypatch.setattr("bkclient.log.format.compression._module", lambda _: None)
+    missing = bk("log", "publish", "c", "--compression", "zstd", stdin=b"x\n")
+    assert (missing.code, "needs zstandard" in missing.stderr) == (2, True)
     assert bk("log", "read", "c", "--start", "x").code == 2
     assert bk("log", "read", "c", "--start", "0:0", "--start-ms", "1").code == 2
 

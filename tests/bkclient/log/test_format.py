@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zlib
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bkclient.errors import ArgumentError, DigestMismatch
+from bkclient.errors import ArgumentError, DigestMismatch, IllegalOperation
 from bkclient.log import LogMessage, MessageId
-from bkclient.log.format.compression import Compression, decompress
+from bkclient.log.format.compression import Compression, check_available, compress, decompress
 from bkclient.log.format.entry import BATCH_BYTES_MAX, HEADER_BYTES, decode_entry, encode_entry, publish_time
 from bkclient.log.format.message import NewMessage, as_bytes
 
@@ -60,8 +62,12 @@ def test_ids_compare_in_the_order_of_the_log() -> None:
     assert max(*ids, MessageId.LATEST) is MessageId.LATEST
 
 
+PACKAGES = {Compression.LZ4: "lz4", Compression.ZSTD: "zstandard"}
+AVAILABLE = [each for each in Compression if each not in PACKAGES or find_spec(PACKAGES[each])]
+
+
 @settings(max_examples=40)
-@given(st.lists(messages, min_size=1, max_size=4), st.integers(0, 2**64 - 1), st.sampled_from(Compression))
+@given(st.lists(messages, min_size=1, max_size=4), st.integers(0, 2**64 - 1), st.sampled_from(AVAILABLE))
 def test_an_entry_is_read_as_it_was_written(batch: list[NewMessage], at_ms: int, compression: Compression) -> None:
     data = encode_entry(batch, at_ms, compression)
     found = decode_entry(data, 5, 6)
@@ -88,20 +94,67 @@ def test_compression_is_left_out_where_it_saves_nothing() -> None:
 
 
 @settings(max_examples=100)
-@given(st.lists(messages, min_size=1, max_size=3), st.integers(0, 10_000), st.integers(0, 255), st.booleans())
+@given(
+    st.lists(messages, min_size=1, max_size=3),
+    st.integers(0, 10_000),
+    st.integers(0, 255),
+    st.booleans(),
+    st.sampled_from(AVAILABLE),
+)
 def test_damaged_bytes_are_refused_or_are_other_messages(
-    batch: list[NewMessage], position: int, value: int, is_cut: bool
+    batch: list[NewMessage], position: int, value: int, is_cut: bool, compression: Compression
 ) -> None:
-    data = bytearray(encode_entry(batch, 1, Compression.ZLIB))
+    data = bytearray(encode_entry(batch, 1, compression))
     if is_cut:
         del data[position % len(data) :]
     else:
         data[position % len(data)] = value
     try:
         found = decode_entry(bytes(data), 1, 1)
-    except DigestMismatch:
+    except (DigestMismatch, IllegalOperation):  # the latter where it names a compression that is not installed
         return
     assert all(isinstance(message, LogMessage) for message in found)
+
+
+@pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD])
+def test_packages_compress_and_take_no_more_memory_than_the_header_says(compression: Compression) -> None:
+    pytest.importorskip(PACKAGES[compression])
+    check_available(compression.name.lower())
+    text = b"a line of a log, and another one " * 300
+    packed = compress(compression, text)
+    assert len(packed) < len(text) / 20
+    assert decompress(compression, packed, len(text)) == text
+    for length in (0, 1, len(text) - 1, len(text) + 1):
+        with pytest.raises(DigestMismatch):
+            decompress(compression, packed, length)
+    for junk in (b"", b"junk", packed[:-3], packed + b"more"):
+        with pytest.raises(DigestMismatch):
+            decompress(compression, junk, len(text))
+    bomb = compress(compression, bytes(40_000_000))
+    tracemalloc.start()
+    with pytest.raises(DigestMismatch):
+        decompress(compression, bomb, 100)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_a_frame_that_does_not_say_what_it_holds_is_bounded_too() -> None:
+    zstandard = pytest.importorskip("zstandard")
+    packed = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1000))
+    assert decompress(Compression.ZSTD, packed, 1000) == bytes(1000)
+    with pytest.raises(DigestMismatch):
+        decompress(Compression.ZSTD, packed, 999)
+
+
+@pytest.mark.parametrize("name", ["lz4", "zstd"])
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("bkclient.log.format.compression._module", lambda _: None)
+    package = {"lz4": "lz4", "zstd": "zstandard"}[name]
+    with pytest.raises(ArgumentError, match=rf"compression {name} needs {package}, .*'bkclient\[compression\]'"):
+        check_available(name)
+    with pytest.raises(IllegalOperation, match=rf"compressed by {name}, and {package} is not installed"):
+        decompress(Compression[name.upper()], b"", 1)
+    check_available("zlib")
 
 
 def header(version: int = 1, compression: int = 0, count: int = 1, length: int = 0) -> bytes:
