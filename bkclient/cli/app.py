@@ -58,6 +58,7 @@ _GROUPS: Final = {
             "trim": Late("bkclient.cli.log_admin", "Delete what need not be kept."),
             "cursors": Late("bkclient.cli.log_admin", "List or remove cursors."),
             "list": Late("bkclient.cli.log_admin", "List logs."),
+            "compact": Late("bkclient.cli.log_admin", "Keep the newest message of each key."),
             "check": Late("bkclient.cli.log_admin", "Check the ledgers of a log."),
             "delete": Late("bkclient.cli.log_admin", "Delete logs."),
         },

@@ -31,7 +31,7 @@ from bkclient.cli.streams import ByteSink, ByteSource
 from bkclient.log import LogMessage, Logs, LogSettings, LogWriter, MessageId, NoSuchLog, PublishSettings
 from bkclient.log.format.compression import COMPRESSIONS
 
-__all__ = ["NO_LOG", "Name", "add_to", "run_with_logs"]
+__all__ = ["NO_LOG", "Compress", "Name", "add_to", "run_with_logs"]
 
 NO_LOG: Final = "there is no such log"
 _WINDOW: Final = 10_000
@@ -51,6 +51,7 @@ StartMs = Annotated[
         min=0, help="Begin at the first message published then, in ms since 1970.", metavar="MS", show_default=False
     ),
 ]
+Compress = Annotated[str, typer.Option(help="none, zlib, lz4 or zstd.", metavar="HOW")]
 Count = Annotated[int | None, typer.Option(min=0, help="Stop after this many messages.", show_default=False)]
 
 
@@ -161,7 +162,7 @@ def publish(
     name: Name,
     *,
     key: Annotated[str | None, typer.Option(help="The key of all messages.", show_default=False)] = None,
-    compression: Annotated[str, typer.Option(help="none, zlib, lz4 or zstd.", metavar="HOW")] = "none",
+    compression: Compress = "none",
     print_ids: Annotated[bool, typer.Option("--print-ids", help="Print the id of each message.")] = False,
     metadata: Metadata = None,
     config: ConfigFile = None,
@@ -244,13 +245,17 @@ def read(
     start: Start = None,
     start_ms: StartMs = None,
     count: Count = None,
+    compacted: Annotated[bool, typer.Option("--compacted", help="Begin with what the last compaction left.")] = False,
     metadata: Metadata = None,
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: JsonLines = False,
 ) -> None:
     """Print the messages of a log."""
-    _copy(name, start, start_ms, count, connection_for(metadata, config, settings), follow=False, as_json=as_json)
+    if compacted and start_ms is not None:
+        raise typer.BadParameter("--start-ms and --compacted are mutually exclusive", param_hint="--compacted")
+    connection = connection_for(metadata, config, settings)
+    _copy(name, start, start_ms, count, connection, follow=False, as_json=as_json, compacted=compacted)
 
 
 _TAIL_HELP: Final = f"""Print the messages of a log from now on, as they are published, until Ctrl-C.
@@ -293,6 +298,7 @@ def _copy(
     *,
     follow: bool,
     as_json: bool,
+    compacted: bool = False,
 ) -> None:
     if start and start_ms is not None:
         raise typer.BadParameter("--start and --start-ms are mutually exclusive", param_hint="--start-ms")
@@ -302,7 +308,7 @@ def _copy(
     async def work(logs: Logs) -> None:
         first = [MessageId.parse(each) for each in start] if start else earliest
         done = 0
-        async with logs.reader(name, first, start_ms=start_ms, follow=follow) as reader:
+        async with logs.reader(name, first, start_ms=start_ms, follow=follow, compacted=compacted) as reader:
             while count is None or done < count:
                 try:
                     message = await anext(reader)

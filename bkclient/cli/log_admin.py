@@ -9,7 +9,7 @@ import typer
 from bkclient.cli.access import connection_for
 from bkclient.cli.completion import complete_log
 from bkclient.cli.help import exit_codes
-from bkclient.cli.log import NO_LOG, Name, run_with_logs
+from bkclient.cli.log import NO_LOG, Compress, Name, run_with_logs
 from bkclient.cli.options import ConfigFile, Json, JsonLines, Metadata, Settings, Thorough
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.repair import report_as_json, report_as_lines
@@ -29,6 +29,7 @@ def add_to(group: typer.Typer) -> None:
     group.command("info", help=_INFO_HELP)(info)
     group.command("check", help=_LOG_CHECK_HELP)(check)
     group.command("trim", help=_TRIM_HELP)(trim)
+    group.command("compact", help=_COMPACT_HELP)(compact)
     group.command("cursors", help=_CURSORS_HELP)(cursors)
     group.command("delete", help=_LOG_DELETE_HELP)(delete)
 
@@ -189,6 +190,42 @@ def trim(
             print_json({"log": name, "ledgers": ledgers})
         else:
             print_lines(f"log {name}: {len(ledgers)} ledgers deleted")
+
+    run_with_logs(connection_for(metadata, config, settings), work, as_json=as_json)
+
+
+_COMPACT_HELP: Final = f"""Compact a log by key: keep the newest message of each key, for "bk log read --compacted".
+
+A message with an empty payload deletes its key, messages without a key are left out. The log itself is not changed.
+
+\b
+Examples:
+  bk log compact settings
+  bk log compact settings --compression zlib
+
+\b
+{exit_codes(ok="compacted, or there was nothing new", no=NO_LOG, refused="another compaction began meanwhile")}
+With --json: {{"log", "messages"}}.
+"""
+
+
+def compact(
+    name: Name,
+    *,
+    compression: Compress = "none",
+    metadata: Metadata = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Compact a log."""
+
+    async def work(logs: Logs) -> None:
+        messages = await logs.compact(name, compression=compression)
+        if as_json:
+            print_json({"log": name, "messages": messages})
+        else:
+            print_lines(f"log {name}: {messages} messages are left")
 
     run_with_logs(connection_for(metadata, config, settings), work, as_json=as_json)
 

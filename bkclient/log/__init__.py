@@ -10,13 +10,14 @@ from bkclient.log.errors import ConsumerRefused, LogDeposed, LogExists, LogTooLo
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.logs import Logs
-from bkclient.log.machine.manifest import LedgerEnd, LogLedger, LogManifest, LogState
+from bkclient.log.machine.manifest import CompactedLedger, LedgerEnd, LogLedger, LogManifest, LogState
 from bkclient.log.membership import ConsumerMode
 from bkclient.log.reader import LogReader
 from bkclient.log.settings import LogSettings, PublishSettings
 from bkclient.log.writer import LogWriter
 
 __all__ = [
+    "CompactedLedger",
     "ConsumerMode",
     "ConsumerRefused",
     "CursorInfo",

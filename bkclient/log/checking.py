@@ -50,6 +50,28 @@ async def check_ledgers(store: ManifestStore, admin: RepairAdmin, *, thorough: b
         problems = tuple(_problems(ledger, metadata, store.name, manifest))
         is_open = ledger.end is None and not metadata.is_closed
         yield LogLedgerReport(store.name, ledger.ledger_id, is_open, problems, copies)
+    compacted = await _check_compacted(store, manifest, admin, thorough=thorough)
+    if compacted is not None:
+        yield compacted
+
+
+async def _check_compacted(
+    store: ManifestStore, manifest: LogManifest, admin: RepairAdmin, *, thorough: bool
+) -> LogLedgerReport | None:
+    """The ledger that the last compaction made."""
+    if manifest.compacted is None:
+        return None
+    ledger_id = manifest.compacted.ledger_id
+    try:
+        metadata = await store.client.ledger_metadata(ledger_id)
+        copies = await admin.check_ledger(ledger_id, thorough=thorough)
+    except NoSuchLedger:
+        if (await store.manifest()).compacted != manifest.compacted:
+            return None
+        problem = "it is the compacted ledger of the log, and the metadata store does not know it"
+        return LogLedgerReport(store.name, ledger_id, is_open=False, problems=(problem,))
+    problems = () if metadata.is_closed else ("it is the compacted ledger of the log, and is not closed",)
+    return LogLedgerReport(store.name, ledger_id, not metadata.is_closed, problems, copies)
 
 
 def _problems(ledger: LogLedger, metadata: LedgerMetadata, name: str, manifest: LogManifest) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bkclient.errors import IllegalOperation
 from bkclient.log.errors import NoSuchLog, naming
 from bkclient.log.machine.changes import DeleteLog, ForgetTrimmed
+from bkclient.log.machine.compacting import ForgetDropped
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.opening import partition_creation
 from bkclient.log.partition_cursor import cursor_register
@@ -45,8 +46,12 @@ async def _delete(store: ManifestStore, manifest: LogManifest) -> None:
 
 
 async def delete_trimmed(store: ManifestStore, manifest: LogManifest) -> None:
-    """Delete the ledgers that left the list, and forget them."""
+    """Delete the ledgers that left the list, and those of compactions that are not pointed to, and forget them."""
     for ledger_id in manifest.trimmed:
         await store.client.delete_ledger(ledger_id)
     if manifest.trimmed:
         await store.change(ForgetTrimmed(manifest.trimmed))
+    for ledger_id in manifest.dropped:
+        await store.client.delete_ledger(ledger_id)
+    if manifest.dropped:
+        await store.change(ForgetDropped(manifest.dropped))

@@ -9,10 +9,11 @@ from typing import Final
 from bkclient import BookKeeper
 from bkclient.errors import ArgumentError, MetadataVersionConflict
 from bkclient.log.checking import LogLedgerReport, check_ledgers
+from bkclient.log.compaction import compact_log
 from bkclient.log.consumer import LogConsumer, check_consumer
 from bkclient.log.cursor import CursorInfo, LogCursor
 from bkclient.log.deleting import delete_log, delete_partitions, delete_trimmed
-from bkclient.log.format.compression import check_available
+from bkclient.log.format.compression import COMPRESSIONS, Compression, check_available
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.changes import CreateLog, RemoveCursor, TrimLedgers
 from bkclient.log.machine.codec import decode_manifest
@@ -139,8 +140,29 @@ class Logs:
                 manifest = await store.manifest()
                 continue  # a cursor came, or went back, since its position was looked at
             await delete_trimmed(store, trimmed)
-            return [ledger.ledger_id for ledger in manifest.ledgers if ledger.ledger_id <= through]
+            return [
+                ledger.ledger_id
+                for ledger in manifest.ledgers
+                if ledger.ledger_id <= min(through, trimmed.trimmed_through)
+            ]
         raise MetadataVersionConflict("cursors of the log come as often as it is looked at", advice="Trim again.")
+
+    async def compact(self, name: str, *, compression: str = "none", max_keys: int = 10_000_000) -> int:
+        """Compact a log by key, up to its end now, for readers with ``compacted=True``; how many messages that leaves.
+
+        The newest message of each key is kept, under its id; one with an empty payload deletes its key, and messages without a
+        key are left out. The log itself is not changed, but trimming goes no further than what is compacted. Keys and ids are
+        held in memory meanwhile: more than ``max_keys``, of a partition, raise :class:`~bkclient.errors.TooManyRequests`. Of two
+        compactions at the same time the one that began first raises :class:`~bkclient.errors.MetadataVersionConflict`; one that
+        died is cleaned up by the next.
+        """
+        if compression not in COMPRESSIONS:
+            raise ArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}, got {compression!r}")
+        check_available(compression)
+        _check_max_keys(max_keys)
+        how = Compression[compression.upper()]
+        parts = await self._parts(name)
+        return sum([await compact_log(*part, compression=how, max_keys=max_keys) for part in parts])
 
     async def _needed(self, store: ManifestStore, manifest: LogManifest) -> int:
         """The first ledger that a cursor needs."""
@@ -229,6 +251,7 @@ class Logs:
         inclusive: bool = True,
         start_ms: int | None = None,
         follow: bool = True,
+        compacted: bool = False,
     ) -> LogReader:
         """A reader of the log from the message ``start`` on, or, unless ``inclusive``, after it.
 
@@ -238,9 +261,19 @@ class Logs:
         entered. Entering raises :class:`~bkclient.log.NoSuchLog` if there is no such log, and
         :class:`~bkclient.log.LogTrimmed` for a message that was trimmed. For a log with partitions ``start`` may be several
         messages, at most one of each; the others begin at ``EARLIEST``.
+
+        With ``compacted`` what the last :meth:`compact` left is read instead of what it covered, and then what was published
+        since.
         """
+        if compacted and start_ms is not None:
+            raise ArgumentError("start_ms and compacted are mutually exclusive")
         return LogReader(
-            self._store(name), _checked_start(start), is_inclusive=inclusive, follow=follow, start_ms=start_ms
+            self._store(name),
+            _checked_start(start),
+            is_inclusive=inclusive,
+            follow=follow,
+            start_ms=start_ms,
+            is_compacted=compacted,
         )
 
     def _store(self, name: str) -> ManifestStore:
@@ -250,6 +283,11 @@ class Logs:
 def _check_owner(owner: object, what: str = "owner") -> None:
     if not isinstance(owner, str) or len(owner) > _OWNER_LENGTH_MAX:
         raise ArgumentError(f"{what} must be a text of at most {_OWNER_LENGTH_MAX} characters")
+
+
+def _check_max_keys(max_keys: object) -> None:
+    if isinstance(max_keys, bool) or not isinstance(max_keys, int) or max_keys < 1:
+        raise ArgumentError(f"max_keys must be a whole number >= 1, got {max_keys!r}")
 
 
 def _check_partitions(partitions: object) -> None:

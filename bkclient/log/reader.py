@@ -6,7 +6,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from bkclient.errors import IllegalOperation
+from bkclient.log.compacted_reader import CompactedReader
 from bkclient.log.format.message import LogMessage
+from bkclient.log.format.message_id import MessageId
 from bkclient.log.merging import MergedReader
 from bkclient.log.opening import parts_of
 from bkclient.log.partition_reader import PartitionReader
@@ -34,13 +36,21 @@ class LogReader:
     """
 
     def __init__(
-        self, store: ManifestStore, start: Start, *, is_inclusive: bool, follow: bool, start_ms: int | None
+        self,
+        store: ManifestStore,
+        start: Start,
+        *,
+        is_inclusive: bool,
+        follow: bool,
+        start_ms: int | None,
+        is_compacted: bool = False,
     ) -> None:
         self._store: Final = store
         self._start: Final = start
         self._start_ms: Final = start_ms
         self._is_inclusive: Final = is_inclusive
         self._follow: Final = follow
+        self._is_compacted: Final = is_compacted
         self._parts: list[PartitionReader] = []
         self._merged: MergedReader | None = None
         self._is_entered = False
@@ -64,8 +74,7 @@ class LogReader:
         opened = await parts_of(self._store, manifest)
         try:
             for (store, part_manifest), start in zip(opened, starts, strict=True):
-                options = {"is_inclusive": self._is_inclusive, "follow": self._follow}
-                part = PartitionReader(store, start, start_ms=self._start_ms, **options)
+                part = self._part(store, start)
                 self._parts.append(part)
                 await part.enter(part_manifest)
         except BaseException:
@@ -74,6 +83,12 @@ class LogReader:
         if manifest.partitions:
             self._merged = MergedReader(self._parts)
         return self
+
+    def _part(self, store: ManifestStore, start: MessageId) -> PartitionReader:
+        options = {"is_inclusive": self._is_inclusive, "follow": self._follow}
+        if self._is_compacted:
+            return CompactedReader(store, start, **options)
+        return PartitionReader(store, start, start_ms=self._start_ms, **options)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -51,9 +51,10 @@ async def _reader(
     inclusive: bool = True,
     start_ms: int | None = None,
     follow: bool = True,
+    compacted: bool = False,
 ) -> LogReader:
     """A reader of the log from the message ``start`` on; see :meth:`bkclient.log.Logs.reader`."""
-    return logs.reader(name, start, inclusive=inclusive, start_ms=start_ms, follow=follow)
+    return logs.reader(name, start, inclusive=inclusive, start_ms=start_ms, follow=follow, compacted=compacted)
 
 
 class SyncLogs(SyncHandle[Logs]):
@@ -66,6 +67,7 @@ class SyncLogs(SyncHandle[Logs]):
     partitions = blocking(Logs.partitions)
     check = iterating(Logs.check)
     trim = blocking(Logs.trim)
+    compact = blocking(Logs.compact)
     cursors = blocking(Logs.cursors)
     remove_cursor = blocking(Logs.remove_cursor)
     writer = opening(_writer, SyncLogWriter)

@@ -16,7 +16,7 @@ digest of the ledger protects the entry, so bytes that do not fit are a defect o
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgpack
@@ -27,9 +27,20 @@ from bkclient.log.format.compression import Compression, compress, decompress
 from bkclient.log.format.message import LogMessage, NewMessage
 from bkclient.log.format.message_id import MessageId
 
-__all__ = ["BATCH_BYTES_MAX", "BATCH_MESSAGES_MAX", "HEADER_BYTES", "decode_entry", "encode_entry", "publish_time"]
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "BATCH_MESSAGES_MAX",
+    "HEADER_BYTES",
+    "decode_compacted",
+    "decode_entry",
+    "encode_compacted",
+    "encode_entry",
+    "publish_time",
+]
 
 _VERSION: Final = 1
+_COMPACTED: Final = 2
+"""The version of entries that hold messages of others: before each are its ledger, entry, batch index, batch size and time."""
 _HEADER: Final = struct.Struct(">BBIQI")
 HEADER_BYTES: Final = _HEADER.size
 BATCH_MESSAGES_MAX: Final = 100_000
@@ -39,15 +50,30 @@ BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def encode_entry(messages: Sequence[NewMessage], publish_ms: int, compression: Compression) -> bytes:
     """The bytes of an entry; it is left uncompressed if compressing makes it no smaller."""
-    if not 1 <= len(messages) <= BATCH_MESSAGES_MAX:
-        raise ArgumentError(f"an entry must have 1 to {BATCH_MESSAGES_MAX} messages, got {len(messages)}")
-    batch: bytes = msgpack.packb([message.fields() for message in messages])
+    return _packed(_VERSION, [message.fields() for message in messages], publish_ms, compression)
+
+
+def encode_compacted(messages: Sequence[LogMessage], compression: Compression) -> bytes:
+    """The bytes of an entry that holds messages of other entries, which keep their ids."""
+    rows = []
+    for message in messages:
+        place = message.id
+        where = [place.ledger_id, place.entry_id, place.batch_index, message.batch_size, message.publish_ms]
+        content = NewMessage(message.payload, message.key, message.headers, message.event_ms)
+        rows.append([*where, *content.fields()])
+    return _packed(_COMPACTED, rows, messages[-1].publish_ms, compression)
+
+
+def _packed(version: int, rows: list[list[Any]], publish_ms: int, compression: Compression) -> bytes:
+    if not 1 <= len(rows) <= BATCH_MESSAGES_MAX:
+        raise ArgumentError(f"an entry must have 1 to {BATCH_MESSAGES_MAX} messages, got {len(rows)}")
+    batch: bytes = msgpack.packb(rows)
     if len(batch) > BATCH_BYTES_MAX:
         raise ArgumentError(f"the messages of an entry must have at most {BATCH_BYTES_MAX} bytes, got {len(batch)}")
     packed = compress(compression, batch)
     if len(packed) >= len(batch):
         compression, packed = Compression.NONE, batch
-    return _HEADER.pack(_VERSION, compression, len(messages), publish_ms, len(batch)) + packed
+    return _HEADER.pack(version, compression, len(rows), publish_ms, len(batch)) + packed
 
 
 def publish_time(data: bytes) -> int:
@@ -59,25 +85,47 @@ def decode_entry(data: bytes, ledger_id: int, entry_id: int, partition: int = -1
     """The messages of an entry; :class:`~bkclient.errors.DigestMismatch` if it is none of this version."""
     compression, count, publish_ms, length = _header(data)
     batch = decompress(compression, data[HEADER_BYTES:], length)
+
+    def message(index: int, fields: list[Any]) -> LogMessage:
+        message_id = MessageId(ledger_id, entry_id, partition, index if count > 1 else -1)
+        return _message(fields, message_id, publish_ms, count)
+
+    return _messages(batch, count, message, ledger_id, entry_id)
+
+
+def decode_compacted(data: bytes, ledger_id: int, entry_id: int, partition: int = -1) -> list[LogMessage]:
+    """The messages of an entry of a compacted ledger; raises as :func:`decode_entry`."""
+    compression, count, _, length = _header(data, _COMPACTED)
+    batch = decompress(compression, data[HEADER_BYTES:], length)
+
+    def message(_index: int, fields: list[Any]) -> LogMessage:
+        ledger, entry, batch_index, batch_size, publish_ms, *content = fields
+        if type(publish_ms) is not int or type(batch_size) is not int:
+            raise ValueError("a message of a wrong shape")
+        return _message(content, MessageId(ledger, entry, partition, batch_index), publish_ms, batch_size)
+
+    return _messages(batch, count, message, ledger_id, entry_id)
+
+
+def _messages(
+    batch: bytes, count: int, message: Callable[[int, list[Any]], LogMessage], ledger_id: int, entry_id: int
+) -> list[LogMessage]:
     try:
-        messages = msgpack.unpackb(batch)
-        if len(messages) != count:
-            raise ValueError(f"{len(messages)} messages")  # noqa: TRY301
-        return [
-            _message(fields, MessageId(ledger_id, entry_id, partition, index if count > 1 else -1), publish_ms, count)
-            for index, fields in enumerate(messages)
-        ]
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        rows = msgpack.unpackb(batch)
+        if len(rows) != count:
+            raise ValueError(f"{len(rows)} messages")  # noqa: TRY301
+        return [message(index, fields) for index, fields in enumerate(rows)]
+    except (ValueError, TypeError, ArgumentError, msgpack.UnpackException) as error:
         raise DigestMismatch(
             f"it does not hold {count} messages: {error}", ledger_id=ledger_id, entry_id=entry_id
         ) from error
 
 
-def _header(data: bytes) -> tuple[Compression, int, int, int]:
+def _header(data: bytes, expected: int = _VERSION) -> tuple[Compression, int, int, int]:
     if len(data) < HEADER_BYTES:
         raise DigestMismatch(f"an entry of a log has at least {HEADER_BYTES} bytes, this one has {len(data)}")
     version, compression, count, publish_ms, length = _HEADER.unpack_from(data)
-    if version != _VERSION or compression not in Compression.__members__.values():
+    if version != expected or compression not in Compression.__members__.values():
         raise DigestMismatch(f"the entry has format {version} and compression {compression}, which are not known")
     if not 1 <= count <= BATCH_MESSAGES_MAX or length > BATCH_BYTES_MAX:
         raise DigestMismatch(f"an entry cannot have {count} messages in {length} bytes")

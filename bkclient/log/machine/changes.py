@@ -218,7 +218,7 @@ class TrimLedgers:
         return tuple(
             ledger.ledger_id
             for ledger in manifest.ledgers
-            if ledger.ledger_id <= self.through and ledger.end is not None
+            if ledger.ledger_id <= self.through and manifest.may_be_trimmed(ledger)
         )
 
 
@@ -304,8 +304,12 @@ class DeleteLog:
     def applied(self, manifest: LogManifest) -> LogManifest:
         """Deleted."""
         ids = tuple(ledger.ledger_id for ledger in manifest.ledgers)
+        made = (-1 if manifest.compacted is None else manifest.compacted.ledger_id, manifest.compacting)
         return replace(
             manifest,
+            compacted=None,
+            compacting=-1,
+            dropped=(*manifest.dropped, *(ledger_id for ledger_id in made if ledger_id >= 0)),
             state=LogState.DELETED,
             owner="",
             claim_id="",

@@ -7,14 +7,22 @@ wrong shape raises :class:`~bkclient.errors.MetadataSerializationError`: to writ
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import astuple, fields
 from typing import Any, Final
 
 import msgpack
 
 from bkclient.errors import ArgumentError, MetadataSerializationError
 from bkclient.log.errors import LogTooLong
-from bkclient.log.machine.manifest import MAX_CURSORS, MAX_LEDGERS, LedgerEnd, LogLedger, LogManifest, LogState
+from bkclient.log.machine.manifest import (
+    MAX_CURSORS,
+    MAX_LEDGERS,
+    CompactedLedger,
+    LedgerEnd,
+    LogLedger,
+    LogManifest,
+    LogState,
+)
 from bkclient.log.settings import LogSettings
 
 __all__ = ["MAX_MANIFEST_BYTES", "decode_manifest", "encode_manifest"]
@@ -26,7 +34,7 @@ VERSION_2: Final = 2
 MAX_MANIFEST_BYTES: Final = 1_000_000
 """Below the 1 MiB that ZooKeeper takes by default."""
 
-_ADDED: Final = ("partitions", "partition")
+_ADDED: Final = ("partitions", "partition", "compacted", "compacting", "dropped")
 _FIELDS_2: Final = tuple(field.name for field in fields(LogManifest))
 _FIELDS: Final = tuple(name for name in _FIELDS_2 if name not in _ADDED)
 _DEFAULTS: Final = {field.name: field.default for field in fields(LogManifest) if field.name in _ADDED}
@@ -45,6 +53,8 @@ _TYPES: Final[dict[str, type]] = {
     "cursor_changes": int,
     "partitions": int,
     "partition": int,
+    "compacting": int,
+    "dropped": list,
 }
 
 
@@ -54,8 +64,10 @@ def encode_manifest(manifest: LogManifest) -> bytes:
     is_plain = all(getattr(manifest, name) == default for name, default in _DEFAULTS.items())
     table = {name: getattr(manifest, name) for name in (_FIELDS if is_plain else _FIELDS_2)}
     table |= {"settings": manifest.settings.as_dict(), "state": int(manifest.state), "ledgers": ledgers}
+    if manifest.compacted is not None:
+        table["compacted"] = list(astuple(manifest.compacted))
     data: bytes = msgpack.packb([VERSION if is_plain else VERSION_2, table])
-    if len(ledgers) + len(manifest.trimmed) > MAX_LEDGERS or len(data) > MAX_MANIFEST_BYTES:
+    if len(ledgers) + len(manifest.trimmed) + len(manifest.dropped) > MAX_LEDGERS or len(data) > MAX_MANIFEST_BYTES:
         raise LogTooLong(
             f"a manifest holds {MAX_LEDGERS} ledgers in {MAX_MANIFEST_BYTES} bytes, this one would have "
             f"{len(ledgers) + len(manifest.trimmed)} in {len(data)}"
@@ -94,7 +106,7 @@ def _manifest_from(table: dict[str, Any], known: tuple[str, ...]) -> LogManifest
     if set(table) != set(known):
         raise ValueError(f"its fields are {sorted(table)}")
     for name in known:
-        if type(table[name]) is not _TYPES[name]:
+        if name in _TYPES and type(table[name]) is not _TYPES[name]:
             raise ValueError(f"{name} is {table[name]!r}")
     return LogManifest(
         **table
@@ -104,8 +116,17 @@ def _manifest_from(table: dict[str, Any], known: tuple[str, ...]) -> LogManifest
             "ledgers": tuple(_ledger_from(item) for item in table["ledgers"]),
             "trimmed": tuple(map(_whole, table["trimmed"])),
             "cursors": tuple(map(_text, table["cursors"])),
+            "dropped": tuple(map(_whole, table.get("dropped", ()))),
+            "compacted": _compacted_from(table.get("compacted")),
         }
     )
+
+
+def _compacted_from(item: list[Any] | None) -> CompactedLedger | None:
+    if item is None:
+        return None
+    ledger_id, through_ledger_id, through_entry_id, messages = map(_whole, item)
+    return CompactedLedger(ledger_id, through_ledger_id, through_entry_id, messages)
 
 
 def _ledger_from(item: list[Any]) -> LogLedger:

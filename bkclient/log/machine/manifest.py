@@ -15,7 +15,16 @@ from typing import Final, Self
 
 from bkclient.log.settings import LogSettings
 
-__all__ = ["MAX_CURSORS", "MAX_LEDGERS", "MAX_PARTITIONS", "LedgerEnd", "LogLedger", "LogManifest", "LogState"]
+__all__ = [
+    "MAX_CURSORS",
+    "MAX_LEDGERS",
+    "MAX_PARTITIONS",
+    "CompactedLedger",
+    "LedgerEnd",
+    "LogLedger",
+    "LogManifest",
+    "LogState",
+]
 
 MAX_LEDGERS: Final = 10_000
 """Ledgers in the list and those still to be deleted, together; so that a manifest stays below 1 MB, ZooKeeper's limit."""
@@ -62,6 +71,19 @@ class LogLedger:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactedLedger:
+    """A ledger that holds the newest message of each key, of all messages up to an entry, which is included.
+
+    ``messages`` says how many it holds.
+    """
+
+    ledger_id: int
+    through_ledger_id: int
+    through_entry_id: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogManifest:
     """What is stored about a log.
 
@@ -74,6 +96,9 @@ class LogManifest:
     A log with ``partitions`` has no ledgers of its own: each partition is a log, whose ``partition`` is its number; that is -1
     for every other log. A claim of a partition has the epoch of the claim of the whole log, so of two owners the later one gets
     all.
+
+    ``compacted`` is what the last compaction made, and ``compacting`` the ledger that one is writing to, -1 if none is.
+    ``dropped`` are ledgers of compactions that have yet to be deleted.
     """
 
     log_id: str
@@ -90,6 +115,9 @@ class LogManifest:
     cursor_changes: int = 0
     partitions: int = 0
     partition: int = -1
+    compacted: CompactedLedger | None = None
+    compacting: int = -1
+    dropped: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         ids = [ledger.ledger_id for ledger in self.ledgers]
@@ -112,7 +140,9 @@ class LogManifest:
         if self.cursors != tuple(sorted(set(self.cursors))):
             raise ValueError("the names of cursors must ascend")
         self._check_partitions()
-        if self.state is LogState.DELETED and (self.ledgers or self.claim_id or self.cursors):
+        if self.compacting < -1 or any(ledger_id < 0 for ledger_id in self.dropped):
+            raise ValueError("ledger ids must be >= 0")
+        if self.state is LogState.DELETED and (self.ledgers or self.claim_id or self.cursors or self.compacted):
             raise ValueError("a deleted log has no ledger, owner or cursor")
 
     def _check_partitions(self) -> None:
@@ -150,6 +180,13 @@ class LogManifest:
         """The first ledger of the log with a higher id."""
         following = bisect_right(self.ledgers, ledger_id, key=_LEDGER_ID)
         return self.ledgers[following] if following < len(self.ledgers) else None
+
+    def may_be_trimmed(self, ledger: LogLedger) -> bool:
+        """Whether a ledger has ended, and a compaction of the log, if there was one, covers all of it."""
+        found = self.compacted
+        if ledger.end is None or found is None:
+            return ledger.end is not None
+        return (ledger.ledger_id, ledger.end.last_entry_id) <= (found.through_ledger_id, found.through_entry_id)
 
     def with_ends(self, ends: tuple[LedgerEnd, ...]) -> Self:
         """With the ends of ledgers noted. Ledgers that end empty leave the log, to be deleted."""

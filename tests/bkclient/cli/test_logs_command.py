@@ -44,7 +44,7 @@ def test_a_log_is_shown_and_trimmed(bk: Invoke) -> None:
     assert bk("log", "cursors", "b", "--remove", "none").text == ""
 
 
-@pytest.mark.parametrize("command", ["publish", "read", "tail", "info", "trim", "cursors", "check"])
+@pytest.mark.parametrize("command", ["publish", "read", "tail", "info", "trim", "cursors", "check", "compact"])
 def test_a_log_that_does_not_exist_is_a_no(bk: Invoke, command: str) -> None:
     ended = bk("log", command, "missing")
     assert ended.code == 1
@@ -123,3 +123,16 @@ def test_a_log_with_partitions_is_used_as_one(bk: Invoke) -> None:
     assert bk("log", "publish", "p-partition-0", stdin=b"x\n").code == 4
     assert bk("log", "delete", "p-partition-0", "--force").code == 4
     assert bk("log", "delete", "p", "--force").code == 0
+
+
+def test_a_log_is_compacted(bk: Invoke) -> None:
+    bk("log", "create", "q")
+    for line in (b"x\n", b"y\n"):
+        bk("log", "publish", "q", "--key", "k", stdin=line)
+    assert bk("log", "compact", "q", "--compression", "zlib", "--json").json == {"log": "q", "messages": 1}
+    assert "1 messages are left" in bk("log", "compact", "q").text
+    assert bk("log", "read", "q", "--compacted").text == "y\n"
+    assert bk("log", "read", "q").text == "x\ny\n"
+    assert bk("log", "read", "q", "--compacted", "--start-ms", "1").code == 2
+    assert bk("log", "compact", "q", "--compression", "rar").code == 2
+    assert len(bk("log", "check", "q", "--json").objects) == 3

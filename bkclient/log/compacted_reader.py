@@ -1,0 +1,118 @@
+"""Reading a log by what its last compaction left, and then what was published since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from bkclient import LedgerTail
+from bkclient.errors import NoSuchEntry, NoSuchLedger
+from bkclient.log.errors import LogTrimmed
+from bkclient.log.format.entry import decode_compacted
+from bkclient.log.format.message import LogMessage
+from bkclient.log.format.message_id import MessageId
+from bkclient.log.machine.manifest import CompactedLedger, LogManifest
+from bkclient.log.partition_reader import PartitionReader
+from bkclient.log.store import ManifestStore
+
+__all__ = ["CompactedReader"]
+
+
+class CompactedReader(PartitionReader):
+    """Reads one partition of a log, or a log without partitions, through its compacted ledger; without one, as it is.
+
+    Where that ledger is replaced by a newer one, or trimming overtakes the reader behind a newer compaction, it goes on in the
+    newer one, after the last message that was read. So it tells of each key the newest message, if not each message.
+    """
+
+    def __init__(self, store: ManifestStore, start: MessageId, *, is_inclusive: bool, follow: bool) -> None:
+        super().__init__(store, start, is_inclusive=is_inclusive, follow=follow, start_ms=None)
+        self._begin: Final = (start, is_inclusive)
+        self._options: Final = {"is_inclusive": True, "follow": follow, "start_ms": None}
+        self._compacted: CompactedLedger | None = None
+        self._rest: PartitionReader | None = None
+        #: The last message that was read; nothing up to it is told again.
+        self._after: MessageId | None = None
+
+    async def enter(self, manifest: LogManifest) -> None:
+        """Find the beginning, in the log as ``manifest`` shows it."""
+        self._partition = manifest.partition
+        await self._go(manifest)
+
+    async def _go(self, manifest: LogManifest) -> None:
+        """Go by the compaction that ``manifest`` has, unless the position is behind what it covers."""
+        found = self._compacted = manifest.compacted
+        start = self._begin[0] if self._after is None else self._after
+        if found is None or start == MessageId.LATEST or (start.ledger_id, start.entry_id) > _through(found):
+            is_inclusive = self._begin[1] and self._after is None
+            options = self._options | {"is_inclusive": is_inclusive}
+            self._rest = PartitionReader(self._store, start, **options)  # type: ignore[arg-type]
+        else:
+            after = MessageId(found.through_ledger_id, found.through_entry_id + 1)
+            if manifest.trimmed_through >= found.through_ledger_id:  # trimming goes no further than compaction
+                after = MessageId(manifest.trimmed_through + 1, 0)
+            self._rest = PartitionReader(self._store, after, **self._options)  # type: ignore[arg-type]
+            self._ledger_id = found.ledger_id
+            self._reader = await self._store.client.open_ledger(found.ledger_id)
+            self._tail = self._reader.tail(0)
+        await self._rest.enter(manifest)
+
+    async def leave(self) -> None:
+        """Let everything go."""
+        await super().leave()
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            await rest.leave()
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The ledger and the entry that are read next."""
+        if self._tail is not None:
+            return self._ledger_id, self._next_entry_id
+        return (-1, 0) if self._rest is None else self._rest.position
+
+    async def _read(self) -> bool:
+        try:
+            if self._tail is not None:
+                await self._read_compacted(self._tail)
+                return True
+            assert self._rest is not None, "it was entered"
+            is_more = await self._rest.fill()
+        except (NoSuchLedger, NoSuchEntry, LogTrimmed):
+            manifest = await self._store.manifest()
+            if manifest.compacted == self._compacted:
+                raise
+            await self.leave()
+            await self._go(manifest)
+            return True
+        if is_more and (message := self._rest.take()) is not None:
+            self._offer([message])
+        return is_more
+
+    async def _read_compacted(self, tail: LedgerTail) -> None:
+        try:
+            entry = await anext(tail)
+        except StopAsyncIteration:
+            await self._leave_ledger()
+            return
+        self._next_entry_id = entry.entry_id + 1
+        self._offer(decode_compacted(entry.payload, self._ledger_id, entry.entry_id, self._partition))
+
+    def _offer(self, messages: list[LogMessage]) -> None:
+        wanted = [message for message in messages if self._is_new(message.id)]
+        if wanted:
+            self._after = wanted[-1].id
+            self._ready = wanted[::-1]
+
+    def _is_new(self, message_id: MessageId) -> bool:
+        if self._after is not None:
+            return message_id > self._after
+        start, is_inclusive = self._begin
+        if start in (MessageId.EARLIEST, MessageId.LATEST):
+            return True
+        start = replace(start, partition=self._partition)
+        return message_id > start or (is_inclusive and message_id == start)
+
+
+def _through(compacted: CompactedLedger) -> tuple[int, int]:
+    return compacted.through_ledger_id, compacted.through_entry_id
