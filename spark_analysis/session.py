@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from simbookie.java import JavaRuntime, find_java
 from spark_analysis.defaults import LOCAL_MASTER
+from spark_analysis.remembered import remember_names
 
 __all__ = ["QUICK_BYTES", "open_session"]
 
@@ -99,7 +100,9 @@ def open_session(
         builder = builder.config(name, value)
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=python):
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    remember_names(session)
+    return session
 
 
 def _default_master() -> str | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -77,14 +76,22 @@ def judge(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
     What was found wrong is collected before the earliest is taken, because almost always there is nothing: collecting nulls
     needs a hash table of the ledgers, the least of structs would need all rows sorted.
     """
-    observations = (
+    observations = [
         invariant.observe(facts).select(sf.lit(invariant.name).alias("invariant"), *LEDGER_KEY, "finding")
         for invariant in invariants
-    )
+    ]
     return (
-        reduce(DataFrame.union, observations)
+        _union(observations)
         .filter(sf.col("ledger") >= 0)
         .groupBy("invariant", *LEDGER_KEY)
         .agg(sf.array_min(sf.collect_list("finding")).alias("finding"))
         .select("invariant", *LEDGER_KEY, "finding.seq", "finding.clause", "finding.witness", "finding.evidence")
     )
+
+
+def _union(parts: Sequence[DataFrame]) -> DataFrame:
+    """All rows of ``parts``, joined by halves: Spark looks at all that a union consists of when it is made."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return _union(parts[:middle]).union(_union(parts[middle:]))

@@ -31,6 +31,11 @@ INTERPRETED: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
+#: Where in a program each step of a query was asked for is found out from the stack unless it is set, and only a web page shows
+#: it. Each question has dozens of steps.
+_CALL_SITE: Final = ("callSite.short", "callSite.long")
+_NOBODY_LOOKS: Final = "bk-verify"
+
 
 @contextmanager
 def planned_for_kept_partitions(spark: SparkSession, input_bytes: int) -> Iterator[None]:
@@ -39,9 +44,15 @@ def planned_for_kept_partitions(spark: SparkSession, input_bytes: int) -> Iterat
     before = {name: spark.conf.get(name, None) for name in planning}
     for name, value in planning.items():
         spark.conf.set(name, value)
+    context = spark.sparkContext
+    sites = {name: context.getLocalProperty(name) for name in _CALL_SITE}
+    for name in sites:
+        context.setLocalProperty(name, _NOBODY_LOOKS)
     try:
         yield
     finally:
+        for name, site in sites.items():
+            context.setLocalProperty(name, site)  # type: ignore[arg-type]
         for name, earlier in before.items():
             if earlier is None:
                 spark.conf.unset(name)

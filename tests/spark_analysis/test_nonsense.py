@@ -88,7 +88,8 @@ def test_the_events_that_show_a_violation_are_told(spark: SparkSession, tmp_path
 
 def test_settings_of_the_session_are_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
     def settings() -> list[str | None]:
-        return [spark.conf.get(name, None) for name in (*PLANNING, *INTERPRETED)]
+        sites = [spark.sparkContext.getLocalProperty(f"callSite.{form}") for form in ("short", "long")]
+        return [*(spark.conf.get(name, None) for name in (*PLANNING, *INTERPRETED)), *sites]
 
     before = settings()
     verify(spark, record(tmp_path / "good.bkh", bystander()), invariants=INVARIANTS[:1])

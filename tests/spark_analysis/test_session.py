@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
+from py4j.clientserver import JavaClient
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from simbookie.java import JavaRuntime
 from spark_analysis import session
@@ -58,6 +61,29 @@ def test_a_local_session_is_reached_from_this_machine_alone(tmp_path: Path) -> N
 def test_there_is_one_session_whatever_is_asked_for(spark: SparkSession) -> None:
     assert open_session("local[1]", input_bytes=QUICK_BYTES + 1) is spark
     assert spark.sparkContext.master == "local[2]"
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_jvm_is_asked_once_for_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks through all of Spark's jars for each name, and the invariants call functions thousands of times."""
+
+    def columns() -> None:
+        sf.when(sf.col("a").isNotNull() & ~sf.col("b"), sf.lit(1) + sf.col("c")).alias("d")
+        sf.array_min(sf.filter("e", lambda one: one["f"] > 3))
+
+    asked: list[str] = []
+    send = JavaClient.send_command
+
+    def heard(self: Any, command: str, *rest: Any, **options: Any) -> Any:
+        if command.startswith("r\n"):
+            asked.append(command)
+        return send(self, command, *rest, **options)
+
+    columns()
+    monkeypatch.setattr(JavaClient, "send_command", heard)
+    columns()
+    assert [command for command in asked if "functions" in command or "PythonUtils" in command] == []
 
 
 @pytest.mark.deep
