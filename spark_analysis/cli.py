@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "compare": Late("spark_analysis.cli_check", "Judge by both witnesses, and show where they disagree."),
     "replay": Late("spark_analysis.cli_replay", "Make every recorded run again, and compare event by event."),
     "sweep": Late("spark_analysis.cli_sweep", "Run scenarios with many seeds on executors, and judge every run there."),
+    "stream": Late("spark_analysis.cli_stream", "Judge histories while runs still write them."),
     "report": Late("spark_analysis.cli_report", "Write what verify and lac find as one HTML page."),
     "lac": Late("spark_analysis.cli_lac", "Follow the LAC of every ledger, and prove that none was truncated."),
     "list": Late("spark_analysis.cli_verify", "List the invariants with their statements."),

@@ -10,17 +10,19 @@ from rich.text import Text
 
 from scenarios.determinism import HAS_ENDED
 from scenarios.model import TransportKind
-from spark_analysis.jobs.check import CheckVerdict
+from spark_analysis.jobs.check import Broken, CheckVerdict
 from spark_analysis.jobs.compare import Comparison
 from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.ingest import Ingested
 from spark_analysis.jobs.lac import LacVerdict, Lag
 from spark_analysis.jobs.replay import ReplayVerdict
+from spark_analysis.jobs.stream import StreamVerdict
 from spark_analysis.jobs.sweep import SweepVerdict
 from spark_analysis.jobs.verify import Verdict
 
 __all__ = [
     "broken_list",
+    "broken_text",
     "check_table",
     "differing_list",
     "disagreement_list",
@@ -31,6 +33,7 @@ __all__ = [
     "met_table",
     "rejected_table",
     "replay_table",
+    "stream_table",
     "sweep_table",
     "truncated_list",
     "verdict_table",
@@ -185,7 +188,7 @@ def differing_list(verdict: ReplayVerdict) -> Group:
     return Group(*blocks)
 
 
-def check_table(verdict: CheckVerdict) -> Table:
+def check_table(verdict: CheckVerdict | StreamVerdict) -> Table:
     """How each invariant fared, in histories."""
     table = Table(title=f"{verdict.histories:,} histories, {verdict.events:,} events", title_justify="left")
     table.add_column("invariant", no_wrap=True)
@@ -199,15 +202,25 @@ def check_table(verdict: CheckVerdict) -> Table:
 
 def broken_list(verdict: CheckVerdict) -> Group:
     """The broken clauses, each with its ledger and what is wrong."""
-    return Group(
-        *(
-            Text.assemble(
-                (f"{broken.invariant} ({broken.clause})", "bold red"),
-                f"  {broken.history}, ledger {broken.ledger}\n  {broken.witness}",
-            )
-            for broken in verdict.violations
-        )
+    return Group(*(broken_text(broken) for broken in verdict.violations))
+
+
+def broken_text(broken: Broken) -> Text:
+    """A broken clause, with its ledger and what is wrong."""
+    return Text.assemble(
+        (f"{broken.invariant} ({broken.clause})", "bold red"),
+        f"  {broken.history}, ledger {broken.ledger}\n  {broken.witness}",
     )
+
+
+def stream_table(verdict: StreamVerdict) -> Table:
+    """How each invariant fared in the histories that a stream judged."""
+    table = check_table(verdict)
+    table.title = (
+        f"{verdict.histories:,} histories, {verdict.open:,} without an end yet, {verdict.duplicates:,} duplicates, "
+        f"{verdict.events:,} events"
+    )
+    return table
 
 
 def disagreement_list(found: Comparison) -> Group:

@@ -27,6 +27,7 @@ RECORDS = {
     "compare": "Comparison",
     "replay": "ReplayVerdict",
     "sweep": "SweepVerdict",
+    "stream": "StreamVerdict",
     "lac": "LacVerdict",
 }
 

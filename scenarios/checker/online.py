@@ -9,6 +9,7 @@ An event with an unknown essential field is skipped and counted in ``skipped``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -157,6 +158,11 @@ def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, 
     return (lambda fields: (fields[names[0]],)) if names else (lambda _fields: ())
 
 
+_GETTERS: Final[Mapping[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]] = {
+    kind: _getter(names) for kind, names in (_ESSENTIAL | _ESSENTIAL_OF_LOGS).items()
+}
+
+
 class _Ledger:
     """The facts and families of one ledger, and the handlers of each kind of event."""
 
@@ -166,10 +172,7 @@ class _Ledger:
         self, ledger: int, syncing: set[str], report: Callable[[int, str, str, tuple[int, ...]], None]
     ) -> None:
         facts = LedgerFacts(ledger, syncing)
-
-        def report_here(clause: str, witness: str, seqs: tuple[int, ...]) -> None:
-            report(ledger, clause, witness, seqs)
-
+        report_here = partial(report, ledger)
         self.families = tuple(family(facts, report_here) for family in FAMILIES)
         table: dict[str, list[Handler]] = {
             Kind.META_CAS: [facts.on_cas],
@@ -199,7 +202,7 @@ class OnlineChecker:
 
     Feed it every event in order, as a listener of a :class:`~scenarios.history.HistoryWriter` or from a file. ``violations``
     may be read at any time; it has the first violation of each clause and ledger. ``events`` counts all events,
-    ``skipped`` those with an unknown essential field.
+    ``skipped`` those with an unknown essential field. It pickles at any time, and goes on where it was.
     """
 
     def __init__(self) -> None:
@@ -210,15 +213,12 @@ class OnlineChecker:
         self._ledgers: dict[int, _Ledger] = {}
         self._syncing: set[str] = set()
         self._logs = LogsChecker(self._report)
-        self._getters: dict[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]] = {
-            kind: _getter(names) for kind, names in (_ESSENTIAL | _ESSENTIAL_OF_LOGS).items()
-        }
 
     def feed(self, event: Event) -> None:
         """Take in the next event."""
         self.events += 1
         kind = event.kind
-        getter = self._getters.get(kind)
+        getter = _GETTERS.get(kind)
         if getter is None:
             return
         try:

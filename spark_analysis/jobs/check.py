@@ -24,7 +24,17 @@ from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.files import REJECTED_MAX, Rejected, problem_of, rejected_in
 from spark_analysis.jobs.inputs import Histories, histories_of
 
-__all__ = ["Broken", "CheckVerdict", "CheckedInvariant", "check", "check_history", "checked_histories", "unchecked"]
+__all__ = [
+    "Broken",
+    "CheckVerdict",
+    "CheckedInvariant",
+    "check",
+    "check_history",
+    "checked_histories",
+    "counted_invariants",
+    "first_broken",
+    "unchecked",
+]
 
 _SCHEMA: Final = """
     history string, problem string, scenario string, seed bigint, events bigint, checked array<string>,
@@ -99,8 +109,8 @@ def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_W
             sf.count_if(~is_usable).alias("rejected"),
         ).first()
         assert counted is not None, "an aggregate without groups has one row"
-        invariants = _count(rows)
-        violations = _first(rows, max_witnesses) if any(found.violated_histories for found in invariants) else ()
+        invariants = counted_invariants(rows, rows)
+        violations = first_broken(rows, max_witnesses) if any(found.violated_histories for found in invariants) else ()
         rejected = rejected_in(rows.filter(~is_usable))
     finally:
         rows.unpersist()
@@ -143,19 +153,25 @@ def unchecked(name: str, error: Exception) -> tuple[Any, ...]:
     return name, problem_of(error), None, None, None, [], []
 
 
-def _count(rows: DataFrame) -> tuple[CheckedInvariant, ...]:
-    def by_invariant(names: str) -> dict[str, int]:
-        exploded = rows.select("history", sf.explode(sf.array_distinct(sf.col(names))).alias("invariant"))
-        return {row["invariant"]: row["count"] for row in exploded.groupBy("invariant").count().collect()}
+def counted_invariants(checked: DataFrame, found: DataFrame) -> tuple[CheckedInvariant, ...]:
+    """How each invariant fared, from the columns ``history`` and ``checked``, and ``history`` and ``violations``."""
 
-    judged, broken = by_invariant("checked"), by_invariant("violations.invariant")
+    def by_invariant(rows: DataFrame, names: str) -> dict[str, int]:
+        exploded = rows.select("history", sf.explode(sf.col(names)).alias("invariant"))
+        histories = exploded.groupBy("invariant").agg(sf.count_distinct("history").alias("histories"))
+        return {row["invariant"]: row["histories"] for row in histories.collect()}
+
+    judged, broken = by_invariant(checked, "checked"), by_invariant(found, "violations.invariant")
     return tuple(
         CheckedInvariant(name, STATEMENTS[name], judged.get(name, 0), broken.get(name, 0)) for name in INVARIANTS
     )
 
 
-def _first(rows: DataFrame, max_witnesses: int) -> tuple[Broken, ...]:
-    """The first ``max_witnesses`` broken clauses of each invariant, by history."""
+def first_broken(rows: DataFrame, max_witnesses: int) -> tuple[Broken, ...]:
+    """The first ``max_witnesses`` broken clauses of each invariant, by history.
+
+    ``rows`` have columns ``history``, ``scenario``, ``seed`` and ``violations``.
+    """
     exploded = rows.select("history", "scenario", "seed", sf.inline("violations"))
     in_order = Window.partitionBy("invariant").orderBy("history", "ledger", "clause")
     shown = exploded.withColumn("rank", sf.row_number().over(in_order)).filter(sf.col("rank") <= max_witnesses)

@@ -72,9 +72,13 @@ class LogDelivery(LogFamily):
             Kind.LOG_READ_START: self.on_start,
             Kind.LOG_READ: self.on_read,
             Kind.LOG_READ_END: self.on_end_of_reading,
-            Kind.LOG_TRIM: lambda event: self._trimmed.add(event.ledger),
+            Kind.LOG_TRIM: self.on_trimmed,
             Kind.LOG_END: self.on_ended,
         }
+
+    def on_trimmed(self, event: Event) -> None:
+        """What is in the ledger need not be delivered any more."""
+        self._trimmed.add(event.ledger)
 
     def on_ended(self, event: Event) -> None:
         """What is in a ledger is known from now on."""

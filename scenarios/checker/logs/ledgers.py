@@ -42,7 +42,7 @@ class LogLedgers(LogFamily):
         return {
             Kind.LOG_APPEND: self.on_appended,
             Kind.LOG_END: self.on_ended,
-            Kind.LOG_TRIM: lambda event: self._left.add(event.ledger),
+            Kind.LOG_TRIM: self.on_trimmed,
             Kind.ADD_SEND: self.on_sent,
             Kind.META_CAS: self.on_metadata,
             Kind.META_READ: self.on_metadata,
@@ -65,6 +65,10 @@ class LogLedgers(LogFamily):
                 text = f"ledger {event.ledger} was appended after ledger {other}, and {missing}"
                 self.broken("H9", event.ledger, text, self._appended[other], event.seq)
         self._appended.setdefault(event.ledger, event.seq)
+
+    def on_trimmed(self, event: Event) -> None:
+        """The ledger left the list."""
+        self._left.add(event.ledger)
 
     def on_ended(self, event: Event) -> None:
         """Check the end that was noted."""
