@@ -18,7 +18,7 @@ from spark_analysis.jobs.lac import LacVerdict, Lag
 from spark_analysis.jobs.replay import ReplayVerdict
 from spark_analysis.jobs.stream import StreamVerdict
 from spark_analysis.jobs.sweep import SweepVerdict
-from spark_analysis.jobs.verify import Verdict
+from spark_analysis.jobs.verify import InvariantVerdict, Verdict
 
 __all__ = [
     "broken_list",
@@ -37,6 +37,7 @@ __all__ = [
     "sweep_table",
     "truncated_list",
     "verdict_table",
+    "why_text",
     "witness_list",
 ]
 
@@ -63,12 +64,23 @@ def verdict_table(verdict: Verdict) -> Table:
     table.add_column("invariant", no_wrap=True)
     for name in ("checked", "holds", "violated", "unknown"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("why")
     for invariant in verdict.invariants:
         violated = _red(invariant.violated)
         table.add_row(
-            invariant.name, f"{invariant.checked:,}", f"{invariant.holds:,}", violated, f"{invariant.unknown:,}"
+            invariant.name,
+            f"{invariant.checked:,}",
+            f"{invariant.holds:,}",
+            violated,
+            f"{invariant.unknown:,}",
+            why_text(invariant),
         )
     return table
+
+
+def why_text(invariant: InvariantVerdict) -> str:
+    """Why ledgers are unknown, and how many for each reason."""
+    return ", ".join(f"{reason} {count:,}" for reason, count in invariant.why.items())
 
 
 def witness_list(verdict: Verdict) -> Group:

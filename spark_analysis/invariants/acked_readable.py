@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, observed, tell
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
 from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS
 
 __all__ = ["ACKED_READABLE"]
@@ -65,14 +66,15 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("read_first"),
         sf.col("read_last"),
     )
-    return observed(owed, gone, denied, altered)
+    left_open = facts.open_ends.select(*LEDGER_KEY, "finding")
+    return observed(owed, gone, denied, altered).union(left_open)
 
 
 ACKED_READABLE: Final = Invariant(
     name="AckedReadable",
     clauses=("A4", "A8", "A9"),
     check_class=CheckClass.JOINED,
-    kinds=REPLICATION_KINDS,
-    columns=REPLICATION_COLUMNS,
+    kinds=(*REPLICATION_KINDS, *OPEN_KINDS),
+    columns=(*REPLICATION_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,
 )

@@ -2,7 +2,8 @@
 
 Judged where the history says that the run is over. By then an application has been told of all its appends if the run
 came to its end and its client was neither killed nor left asleep; and in any case of those that were open when its
-close returned. A history that does not say how it ended may not know of cancelled appends either, and is not judged.
+close returned. A history that does not say how it ended may not know of cancelled appends either, and leaves all of them open; a
+run that was ended before its time leaves those open that had no outcome by then.
 """
 
 from __future__ import annotations
@@ -16,17 +17,13 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import LeftOpen, leave_open, run_ends
 
 __all__ = ["ADD_RESOLVES"]
 
 
 def _observe(facts: Facts) -> DataFrame:
     seq = sf.col("seq")
-    ends = (
-        facts.rare_events.filter(is_kind(Kind.RUN_END))
-        .groupBy("history")
-        .agg(sf.max("seq").alias("end"), sf.max("completed").alias("completed"))
-    )
     is_pause = is_kind(Kind.CLIENT_PAUSE)
     clients = (
         facts.rare_events.filter(is_kind(Kind.CLIENT_CRASH, Kind.CLIENT_PAUSE, Kind.CLIENT_RESUME))
@@ -50,7 +47,7 @@ def _observe(facts: Facts) -> DataFrame:
             sf.count_if(is_outcome).alias("outcomes"),
         )
         .filter(sf.col("added").isNotNull())
-        .transform(join_small, ends, on=("history",), how="inner")
+        .transform(join_small, run_ends(facts.rare_events), on=("history",), how="left")
         .transform(join_small, clients, on=("history", "actor"), how="left")
         .transform(join_small, closes, on=(*LEDGER_KEY, "actor"), how="left")
     )
@@ -58,9 +55,10 @@ def _observe(facts: Facts) -> DataFrame:
     is_alive = ~is_true(sf.col("crashed") > added)
     is_awake = ~is_true(sf.col("last.is_asleep"))
     is_open = (sf.col("outcomes") == 0) & is_alive
+    is_told = end.isNotNull()
     when_closed = tell(
         "L2",
-        is_open & (sf.col("closed") > added),
+        is_told & is_open & (sf.col("closed") > added),
         sf.col("closed"),
         [added, sf.col("closed")],
         "the application of %s was never told what became of entry %d (event %d), though its close returned (event %d)",
@@ -79,7 +77,9 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("entry"),
         added,
     )
-    return observed(appends, when_closed, when_over)
+    untold = leave_open(LeftOpen.CUT_OFF, ~is_told)
+    undecided = leave_open(LeftOpen.NO_OUTCOME, is_told & is_open & is_awake & ~is_true(sf.col("completed")), [added])
+    return observed(appends, when_closed, when_over, undecided, untold)
 
 
 ADD_RESOLVES: Final = Invariant(

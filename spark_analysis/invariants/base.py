@@ -2,12 +2,13 @@
 
 An invariant is a pure function from the facts of many histories to *observations*: rows of a ledger and what was
 found wrong there, which almost always is nothing. A ledger that occurs in them has the invariant's *premise*; one
-that does not is *unknown* to it. What is wrong is told from which event on, in words, and by the events that show it
+that does not is *unknown* to it, as is one of which an observation says that the history leaves it open
+(:mod:`spark_analysis.invariants.left_open`). What is wrong is told from which event on, in words, and by the events that show it
 (see :func:`~spark_analysis.invariants.expressions.tell`). :func:`judge` makes of the observations of several
-invariants one *finding* per invariant and ledger: the earliest thing wrong, or that nothing is.
+invariants one *finding* per invariant and ledger: the earliest thing wrong, or else why it is open, or that neither is.
 
 Invariants are written from the history alone and share no code with what they judge. They have to be sound: where a
-history leaves open whether a guarantee was broken, it holds. What each needs the recorder to have promised is in
+history leaves open whether a guarantee was broken, it is not told to be. What each needs the recorder to have promised is in
 docs/reference/history-format.md.
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.clauses import STATEMENTS
@@ -26,7 +27,7 @@ from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.schema import VIOLATION_SCHEMA
 
-__all__ = ["CheckClass", "Invariant", "judge"]
+__all__ = ["CheckClass", "Invariant", "is_broken", "judge"]
 
 
 class CheckClass(StrEnum):
@@ -62,12 +63,17 @@ class Invariant:
     def violations(self, events: DataFrame) -> DataFrame:
         """The broken ledgers in ``events``, in the columns of :data:`spark_analysis.schema.VIOLATION_SCHEMA`."""
         runs = events.groupBy("history").agg(sf.first("scenario").alias("scenario"), sf.first("seed").alias("seed"))
-        broken = judge(Facts(events), [self]).filter(sf.col("witness").isNotNull())
+        broken = judge(Facts(events), [self]).filter(is_broken())
         return (
             broken.join(runs, on="history", how="left")
             .withColumnRenamed("seq", "first_seq")
             .select(*VIOLATION_SCHEMA.names)
         )
+
+
+def is_broken() -> Column:
+    """Whether a finding says that something is wrong. One without a clause has as its witness why the history leaves it open."""
+    return sf.col("clause").isNotNull()
 
 
 def judge(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:

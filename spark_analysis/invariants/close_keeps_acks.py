@@ -1,8 +1,8 @@
 """CloseKeepsAcks: a close that succeeds leaves the ledger closed, with all that was acknowledged to its writer.
 
 An application that is told that its close succeeded has been told an end that is not below any entry acknowledged to
-it before as durable, and the ledger is stored as closed by then. Where a closing write of unknown outcome may have done that, it
-is not judged.
+it before as durable, and the ledger is stored as closed by then. Where a closing write of unknown outcome may have done that,
+that is left open.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from spark_analysis.invariants.expressions import (
     tell,
 )
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import LeftOpen, leave_open
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["CLOSE_KEEPS_ACKS"]
@@ -74,7 +75,10 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("actor"),
         seq,
     )
-    return observed(judged, cut_off, never)
+    lost = leave_open(
+        LeftOpen.LOST_WRITE, ~is_true(sf.col("stored") < seq) & is_true(sf.col("lost") < seq), [sf.col("lost"), seq]
+    )
+    return observed(judged, cut_off, never, lost)
 
 
 CLOSE_KEEPS_ACKS: Final = Invariant(

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, observed, tell
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
 from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS
 
 __all__ = ["CLOSED_AT_QUORUM"]
@@ -52,14 +53,15 @@ def _observe(facts: Facts) -> DataFrame:
         closed,
         missing,
     )
-    return observed(owed, too_few, unheard)
+    left_open = facts.open_ends.select(*LEDGER_KEY, "finding")
+    return observed(owed, too_few, unheard).union(left_open)
 
 
 CLOSED_AT_QUORUM: Final = Invariant(
     name="ClosedAtQuorum",
     clauses=("B4",),
     check_class=CheckClass.JOINED,
-    kinds=REPLICATION_KINDS,
-    columns=REPLICATION_COLUMNS,
+    kinds=(*REPLICATION_KINDS, *OPEN_KINDS),
+    columns=(*REPLICATION_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,
 )

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from spark_analysis.invariants import denials, logs, relations
 from spark_analysis.invariants import images as stored
 from spark_analysis.invariants import runs as recoveries
+from spark_analysis.invariants.left_open import open_ends
 from spark_analysis.invariants.replication import owed_entries
 
 __all__ = ["Facts"]
@@ -40,6 +41,11 @@ class Facts:
     def ledgers(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.ledgers`."""
         return self._keep(relations.ledgers(self.rare_events))
+
+    @cached_property
+    def open_ends(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.left_open.open_ends`."""
+        return self._keep(open_ends(self.rare_events, self.ledgers))
 
     @cached_property
     def images(self) -> DataFrame:

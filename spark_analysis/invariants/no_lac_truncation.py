@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["NO_LAC_TRUNCATION"]
@@ -36,14 +37,15 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("end.last_entry"),
         close,
     )
-    return observed(join_small(closed, facts.entries, on=LEDGER_KEY, how="left"), finding)
+    left_open = facts.open_ends.filter(~sf.col("has_ended")).select(*LEDGER_KEY, "finding")
+    return observed(join_small(closed, facts.entries, on=LEDGER_KEY, how="left"), finding).union(left_open)
 
 
 NO_LAC_TRUNCATION: Final = Invariant(
     name="NoLacTruncation",
     clauses=("A1",),
     check_class=CheckClass.JOINED,
-    kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
-    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, *OPEN_KINDS),
+    columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,
 )

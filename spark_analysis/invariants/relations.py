@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
@@ -91,10 +91,12 @@ def ledgers(rare: DataFrame) -> DataFrame:
     * ``final``: ``last_entry`` and ``fragments`` as stored when the history ends. Null for ledgers that are not closed then,
       that were deleted, or whose metadata may have been changed, after the last version known, by a write whose client never
       learned the outcome.
+    * ``lost_write``: that write; ``lost_close``: one that would have closed the ledger. Null if there is none. ``is_deleted``.
     """
     is_stored, is_applied = is_stored_metadata(), is_applied_write()
     is_lost_write = is_kind(Kind.META_CAS) & (sf.col("outcome") == "unknown")
     is_delete = is_kind(Kind.META_CAS) & (sf.col("cause") == "delete") & (sf.col("outcome") != "conflict")
+    lost = sf.struct("expected_version", "seq")
     sizes = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
     placement = sf.struct("seq", "version", "cause", "fragments")
     known = (
@@ -107,16 +109,27 @@ def ledgers(rare: DataFrame) -> DataFrame:
             sf.min(sf.when(is_stored & is_closed(), sf.struct("version", "seq"))).alias("closed"),
             sf.min(sf.when(is_applied & is_closed(), sf.struct("seq", "last_entry"))).alias("close"),
             sf.max(sf.when(is_stored, sf.struct("version", "state", "last_entry", "fragments"))).alias("latest"),
-            sf.max(sf.when(is_lost_write, sf.col("expected_version"))).alias("lost_write"),
+            sf.max(sf.when(is_lost_write, lost)).alias("lost_write"),
+            sf.max(sf.when(is_lost_write & is_closed(), lost)).alias("lost_close"),
             sf.max(is_delete).alias("is_deleted"),
         )
     )
     latest = sf.col("latest")
-    is_known = ~is_true(sf.col("lost_write") >= latest["version"])
+
+    def in_doubt(write: str) -> Column:
+        version = sf.col(write)["expected_version"]
+        return sf.when(sf.coalesce(version >= latest["version"], version.isNotNull()), sf.col(write)["seq"])
+
+    is_known = ~is_true(sf.col("lost_write")["expected_version"] >= latest["version"])
     is_final = (latest["state"] == "CLOSED") & is_known & ~is_true(sf.col("is_deleted"))
     image = sf.struct(latest["last_entry"].alias("last_entry"), latest["fragments"].alias("fragments"))
     return known.select(
-        *LEDGER_KEY, *sizes, "placements", "end", "closed", "close", sf.when(is_final, image).alias("final")
+        *LEDGER_KEY,
+        *sizes,
+        *("placements", "end", "closed", "close"),
+        sf.when(is_final, image).alias("final"),
+        *(in_doubt(write).alias(write) for write in ("lost_write", "lost_close")),
+        is_true(sf.col("is_deleted")).alias("is_deleted"),
     )
 
 

@@ -15,6 +15,7 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["VISIBLE_LAC_BOUNDED"]
@@ -40,14 +41,15 @@ def _observe(facts: Facts) -> DataFrame:
         end["last_entry"],
         end["seq"],
     )
-    return observed(join_small(closed, seen, on=LEDGER_KEY, how="left"), finding)
+    left_open = facts.open_ends.filter(~sf.col("has_ended")).select(*LEDGER_KEY, "finding")
+    return observed(join_small(closed, seen, on=LEDGER_KEY, how="left"), finding).union(left_open)
 
 
 VISIBLE_LAC_BOUNDED: Final = Invariant(
     name="VisibleLacBounded",
     clauses=("F5",),
     check_class=CheckClass.JOINED,
-    kinds=(Kind.BK_LAC, Kind.LAC_ADV, *LEDGER_KINDS),
-    columns=("actor", "lac", *LEDGER_COLUMNS),
+    kinds=(Kind.BK_LAC, Kind.LAC_ADV, *LEDGER_KINDS, *OPEN_KINDS),
+    columns=("actor", "lac", *LEDGER_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,
 )

@@ -24,6 +24,7 @@ from pyspark.sql import functions as sf
 
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
+from spark_analysis.invariants.base import is_broken
 from spark_analysis.jobs.check import checked_histories
 from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.lost import again_if_lost
@@ -139,7 +140,7 @@ def _checker(checked: DataFrame, invariants: Sequence[Invariant]) -> DataFrame:
 
 
 def _formulas(findings: DataFrame) -> DataFrame:
-    broken = findings.filter(sf.col("witness").isNotNull())
+    broken = findings.filter(is_broken())
     return broken.select(*_KEY, sf.array("clause").alias("formulas"))
 
 

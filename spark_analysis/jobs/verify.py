@@ -26,8 +26,10 @@ from pyspark.sql import functions as sf
 from scenarios.history import KINDS
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant, judge
+from spark_analysis.invariants.base import is_broken
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import LeftOpen
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
 from spark_analysis.jobs.inputs import Histories, histories_of
@@ -51,8 +53,8 @@ _KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "prob
 class InvariantVerdict:
     """How one invariant fared, counted in ledgers.
 
-    ``checked`` ledgers have the invariant's premise, and it ``holds`` in them or is ``violated``; of the ``unknown`` ones their
-    histories do not tell. ``violated_histories`` counts the histories of the violated ledgers.
+    ``checked`` ledgers were judged: it ``holds`` in them or is ``violated``. The others are ``unknown``; ``why`` counts these by
+    :class:`~spark_analysis.invariants.left_open.LeftOpen`. ``violated_histories`` counts the histories of violated ledgers.
     """
 
     name: str
@@ -61,6 +63,7 @@ class InvariantVerdict:
     holds: int
     violated: int
     unknown: int
+    why: Mapping[str, int]
     violated_histories: int
 
 
@@ -193,25 +196,31 @@ def _count_files(table: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:
 
 
 def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledgers: int) -> tuple[InvariantVerdict, ...]:
-    is_violated = sf.col("witness").isNotNull()
+    why = sf.when(~is_broken(), sf.col("witness"))
     counted = (
-        findings.groupBy("invariant", "history")
-        .agg(sf.count(sf.lit(1)).alias("checked"), sf.count_if(is_violated).alias("violated"))
-        .groupBy("invariant")
+        findings.groupBy("invariant", "history", why.alias("why"))
+        .agg(sf.count(sf.lit(1)).alias("ledgers"), sf.count_if(is_broken()).alias("violated"))
+        .groupBy("invariant", "why")
         .agg(
-            sf.sum("checked").alias("checked"),
+            sf.sum("ledgers").alias("ledgers"),
             sf.sum("violated").alias("violated"),
             sf.count_if(sf.col("violated") > 0).alias("violated_histories"),
         )
         .collect()
     )
-    by_name: Mapping[str, Row] = {row["invariant"]: row for row in counted}
+    by_name: Mapping[tuple[str, str | None], Row] = {(row["invariant"], row["why"]): row for row in counted}
     verdicts = []
     for invariant in invariants:
-        row = by_name.get(invariant.name)
+        row = by_name.get((invariant.name, None))
         checked, violated, histories = (
-            (row["checked"], row["violated"], row["violated_histories"]) if row is not None else (0, 0, 0)
+            (row["ledgers"], row["violated"], row["violated_histories"]) if row is not None else (0, 0, 0)
         )
+        left_open = {
+            str(reason): by_name[invariant.name, reason]["ledgers"]
+            for reason in LeftOpen
+            if (invariant.name, reason) in by_name
+        }
+        without = ledgers - checked - sum(left_open.values())
         verdicts.append(
             InvariantVerdict(
                 name=invariant.name,
@@ -220,6 +229,7 @@ def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledger
                 holds=checked - violated,
                 violated=violated,
                 unknown=ledgers - checked,
+                why=({str(LeftOpen.NO_PREMISE): without} if without else {}) | left_open,
                 violated_histories=histories,
             )
         )
@@ -231,7 +241,7 @@ def _witnesses(
 ) -> tuple[WitnessedViolation, ...]:
     """The first ``max_witnesses`` broken ledgers of each invariant, by history, with the events that show it."""
     in_order = Window.partitionBy("invariant").orderBy("history", "ledger")
-    broken = findings.filter(sf.col("witness").isNotNull()).withColumn("rank", sf.row_number().over(in_order))
+    broken = findings.filter(is_broken()).withColumn("rank", sf.row_number().over(in_order))
     shown = _keep(broken.filter(sf.col("rank") <= max_witnesses))
     runs = file_rows(table).select(*HISTORY_COLUMNS)
     found = shown.join(runs, on="history", how="left").collect()

@@ -15,6 +15,7 @@ from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.lac import LacVerdict, Lag
 from spark_analysis.jobs.report import Reported
 from spark_analysis.jobs.verify import InvariantVerdict, Verdict, WitnessedViolation
+from spark_analysis.report import why_text
 from spark_analysis.report_page.elements import Element, element, page_text, table
 from spark_analysis.report_page.plots import bars, steps
 from spark_analysis.report_page.style import STYLE
@@ -121,11 +122,16 @@ def _invariants(verdict: Verdict) -> list[Element]:
             f"{invariant.holds:,}",
             f"{invariant.violated:,}",
             f"{invariant.unknown:,}",
+            why_text(invariant),
         )
 
-    heads = ("invariant", "verdict", "says", "checked", "holds", "violated", "no premise")
+    heads = ("invariant", "verdict", "says", "checked", "holds", "violated", "unknown", "why")
     rows = [row(invariant) for invariant in verdict.invariants]
-    note = "Counted in ledgers. A ledger without the premise of an invariant, such as a recovery, does not tell of it."
+    note = (
+        "Counted in ledgers. A ledger is unknown to an invariant if what that is about, such as a recovery, does not occur "
+        "(no premise); if an append has no outcome (no outcome), or a write of metadata on which all depends (lost write); or if "
+        "the run was cut off before the ledger was closed (cut off)."
+    )
     return [
         _heading("invariants", "Invariants"),
         element("p", note),

@@ -95,8 +95,8 @@ def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
         "events are told with the fields that were read"
     )
     # Some ledgers occur in events about logs alone, which these invariants do not read; they are not counted then.
-    counted = [replace(one, unknown=0) for one in found.invariants]
-    assert counted == [replace(one, unknown=0) for one in verdict.invariants if one.name in names]
+    counted = [replace(one, unknown=0, why={}) for one in found.invariants]
+    assert counted == [replace(one, unknown=0, why={}) for one in verdict.invariants if one.name in names]
     assert all(one.checked + one.unknown == found.ledgers for one in found.invariants)
     assert 0 < found.ledgers <= verdict.ledgers
     assert (found.histories, found.events) == (verdict.histories, verdict.events)

@@ -101,6 +101,7 @@ def test_counts_are_those_of_the_histories(name: str, verdict: Verdict, accused:
     assert counted.holds == counted.checked - counted.violated
     assert counted.holds > 0
     assert counted.checked + counted.unknown == verdict.ledgers
+    assert sum(counted.why.values()) == counted.unknown
 
 
 def test_every_history_was_used(verdict: Verdict, runs: dict[str, RunResult]) -> None:

@@ -65,9 +65,18 @@ def reported(*, clean: bool = False) -> Reported:
     """A report that has everything that one can have."""
     violated = 0 if clean else 3
     invariants = (
-        InvariantVerdict("NoLacTruncation", "No ledger is closed below.", 1234, 1234 - violated, violated, 5, violated),
-        InvariantVerdict("LacHonest", "A last add confirmed is claimed.", 7, 7, 0, 0, 0),
-        InvariantVerdict("LimboNeverDenies", "A bookie denies nothing.", 0, 0, 0, 7, 0),
+        InvariantVerdict(
+            "NoLacTruncation",
+            "No ledger is closed below.",
+            1234,
+            1234 - violated,
+            violated,
+            5,
+            {"no premise": 3, "lost write": 2},
+            violated,
+        ),
+        InvariantVerdict("LacHonest", "A last add confirmed is claimed.", 7, 7, 0, 0, {}, 0),
+        InvariantVerdict("LimboNeverDenies", "A bookie denies nothing.", 0, 0, 0, 7, {"no premise": 7}, 0),
     )
     violations = (
         WitnessedViolation(
@@ -150,6 +159,7 @@ def test_it_can_be_read_without_eyes(page: Outline) -> None:
         text for attributes, text in page.all("span") if attributes.get("class") in {"violated", "holds", "not-judged"}
     ]
     assert told == ["violated", "holds", "not judged"], "in words, not by colours alone"
+    assert "no premise 3, lost write 2" in report_html(reported())
 
 
 def test_it_can_be_used_by_keys(page: Outline) -> None:
