@@ -48,9 +48,14 @@ def deaf_clients(server: BookieServer, count: int, reads: int, entries: int = 1)
         yield clients
 
 
+def holding(server: BookieServer) -> int:
+    """How many connections hold answers."""
+    return sum(connection.unsent_bytes > 0 for connection in server._connections)
+
+
 async def stalled(server: BookieServer, count: int) -> None:
     """Wait until ``count`` connections hold answers, and no further ones are made."""
-    await until(lambda: sum(connection.unsent_bytes > 0 for connection in server._connections) == count)
+    await until(lambda: holding(server) == count)
     for _ in range(100):
         await asyncio.sleep(0)
 
