@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import given, settings
@@ -34,11 +36,21 @@ sys.dont_write_bytecode = False
 # is a quarter of the suite's CPU time. So it waits until all are collected, and leaves them alone from then on.
 gc.disable()
 
+#: Tests of processes and whole lives of clients.
+_STORIES: Final = tuple(Path(__file__).parent / name for name in ("bkclient/cli", "end_to_end", "simbookie"))
+
 
 @settings(max_examples=1, database=None, deadline=None)
 @given(none())
 def use_hypothesis(_nothing: None) -> None:
     """Hypothesis 6.120 registers its source of chance at its first use, and cannot tell that it is kept once that is frozen."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A story that runs on the embedded ZooKeeper runs on ZooKeeper itself among the deep tests: a JVM each takes seconds."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    if "java" in parameters and any(item.path.is_relative_to(stories) for stories in _STORIES):
+        item.add_marker(pytest.mark.deep)
 
 
 def pytest_collection_finish() -> None:
