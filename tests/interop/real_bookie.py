@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 from random import Random
 from typing import Final, Self
@@ -25,6 +26,7 @@ __all__ = ["RealBookie", "RealCluster"]
 
 _START_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.1
+_JOURNAL_HEADER_BYTES: Final = 512
 _SETTINGS: Final = {
     "advertisedAddress": "127.0.0.1",
     "allowLoopback": "true",
@@ -105,10 +107,24 @@ class RealBookie:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def end(self) -> None:
-        """SIGTERM, and wait until it has flushed everything and ended."""
+        """SIGTERM, and wait until it has flushed everything and ended.
+
+        Not before the journal has its file: BookKeeper 4.18.0 that is told to end meanwhile never does. The interrupted journal
+        thread calls ``System.exit``, which waits for the shutdown hook, which waits for the journal thread.
+        """
+        for _ in range(200):
+            if self._has_journal():
+                break
+            time.sleep(0.05)
         self.signal(signal.SIGTERM)
         assert self._process is not None
         self._process.wait(_START_TIMEOUT_S)
+
+    def _has_journal(self) -> bool:
+        """Whether the newest journal file is there with its header, and what is reserved behind it."""
+        files = (self.configuration.parent / "journal" / "current").glob("*.txn")
+        newest = max(files, key=lambda path: int(path.stem, 16), default=None)
+        return newest is not None and newest.stat().st_size > _JOURNAL_HEADER_BYTES
 
     def kill(self) -> None:
         """SIGKILL, whatever it is doing. Idempotent."""

@@ -152,17 +152,15 @@ def _errors_forgotten(self: Checkpoints, job: Any, _error: Any) -> None:
 
 
 _write_mark = Checkpoints._write_mark
-#: What each object's checkpoints were, of the last run.
-_taken: dict[int, list[Any]] = {}
 
 
 def _mark_moved_back(self: Checkpoints, job: Any, index: int) -> None:
-    """Every third checkpoint counts as made when the one before it is, and so ends late."""
+    """Of every three checkpoints the first ends last."""
     if index == 0:
-        taken = _taken.setdefault(id(self), [])
+        taken = vars(self).setdefault("_taken", [])
         taken.append(job.checkpoint)
         if len(taken) % 3 == 0:
-            job = replace(job, checkpoint=taken[-2])
+            job = replace(job, checkpoint=taken[-3])
             self.persisted = [type(mark)(0, 0) for mark in self.persisted]
     _write_mark(self, job, index)
 
@@ -348,6 +346,11 @@ def _nothing_moved(
 
 def _found_is_durable(_self: LedgerCache, _ledger_ids: Any) -> None:
     return
+
+
+def _synced_only(self: LedgerCache, ledger_id: int, _file: object) -> None:
+    self._note_write(ledger_id)
+    self._doubted.discard(ledger_id)
 
 
 def _every_second(self: Copying, record: Any) -> bool:
@@ -569,6 +572,11 @@ def _table() -> Mapping[str, tuple[str, tuple[Change, ...], str]]:
         "what was found at the start counts as durable": (
             "compaction",
             ((LedgerCache, "doubt", _found_is_durable),),
+            i,
+        ),
+        "what was found at the start is synced, and not written again": (
+            "compaction",
+            ((LedgerCache, "_write_again", _synced_only),),
             i,
         ),
         "copies are not found": ("compaction", ((InterleavedLedgerStore, "move_entries", _nothing_moved),), i),

@@ -31,7 +31,7 @@ from simbookie.storage.indexes.index_file import (
     ledger_of,
     page_position,
 )
-from simbookie.storage.indexes.pages import IndexPage, PageCollection
+from simbookie.storage.indexes.pages import IndexPage, PageCollection, neighbours
 from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sequence import Sequence, WaitingStep, ignore_outcome
@@ -100,8 +100,11 @@ class LedgerCache:
         self._dirty: dict[int, None] = {}
         self._unsynced: dict[int, int] = {}
         self._writes = 0
-        #: Ledgers whose files were synced since the store was opened, so that nothing in them is from before and not durable.
-        self._synced_once: set[int] = set()
+        #: Ledgers whose files were made, or written again, since the store was opened; those that the next flush has to write
+        #: again; and those whose header was written since then.
+        self._written_anew: set[int] = set()
+        self._doubted: set[int] = set()
+        self._headers_written: set[int] = set()
         self._new_names: dict[tuple[int, str], Folder] = {}
         #: By ledger, entries that were stored again, with the place of the new copy, which is not known to be durable.
         self._unsettled: dict[int, dict[int, int]] = {}
@@ -170,10 +173,8 @@ class LedgerCache:
         """Fence the ledger; returns whether it was not fenced before."""
         handle = self._handle(ledger_id)
         if handle.header.fenced:
-            if ledger_id not in self._synced_once:
-                self._set_header_dirty(
-                    ledger_id, handle
-                )  # a bookie that was killed may have written it and not synced it
+            if ledger_id not in self._headers_written:  # one that was killed may have written it, and not synced it
+                self._set_header_dirty(ledger_id, handle)
             return False
         handle.header.fenced = True
         self._set_header_dirty(ledger_id, handle)
@@ -229,6 +230,7 @@ class LedgerCache:
             handle.file = folder.create(index_name(ledger_id))
             self._ledgers[ledger_id] = folder
             self._note_name(folder, index_folder(ledger_id))
+            self._written_anew.add(ledger_id)
             handle.is_dirty = True
         return handle.file
 
@@ -237,6 +239,7 @@ class LedgerCache:
         if handle.is_dirty:
             self._step("index.header")
             file.write(0, handle.header.encode())
+            self._headers_written.add(ledger_id)
             handle.is_dirty = False
             if Quirk.HEADERS_UNSYNCED not in self._quirks:
                 self._note_write(ledger_id)
@@ -381,7 +384,8 @@ class LedgerCache:
         self._dirty.pop(ledger_id, None)
         self._unsynced.pop(ledger_id, None)
         self._unsettled.pop(ledger_id, None)
-        self._synced_once.discard(ledger_id)
+        for known in (self._written_anew, self._doubted, self._headers_written):
+            known.discard(ledger_id)
         folder = self._ledgers.pop(ledger_id)
         if folder is not None:
             self._step("index.remove")
@@ -390,15 +394,16 @@ class LedgerCache:
     # ------------------------------------------------------------------------------------------------------ flushing
 
     def doubt(self, ledger_ids: Iterable[int]) -> None:
-        """Have the next flush sync the files of these ledgers, even if nothing in them changed since the store was opened.
+        """Have the next flush write the files of these ledgers again, and sync them, though they did not change since the start.
 
-        A bookie that was killed may have written a file and not synced it. What is read from it is in the page cache then, and
-        nothing may be removed on the strength of it.
+        A bookie that was killed may have written a file and not synced it, or in vain: an operating system whose sync failed
+        keeps what it could not write, and counts it as written. What is read from the file is in the page cache then, a sync
+        alone may do nothing, and nothing may be removed on the strength of it.
         """
         for ledger_id in ledger_ids:
-            has_file = self._ledgers.get(ledger_id) is not None
-            if has_file and ledger_id not in self._synced_once and ledger_id not in self._unsynced:
-                self._note_write(ledger_id)
+            if self._ledgers.get(ledger_id) is not None and ledger_id not in self._written_anew:
+                self._doubted.add(ledger_id)
+                self._dirty[ledger_id] = None
 
     @property
     def is_dirty(self) -> bool:
@@ -452,15 +457,28 @@ class LedgerCache:
     def _write(self, ledger_id: int) -> None:
         """Write what is dirty: the header, then the pages, those next to each other at once."""
         handle = self._handle(ledger_id)
+        if ledger_id in self._doubted:
+            self._write_again(ledger_id, self._file(ledger_id, handle))
         dirty = self._pages.dirty(ledger_id)
         self._write_header(ledger_id, handle)
-        for run in _runs(dirty):
+        for run in neighbours(dirty):
             self._step("index.pages")
             self._file(ledger_id, handle).write(page_position(run[0].first), b"".join(page.data for page in run))
             self._note_write(ledger_id)
             for page in run:
                 self._pages.set_clean(page)
         self._dirty.pop(ledger_id, None)
+
+    def _write_again(self, ledger_id: int, file: DiskFile) -> None:
+        """Write what the file has, header and pages, so that the next sync has it to do."""
+        self._step("index.pages")
+        for offset in (0, *range(page_position(0), file.size, PAGE_SIZE)):
+            content = file.read_now(offset, PAGE_SIZE if offset else page_position(0))
+            if content.strip(b"\0"):
+                file.write(offset, content)
+        self._note_write(ledger_id)
+        self._doubted.discard(ledger_id)
+        self._written_anew.add(ledger_id)
 
     def _start_sync(self, ledger_id: int, on_done: DurableCallback) -> None:
         self._step("index.sync")
@@ -471,7 +489,6 @@ class LedgerCache:
     def _synced(self, token: tuple[int, int, DurableCallback], error: StorageError | None) -> None:
         ledger_id, write, on_done = token
         if error is None:
-            self._synced_once.add(ledger_id)
             if self._unsynced.get(ledger_id) == write:
                 del self._unsynced[ledger_id]
         elif Quirk.FAILED_SYNC_RETRIED not in self._quirks:
@@ -481,15 +498,3 @@ class LedgerCache:
                 self._pages.set_dirty(page)
             self._dirty[ledger_id] = None
         on_done(None, error)
-
-
-def _runs(pages: list[IndexPage]) -> Iterator[list[IndexPage]]:
-    """``pages``, which ascend, in runs of neighbours."""
-    run: list[IndexPage] = []
-    for page in pages:
-        if run and page.first != run[-1].first + PAGE_SLOTS:
-            yield run
-            run = []
-        run.append(page)
-    if run:
-        yield run

@@ -7,12 +7,13 @@ their last use; the oldest is taken first.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
 from simbookie.storage.indexes.index_file import PAGE_SIZE, PAGE_SLOTS, SLOT_BYTES
 
-__all__ = ["IndexPage", "PageCollection"]
+__all__ = ["IndexPage", "PageCollection", "neighbours"]
 
 _SLOT: Final = Struct(">q")
 
@@ -116,3 +117,15 @@ class PageCollection:
         for page in self.of(ledger_id):
             self._clean.pop((ledger_id, page.first), None)
             self._remove(page)
+
+
+def neighbours(pages: list[IndexPage]) -> Iterator[list[IndexPage]]:
+    """``pages``, which ascend, in runs of neighbours."""
+    run: list[IndexPage] = []
+    for page in pages:
+        if run and page.first != run[-1].first + PAGE_SLOTS:
+            yield run
+            run = []
+        run.append(page)
+    if run:
+        yield run
