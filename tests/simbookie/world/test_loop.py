@@ -426,10 +426,13 @@ async def test_what_is_unwound_does_not_find_the_loop_of_who_closes() -> None:
             loop.create_task(suspended())
             await asyncio.sleep(1)
 
-        outer = asyncio._get_running_loop()
+        outer, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        asyncio.tasks._leave_task(outer, task)
         asyncio._set_running_loop(None)
         loop.run_until_complete(main())
         asyncio._set_running_loop(outer)
+        asyncio.tasks._enter_task(outer, task)
         loop.close()
 
     run_and_close()
