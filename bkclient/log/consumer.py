@@ -96,6 +96,7 @@ class LogConsumer:
         self._limit: Final = max_unacknowledged
         self._membership: Final = GroupMembership(store, group, mode, name)
         self._held: dict[int, _Held] = {}
+        self._leaving: Final[set[asyncio.Task[None]]] = set()
         self._turn = 0
         self._news: Final = asyncio.Event()
         self._changed: Final = asyncio.Event()
@@ -233,6 +234,8 @@ class LogConsumer:
         finally:
             for partition, held in list(self._held.items()):
                 await self._drop(partition, held)
+            if self._leaving:
+                await asyncio.wait(self._leaving)
             with suppress(MetadataStoreError):  # the end of the session removes it
                 await self._membership.leave()
 
@@ -303,7 +306,10 @@ class LogConsumer:
     async def _drop(self, partition: int, held: _Held) -> None:
         if self._held.get(partition) is held:
             del self._held[partition]
-        await held.leave()
+        leaving = asyncio.create_task(held.leave())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        await asyncio.shield(leaving)  # a caller that is cancelled leaves nothing half closed
 
 
 def check_consumer(mode: object, ack_timeout_s: object, max_unacknowledged: object) -> None:

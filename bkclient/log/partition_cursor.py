@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from bkclient.coordination import RegisterValue, VersionedRegister
@@ -46,6 +47,7 @@ class PartitionCursor:
         self._version = 0
         self.state = CursorState("", store.new_id(), -1, 0)
         self.is_dirty = False
+        self._lock: Final = asyncio.Lock()
 
     async def open(self) -> LogManifest:
         """Take the cursor over; the log with it."""
@@ -73,8 +75,16 @@ class PartitionCursor:
 
     async def flush(self) -> None:
         """Remember for good what is acknowledged; :class:`~bkclient.log.LogDeposed` if the cursor was taken over."""
-        self.state.settle(await self._store.manifest())
-        await self._save()
+        async with self._lock:  # one that stores less than another must not come after it
+            if not self.is_dirty:
+                return
+            self.state.settle(await self._store.manifest())
+            self.is_dirty = False  # what is acknowledged from here on is for the next time
+            try:
+                await self._save()
+            except BaseException:
+                self.is_dirty = True
+                raise
 
     async def backlog_entries(self) -> int:
         """How many entries are not acknowledged, those of the ledger that is being written to included."""
@@ -100,8 +110,6 @@ class PartitionCursor:
         self.state, self._version = state, written.version
 
     async def _save(self) -> None:
-        if not self.is_dirty:
-            return
         data = encode_cursor(self.state)
         for _ in range(_ATTEMPTS_MAX):
             try:
@@ -113,6 +121,5 @@ class PartitionCursor:
                 self._version = stored.version
                 if stored.data != data:
                     continue
-            self.is_dirty = False
             return
         raise MetadataOutcomeUnknown(f"the cursor {self._name!r} could not be stored")
