@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from bkclient._fresh import fresh
 from bkclient._news import wait_for_news
@@ -213,7 +213,11 @@ class LogConsumer:
         manifest = await self._store.manifest()
         starts_of(self._start, manifest.partitions)  # wrong ones are refused before anybody waits
         await parts_of(self._store, manifest)
-        await self._membership.join()
+        try:
+            await self._membership.join()
+        except BaseException:
+            await self._in_any_case(self._leave_group())  # who is in the group has partitions
+            raise
         cancel = self._membership.watch(self._changed.set)
         self._task = asyncio.create_task(self._run(), name=f"consumer of {self._group}")
         self._task.add_done_callback(lambda _: cancel())
@@ -234,10 +238,9 @@ class LogConsumer:
         finally:
             for partition, held in list(self._held.items()):
                 await self._drop(partition, held)
+            await self._in_any_case(self._leave_group())
             if self._leaving:
                 await asyncio.wait(self._leaving)
-            with suppress(MetadataStoreError):  # the end of the session removes it
-                await self._membership.leave()
 
     def _check_entered(self) -> None:
         if self._task is None:
@@ -306,10 +309,18 @@ class LogConsumer:
     async def _drop(self, partition: int, held: _Held) -> None:
         if self._held.get(partition) is held:
             del self._held[partition]
-        leaving = asyncio.create_task(held.leave())
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
-        await asyncio.shield(leaving)  # a caller that is cancelled leaves nothing half closed
+        await self._in_any_case(held.leave())
+
+    async def _in_any_case(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that goes on if the caller is cancelled, so that nothing is left half done."""
+        task = asyncio.create_task(work, name=f"end of a consumer of {self._group}")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        await asyncio.shield(task)
+
+    async def _leave_group(self) -> None:
+        with suppress(MetadataStoreError):  # the end of the session removes it
+            await self._membership.leave()
 
 
 def check_consumer(mode: object, ack_timeout_s: object, max_unacknowledged: object) -> None:

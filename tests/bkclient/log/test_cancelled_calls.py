@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
 from random import Random
+from typing import TypeVar
 
-from bkclient.log import LogMessage, Logs, LogSettings, PublishSettings
+import pytest
+
+from bkclient.log import ConsumerMode, LogMessage, Logs, LogSettings, NoSuchLog, PublishSettings
 from tests.bkclient.fakes import FakeCluster, fake_cluster
 from tests.cancellation import Cancel, cancel_everywhere
 
 SETTINGS = LogSettings(max_ledger_entries=2, min_ledger_s=0)
+T = TypeVar("T")
 NARROW = PublishSettings(max_pending_messages=2)
 
 
@@ -110,3 +116,76 @@ def test_remembering_what_was_acknowledged() -> None:
                 assert await cursor.backlog_entries() == 1
 
     assert cancel_everywhere(story, at_least=2) >= 2
+
+
+@pytest.mark.parametrize("is_deleting", [False, True])
+def test_creating_and_deleting_a_log_with_partitions(is_deleting: bool) -> None:
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster() as where:
+            logs = Logs(where.bk, rng=Random(1))
+            creating = logs.create("many", SETTINGS, partitions=2)
+            await (creating if is_deleting else cancel(creating))
+            if not [name async for name in logs.names()]:
+                await logs.create("many", SETTINGS, partitions=2)
+            async with logs.writer("many") as log:
+                await log.publish(b"0")
+            with suppress(NoSuchLog):
+                deleting = logs.delete("many")
+                await (cancel(deleting) if is_deleting else deleting)
+                await logs.delete("many")
+            await logs.create("many", SETTINGS, partitions=2)
+            async with logs.reader("many", follow=False) as reader:
+                assert [message async for message in reader] == []
+            assert [ledger_id async for ledger_id in where.bk.list_ledgers()] == []
+
+    assert cancel_everywhere(story, at_least=4) >= 4
+
+
+def test_waiting_for_the_next_message_of_several_partitions() -> None:
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster() as where:
+            logs = Logs(where.bk, rng=Random(1))
+            await logs.create("many", SETTINGS, partitions=2)
+            async with logs.writer("many", settings=PublishSettings(batch_messages=1)) as log:
+                for number in range(6):
+                    await log.publish(b"%d" % number)
+            found: list[LogMessage] = []
+            async with logs.reader("many", follow=False) as reader:
+                for number in range(5):
+                    message = await (cancel(anext(reader)) if number == 0 else anext(reader))
+                    found += [message] if message is not None else []
+                found += [message async for message in reader]
+            assert sorted(message.payload for message in found) == [b"%d" % number for number in range(6)]
+
+    assert cancel_everywhere(story, at_least=1) >= 1
+
+
+@pytest.mark.parametrize("cancelled", ["enter", "receive", "flush"])
+def test_entering_a_group_receiving_and_storing(cancelled: str) -> None:
+    async def story(cancel: Cancel) -> None:
+        async def maybe(what: str, call: Awaitable[T]) -> T | None:
+            return await (cancel(call) if what == cancelled else call)
+
+        async with fake_cluster() as where:
+            logs = await logs_of(where)
+            async with logs.writer("log") as log:
+                for number in range(4):
+                    await log.publish(b"%d" % number)
+            found = []
+            consumer = logs.consumer("log", "g")
+            if await maybe("enter", consumer.__aenter__()) is not None:
+                message = await maybe("receive", consumer.receive())
+                for each in (message, await consumer.receive()):
+                    if each is not None:
+                        consumer.acknowledge(each)
+                        found.append(each.payload)
+                await maybe("flush", consumer.flush())
+                await consumer.__aexit__(None, None, None)
+            async with logs.consumer("log", "g", mode=ConsumerMode.SHARED) as consumer:
+                while len(found) < 4:
+                    message = await consumer.receive()
+                    consumer.acknowledge(message)
+                    found.append(message.payload)
+            assert sorted(found) == [b"0", b"1", b"2", b"3"]
+
+    assert cancel_everywhere(story, at_least=1) >= 1

@@ -268,6 +268,32 @@ def test_the_race_finds_owners_that_ignore_the_epoch_of_the_log(monkeypatch: pyt
     assert any("nobody got all partitions" in raced(seed).broken() for seed in range(12))
 
 
+def test_taking_over_may_be_cancelled_at_any_time() -> None:
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        await logs.create("many", SMALL, partitions=2)
+        outcomes = set()
+        for step in range(16):
+            second = logs.writer("many")
+            try:
+                async with asyncio.timeout(0.002 * step):
+                    await second.__aenter__()
+            except TimeoutError:
+                outcomes.add("cancelled")
+            else:
+                outcomes.add("entered")
+                await second.aclose()
+            async with logs.writer("many") as log:
+                for key in ("k1", "k2", "a"):
+                    await log.publish(b"%d" % step, key=key)
+        assert outcomes == {"cancelled", "entered"}
+        assert sorted(int(message.payload) for message in await content(logs)) == [
+            each for each in range(16) for _ in "123"
+        ]
+        assert (await logs.info("many")).owner == ""
+
+    run(story)
+
+
 def test_an_owner_is_deposed_in_all_partitions_at_once() -> None:
     async def story(cluster: VirtualCluster, logs: Logs) -> None:
         await logs.create("many", partitions=3)
