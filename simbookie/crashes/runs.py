@@ -12,7 +12,7 @@ from typing import Final
 from simbookie.bookie import BookieState
 from simbookie.crashes import after
 from simbookie.crashes.invariants import StorageViolation
-from simbookie.crashes.schedule import Operation, Player, draw_compaction, draw_operations
+from simbookie.crashes.schedule import Operation, Player, draw_compaction, draw_operations, draw_stall
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import KEY, Subject
 from simbookie.storage.base import CrashMode, StorageError
@@ -47,6 +47,8 @@ _DIRECT_STEPS: Final = ("log.map",)
 _COMPACTION_STEPS: Final = tuple(step for step in _RARE_STEPS if step.startswith(("compaction", "move", "transaction")))
 #: How long after such a step a life ends: before it, or while what it began is under way. A sync takes a millisecond.
 _LAGS_S: Final = (0.0, 0.0, 0.0, 0.0003, 0.0008, 0.002)
+#: The part of lives with faults in which a sync of a journal takes long, so that files are rolled behind it.
+_STALLED: Final = 0.4
 #: One run in so many is made twice, and one has its disk damaged in the end.
 _REPEATED: Final = 50
 
@@ -119,6 +121,7 @@ def crash_run(
 
 def _run(settings: RunSettings) -> CrashRun:
     rng = Random(f"run {settings.seed}")  # noqa: S311
+    stalls = Random(f"stalls {settings.seed}")  # noqa: S311
     subject = Subject(settings)
     reached: str | None = None
     aims = _COMPACTION_STEPS if settings.is_compacting else _RARE_STEPS
@@ -130,6 +133,8 @@ def _run(settings: RunSettings) -> CrashRun:
             operations = draw_operations(rng, has_faults=settings.has_faults)
             if settings.is_compacting:
                 operations += draw_compaction(rng)
+            if settings.has_faults and stalls.random() < _STALLED:
+                operations.insert(stalls.randint(0, len(operations)), draw_stall(stalls))
             if reached is not None and reached.partition(".")[0] in ("transaction", "compaction", "move"):
                 operations[:0] = [("collect", True), ("wait", 0.05)]  # takes up what was interrupted
             reached = play_life(

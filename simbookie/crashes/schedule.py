@@ -26,7 +26,7 @@ from simbookie.storage.steps import CrashPoint
 if TYPE_CHECKING:
     from simbookie.crashes.subject import Subject
 
-__all__ = ["Operation", "Player", "draw_compaction", "draw_operations"]
+__all__ = ["Operation", "Player", "draw_compaction", "draw_operations", "draw_stall"]
 
 Operation = tuple[Any, ...]
 """The name of a method of :class:`Player`, and its arguments."""
@@ -65,6 +65,11 @@ def draw_operations(rng: Random, *, has_faults: bool, is_read_only_test: bool = 
     }
     names = rng.choices(list(weights), list(weights.values()), k=rng.randrange(30))
     return [(name, *_arguments(name, rng)) for name in names]
+
+
+def draw_stall(rng: Random) -> Operation:
+    """A sync of a journal takes long, and flushes gather behind it."""
+    return "fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", rng.randrange(6), rng.choice((0.01, 0.05, 0.5))
 
 
 def draw_compaction(rng: Random) -> list[Operation]:

@@ -379,11 +379,14 @@ class DbShard:
     def _flush_cache(self) -> Generator[WaitingStep, None, list[int]]:
         """Make the entries of the flushing cache durable, then their locations; returns the ledgers that have none any more."""
         batch = self.locations.begin()
+        self.logger.hold()
         self._step("flush.entries")
         yield partial(self._write_slice, self._flushing.in_order(), batch)
         self._step("flush.logs")
         yield lambda go_on: self.logger.flush(go_on, None)
-        return (yield from self._write_locations(batch))
+        removed = yield from self._write_locations(batch)
+        self.logger.release()
+        return removed
 
     def _write_locations(self, batch: LocationBatch) -> Generator[WaitingStep, None, list[int]]:
         removed = batch.removed

@@ -64,6 +64,7 @@ class EntryLogger:
         #: Logs of this run that are not flushed, in the order made, and whether they are; all before ``_unflushed_from`` are.
         self._recent: dict[int, bool] = {}
         self._unflushed_from = 0
+        self._held: frozenset[int] | None = None
 
     def open(self) -> None:
         """Find out which ids were given out."""
@@ -86,7 +87,7 @@ class EntryLogger:
     def _forget(self) -> None:
         if self._flushing is not None:
             self._flushing.cancel()
-        self._flushing = self._failed = None
+        self._flushing = self._failed = self._held = None
         self.active.clear()
         self._rotated, self._recent = [], {}
 
@@ -300,8 +301,21 @@ class EntryLogger:
         return sorted({log_id for folder in self._folders.all for log_id in log_ids(folder.names())})
 
     def flushed_ids(self) -> list[int]:
-        """The logs that never change again, ascending."""
-        return [log_id for log_id in self.ids() if log_id < self._unflushed_from or self._recent.get(log_id, False)]
+        """The logs that never change again, ascending; those that were so at :meth:`hold` until :meth:`release`."""
+        flushed = [log_id for log_id in self.ids() if log_id < self._unflushed_from or self._recent.get(log_id, False)]
+        return flushed if self._held is None else [log_id for log_id in flushed if log_id in self._held]
+
+    def hold(self) -> None:
+        """No further log counts as flushed: entries are about to be written whose locations are set later.
+
+        Who looked at such a log in between would find that nothing leads to its entries, and take them for dead.
+        """
+        if self._held is None:
+            self._held = frozenset(self.flushed_ids())
+
+    def release(self) -> None:
+        """The locations of everything that was written are set."""
+        self._held = None
 
     def scan(self, log_id: int, accepts: Callable[[int], bool]) -> Iterator[LogRecord]:
         """The entries of a flushed log, of the ledgers that ``accepts`` is true of."""
