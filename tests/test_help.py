@@ -29,6 +29,7 @@ RECORDS = {
     "sweep": "SweepVerdict",
     "stream": "StreamVerdict",
     "lac": "LacVerdict",
+    "analyse": "Analysis",
 }
 
 
@@ -78,4 +79,7 @@ def test_every_command_tells_what_it_needs_to(path: str, command: Any) -> None:
 def test_what_verify_says_of_its_json_is_what_it_prints(job: str) -> None:
     record = getattr(import_module(f"spark_analysis.jobs.{job}"), RECORDS[job])
     text = dict(COMMANDS)[f"bk-verify {job}"].help
-    assert json_fields(text) == {field.name for field in fields(record)} | ({"same"} if job == "replay" else set())
+    assert json_fields(text) == {field.name for field in fields(record)} | {
+        "replay": {"same"},
+        "analyse": {"never_met"},
+    }.get(job, set())
