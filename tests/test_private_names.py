@@ -39,7 +39,7 @@ ALLOWED: dict[str, int] = {
     "tests/scenarios": 3,
     "tests/simbookie": 4,
     "tests/simbookie/tcp": 13,
-    "tests/simbookie/world": 7,
+    "tests/simbookie/world": 4,
     "tests/simbookie/zookeeper": 4,
     "tests/spark_analysis": 7,
 }

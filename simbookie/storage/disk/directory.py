@@ -206,6 +206,11 @@ class DirectoryFile:
             return False
         return True
 
+    @property
+    def passes_by_cache(self) -> bool:
+        """Whether whole blocks pass by the page cache."""
+        return self._past is not None
+
     def pass_by_cache(self) -> bool:
         """Have whole blocks pass by the page cache, if the file system lets them."""
         self._opened()

@@ -410,34 +410,29 @@ def test_closing_with_everything_still_suspended_is_silent_and_affects_nobody() 
 async def test_what_is_unwound_does_not_find_the_loop_of_who_closes() -> None:
     found: list[object] = []
 
-    def run_and_close() -> None:
-        loop = VirtualTimeLoop()
-
-        async def suspended() -> None:
+    async def suspended() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
             try:
-                await asyncio.sleep(1000)
-            finally:
-                try:
-                    found.append(asyncio.get_running_loop())
-                except RuntimeError:
-                    found.append(None)
+                found.append(asyncio.get_running_loop())
+            except RuntimeError:
+                found.append(None)
+
+    def run() -> VirtualTimeLoop:
+        loop = VirtualTimeLoop()
 
         async def main() -> None:
             loop.create_task(suspended())
             await asyncio.sleep(1)
 
-        outer, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        asyncio.tasks._leave_task(outer, task)
-        asyncio._set_running_loop(None)
         loop.run_until_complete(main())
-        asyncio._set_running_loop(outer)
-        asyncio.tasks._enter_task(outer, task)
-        loop.close()
+        return loop
 
-    run_and_close()
+    loop = await asyncio.to_thread(run)  # here another loop runs
+    loop.close()
     assert found == [None]
-    assert asyncio.get_running_loop() is not None
+    assert asyncio.get_running_loop() is not loop
 
 
 def test_a_loop_that_was_not_closed_says_so() -> None:

@@ -57,11 +57,6 @@ class Refusing(PastCache):
         raise OSError(self.error, os.strerror(self.error))
 
 
-def past(file: DirectoryFile) -> PastCache | None:
-    found: PastCache | None = file._past
-    return found
-
-
 def test_the_file_system_of_this_folder_is_asked_and_the_answer_is_what_is_done(
     disk: DirectoryDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -69,9 +64,10 @@ def test_the_file_system_of_this_folder_is_asked_and_the_answer_is_what_is_done(
     can = file.pass_by_cache()
     assert file.pass_by_cache() is can
     if can:
-        found = past(file)
+        found = disk.past_cache("a")
         assert found is not None
         assert fcntl.fcntl(found.descriptor, fcntl.F_GETFL) & DIRECT
+        found.close()
         assert caplog.messages == []
     else:
         assert "cannot pass by the page cache here" in caplog.text
@@ -136,12 +132,15 @@ def test_an_operating_system_without_it_is_told(
 
 
 def refusing(disk: DirectoryDisk, name: str, error: int) -> DirectoryFile:
+    """A file that passes by the cache until it is used."""
     file = disk.create(name)
     file.write(0, b"o" * BLOCK_BYTES)
     past_cache = object.__new__(Refusing)
     past_cache.descriptor = os.open(disk.root / name, os.O_RDWR)
     past_cache.error = error
-    file._past = past_cache
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "past_cache", lambda _: past_cache)
+        assert file.pass_by_cache()
     return file
 
 
@@ -150,7 +149,7 @@ def test_a_file_system_that_refuses_the_first_call_is_found_out_too(
 ) -> None:
     file = refusing(disk, "a", errno.EINVAL)
     file.write(0, b"n" * BLOCK_BYTES)
-    assert past(file) is None
+    assert not file.passes_by_cache
     assert file.read_now(0, BLOCK_BYTES) == b"n" * BLOCK_BYTES
     other = refusing(disk, "b", errno.EINVAL)
     assert other.read_now(0, BLOCK_BYTES) == b"o" * BLOCK_BYTES
