@@ -11,7 +11,7 @@ from spark_analysis.jobs.check import Broken, check
 from spark_analysis.jobs.stream import OtherStreamError, StreamVerdict, stream
 from tests.spark_analysis.recorded import bystander, record, truncated, truncating
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(600)]
 
 
 def write_beginning(path: Path, data: bytes, share: float) -> None:
