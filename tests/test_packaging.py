@@ -63,7 +63,7 @@ def test_the_metadata_says_what_an_index_shows(metadata: Message) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Project-URL"]
     classifiers = metadata.get_all("Classifier") or []
-    assert {"Framework :: AsyncIO", "Typing :: Typed", "Programming Language :: Python :: 3.13"} <= set(classifiers)
+    assert {"Framework :: AsyncIO", "Typing :: Typed", "Programming Language :: Python :: 3.14"} <= set(classifiers)
 
 
 def test_the_page_for_an_index_has_no_link_that_is_dead_there(metadata: Message) -> None:

@@ -24,7 +24,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 FOLDER: Final = ROOT / "build" / "environments"
-PYTHONS: Final = ("3.11", "3.12", "3.13")
+PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 #: What is tested: all that depends on what is installed. Pages, fixed tables and Spark's own behaviour are the pinned run's.
 TESTS: Final = ("tests/bkclient", "tests/simbookie", "tests/scenarios", "tests/end_to_end", "tests/test_examples.py")
 #: Of these, what stands closest to the event loop, the interpreter and the libraries: sockets, tasks and cancellation, bytes,
