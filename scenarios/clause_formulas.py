@@ -114,6 +114,14 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "L11": "force begun by w, and w alive when everything has arrived => it ended once",
         "L12": "CLOSE_START to w, and w alive when everything has arrived => #{CLOSE_RESULT to w} = 1",
+        "M1": (
+            "ADD_RESP(e, b, request = n)@s to c => ADD_SEND(e, b, request = n) by c before s, and no other "
+            "ADD_RESP(request = n) to c; likewise READ_RESP, FENCE_RESP and REC_READ_RESP"
+        ),
+        "M2": (
+            "ADD_RESP(b, code = x, request = n)@s to c, and x one of 0, -7, -13, -101, and BK_RECV at b before s => "
+            "BK_ANSWER(source = c, request = n, code = x) at b before s; likewise READ_RESP, FENCE_RESP and REC_READ_RESP"
+        ),
         "H1": (
             "LOG_ACK(i, content = x), and a reader of LOG_READs or LOG_READ_END on both sides of i => LOG_READ(i, content = x) "
             "to it"

@@ -312,6 +312,14 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        "AnswersMatch",
+        "An answer is to one request, and a client hears from a bookie what the bookie said.",
+        {
+            "M1": "a request has one answer at most, about what was asked of that bookie",
+            "M2": "a client is told that something was done, denied or fenced only if the bookie answered this request so",
+        },
+    ),
+    (
         "MetadataBeforeUse",
         "An entry is sent only to bookies that the store names for it.",
         {

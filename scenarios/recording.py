@@ -27,6 +27,7 @@ from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
 from scenarios.history import HistoryWriter, Kind
+from scenarios.recording_messages import RequestNumbers, RequestRecorder
 
 __all__ = [
     "BookieRecorder",
@@ -66,6 +67,7 @@ class Recorder:
     def __init__(self, history: HistoryWriter) -> None:
         self.history = history
         self.record = history.record
+        self.messages = RequestNumbers()
         #: What is stored of each log.
         self.manifests: dict[str, LogManifest] = {}
         self._overhead: dict[int, int] = {}
@@ -74,6 +76,10 @@ class Recorder:
         """Note how large the digest of the ledger's entries is."""
         digest_type = metadata.digest_type or DigestType.CRC32
         self._overhead[metadata.ledger_id] = ENTRY_HEADER_SIZE + DIGEST_SIZES[digest_type]
+
+    def requests_at(self, bookie_id: str) -> RequestRecorder:
+        """What records the requests that arrive at a bookie, and its answers."""
+        return RequestRecorder(self.history, self.messages, bookie_id)
 
     def parse(self, ledger_id: int, body: bytes) -> tuple[int, int, int, bytes]:
         """``(entry_id, lac, length, payload)`` of a body. The digest is not verified."""

@@ -170,7 +170,13 @@ class Stage:
             storage = self._new_storage()
             observer = BookieRecorder(self.recorder, name)
             self.bookies[name] = BookieHost(
-                self.world, name, storage=storage, config=_LIKE_BOOKKEEPER, observer=observer, server=server
+                self.world,
+                name,
+                storage=storage,
+                config=_LIKE_BOOKKEEPER,
+                observer=observer,
+                server=server,
+                requests=self.recorder.requests_at(name),
             )
         for bookie in self.bookies.values():
             await bookie.registered()

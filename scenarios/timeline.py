@@ -21,7 +21,7 @@ from rich.text import Text
 
 from scenarios.history.schema import Event, Kind
 from scenarios.model import Violation
-from scenarios.timeline_words import Words, by_number, others_of, short_labels
+from scenarios.timeline_words import INBOUND, Words, by_number, others_of, short_labels
 
 __all__ = ["render"]
 
@@ -39,6 +39,7 @@ _SUMMED_UP: Final[Mapping[str, str]] = {
 
 _BOOKIE_KINDS: Final = frozenset(
     {
+        Kind.BK_RECV,
         Kind.BK_STORE,
         Kind.BK_SYNC,
         Kind.BK_LAC,
@@ -189,7 +190,24 @@ def _entries_to_tell(events: Sequence[Event], focus: Violation | None) -> frozen
     return frozenset(chosen if len(chosen) <= _ENTRIES_MAX else [chosen[0], chosen[-1]])
 
 
-def _rank(event: Event, entries: frozenset[int], fenced: set[str]) -> int:
+def _arrives_late(event: Event, over: set[tuple[str, int]]) -> bool:
+    """Whether a request arrives whose sender has its outcome, or that has arrived before; ``over`` remembers those."""
+    number = event.fields.get("request")
+    if number is None:
+        return False
+    if event.kind == Kind.BK_RECV:
+        request = (event.fields["source"], number)
+        is_late = request in over
+        over.add(request)
+        return is_late
+    if event.kind in INBOUND:
+        over.add((event.actor, number))
+    return False
+
+
+def _rank(event: Event, entries: frozenset[int], fenced: set[str], *, is_late: bool = False) -> int:
+    if is_late:
+        return 2 if event.fields["entry"] in {*entries, -1} else _LEFT_OUT
     if event.kind == Kind.FENCE_SET:
         if event.actor in fenced:
             return _LEFT_OUT
@@ -206,10 +224,12 @@ def _rows(events: Sequence[Event], entries: frozenset[int], witness: frozenset[i
     rows: list[_Row] = []
     left_out: list[Event] = []
     fenced: set[str] = set()
+    over: set[tuple[str, int]] = set()
     end = max(witness, default=None)
     for event in events:
         is_witness = event.seq in witness
-        rank = 0 if is_witness else _rank(event, entries, fenced)
+        is_late = _arrives_late(event, over)
+        rank = 0 if is_witness else _rank(event, entries, fenced, is_late=is_late)
         if rank == _LEFT_OUT or (end is not None and event.seq > end):
             left_out.append(event)
             continue
@@ -234,7 +254,9 @@ def _belongs_to(row: _Row, event: Event) -> bool:
         last = first.fields["entry"] if row.last_entry is None else row.last_entry
         return bool(event.fields["entry"] == last + 1)
     return others_of(event)[1] and all(
-        value == event.fields[name] for name, value in first.fields.items() if name not in {"bookie", "incarnation"}
+        value == event.fields[name]
+        for name, value in first.fields.items()
+        if name not in {"bookie", "incarnation", "request"}
     )
 
 

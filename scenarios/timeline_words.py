@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from scenarios.history.schema import Event, Kind
 
-__all__ = ["Words", "by_number", "code_name", "others_of", "short_labels"]
+__all__ = ["INBOUND", "Words", "by_number", "code_name", "others_of", "short_labels"]
 
 _CODES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -38,7 +38,7 @@ _CODES: Final[Mapping[int, str]] = MappingProxyType(
 
 #: Kinds that concern another party than the actor, and whether the message goes there (or comes from there).
 _OUTBOUND: Final = frozenset({Kind.ADD_SEND, Kind.FENCE_SEND, Kind.READ_SEND, Kind.REC_READ_SEND})
-_INBOUND: Final = frozenset({Kind.ADD_RESP, Kind.FENCE_RESP, Kind.READ_RESP, Kind.REC_READ_RESP})
+INBOUND: Final = frozenset({Kind.ADD_RESP, Kind.FENCE_RESP, Kind.READ_RESP, Kind.REC_READ_RESP})
 
 
 def code_name(code: int | None) -> str:
@@ -50,7 +50,7 @@ def others_of(event: Event) -> tuple[str, bool]:
     """The other party of a message and whether the message goes to it; ("", False) if it is none."""
     if event.kind in _OUTBOUND:
         return event.fields["bookie"] or "", True
-    if event.kind in _INBOUND:
+    if event.kind in INBOUND:
         return event.fields["bookie"] or "", False
     return "", False
 
@@ -104,6 +104,13 @@ def _place(event: Event) -> str:
     return f"{event.ledger}:{event.fields['entry']}:{event.fields['batch']}"
 
 
+def _request(fields: Mapping[str, Any]) -> str:
+    """What a bookie was asked, and by whom."""
+    number = "" if fields["request"] is None else f", request {fields['request']}"
+    entry = "" if fields["entry"] < 0 else f" e{fields['entry']}"
+    return f"{fields['operation']}{entry} of {fields['source']}{number}"
+
+
 class Words:
     """Turns events into phrases; ``short`` gives the label under which an actor appears."""
 
@@ -132,6 +139,8 @@ class Words:
             Kind.REC_READ_SEND: self._rec_read_send,
             Kind.REC_READ_RESP: lambda _e, f, to: f"recovery read e{f['entry']} from {to}: {code_name(f['code'])}",
             Kind.REC_DECIDE: self._rec_decide,
+            Kind.BK_RECV: lambda _e, f, _t: f"{_request(f)} arrives",
+            Kind.BK_ANSWER: lambda _e, f, _t: f"answers {_request(f)}: {code_name(f['code'])}",
             Kind.BK_STORE: self._store,
             Kind.BK_SYNC: lambda _e, f, _t: f"e{f['entry']} is on disk",
             Kind.BK_LAC: lambda _e, f, _t: f"has LAC {f['lac']}",

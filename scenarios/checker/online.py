@@ -19,6 +19,7 @@ from scenarios.checker.acked_readable import AckedReadable
 from scenarios.checker.acks_end import NoAckAfterEnd
 from scenarios.checker.acks_in_order import AcksInOrder
 from scenarios.checker.add_resolves import AddResolves
+from scenarios.checker.answers_match import AnswersMatch
 from scenarios.checker.base import Family, Handler
 from scenarios.checker.coverage_before_reads import CoverageBeforeReads
 from scenarios.checker.facts import LedgerFacts
@@ -71,6 +72,7 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     ReaderLac,
     AddResolves,
     ToldAtEnd,
+    AnswersMatch,
 )
 
 _OF_ALL: Final = (
@@ -114,6 +116,7 @@ _ESSENTIAL: Final[dict[str, tuple[str, ...]]] = {
     Kind.LAC_ADV: ("lac",),
     Kind.ADD_SEND: ("incarnation", "entry", "bookie", "recovery", "lac"),
     Kind.ADD_RESP: ("incarnation", "entry", "bookie", "recovery", "code"),
+    Kind.FENCE_SEND: ("bookie",),
     Kind.FENCE_RESP: ("bookie", "code", "lac"),
     Kind.READ_SEND: ("entry", "bookie"),
     Kind.READ_RESP: ("entry", "bookie", "code"),
@@ -121,6 +124,8 @@ _ESSENTIAL: Final[dict[str, tuple[str, ...]]] = {
     Kind.REC_READ_SEND: ("entry", "bookie", "fence"),
     Kind.REC_READ_RESP: ("entry", "bookie", "fence", "code"),
     Kind.REC_DECIDE: ("entry", "verdict", "bookies"),
+    Kind.BK_RECV: ("source", "operation", "entry"),
+    Kind.BK_ANSWER: ("source", "operation", "entry", "code"),
     Kind.BK_STORE: ("entry", "recovery"),
     Kind.BK_SYNC: ("entry",),
     Kind.BK_LAC: ("lac",),

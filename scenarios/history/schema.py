@@ -59,6 +59,8 @@ class Kind(StrEnum):
     REC_READ_RESP = "REC_READ_RESP"
     REC_DECIDE = "REC_DECIDE"
     # inside a bookie
+    BK_RECV = "BK_RECV"
+    BK_ANSWER = "BK_ANSWER"
     BK_STORE = "BK_STORE"
     BK_SYNC = "BK_SYNC"
     BK_LAC = "BK_LAC"
@@ -128,6 +130,8 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "detail": FieldType.STRING,
         "given": FieldType.BOOLEAN,
         "handle": FieldType.LONG,
+        "request": FieldType.LONG,
+        "operation": FieldType.STRING,
         "completed": FieldType.BOOLEAN,
         "fault": FieldType.STRING,
         "phase": FieldType.STRING,
@@ -172,18 +176,22 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.CLOSE_RESULT: ("code", "last_entry", "length"),
         Kind.READ_RESULT: ("entry", "code", "content", "size", "lac", "version", "handle"),
         Kind.LAC_ADV: ("lac", "source", "handle"),
-        Kind.ADD_SEND: ("incarnation", "entry", "bookie", "recovery", "lac", "length", "content", "size"),
-        Kind.ADD_RESP: ("incarnation", "entry", "bookie", "recovery", "code"),
-        Kind.FENCE_SEND: ("bookie",),
-        Kind.FENCE_RESP: ("bookie", "code", "lac", "entry"),
-        Kind.READ_SEND: ("entry", "bookie"),
-        Kind.READ_RESP: ("entry", "bookie", "code", "content", "lac"),
+        # request numbers the requests of one client; an answer has the number of what it answers.
+        Kind.ADD_SEND: ("incarnation", "entry", "bookie", "recovery", "lac", "length", "content", "size", "request"),
+        Kind.ADD_RESP: ("incarnation", "entry", "bookie", "recovery", "code", "request"),
+        Kind.FENCE_SEND: ("bookie", "request"),
+        Kind.FENCE_RESP: ("bookie", "code", "lac", "entry", "request"),
+        Kind.READ_SEND: ("entry", "bookie", "request"),
+        Kind.READ_RESP: ("entry", "bookie", "code", "content", "lac", "request"),
         # first_entry and bookies describe the last fragment; bookies are joined by commas in ensemble order.
         Kind.REC_START: ("version", "first_entry", "bookies"),
-        Kind.REC_READ_SEND: ("entry", "bookie", "fence"),
-        Kind.REC_READ_RESP: ("entry", "bookie", "fence", "code", "content"),
+        Kind.REC_READ_SEND: ("entry", "bookie", "fence", "request"),
+        Kind.REC_READ_RESP: ("entry", "bookie", "fence", "code", "content", "request"),
         # verdict: positive, negative, unknown; bookies: those whose answers decided, joined by commas.
         Kind.REC_DECIDE: ("entry", "verdict", "bookies"),
+        # source is the client that asked, request the number that it gave the request.
+        Kind.BK_RECV: ("source", "request", "operation", "entry"),
+        Kind.BK_ANSWER: ("source", "request", "operation", "entry", "code"),
         # source is the client that sent the entry.
         Kind.BK_STORE: ("entry", "content", "recovery", "source", "lac", "length"),
         Kind.BK_SYNC: ("entry",),

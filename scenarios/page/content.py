@@ -25,6 +25,7 @@ _GROUPS: Final[Mapping[str, tuple[Kind, ...]]] = MappingProxyType(
             *(Kind.FENCE_SEND, Kind.FENCE_RESP, Kind.FENCE_SET, Kind.FENCE_LOST),
             *(Kind.REC_START, Kind.REC_READ_SEND, Kind.REC_READ_RESP, Kind.REC_DECIDE),
         ),
+        "arrivals": (Kind.BK_RECV, Kind.BK_ANSWER),
         "metadata": (Kind.META_CAS, Kind.META_READ),
         "logs": tuple(kind for kind in Kind if kind.startswith("LOG_")),
         "bookies": (Kind.BK_STORE, Kind.BK_SYNC, Kind.BK_LAC, Kind.BK_LOSS, Kind.BK_LIMBO, Kind.BK_GC),
@@ -38,7 +39,9 @@ _GROUP_OF: Final[Mapping[str, str]] = {kind: group for group, kinds in _GROUPS.i
 #: What applications call and are told.
 _REST: Final = "applications"
 
-_FROM_BOOKIES: Final = frozenset({*_GROUPS["bookies"], Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_CRASH, Kind.BK_RESTART})
+_FROM_BOOKIES: Final = frozenset(
+    {*_GROUPS["bookies"], *_GROUPS["arrivals"], Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_CRASH, Kind.BK_RESTART}
+)
 
 
 class PageError(Exception):

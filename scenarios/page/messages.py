@@ -1,8 +1,9 @@
 """Which events are the two or three ends of one message: a request sent, its arrival at a bookie, the answer received.
 
-Histories number no messages. An answer belongs to the oldest request without one that has the same sender, bookie, kind, ledger
-and entry; an arrival to the oldest such request that has not arrived. Bookies record arrivals that change something: the
-first time they store an entry, and the fence that they set.
+Requests have numbers, which arrivals and answers share. In histories of recorders that number nothing they are paired by what
+they are about: an answer belongs to the oldest request without one that has the same sender, bookie, kind, ledger and entry; an
+arrival to the oldest such request that has not arrived. There bookies record arrivals that change something: the first time
+they store an entry, and the fence that they set.
 """
 
 from __future__ import annotations
@@ -50,6 +51,31 @@ def _key(kind: str, event: Event) -> _Key:
 
 def messages_of(events: Iterable[Event]) -> list[MessageEvents]:
     """The messages of a run, in the order in which they were sent."""
+    told = list(events)
+    is_numbered = any(event.kind in _REQUESTS and event.fields.get("request") is not None for event in told)
+    return _numbered(told) if is_numbered else _paired(told)
+
+
+def _numbered(events: Iterable[Event]) -> list[MessageEvents]:
+    sent: dict[tuple[str, int], MessageEvents] = {}
+    for event in events:
+        number = event.fields.get("request")
+        if number is None:
+            continue
+        if event.kind in _REQUESTS:
+            sent[event.actor, number] = MessageEvents(event.seq)
+        elif event.kind in _ANSWERED:
+            one = sent.get((event.actor, number))
+            if one is not None:
+                one.answer = event.seq
+        elif event.kind == Kind.BK_RECV:
+            one = sent.get((event.fields["source"], number))
+            if one is not None and one.arrival is None:  # copies come later
+                one.arrival = event.seq
+    return list(sent.values())
+
+
+def _paired(events: Iterable[Event]) -> list[MessageEvents]:
     sent: list[MessageEvents] = []
     unanswered: dict[_Key, deque[MessageEvents]] = {}
     travelling: dict[_Key, deque[MessageEvents]] = {}

@@ -20,6 +20,7 @@ from bkclient.wire.messages import Response
 from simbookie.bookie import Bookie, BookieState
 from simbookie.config import BookieConfig
 from simbookie.garbage import GarbageCollector, GarbageConfig
+from simbookie.observed import ObservedBookie, RequestObserver
 from simbookie.observer import BookieObserver
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import CrashMode, LedgerStorage
@@ -46,7 +47,7 @@ class BookieHost(Host):
     ``storage`` outlives crashes and is the bookie's for ever; without one, entries are kept in memory over a disk of their own.
     ``open_session`` is what :class:`~simbookie.world.metadata.SimulatedMetadataStore` takes. With ``server`` the bookie is served
     over streams, with these limits; otherwise its requests are objects (:class:`~simbookie.world.transport.SimulatedTransport`).
-    With ``garbage`` it collects its garbage.
+    With ``garbage`` it collects its garbage; ``requests`` hears of every request and answer.
     """
 
     def __init__(
@@ -60,11 +61,16 @@ class BookieHost(Host):
         open_session: OpenSession | None = None,
         server: ServerConfig | None = None,
         garbage: GarbageConfig | None = None,
+        requests: RequestObserver | None = None,
     ) -> None:
         super().__init__(world, name)
         if storage is None:
             storage = MemoryStorage(disk=RecordLog())
-        self.bookie = Bookie(name, storage, config, observer)
+        self.bookie = (
+            Bookie(name, storage, config, observer)
+            if requests is None
+            else ObservedBookie(name, storage, config, observer, requests=requests)
+        )
         self.store: SimulatedMetadataStore | None = None
         #: What serves it over streams, if anything does, in its present life.
         self.server: BookieServer | None = None

@@ -109,6 +109,7 @@ def test_a_correct_run_gives_nearly_every_clause_something_to_judge() -> None:
         "D1",  # an ordinary add to a fenced bookie
         "D11",  # a denial in limbo
         "D12",  # a collection
+        *("M1", "M2"),  # requests with numbers, as in test_checker_answers.py
         "E5",  # an ordinary add of an entry that was ruled out
         *(number for number in CLAUSES if number.startswith("H")),  # a log, as in test_recording_log.py
     }
@@ -202,6 +203,7 @@ _STRINGS: dict[str, tuple[str, ...]] = {
     "target": ("b0",),
     "other": ("b1",),
     "parameters": ("",),
+    "operation": ("add", "write-back", "fence", "recovery-read", "read", "other"),
     "log": ("l", "m"),
     "cursor": ("", "c"),
 }

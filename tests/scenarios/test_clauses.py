@@ -14,7 +14,7 @@ from tests.scenarios.test_history_format_page import needs
 @pytest.mark.parametrize("number", CLAUSES)
 def test_a_clause_has_a_number_an_invariant_and_words(number: str) -> None:
     clause = CLAUSES[number]
-    assert re.fullmatch(r"[A-HL][1-9][0-9]?", number)
+    assert re.fullmatch(r"[A-HLM][1-9][0-9]?", number)
     assert number in INVARIANTS[clause.invariant]
     assert clause.statement[-1] not in ".;"
 

@@ -25,6 +25,7 @@ WHERE = {
     "cancelled-append-takes-its-entry-out": ("cancelled-callers", {"L2": 8}),
     "cancelled-append-counts-as-stored": ("cancelled-callers", {"A3": 2, "B4": 1}),
     "digests-are-not-verified": ("altered-copies", {"A8": 2, "B6": 1, "D9": 2}),
+    "late-answers-are-taken-for-new-ones": ("late-answer-meets-next-read", {"M2": 12}),
     "recovery-starts-below-last-fragment": ("bookie-crash", {"A1": 1, "B9": 1, "E1": 1, "F5": 1}),
     "one-denial-decides": ("lost-reads", {"E3": 5}),
     "recovery-closes-before-write-back": ("lost-write-backs", {"E6": 8}),

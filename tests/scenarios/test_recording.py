@@ -107,7 +107,7 @@ def test_an_add_and_its_answer(notes: Notes, client: Client, recovery: bool) -> 
     header = CODEC.encode_header(5, 4, 321, b"payload")
     request = AddRequest(LEDGER, 5, b"key", header, b"payload", recovery=recovery)
     client.submit("b1", request)
-    common = {"incarnation": 2, "entry": 5, "bookie": "b1", "recovery": recovery}
+    common = {"incarnation": 2, "entry": 5, "bookie": "b1", "recovery": recovery, "request": 1}
     sent = {**common, "lac": 4, "length": 321, "content": fingerprint(b"payload"), "size": 7}
     assert notes.told() == [("ADD_SEND", "writer", LEDGER, sent)]
     client.wire.answer(Code.LEDGER_FENCED)
@@ -118,15 +118,22 @@ def test_an_add_and_its_answer(notes: Notes, client: Client, recovery: bool) -> 
 def test_a_read_and_its_answer(notes: Notes, client: Client) -> None:
     request = ReadRequest(LEDGER, 3)
     client.submit("b0", request)
-    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": 3, "bookie": "b0"})]
+    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": 3, "bookie": "b0", "request": 1})]
     response = ReadResponse(Status.OK, LEDGER, 3, body=entry(3, b"three", lac=2), max_lac=9)
     client.wire.answer(Code.OK, response)
-    found = {"entry": 3, "bookie": "b0", "code": 0, "content": fingerprint(b"three"), "lac": 9}
+    found = {"entry": 3, "bookie": "b0", "code": 0, "content": fingerprint(b"three"), "lac": 9, "request": 1}
     assert notes.told() == [("READ_RESP", "writer", LEDGER, found)]
     assert client.outcomes == [("b0", request, Code.OK, response)]
     client.submit("b0", request)
     client.wire.answer(Code.TIMEOUT)
-    assert notes.told()[1][3] == {"entry": 3, "bookie": "b0", "code": -23, "content": None, "lac": None}
+    assert notes.told()[1][3] == {
+        "entry": 3,
+        "bookie": "b0",
+        "code": -23,
+        "content": None,
+        "lac": None,
+        "request": 2,
+    }
 
 
 class SeveralAtOnce(Wire):
@@ -164,30 +171,36 @@ def test_reads_that_are_sent_together_are_recorded_as_if_one_by_one(notes: Notes
     wire = SeveralAtOnce()
     transport = RecordingTransport(wire, notes.recorder, "writer", 2)
     reads_over(transport, LEDGER).send("b0", [3, 4, 5], Hearing(notes))
-    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": n, "bookie": "b0"}) for n in (3, 4, 5)]
+    assert notes.told() == [
+        ("READ_SEND", "writer", LEDGER, {"entry": n, "bookie": "b0", "request": number})
+        for number, n in enumerate((3, 4, 5), 1)
+    ]
     ((bookie_id, entry_ids, replies),) = wire.asked
     assert (bookie_id, entry_ids) == ("b0", (3, 4, 5))
     replies.on_found("b0", [(4, entry(4, b"four"), -1), (3, entry(3, b"three"), None)])
     replies("b0", ReadRequest(LEDGER, 5), Code.NO_SUCH_ENTRY, ReadResponse(Status.NO_ENTRY, LEDGER, 5))
-    told = [(kind, fields["entry"], fields.get("content"), fields.get("lac")) for kind, _, _, fields in notes.told()]
+    names = ("entry", "content", "lac", "request")
+    told = [(kind, *(fields.get(name) for name in names)) for kind, _, _, fields in notes.told()]
     assert told == [
-        ("READ_RESP", 4, fingerprint(b"four"), -1),
-        ("BK_SYNC", 4, None, None),
-        ("READ_RESP", 3, fingerprint(b"three"), None),
-        ("BK_SYNC", 3, None, None),
-        ("READ_RESP", 5, None, None),
-        ("BK_SYNC", 5, None, None),
+        ("READ_RESP", 4, fingerprint(b"four"), -1, 2),
+        ("BK_SYNC", 4, None, None, None),
+        ("READ_RESP", 3, fingerprint(b"three"), None, 1),
+        ("BK_SYNC", 3, None, None, None),
+        ("READ_RESP", 5, None, None, 3),
+        ("BK_SYNC", 5, None, None, None),
     ]
 
 
 def test_a_fencing_read_and_its_answer(notes: Notes, client: Client) -> None:
     client.submit("b0", ReadRequest(LEDGER, LAST_ENTRY, fence_key=b"key", high_priority=True))
-    assert notes.told() == [("FENCE_SEND", "writer", LEDGER, {"bookie": "b0"})]
+    assert notes.told() == [("FENCE_SEND", "writer", LEDGER, {"bookie": "b0", "request": 1})]
     client.wire.answer(Code.OK, ReadResponse(Status.OK, LEDGER, 8, body=entry(8, b"eight", lac=6)))
-    assert notes.told() == [("FENCE_RESP", "writer", LEDGER, {"bookie": "b0", "code": 0, "lac": 6, "entry": 8})]
+    assert notes.told() == [
+        ("FENCE_RESP", "writer", LEDGER, {"bookie": "b0", "code": 0, "lac": 6, "entry": 8, "request": 1})
+    ]
     client.submit("b0", ReadRequest(LEDGER, LAST_ENTRY, fence_key=b"key", high_priority=True))
     client.wire.answer(Code.NO_SUCH_ENTRY, ReadResponse(Status.NO_ENTRY, LEDGER, LAST_ENTRY))
-    assert notes.told()[1][3] == {"bookie": "b0", "code": -13, "lac": -1, "entry": -1}
+    assert notes.told()[1][3] == {"bookie": "b0", "code": -13, "lac": -1, "entry": -1, "request": 2}
 
 
 @pytest.mark.parametrize("fence_key", [None, b"key"])
@@ -195,7 +208,7 @@ def test_a_recovery_read_and_its_answer_tell_whether_it_fenced(
     notes: Notes, client: Client, fence_key: bytes | None
 ) -> None:
     client.submit("b2", ReadRequest(LEDGER, 4, fence_key=fence_key, high_priority=True))
-    common = {"entry": 4, "bookie": "b2", "fence": fence_key is not None}
+    common = {"entry": 4, "bookie": "b2", "fence": fence_key is not None, "request": 1}
     assert notes.told() == [("REC_READ_SEND", "writer", LEDGER, common)]
     client.wire.answer(Code.OK, ReadResponse(Status.OK, LEDGER, 4, body=entry(4, b"four")))
     found = {**common, "code": 0, "content": fingerprint(b"four")}
@@ -204,7 +217,7 @@ def test_a_recovery_read_and_its_answer_tell_whether_it_fenced(
 
 def test_a_read_of_the_last_entry_without_a_fence_is_an_ordinary_one(notes: Notes, client: Client) -> None:
     client.submit("b2", ReadRequest(LEDGER, LAST_ENTRY))
-    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": -1, "bookie": "b2"})]
+    assert notes.told() == [("READ_SEND", "writer", LEDGER, {"entry": -1, "bookie": "b2", "request": 1})]
 
 
 def test_other_requests_pass_unrecorded(notes: Notes, client: Client) -> None:

@@ -12,6 +12,7 @@ from tests.spark_analysis import (  # noqa: F401  they plant when imported
     plants_of_entries,
     plants_of_ledgers,
     plants_of_logs,
+    plants_of_messages,
     plants_of_recoveries,
 )
 from tests.spark_analysis.planting import Plant, missed, open_ledger, planted

@@ -1,0 +1,124 @@
+"""Answers belong to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from scenarios.checker import codes
+from scenarios.checker.base import Family, Handler, Report
+from scenarios.checker.facts import LedgerFacts
+from scenarios.history.schema import Event, Kind
+
+__all__ = ["AnswersMatch"]
+
+#: What only a bookie can say. Every other outcome may arise at the client.
+_SAID_BY_BOOKIES: Final = frozenset({codes.OK, codes.FENCED, *codes.NEGATIVES})
+
+_OPERATIONS: Final[Mapping[str, str]] = {
+    Kind.FENCE_SEND: "fence",
+    Kind.FENCE_RESP: "fence",
+    Kind.READ_SEND: "read",
+    Kind.READ_RESP: "read",
+    Kind.REC_READ_SEND: "recovery-read",
+    Kind.REC_READ_RESP: "recovery-read",
+}
+
+
+class _Asked(NamedTuple):
+    """What a request is about; ``entry`` is -1 for a fence, whose answer names the last entry that the bookie has."""
+
+    bookie: str
+    operation: str
+    entry: int
+
+
+def _asked(event: Event) -> _Asked:
+    fields = event.fields
+    operation = _OPERATIONS.get(event.kind) or ("write-back" if fields["recovery"] else "add")
+    return _Asked(fields["bookie"], operation, -1 if operation == "fence" else fields["entry"])
+
+
+class AnswersMatch(Family):
+    """An answer is to one request (M1), and says what the bookie said (M2).
+
+    Requests without a number are passed over. M2 is checked for bookies that record what arrives at them; an answer of theirs to
+    a request whose number they did not know may be to any request that asks for the same.
+    """
+
+    clauses = ("M1", "M2")
+
+    def __init__(self, facts: LedgerFacts, report: Report) -> None:
+        super().__init__(facts, report)
+        self._open: dict[tuple[str, int], tuple[_Asked, int]] = {}
+        self._said: dict[tuple[str, str, int], set[int]] = {}
+        self._said_to_any: set[tuple[str, _Asked, int]] = set()
+        self._telling: set[str] = set()
+
+    def handlers(self) -> Mapping[Kind, Handler]:
+        """Requests and answers, at clients and bookies."""
+        sends = (Kind.ADD_SEND, Kind.FENCE_SEND, Kind.READ_SEND, Kind.REC_READ_SEND)
+        answers = (Kind.ADD_RESP, Kind.FENCE_RESP, Kind.READ_RESP, Kind.REC_READ_RESP)
+        return {
+            **dict.fromkeys(sends, self.on_send),
+            **dict.fromkeys(answers, self.on_answer),
+            Kind.BK_RECV: self.on_arrival,
+            Kind.BK_ANSWER: self.on_said,
+        }
+
+    def on_send(self, event: Event) -> None:
+        """A client asks."""
+        number = event.fields.get("request")
+        if number is not None:
+            self._open[event.actor, number] = _asked(event), event.seq
+
+    def on_arrival(self, event: Event) -> None:
+        """The bookie records what arrives."""
+        self._telling.add(event.actor)
+
+    def on_said(self, event: Event) -> None:
+        """A bookie answers."""
+        fields = event.fields
+        number, source, code = fields["request"], fields["source"], fields["code"]
+        if number is None:
+            asked = _Asked(event.actor, fields["operation"], fields["entry"])
+            self._said_to_any.add((source, asked, code))
+        else:
+            self._said.setdefault((source, event.actor, number), set()).add(code)
+
+    def on_answer(self, event: Event) -> None:
+        """A client hears the outcome of a request."""
+        number = event.fields.get("request")
+        if number is None:
+            return
+        self.checked["M1"] += 1
+        asked, client = _asked(event), event.actor
+        found = self._open.pop((client, number), None)
+        if found is None:
+            self.broken("M1", f"{client} got an answer to request {number}, which awaited none", event.seq)
+            return
+        if found[0] != asked:
+            self.broken(
+                "M1",
+                f"{client} asked {found[0].bookie} for entry {found[0].entry} ({found[0].operation}, request {number}), "
+                f"and got the answer of {asked.bookie} about entry {asked.entry} ({asked.operation})",
+                found[1],
+                event.seq,
+            )
+        self._check_said(event, asked, number, found[1])
+
+    def _check_said(self, event: Event, asked: _Asked, number: int, sent: int) -> None:
+        code, client = event.fields["code"], event.actor
+        said = self._said.pop((client, asked.bookie, number), set())
+        if code not in _SAID_BY_BOOKIES or asked.bookie not in self._telling:
+            return
+        self.checked["M2"] += 1
+        if code not in said and (client, asked, code) not in self._said_to_any:
+            heard = f"answered with {', '.join(map(str, sorted(said)))}" if said else "had not answered"
+            self.broken(
+                "M2",
+                f"{client} heard code {code} from {asked.bookie} about entry {asked.entry} ({asked.operation}), "
+                f"which {heard} request {number}",
+                sent,
+                event.seq,
+            )
