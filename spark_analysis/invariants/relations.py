@@ -52,7 +52,7 @@ ENTRY_COLUMNS: Final = (
 
 _FREQUENT_KINDS: Final = (
     *ENTRY_KINDS,
-    *(Kind.APP_ADD, Kind.LAC_ADV, Kind.BK_LAC, Kind.READ_SEND, Kind.READ_RESP),
+    *(Kind.APP_ADD, Kind.LAC_ADV, Kind.BK_LAC, Kind.READ_SEND, Kind.READ_RESP, Kind.BK_RECV, Kind.BK_ANSWER),
     *(Kind.LOG_PUB, Kind.LOG_ACK, Kind.LOG_READ),
 )
 
