@@ -10,6 +10,7 @@ from spark_analysis.invariants.ack_has_quorum import ACK_HAS_QUORUM
 from spark_analysis.invariants.acked_readable import ACKED_READABLE
 from spark_analysis.invariants.acks_in_order import ACKS_IN_ORDER
 from spark_analysis.invariants.add_resolves import ADD_RESOLVES
+from spark_analysis.invariants.answers_match import ANSWERS_MATCH
 from spark_analysis.invariants.base import CheckClass, Invariant, judge
 from spark_analysis.invariants.bookie_lac_monotonic import BOOKIE_LAC_MONOTONIC
 from spark_analysis.invariants.close_at_decision import CLOSE_AT_DECISION
@@ -59,6 +60,7 @@ _ALL: Final[tuple[Invariant, ...]] = (
     ACKS_IN_ORDER,
     ACK_HAS_QUORUM,
     ADD_RESOLVES,
+    ANSWERS_MATCH,
     BOOKIE_LAC_MONOTONIC,
     CLOSED_AT_QUORUM,
     CLOSED_FROM_IN_RECOVERY,

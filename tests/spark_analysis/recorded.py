@@ -52,6 +52,7 @@ CAUGHT: Final = (
     ("racing-change", 15, "recovery-reads-from-replacements"),
     ("lost-reads", 13, "undecided-entry-ends-ledger"),
     ("dead-writer", 21, "recovery-lac-advances"),
+    ("late-answer-meets-next-read", 0, "late-answers-are-taken-for-new-ones"),
     ("hasty-close", 13, "ack-quorum-one-short"),
     ("hasty-close", 13, "acks-after-close"),
     ("hasty-close", 15, "writer-closes-at-last-pushed"),
