@@ -22,7 +22,7 @@ demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies 
 test: $(INSTALLED)  ## run the tests
 	$(BIN)/pytest -n auto --dist loadfile
 
-deep: $(INSTALLED)  ## the tests that take seconds each: searches for planted defects, pages followed word by word (2 minutes)
+deep: $(INSTALLED)  ## the tests that take seconds each: searches for planted defects, pages followed word by word (4 minutes)
 	$(BIN)/pytest -n auto --dist loadfile -m "deep and not sweep"
 
 check: $(INSTALLED)  ## lint, types, import contracts

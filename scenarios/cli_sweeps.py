@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from scenarios.cli_completion import complete_scenario
 from scenarios.cli_options import (
     FirstSeed,
     Json,
@@ -131,8 +132,8 @@ def sweep_(
 
 _MUTANTS_HELP: Final = f"""Plant known defects, one at a time, and see whether the invariants give them away.
 
-With --shrink the plans of the library and the drawn ones are played instead of the scenarios, and those that catch a defect are
-made as small as they can be.
+Unless scenarios or plans are named, the plans of the library and the drawn ones are played, which show every defect. With
+--shrink those that catch a defect are made as small as they can be.
 
 \b
 Examples:
@@ -154,7 +155,15 @@ def mutants_(
     mutant: Annotated[
         list[str] | None, typer.Option(help="A defect; may be repeated.  [default: all]", show_default=False)
     ] = None,
-    scenario: Scenarios = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario",
+            help="A scenario or a plan; may be repeated.  [default: all plans]",
+            show_default=False,
+            autocompletion=complete_scenario,
+        ),
+    ] = None,
     transport: Transport = TransportKind.OBJECTS,
     processes: Processes = None,
     shrink: Annotated[
@@ -164,7 +173,7 @@ def mutants_(
     as_json: Json = False,
 ) -> None:
     """Hunt planted defects."""
-    chosen = chosen_scenarios(scenario, None) if shrink is None else _chosen_plans(scenario)
+    chosen = chosen_scenarios(scenario, None) if scenario and shrink is None else _chosen_plans(scenario)
     check_writable(shrink)
     planted = mutant or list(RUN_MUTANTS)
     for name in planted:

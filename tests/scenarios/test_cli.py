@@ -382,6 +382,14 @@ def test_a_sweep_without_verdicts_has_its_own_exit_code(monkeypatch: pytest.Monk
 # mutants -----------------------------------------------------------------------------------------------------------
 
 
+def test_defects_are_hunted_in_all_plans_unless_scenarios_are_named() -> None:
+    """No scenario shows a defect of logs."""
+    options = ("--mutant", "log-trim-deletes-first", "--seeds", 1)
+    (hunt,) = as_json("mutants", *options)["mutants"]
+    assert (hunt["caught"], hunt["clause"], hunt["seed"]) == (True, "H6", 0)
+    assert hunt["scenario"].startswith("log-")
+
+
 def test_mutants_that_are_caught_are_reported_with_what_gave_them_away() -> None:
     shown = as_json("mutants", "--mutant", MUTANT, "--scenario", "lost-fence", "--seeds", 20, "--processes", 1)
     (hunt,) = shown["mutants"]
