@@ -33,7 +33,7 @@ from bkclient.cli.options import (
     WriteQuorum,
 )
 from bkclient.cli.output import print_json, print_json_line, print_lines
-from bkclient.cli.running import EXIT_NO, Ending, run_with_client
+from bkclient.cli.running import Ending, confirm_deletion, run_with_client
 from bkclient.errors import NoSuchLedger
 from bkclient.ledger import LedgerMetadata, LedgerState
 
@@ -304,14 +304,7 @@ def delete(
     """Delete ledgers."""
     connection = connection_for(metadata, config, settings)
     if not force:
-        if as_json:
-            raise typer.BadParameter(
-                "--json requires --force, because it cannot ask for confirmation", param_hint="--json"
-            )
-        names = ", ".join(map(str, ledgers))
-        if not typer.confirm(f"Delete ledger {names} of {connection.metadata_uri} for good?", err=True):
-            typer.echo("bk: nothing was deleted", err=True)
-            raise typer.Exit(EXIT_NO)
+        confirm_deletion(f"ledger {', '.join(map(str, ledgers))} of {connection.metadata_uri}", as_json=as_json)
 
     async def work(client: BookKeeper) -> None:
         missing = []

@@ -13,7 +13,7 @@ from bkclient.cli.log import NO_LOG, Compress, Name, run_with_logs
 from bkclient.cli.options import ConfigFile, Json, JsonLines, Metadata, Settings, Thorough
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.repair import report_as_json, report_as_lines
-from bkclient.cli.running import EXIT_NO, Ending
+from bkclient.cli.running import Ending, confirm_deletion
 from bkclient.log import LogLedgerReport, LogManifest, Logs, MessageId, NoSuchLog
 
 __all__ = ["add_to"]
@@ -355,13 +355,7 @@ def delete(
     """Delete logs."""
     connection = connection_for(metadata, config, settings)
     if not force:
-        if as_json:
-            raise typer.BadParameter(
-                "--json requires --force, because it cannot ask for confirmation", param_hint="--json"
-            )
-        if not typer.confirm(f"Delete log {', '.join(names)} of {connection.metadata_uri} for good?", err=True):
-            typer.echo("bk: nothing was deleted", err=True)
-            raise typer.Exit(EXIT_NO)
+        confirm_deletion(f"log {', '.join(names)} of {connection.metadata_uri}", as_json=as_json)
 
     async def work(logs: Logs) -> None:
         deleted, missing = [], []

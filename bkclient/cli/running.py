@@ -52,6 +52,7 @@ __all__ = [
     "EXIT_UNAVAILABLE",
     "EXIT_USAGE",
     "Ending",
+    "confirm_deletion",
     "exit_code_of",
     "run_command",
     "run_with_client",
@@ -97,6 +98,18 @@ class Ending(Exception):
         self.code = code
         self.is_told = is_told
         super().__init__(message)
+
+
+def confirm_deletion(what: str, *, as_json: bool) -> None:
+    """Ask before ``what`` is deleted for good; ``typer.Exit`` where the answer is no.
+
+    ``typer.BadParameter`` with ``--json``, whose reader cannot be asked: such a command needs ``--force``.
+    """
+    if as_json:
+        raise typer.BadParameter("--json requires --force, because it cannot ask for confirmation", param_hint="--json")
+    if not typer.confirm(f"Delete {what} for good?", err=True):
+        typer.echo("bk: nothing was deleted", err=True)
+        raise typer.Exit(EXIT_NO)
 
 
 def exit_code_of(error: BaseException) -> int:
