@@ -72,14 +72,10 @@ class RecordedLogs:
         return RecordedLogCursor(self._logs.cursor(name, cursor), self._client, name)
 
 
-class RecordedLogWriter:
-    """A publisher that records LOG_PUB before each message is handed in, and LOG_ACK, LOG_FAIL and LOG_LOST when it is told."""
+class _RecordedBlock:
+    """What is used inside the block of ``inner``."""
 
-    def __init__(self, writer: LogWriter, client: RecordedClient) -> None:
-        self.inner = writer
-        self._record = client.log.record
-        self._messages = 0
-        self._is_lost = False
+    inner: LogWriter | LogReader | LogCursor
 
     async def __aenter__(self) -> Self:
         await self.inner.__aenter__()
@@ -89,6 +85,16 @@ class RecordedLogWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.inner.__aexit__(kind, error, trace)
+
+
+class RecordedLogWriter(_RecordedBlock):
+    """A publisher that records LOG_PUB before each message is handed in, and LOG_ACK, LOG_FAIL and LOG_LOST when it is told."""
+
+    def __init__(self, writer: LogWriter, client: RecordedClient) -> None:
+        self.inner: LogWriter = writer
+        self._record = client.log.record
+        self._messages = 0
+        self._is_lost = False
 
     def publish_nowait(self, payload: bytes) -> asyncio.Future[MessageId]:
         """Publish one message; a future of its id."""
@@ -141,7 +147,7 @@ class RecordedLogWriter:
             self._record(Kind.LOG_LOST, **told)
 
 
-class _RecordedMessages:
+class _RecordedMessages(_RecordedBlock):
     """What one reader or cursor gets: LOG_READ_START, and LOG_READ for each message."""
 
     inner: LogReader | LogCursor
@@ -154,13 +160,7 @@ class _RecordedMessages:
 
     async def __aenter__(self) -> Self:
         self._record(Kind.LOG_READ_START, **self._reader, cursor=self._cursor, cause=self._cause)
-        await self.inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.inner.__aexit__(kind, error, trace)
+        return await super().__aenter__()
 
     def __aiter__(self) -> Self:
         return self
