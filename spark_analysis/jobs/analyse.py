@@ -25,7 +25,7 @@ from scenarios.checker import OnlineChecker
 from scenarios.history import Event, Kind
 from scenarios.situations import SITUATIONS, Situations
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, problem_of, rejected_in
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, counted_files, problem_of, rejected_in
 from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.source import event_rows
@@ -128,13 +128,7 @@ def analyse(spark: SparkSession, folder: Path | str) -> Analysis:
     with planned_for_kept_partitions(spark, histories.size), histories.table(spark, _COLUMNS, kinds) as rows:
         events = event_rows(rows).persist(StorageLevel.MEMORY_AND_DISK_DESER)
         try:
-            is_usable = sf.col("problem").isNull()
-            counted = told.agg(
-                sf.count_if(is_usable).alias("histories"),
-                sf.sum("events").alias("events"),
-                sf.count_if(~is_usable).alias("rejected"),
-            ).first()
-            assert counted is not None, "an aggregate without groups has one row"
+            counted = counted_files(told)
             met = {row["name"]: row["count"] for row in _met(told).collect()}
             recoveries = _recoveries(events)
             long_us = _long(recoveries)
@@ -143,14 +137,14 @@ def analyse(spark: SparkSession, folder: Path | str) -> Analysis:
             faults = _faults(events)
             followed = _followed(faults, effects, base, counted["histories"])
             appends = tuple(FaultedAppends(**row.asDict()) for row in _appends(events, faults).collect())
-            rejected = rejected_in(told.filter(~is_usable))
+            rejected = rejected_in(told.filter(sf.col("problem").isNotNull()))
         finally:
             events.unpersist()
             told.unpersist()
     known, known_files = histories.set_aside()
     return Analysis(
         histories=counted["histories"],
-        events=counted["events"] or 0,
+        events=counted["events"],
         base={effect: base.get(effect, 0) for effect in EFFECTS},
         long_us=long_us,
         effects=followed,

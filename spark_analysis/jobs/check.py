@@ -21,7 +21,7 @@ from scenarios.checker import INVARIANTS, OnlineChecker
 from scenarios.clauses import STATEMENTS
 from scenarios.history import Event
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, problem_of, rejected_in
+from spark_analysis.jobs.files import REJECTED_MAX, Rejected, counted_files, problem_of, rejected_in
 from spark_analysis.jobs.inputs import Histories, histories_of
 
 __all__ = [
@@ -102,22 +102,16 @@ def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_W
     histories = histories_of(folder)
     rows = checked_histories(spark, histories).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
-        is_usable = sf.col("problem").isNull()
-        counted = rows.agg(
-            sf.count_if(is_usable).alias("histories"),
-            sf.sum("events").alias("events"),
-            sf.count_if(~is_usable).alias("rejected"),
-        ).first()
-        assert counted is not None, "an aggregate without groups has one row"
+        counted = counted_files(rows)
         invariants = counted_invariants(rows, rows)
         violations = first_broken(rows, max_witnesses) if any(found.violated_histories for found in invariants) else ()
-        rejected = rejected_in(rows.filter(~is_usable))
+        rejected = rejected_in(rows.filter(sf.col("problem").isNotNull()))
     finally:
         rows.unpersist()
     known, known_files = histories.set_aside()
     return CheckVerdict(
         histories=counted["histories"],
-        events=counted["events"] or 0,
+        events=counted["events"],
         invariants=invariants,
         violations=violations,
         rejected=(*rejected, *known)[:REJECTED_MAX],

@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
 
 from scenarios.history import HistoryError
 from spark_analysis.source import SUFFIX, HistoryFile, find_histories, plan_partitions
 
-__all__ = ["REJECTED_MAX", "NoHistoriesError", "Rejected", "histories_in", "problem_of", "rejected_in", "rows_of_files"]
+__all__ = [
+    "REJECTED_MAX",
+    "NoHistoriesError",
+    "Rejected",
+    "counted_files",
+    "histories_in",
+    "problem_of",
+    "rejected_in",
+    "rows_of_files",
+]
 
 #: Rejected files that are named; more are only counted.
 REJECTED_MAX: Final = 1000
@@ -62,6 +72,18 @@ def rows_of_files(
     partitions = plan_partitions(files, context.defaultParallelism * _PARTITIONS_PER_CORE)
     runs = context.parallelize([partition.files for partition in partitions], len(partitions))
     return spark.createDataFrame(runs.flatMap(work), schema)
+
+
+def counted_files(rows: DataFrame) -> Row:
+    """How many of ``rows`` are ``histories``, with their ``events``, and how many are ``rejected``: files with a ``problem``."""
+    is_usable = sf.col("problem").isNull()
+    counted = rows.agg(
+        sf.count_if(is_usable).alias("histories"),
+        sf.coalesce(sf.sum("events"), sf.lit(0)).alias("events"),
+        sf.count_if(~is_usable).alias("rejected"),
+    ).first()
+    assert counted is not None, "an aggregate without groups has one row"
+    return counted
 
 
 def rejected_in(rows: DataFrame) -> tuple[Rejected, ...]:
