@@ -45,6 +45,8 @@ _RARE_STEPS: Final = (
 _DIRECT_STEPS: Final = ("log.map",)
 #: Where runs that are about compaction have most of their lives end.
 _COMPACTION_STEPS: Final = tuple(step for step in _RARE_STEPS if step.startswith(("compaction", "move", "transaction")))
+#: The only steps at which a quirk can be seen.
+_STEPS_OF_QUIRKS: Final = {Quirk.ROLLED_FILE_SYNCED_LATE: "journal.rolled"}
 #: How long after such a step a life ends: before it, or while what it began is under way. A sync takes a millisecond.
 _LAGS_S: Final = (0.0, 0.0, 0.0, 0.0003, 0.0008, 0.002)
 #: The part of lives with faults in which a sync of a journal takes long, so that files are rolled behind it.
@@ -127,14 +129,18 @@ def _run(settings: RunSettings) -> CrashRun:
     aims = _COMPACTION_STEPS if settings.is_compacting else _RARE_STEPS
     if settings.kind == "db-direct":
         aims += _DIRECT_STEPS
+    own_steps = tuple(step for quirk, step in _STEPS_OF_QUIRKS.items() if quirk in settings.quirks)
+    aims = own_steps or aims
+    aimed = 0.8 if settings.is_compacting or own_steps else 0.3
     try:
         for _ in range(rng.randint(1, 5)):
-            is_aimed = rng.random() < (0.8 if settings.is_compacting else 0.3)
+            is_aimed = rng.random() < aimed
             operations = draw_operations(rng, has_faults=settings.has_faults)
             if settings.is_compacting:
                 operations += draw_compaction(rng)
             if settings.has_faults and stalls.random() < _STALLED:
-                operations.insert(stalls.randint(0, len(operations)), draw_stall(stalls))
+                place = stalls.randint(0, len(operations))
+                operations[place:place] = draw_stall(stalls)
             if reached is not None and reached.partition(".")[0] in ("transaction", "compaction", "move"):
                 operations[:0] = [("collect", True), ("wait", 0.05)]  # takes up what was interrupted
             reached = play_life(

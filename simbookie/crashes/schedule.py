@@ -67,9 +67,16 @@ def draw_operations(rng: Random, *, has_faults: bool, is_read_only_test: bool = 
     return [(name, *_arguments(name, rng)) for name in names]
 
 
-def draw_stall(rng: Random) -> Operation:
-    """A sync of a journal takes long, and flushes gather behind it."""
-    return "fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", rng.randrange(6), rng.choice((0.01, 0.05, 0.5))
+def draw_stall(rng: Random) -> list[Operation]:
+    """A sync of a journal takes long, and flushes gather behind it, often until the next file and further."""
+    skip, seconds = rng.randrange(6), rng.choice((0.02, 0.05, 0.5))
+    operations: list[Operation] = [("fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", skip, seconds)]
+    for _ in range(rng.choice((0, 15, 30))):
+        operations += [
+            ("add", rng.randrange(_SLOTS), rng.choice(_SIZES[2:5]), "ordinary"),
+            ("wait", rng.choice(_WAITS[:3])),
+        ]
+    return operations
 
 
 def draw_compaction(rng: Random) -> list[Operation]:

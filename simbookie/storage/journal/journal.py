@@ -394,6 +394,7 @@ class Journal:
             flush = flushes[number]
             if flush.is_last:
                 if Quirk.ROLLED_FILE_SYNCED_LATE in self._quirks and flush.file is not flushes[-1].file:
+                    self._step("journal.rolled")
                     flush.file.sync(self._rolled_file_synced, number)
                     return
                 flush.file.close()
