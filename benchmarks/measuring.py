@@ -56,6 +56,8 @@ Contender = Callable[[], Values]
 UNITS: Final = {
     "throughput": "entries/s",
     "cpu": "us/entry",
+    "messages": "messages/s",
+    "message-cpu": "us/message",
     "p50": "us",
     "p99": "us",
     "p99.9": "us",

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks import append, change, connecting, ledgers, read, recovery, tail, tls
+from benchmarks import append, change, connecting, ledgers, logs, read, recovery, tail, tls
 from benchmarks.cluster import Bench, Measure, a_bench
 from benchmarks.measuring import Result, report
 
@@ -36,6 +36,7 @@ SUBJECTS: dict[str, Measure] = {
     "recovery": recovery.measure,
     "change": change.measure,
     "ledgers": ledgers.measure,
+    "logs": logs.measure,
     "connecting": connecting.measure,
     "tls": tls.measure,
     "memory": memory,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from bkclient import LedgerTail
@@ -110,7 +109,7 @@ class CompactedReader(PartitionReader):
         start, is_inclusive = self._begin
         if start in (MessageId.EARLIEST, MessageId.LATEST):
             return True
-        start = replace(start, partition=self._partition)
+        start = start._replace(partition=self._partition)
         return message_id > start or (is_inclusive and message_id == start)
 
 

@@ -109,7 +109,9 @@ class LogCursor:
         if asyncio.get_running_loop().time() >= self._flushed_at + _FLUSH_S:
             await self.flush()
         while True:
-            message = await (self._readers[0] if self._merged is None else self._merged).next()
+            message = self._readers[0].take() if self._merged is None else None
+            if message is None:
+                message = await (self._readers[0] if self._merged is None else self._merged).next()
             place = message.id
             state = self._cursors[place.partition].state
             if not state.is_acknowledged(place.ledger_id, place.entry_id, place.batch_index):

@@ -15,7 +15,7 @@ from bkclient.errors import ArgumentError, BookKeeperError, UnexpectedCondition
 from bkclient.log.batches import PendingEntry
 from bkclient.log.errors import naming
 from bkclient.log.format.compression import Compression
-from bkclient.log.format.entry import HEADER_BYTES, encode_entry, publish_time
+from bkclient.log.format.entry import HEADER_BYTES, encode_rows, publish_time
 from bkclient.log.machine.manifest import LedgerEnd
 from bkclient.log.machine.owner import CloseLedger, LogOwner, MakeLedger, OwnerAction, RecoverLedger
 from bkclient.log.machine.owner_state import ENDED, OwnerState
@@ -67,7 +67,6 @@ class OwnerDriver:
 
     # What the writer asks ----------------------------------------------------------------------------------------
 
-    @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
         return not self._entries
@@ -84,7 +83,7 @@ class OwnerDriver:
             return
         entry.publish_ms = self._now_ms()
         try:
-            entry.data = encode_entry(entry.messages, entry.publish_ms, self._compression)
+            entry.data = encode_rows(entry.rows, entry.publish_ms, self._compression)
         except ArgumentError as error:
             entry.fail(partial(fresh, error))
             self._on_told(entry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Final
 
 from bkclient import Entry, LedgerReader, LedgerTail
@@ -59,7 +58,7 @@ class PartitionReader:
         self._manifest = manifest
         self._partition = manifest.partition
         if self._start not in (MessageId.EARLIEST, MessageId.LATEST):
-            self._start = replace(self._start, partition=manifest.partition)
+            self._start = self._start._replace(partition=manifest.partition)
         if not self._follow:
             self._until = await end_of(self._store, manifest)
         await self._go_to_start(manifest)

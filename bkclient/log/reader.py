@@ -53,6 +53,8 @@ class LogReader:
         self._is_compacted: Final = is_compacted
         self._parts: list[PartitionReader] = []
         self._merged: MergedReader | None = None
+        #: What is read in a log without partitions.
+        self._single: PartitionReader | None = None
         self._is_entered = False
         self._is_running = False
 
@@ -82,6 +84,8 @@ class LogReader:
             raise
         if manifest.partitions:
             self._merged = MergedReader(self._parts)
+        else:
+            self._single = self._parts[0]
         return self
 
     def _part(self, store: ManifestStore, start: MessageId) -> PartitionReader:
@@ -105,12 +109,12 @@ class LogReader:
         return self
 
     async def __anext__(self) -> LogMessage:
+        if self._single is not None and not self._is_running and (message := self._single.take()) is not None:
+            return message
         if not self._is_entered:
             raise IllegalOperation("use the reader of a log inside its 'async with' block")
         if self._is_running:
             raise IllegalOperation("another task waits for the next message")
-        if self._merged is None and (message := self._parts[0].take()) is not None:
-            return message
         self._is_running = True
         try:
             return await (self._parts[0] if self._merged is None else self._merged).next()

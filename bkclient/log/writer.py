@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from bkclient.errors import (
     ArgumentError,
@@ -18,7 +18,7 @@ from bkclient.errors import (
 )
 from bkclient.log.batches import Batcher, PendingEntry
 from bkclient.log.driver import OwnerDriver
-from bkclient.log.format.message import NewMessage, as_bytes
+from bkclient.log.format.message import MESSAGE_BYTES, Row, row_of
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.machine.owner_state import OwnerState
@@ -71,8 +71,14 @@ class LogWriter:
         self._router: PartitionRouter | None = None
         #: The partition that failed first.
         self._failed: OwnerDriver | None = None
-        self._pending_messages = 0
-        self._pending_bytes = 0
+        #: What else may be handed in before something is acknowledged, and what one message may have.
+        self._free_messages = settings.max_pending_messages
+        self._free_bytes = settings.max_pending_bytes
+        self._message_bytes_max: Final = min(self._owner.max_entry_bytes, settings.max_pending_bytes)
+        #: False before the block, after a failure, and at the end.
+        self._is_accepting = False
+        #: Where all messages go in a log without partitions.
+        self._batcher: Batcher | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._is_closing = False
 
@@ -89,12 +95,12 @@ class LogWriter:
     @property
     def pending_messages(self) -> int:
         """Messages that are not acknowledged yet."""
-        return self._pending_messages
+        return self._settings.max_pending_messages - self._free_messages
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of the messages that are not acknowledged yet."""
-        return self._pending_bytes
+        return self._settings.max_pending_bytes - self._free_bytes
 
     def __repr__(self) -> str:
         return f"<LogWriter {self.name} {self._owner.machine.state.value} epoch={self.epoch}>"
@@ -115,9 +121,9 @@ class LogWriter:
         large or of a wrong shape, and otherwise what ended the writer. Cancellation leaves the writer intact, and the message may
         be published all the same.
         """
-        message = NewMessage(as_bytes(payload), key, headers, event_ms)
-        self._check(message)
-        while not self._has_room_for(message):
+        row, size = row_of(payload, key, headers, event_ms)
+        self._check(size)
+        while not self._has_room_for(size):
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -125,8 +131,8 @@ class LogWriter:
             finally:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
-            self._check(message)
-        return await self._add(message)
+            self._check(size)
+        return await self._add(row, size, key)
 
     def publish_nowait(
         self,
@@ -141,13 +147,20 @@ class LogWriter:
         Raises :class:`~bkclient.errors.TooManyRequests` while too much is not acknowledged. The future need not be awaited:
         :meth:`flush` and the end of the block raise a failure too.
         """
-        message = NewMessage(as_bytes(payload), key, headers, event_ms)
-        self._check(message)
-        if not self._has_room_for(message):
-            raise TooManyRequests(
-                f"{self._pending_messages} messages in {self._pending_bytes} bytes are not acknowledged yet"
-            )
-        return self._add(message)
+        row: bytes | Row
+        if key is None and type(payload) is bytes and headers is None and event_ms is None:
+            row, size = payload, len(payload) + MESSAGE_BYTES
+        else:
+            row, size = row_of(payload, key, headers, event_ms)
+        free = self._free_bytes
+        if size > free or not self._free_messages or not self._is_accepting or size > self._message_bytes_max:
+            self._refuse(size)
+        batcher = self._batcher
+        if batcher is None:
+            return self._add(row, size, key)
+        self._free_messages -= 1
+        self._free_bytes = free - size
+        return batcher.add(row, size)
 
     async def flush(self) -> None:
         """Wait until everything that was handed in is acknowledged. Raises what ended the writer."""
@@ -157,15 +170,20 @@ class LogWriter:
             await lane.driver.until_all_told()
         self._raise_failure()
 
-    def _check(self, message: NewMessage) -> None:
+    def _check(self, size: int) -> None:
         if not self._lanes:
             raise ArgumentError("use the writer of a log inside its 'async with' block")
         self._raise_failure()
         if self._is_closing:
             raise LedgerClosed("the writer of the log was closed", advice="Make another one.")
-        limit = min(self._owner.max_entry_bytes, self._settings.max_pending_bytes)
-        if message.size > limit:
-            raise ArgumentError(f"a message must have at most {limit} bytes, this one has {message.size}")
+        if size > self._message_bytes_max:
+            raise ArgumentError(f"a message must have at most {self._message_bytes_max} bytes, this one has {size}")
+
+    def _refuse(self, size: int) -> NoReturn:
+        self._check(size)
+        raise TooManyRequests(
+            f"{self.pending_messages} messages in {self.pending_bytes} bytes are not acknowledged yet"
+        )
 
     def _raise_failure(self) -> None:
         error = self._owner.failure()
@@ -174,23 +192,21 @@ class LogWriter:
         if error is not None:
             raise error
 
-    def _has_room_for(self, message: NewMessage) -> bool:
-        settings = self._settings
-        return (
-            self._pending_messages < settings.max_pending_messages
-            and self._pending_bytes + message.size <= settings.max_pending_bytes
-        )
+    def _has_room_for(self, size: int) -> bool:
+        return self._free_messages > 0 and size <= self._free_bytes
 
-    def _add(self, message: NewMessage) -> asyncio.Future[MessageId]:
-        self._pending_messages += 1
-        self._pending_bytes += message.size
-        lane = self._lanes[0 if self._router is None else self._router.choose(message.key)]
-        return lane.batcher.add(message, is_idle=lane.driver.is_idle)
+    def _add(self, row: bytes | Row, size: int, key: str | None) -> asyncio.Future[MessageId]:
+        self._free_messages -= 1
+        self._free_bytes -= size
+        if self._batcher is not None:
+            return self._batcher.add(row, size)
+        assert self._router is not None, "a log has partitions or a batcher"
+        return self._lanes[self._router.choose(key)].batcher.add(row, size)
 
     def _on_progress(self, entry: PendingEntry) -> None:
         """An entry was acknowledged, or failed."""
-        self._pending_messages -= len(entry.messages)
-        self._pending_bytes -= entry.size
+        self._free_messages += len(entry.rows)
+        self._free_bytes += entry.size
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -210,9 +226,13 @@ class LogWriter:
             self._router = PartitionRouter(len(drivers), lambda number: self._lanes[number].batcher.is_empty)
         for number, driver in enumerate(drivers):
             partition = -1 if self._router is None else number
-            lane = _Lane(driver, Batcher(self._settings, driver.publish, partition))
+            batcher = Batcher(self._settings, driver.publish, driver.is_idle, self._message_bytes_max, partition)
+            lane = _Lane(driver, batcher)
             driver.on_failed = partial(self._on_failed, lane)
             self._lanes.append(lane)
+        if self._router is None:
+            self._batcher = self._lanes[0].batcher
+        self._is_accepting = True
         return self
 
     async def _claim_partitions(self, manifest: LogManifest) -> list[OwnerDriver]:
@@ -234,6 +254,7 @@ class LogWriter:
 
     def _on_failed(self, lane: _Lane) -> None:
         """An owner has ended: what was gathered for it is not sent any more."""
+        self._is_accepting = False
         if self._failed is None:
             self._failed = lane.driver
         lane.driver.refuse(lane.batcher.drop())
@@ -242,7 +263,7 @@ class LogWriter:
         """End the writer as leaving ``async with`` does. Idempotent."""
         if not self._lanes:
             return
-        self._is_closing = True
+        self._is_closing, self._is_accepting = True, False
         for lane in self._lanes:
             lane.batcher.flush()
         if self._router is not None:

@@ -30,6 +30,7 @@ class Compression(IntEnum):
     ZSTD = 3
 
 
+Buffer = bytes | memoryview
 COMPRESSIONS: Final = tuple(each.name.lower() for each in Compression)
 """Their names in settings."""
 
@@ -81,7 +82,7 @@ def compress(compression: Compression, data: bytes) -> bytes:
     return found
 
 
-def decompress(compression: Compression, data: bytes, length: int) -> bytes:
+def decompress(compression: Compression, data: Buffer, length: int) -> Buffer:
     """The ``length`` bytes that were compressed; :class:`~bkclient.errors.DigestMismatch` if there are more or fewer.
 
     No more than that is ever allocated, whatever the compressed bytes would become.
@@ -93,7 +94,7 @@ def decompress(compression: Compression, data: bytes, length: int) -> bytes:
     return found
 
 
-def _stored(data: bytes, _length: int) -> bytes:
+def _stored(data: Buffer, _length: int) -> Buffer:
     return data
 
 
@@ -103,7 +104,7 @@ def _damaged(error: Exception) -> DigestMismatch:
     return failure
 
 
-def _from_zlib(data: bytes, length: int) -> bytes:
+def _from_zlib(data: Buffer, length: int) -> bytes:
     machine = zlib.decompressobj()
     try:
         found = machine.decompress(data, length + 1)
@@ -114,7 +115,7 @@ def _from_zlib(data: bytes, length: int) -> bytes:
     return found
 
 
-def _from_lz4(data: bytes, length: int) -> bytes:
+def _from_lz4(data: Buffer, length: int) -> bytes:
     lz4 = _needed(Compression.LZ4)
     try:
         found: bytes = lz4.decompress(data, uncompressed_size=length)
@@ -123,7 +124,7 @@ def _from_lz4(data: bytes, length: int) -> bytes:
     return found
 
 
-def _from_zstd(data: bytes, length: int) -> bytes:
+def _from_zstd(data: Buffer, length: int) -> bytes:
     zstandard = _needed(Compression.ZSTD)
     try:
         # The package allocates what the frame says that it holds, whatever it is told to allocate at most.
@@ -136,7 +137,7 @@ def _from_zstd(data: bytes, length: int) -> bytes:
     return found
 
 
-_DECOMPRESS: Final[dict[Compression, Callable[[bytes, int], bytes]]] = {
+_DECOMPRESS: Final[dict[Compression, Callable[[Buffer, int], Buffer]]] = {
     Compression.NONE: _stored,
     Compression.ZLIB: _from_zlib,
     Compression.LZ4: _from_lz4,

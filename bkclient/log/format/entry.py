@@ -16,7 +16,7 @@ digest of the ledger protects the entry, so bytes that do not fit are a defect o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgpack
@@ -24,8 +24,8 @@ import msgpack
 from bkclient._frozen import FrozenDict
 from bkclient.errors import ArgumentError, DigestMismatch
 from bkclient.log.format.compression import Compression, compress, decompress
-from bkclient.log.format.message import LogMessage, NewMessage
-from bkclient.log.format.message_id import MessageId
+from bkclient.log.format.message import NO_HEADERS, LogMessage, NewMessage, Row
+from bkclient.log.format.message_id import MessageId, ids_of_batch
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -35,6 +35,7 @@ __all__ = [
     "decode_entry",
     "encode_compacted",
     "encode_entry",
+    "encode_rows",
     "publish_time",
 ]
 
@@ -50,21 +51,30 @@ BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def encode_entry(messages: Sequence[NewMessage], publish_ms: int, compression: Compression) -> bytes:
     """The bytes of an entry; it is left uncompressed if compressing makes it no smaller."""
-    return _packed(_VERSION, [message.fields() for message in messages], publish_ms, compression)
+    return encode_rows([message.row() for message in messages], publish_ms, compression)
+
+
+def encode_rows(rows: Sequence[bytes | Row], publish_ms: int, compression: Compression) -> bytes:
+    """The same for messages that are rows already, or payloads that have nothing else."""
+    if set(map(type, rows)) == {bytes}:
+        whole: list[Any] = list(zip(rows, strict=True))
+    else:
+        whole = [row if type(row) is tuple else (row,) for row in rows]
+    return _packed(_VERSION, whole, publish_ms, compression)
 
 
 def encode_compacted(messages: Sequence[LogMessage], compression: Compression) -> bytes:
     """The bytes of an entry that holds messages of other entries, which keep their ids."""
-    rows = []
+    rows: list[Row] = []
     for message in messages:
         place = message.id
-        where = [place.ledger_id, place.entry_id, place.batch_index, message.batch_size, message.publish_ms]
+        where = (place.ledger_id, place.entry_id, place.batch_index, message.batch_size, message.publish_ms)
         content = NewMessage(message.payload, message.key, message.headers, message.event_ms)
-        rows.append([*where, *content.fields()])
+        rows.append((*where, *content.row()))
     return _packed(_COMPACTED, rows, messages[-1].publish_ms, compression)
 
 
-def _packed(version: int, rows: list[list[Any]], publish_ms: int, compression: Compression) -> bytes:
+def _packed(version: int, rows: list[Row], publish_ms: int, compression: Compression) -> bytes:
     if not 1 <= len(rows) <= BATCH_MESSAGES_MAX:
         raise ArgumentError(f"an entry must have 1 to {BATCH_MESSAGES_MAX} messages, got {len(rows)}")
     batch: bytes = msgpack.packb(rows)
@@ -84,41 +94,47 @@ def publish_time(data: bytes) -> int:
 def decode_entry(data: bytes, ledger_id: int, entry_id: int, partition: int = -1) -> list[LogMessage]:
     """The messages of an entry; :class:`~bkclient.errors.DigestMismatch` if it is none of this version."""
     compression, count, publish_ms, length = _header(data)
-    batch = decompress(compression, data[HEADER_BYTES:], length)
-
-    def message(index: int, fields: list[Any]) -> LogMessage:
-        message_id = MessageId(ledger_id, entry_id, partition, index if count > 1 else -1)
-        return _message(fields, message_id, publish_ms, count)
-
-    return _messages(batch, count, message, ledger_id, entry_id)
+    batch = decompress(compression, memoryview(data)[HEADER_BYTES:], length)
+    ids = ids_of_batch(ledger_id, entry_id, partition, count)
+    try:
+        return [
+            # Made without a call of ours for each where there is a payload only, as mostly.
+            tuple.__new__(LogMessage, (place, row[0], None, NO_HEADERS, None, publish_ms, count))
+            if len(row) == 1 and type(row[0]) is bytes
+            else _message(row, place, publish_ms, count)
+            for row, place in zip(_rows(batch, count), ids, strict=True)
+        ]
+    except (ValueError, TypeError, ArgumentError, msgpack.UnpackException) as error:
+        raise _damaged(count, error, ledger_id, entry_id) from error
 
 
 def decode_compacted(data: bytes, ledger_id: int, entry_id: int, partition: int = -1) -> list[LogMessage]:
     """The messages of an entry of a compacted ledger; raises as :func:`decode_entry`."""
     compression, count, _, length = _header(data, _COMPACTED)
-    batch = decompress(compression, data[HEADER_BYTES:], length)
-
-    def message(_index: int, fields: list[Any]) -> LogMessage:
-        ledger, entry, batch_index, batch_size, publish_ms, *content = fields
-        if type(publish_ms) is not int or type(batch_size) is not int:
-            raise ValueError("a message of a wrong shape")
-        return _message(content, MessageId(ledger, entry, partition, batch_index), publish_ms, batch_size)
-
-    return _messages(batch, count, message, ledger_id, entry_id)
-
-
-def _messages(
-    batch: bytes, count: int, message: Callable[[int, list[Any]], LogMessage], ledger_id: int, entry_id: int
-) -> list[LogMessage]:
+    batch = decompress(compression, memoryview(data)[HEADER_BYTES:], length)
     try:
-        rows = msgpack.unpackb(batch)
-        if len(rows) != count:
-            raise ValueError(f"{len(rows)} messages")  # noqa: TRY301
-        return [message(index, fields) for index, fields in enumerate(rows)]
+        return [_compacted(row, partition) for row in _rows(batch, count)]
     except (ValueError, TypeError, ArgumentError, msgpack.UnpackException) as error:
-        raise DigestMismatch(
-            f"it does not hold {count} messages: {error}", ledger_id=ledger_id, entry_id=entry_id
-        ) from error
+        raise _damaged(count, error, ledger_id, entry_id) from error
+
+
+def _rows(batch: bytes | memoryview, count: int) -> list[tuple[Any, ...]]:
+    """The messages as they are stored. Arrays become tuples, so what is another type is no array."""
+    rows = msgpack.unpackb(batch, use_list=False)
+    if type(rows) is not tuple or len(rows) != count or set(map(type, rows)) != {tuple}:
+        raise ValueError("a batch of a wrong shape")
+    return list(rows)
+
+
+def _damaged(count: int, error: Exception, ledger_id: int, entry_id: int) -> DigestMismatch:
+    return DigestMismatch(f"it does not hold {count} messages: {error}", ledger_id=ledger_id, entry_id=entry_id)
+
+
+def _compacted(row: tuple[Any, ...], partition: int) -> LogMessage:
+    ledger, entry, batch_index, batch_size, publish_ms, *content = row
+    if type(publish_ms) is not int or type(batch_size) is not int:
+        raise ValueError("a message of a wrong shape")
+    return _message(content, MessageId(ledger, entry, partition, batch_index), publish_ms, batch_size)
 
 
 def _header(data: bytes, expected: int = _VERSION) -> tuple[Compression, int, int, int]:
@@ -132,7 +148,7 @@ def _header(data: bytes, expected: int = _VERSION) -> tuple[Compression, int, in
     return Compression(compression), count, publish_ms, length
 
 
-def _message(fields: list[Any], message_id: MessageId, publish_ms: int, count: int) -> LogMessage:
+def _message(fields: Sequence[Any], message_id: MessageId, publish_ms: int, count: int) -> LogMessage:
     payload, key, headers, event_ms = [*fields, None, None, None][: max(4, len(fields))]
     if type(payload) is not bytes or not (key is None or type(key) is str):
         raise ValueError("a message of a wrong shape")

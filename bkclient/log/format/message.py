@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from bkclient._frozen import FrozenDict
 from bkclient.errors import ArgumentError
 from bkclient.log.format.message_id import MessageId
 
-__all__ = ["LogMessage", "NewMessage", "as_bytes"]
+__all__ = ["MESSAGE_BYTES", "NO_HEADERS", "LogMessage", "NewMessage", "Row", "as_bytes", "row_of"]
 
 _KEY_BYTES_MAX: Final = 65_535
 _HEADERS_MAX: Final = 100
@@ -18,21 +18,34 @@ _HEADER_BYTES_MAX: Final = 65_535
 _TIME_MAX: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class LogMessage:
+NO_HEADERS: Final[Mapping[str, bytes]] = FrozenDict()
+MESSAGE_BYTES: Final = 16
+"""What the format adds to a message, at most."""
+
+Row = tuple[object, ...]
+"""A message as it is stored: payload, key, headers, event time, without what is absent at the end."""
+
+
+class LogMessage(NamedTuple):
     """A message as read.
 
-    Times are milliseconds since 1970: ``publish_ms`` is the owner's, and never decreases in a log; ``event_ms`` is the
-    application's, None where it was not given. ``batch_size`` messages share the entry.
+    A named tuple. Times are milliseconds since 1970: ``publish_ms`` is the owner's, and never decreases in a log; ``event_ms``
+    is the application's, None where it was not given. ``batch_size`` messages share the entry.
     """
 
     id: MessageId
-    payload: bytes = field(repr=False)
-    key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, bytes] = field(default_factory=FrozenDict, repr=False)
+    payload: bytes
+    key: str | None = None
+    headers: Mapping[str, bytes] = NO_HEADERS
     event_ms: int | None = None
     publish_ms: int = 0
     batch_size: int = 1
+
+    def __repr__(self) -> str:
+        return (
+            f"LogMessage(id={self.id!r}, event_ms={self.event_ms}, publish_ms={self.publish_ms}, "
+            f"batch_size={self.batch_size})"
+        )
 
 
 @dataclass(slots=True)
@@ -55,19 +68,30 @@ class NewMessage:
     @property
     def size(self) -> int:
         """Bytes, but for a few of the format."""
-        size = len(self.payload) + 16
+        size = len(self.payload) + MESSAGE_BYTES
         if self.key is not None:
             size += 4 * len(self.key)
         for name, value in (self.headers or {}).items():
             size += 4 * len(name) + len(value) + 10
         return size
 
-    def fields(self) -> list[object]:
-        """What is stored, without what is absent at the end."""
+    def row(self) -> Row:
+        """What is stored."""
         found: list[object] = [self.payload, self.key, dict(self.headers) if self.headers else None, self.event_ms]
         while found[-1] is None and len(found) > 1:
             found.pop()
-        return found
+        return tuple(found)
+
+
+def row_of(
+    payload: object, key: str | None, headers: Mapping[str, bytes] | None, event_ms: int | None
+) -> tuple[Row, int]:
+    """A message as it is stored, and its size; :class:`~bkclient.errors.ArgumentError` for one of a wrong shape."""
+    is_plain = headers is None and event_ms is None and type(payload) is bytes
+    if is_plain and type(key) is str and len(key) <= _KEY_BYTES_MAX and key.isascii():  # no more needs a look
+        return (payload, key), len(payload) + 4 * len(key) + MESSAGE_BYTES  # type: ignore[arg-type]
+    message = NewMessage(as_bytes(payload), key, headers, event_ms)
+    return message.row(), message.size
 
 
 def as_bytes(payload: object) -> bytes:

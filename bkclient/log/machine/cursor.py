@@ -48,12 +48,12 @@ class CursorState:
         """Whether a message is acknowledged; without an index, whether its whole entry is."""
         if (ledger_id, entry_id) < (self.ledger_id, self.entry_id):
             return True
-        ranges = self.ranges.get(ledger_id, [])
-        index = bisect_right(ranges, entry_id, key=_first) - 1
-        if index >= 0 and entry_id <= ranges[index][1]:
-            return True
-        _, bits = self.partial.get((ledger_id, entry_id), (0, 0))
-        return batch_index >= 0 and bool(bits >> batch_index & 1)
+        if ranges := self.ranges.get(ledger_id):
+            index = bisect_right(ranges, entry_id, key=_first) - 1
+            if index >= 0 and entry_id <= ranges[index][1]:
+                return True
+        found = self.partial.get((ledger_id, entry_id))
+        return found is not None and batch_index >= 0 and bool(found[1] >> batch_index & 1)
 
     def backlog_in(self, ledger_id: int, last_entry_id: int) -> int:
         """How many entries of a ledger that ends with ``last_entry_id`` are not acknowledged."""
@@ -71,7 +71,7 @@ class CursorState:
         if self.is_acknowledged(ledger_id, entry_id, batch_index):
             return
         key = (ledger_id, entry_id)
-        if self.holes >= MAX_HOLES and key not in self.partial and not self._is_next_to_others(ledger_id, entry_id):
+        if key not in self.partial and self.holes >= MAX_HOLES and not self._is_next_to_others(ledger_id, entry_id):
             raise TooManyRequests(
                 f"a cursor remembers at most {MAX_HOLES} holes",
                 advice=f"Acknowledge what is before them, from {self.ledger_id}:{self.entry_id} on.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tracemalloc
 import zlib
 from importlib.util import find_spec
@@ -16,8 +17,16 @@ from hypothesis import strategies as st
 from bkclient.errors import ArgumentError, DigestMismatch, IllegalOperation
 from bkclient.log import LogMessage, MessageId
 from bkclient.log.format.compression import Compression, check_available, compress, decompress
-from bkclient.log.format.entry import BATCH_BYTES_MAX, HEADER_BYTES, decode_entry, encode_entry, publish_time
-from bkclient.log.format.message import NewMessage, as_bytes
+from bkclient.log.format.entry import (
+    BATCH_BYTES_MAX,
+    HEADER_BYTES,
+    decode_entry,
+    encode_entry,
+    encode_rows,
+    publish_time,
+)
+from bkclient.log.format.message import NewMessage, as_bytes, row_of
+from bkclient.log.format.message_id import ids_of_batch
 
 parts = st.integers(-1, 2**63 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=5)
@@ -84,6 +93,42 @@ def test_the_bytes_of_an_entry_are_those_of_version_1() -> None:
     data = encode_entry([NewMessage(b"a"), NewMessage(b"b", "k", {"h": b"v"}, 9)], 7, Compression.NONE)
     assert data.hex() == "0100000000020000000000000007000000129291c4016194c40162a16b81a168c4017609"
     assert decode_entry(data, 0, 0)[1] == LogMessage(MessageId(0, 0, -1, 1), b"b", "k", {"h": b"v"}, 9, 7, 2)
+
+
+def test_rows_and_bare_payloads_are_stored_as_messages_are() -> None:
+    whole = [NewMessage(b"a"), NewMessage(b"b", "k", {"h": b"v"}, 9), NewMessage(b"", "k")]
+    for batch in (whole, whole[:1], whole[:1] * 3, whole[1:]):
+        rows: list[Any] = [row[0] if len(row := message.row()) == 1 else row for message in batch]
+        assert encode_rows(rows, 7, Compression.NONE) == encode_entry(batch, 7, Compression.NONE)
+
+
+@given(st.none() | st.text(max_size=20), st.none() | st.just({"h": b"v"}), st.none() | st.integers(0, 9))
+def test_a_row_is_what_the_message_stores(key: str | None, headers: dict[str, bytes] | None, at: int | None) -> None:
+    try:
+        message = NewMessage(b"payload", key, headers, at)
+    except ArgumentError:
+        with pytest.raises(ArgumentError):
+            row_of(b"payload", key, headers, at)
+    else:
+        assert row_of(b"payload", key, headers, at) == (message.row(), message.size)
+        assert row_of(bytearray(b"payload"), key, headers, at) == (message.row(), message.size)
+
+
+def test_ids_of_a_batch_are_those_of_its_messages() -> None:
+    assert ids_of_batch(7, 3, 1, 1) == [MessageId(7, 3, 1)]
+    found = ids_of_batch(7, 3, 1, 3)
+    assert found == [MessageId(7, 3, 1, index) for index in range(3)]
+    assert {type(each) for each in found} == {MessageId}
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert repr(found[2]) == "MessageId(ledger_id=7, entry_id=3, partition=1, batch_index=2)"
+    with pytest.raises(ArgumentError):
+        ids_of_batch(2**63, 3, 1, 3)
+
+
+def test_the_repr_of_a_message_shows_nothing_of_its_content() -> None:
+    text = repr(LogMessage(MessageId(1, 2), b"secret", "secret", {"secret": b"secret"}, 5, 6, 7))
+    assert "secret" not in text
+    assert "event_ms=5, publish_ms=6, batch_size=7" in text
 
 
 def test_compression_is_left_out_where_it_saves_nothing() -> None:
@@ -174,6 +219,8 @@ def header(version: int = 1, compression: int = 0, count: int = 1, length: int =
         (header(length=1) + b"\x90", "does not hold 1 messages"),
         (header(length=2) + b"\x91\x05", "does not hold"),
         (header(length=4) + b"\x91\x91\xa1a", "wrong shape"),
+        (header(length=5) + b"\x91\x81\xc4\x00\x01", "wrong shape"),  # a map whose key is a payload
+        (header(length=2) + b"\x81\x00", "not"),
         (header(length=8) + msgpack.packb([[b"", None, 5, 1.5]])[:8], "not"),
         (header(compression=1, length=5) + b"junk", "cannot be decompressed"),
     ],

@@ -115,6 +115,16 @@ def test_a_batch_ends_with_its_bytes_or_its_delay() -> None:
     run(story, settings=LogSettings())
 
 
+def test_a_batch_is_never_larger_than_what_bookies_take() -> None:
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        async with logs.writer("log", settings=PublishSettings(batch_bytes=64 * 1024 * 1024)) as log:
+            futures = [log.publish_nowait(bytes(1024 * 1024)) for _ in range(7)]
+            await log.flush()
+        assert [future.result().batch_index for future in futures] == [0, 1, 2, 3, 0, 1, 2]  # frames have 5 MiB
+
+    run(story)
+
+
 def test_a_reader_follows_across_ledgers_and_owners_and_loses_nothing_when_it_is_cancelled() -> None:
     async def story(_: VirtualCluster, logs: Logs) -> None:
         async with logs.reader("log") as reader:
