@@ -70,12 +70,16 @@ class Watch:
         self.seen: set[ServedConnection] = set()
         #: What all of them held in the last turn, the most that it ever was, and for how many turns it has been the same.
         self.held = self.most = self.turns_unchanged = 0
+        #: How many hold nothing.
+        self.idle = 0
 
     async def run(self) -> None:
         while True:
-            self.seen |= set(self._server._connections)
+            connections = self._server._connections
+            self.seen |= set(connections)
+            self.idle = sum(each.unsent_bytes == 0 for each in connections)
             # uvloop gives back what a broken connection holds when it tells that it is lost, a moment later
-            held = sum(each.unsent_bytes for each in self._server._connections if not each._is_closing)
+            held = sum(each.unsent_bytes for each in connections if not each._is_closing)
             self.turns_unchanged = self.turns_unchanged + 1 if held == self.held else 0
             self.held = held
             self.most = max(self.most, held)
@@ -83,8 +87,7 @@ class Watch:
 
     def is_settled(self, count: int) -> bool:
         """Whether ``count`` connections have come, and all but one of them are closed or can send nothing more."""
-        idle = sum(each.unsent_bytes == 0 for each in self._server._connections)
-        return len(self.seen) == count and idle == 1 and self.turns_unchanged >= 100
+        return len(self.seen) == count and self.idle == 1 and self.turns_unchanged >= 100
 
 
 @both_loops
