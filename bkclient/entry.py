@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import overload
 
 from bkclient.errors import BookKeeperError
-from bkclient.wire.entry import DecodedEntry
 
 __all__ = ["Entries", "Entry", "EntryResult", "LastConfirmedAndEntry"]
 
@@ -25,11 +24,6 @@ class Entry:
     payload: bytes
     ledger_length: int
     last_add_confirmed: int
-
-    @staticmethod
-    def of(decoded: DecodedEntry) -> Entry:
-        """The entry that was decoded."""
-        return Entry(decoded.ledger_id, decoded.entry_id, decoded.payload, decoded.length, decoded.last_add_confirmed)
 
     @property
     def size(self) -> int:

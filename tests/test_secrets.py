@@ -36,7 +36,6 @@ AUTH_SECRET = b"the-word-between-client-and-bookies"
 #: What an application reads and shows at its own discretion, and what is no secret although it is made of bytes.
 SHOWN = {
     ("Entry", "payload"),
-    ("DecodedEntry", "payload"),
     ("LedgerMetadata", "custom_metadata"),
     ("NewLedger", "custom_metadata"),
     ("LedgerShape", "custom_metadata"),

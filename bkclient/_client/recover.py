@@ -9,6 +9,7 @@ from bkclient._client.core import ClientCore, entry_codec_for
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.exchange import answers
 from bkclient._client.measure import observed
+from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError
 from bkclient.ledger import BookieId, Ensemble, LedgerState, Versioned
 from bkclient.observability import log
@@ -18,7 +19,7 @@ from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.recovery import EntryVerdict, RecoveryMachine
 from bkclient.protocol.update import UpdateHandle
 from bkclient.transport.adds import adds_over
-from bkclient.wire.entry import DecodedEntry, EntryCodec
+from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import LAST_ENTRY, AddTemplate, ReadRequest, ReadResponse, Request, Response
 
 __all__ = ["recover_ledger"]
@@ -101,20 +102,20 @@ class _Recovery:
         request = ReadRequest(self._ledger_id, LAST_ENTRY, fence_key=self._codec.master_key, high_priority=True)
         self._submit(bookie_id, request, self._on_fence_reply)
 
-    def _decode(self, request: Request, response: Response | None) -> DecodedEntry:
+    def _decode(self, request: Request, response: Response | None) -> Entry:
         assert isinstance(request, ReadRequest), "only reads are answered here"
         assert isinstance(response, ReadResponse), "a read is answered by a read response"
         entry_id = None if request.entry_id == LAST_ENTRY else request.entry_id
         return self._codec.decode(response.body or b"", entry_id)
 
     @answers(_decode)
-    def _on_fence_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: DecodedEntry | None) -> None:
+    def _on_fence_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: Entry | None) -> None:
         if self._is_abandoned:
             return
         if entry is None:
             self._machine.on_fence_reply(bookie_id, code)
         else:
-            self._machine.on_fence_reply(bookie_id, code, entry.last_add_confirmed, entry.length)
+            self._machine.on_fence_reply(bookie_id, code, entry.last_add_confirmed, entry.ledger_length)
 
     def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
         fence_key = self._codec.master_key if fence else None
@@ -122,14 +123,14 @@ class _Recovery:
         self._submit(bookie_id, request, self._on_read_reply)
 
     @answers(_decode)
-    def _on_read_reply(self, bookie_id: BookieId, request: Request, code: int, entry: DecodedEntry | None) -> None:
+    def _on_read_reply(self, bookie_id: BookieId, request: Request, code: int, entry: Entry | None) -> None:
         if self._is_abandoned:
             return
         assert isinstance(request, ReadRequest), "only reads are answered here"
         if entry is None:
             self._machine.on_read_reply(bookie_id, request.entry_id, code)
         else:
-            self._machine.on_read_reply(bookie_id, request.entry_id, code, entry.payload, entry.length)
+            self._machine.on_read_reply(bookie_id, request.entry_id, code, entry.payload, entry.ledger_length)
 
     def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
         if entry.entry_id > self._last_written:

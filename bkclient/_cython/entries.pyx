@@ -6,10 +6,9 @@ entry that does not verify, so that they alone say what is wrong with it.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLong
-from cpython.object cimport PyTypeObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from bkclient._cython.slots cimport give, got, is_a, offset_of
+from bkclient._cython.slots cimport got, is_a, offset_of, put
 
 cdef extern from "checksum.h":
     void bk_prepare_checksums()
@@ -22,9 +21,9 @@ cdef extern from "checksum.h":
 
 cdef extern from *:
     """
-    static inline PyObject *bk_new_tuple(PyObject *type, Py_ssize_t size) { return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size); }
+    static inline PyObject *bk_new(PyObject *type) { return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0); }
     """
-    object bk_new_tuple(object type, Py_ssize_t size)
+    object bk_new(object type)
 
 cdef enum:
     #: Of an entry, before its digest.
@@ -39,31 +38,43 @@ cdef enum Digest:
     CRC32
 
 cdef object _codec = None
-cdef object _decoded = None
+cdef object _entry = None
 cdef object _crc32c_digest = None
 cdef object _crc32_digest = None
 cdef object _extend_crc32c = None
 cdef object _zlib_crc32 = None
 cdef object _encode_header = None
 cdef object _decode = None
+cdef object _decode_several = None
 cdef Py_ssize_t _ledger_id_at = 0
 cdef Py_ssize_t _digest_at = 0
+
+cdef struct EntrySlots:
+    Py_ssize_t ledger_id, entry_id, payload, ledger_length, last_add_confirmed
+
+cdef EntrySlots _entry_at
 
 bk_prepare_checksums()
 
 
-def bind(codec, decoded, crc32c_digest, crc32_digest, extend_crc32c, zlib_crc32):
+def bind(codec, entry, crc32c_digest, crc32_digest, extend_crc32c, zlib_crc32):
     """Learn of the classes and definitions; returns the twins by name."""
-    global _codec, _decoded, _crc32c_digest, _crc32_digest, _extend_crc32c, _zlib_crc32, _encode_header, _decode
-    global _ledger_id_at, _digest_at
+    global _codec, _crc32c_digest, _crc32_digest, _extend_crc32c, _zlib_crc32, _encode_header, _decode
+    global _decode_several, _entry, _ledger_id_at, _digest_at
     _ledger_id_at = offset_of(codec, "ledger_id")
     _digest_at = offset_of(codec, "_digest")
     _crc32c_digest, _crc32_digest = crc32c_digest, crc32_digest
     _extend_crc32c, _zlib_crc32 = extend_crc32c, zlib_crc32
     _encode_header, _decode = codec.encode_header, codec.decode
-    _decoded = decoded
+    _decode_several = codec.decode_several
+    _entry_at.ledger_id = offset_of(entry, "ledger_id")
+    _entry_at.entry_id = offset_of(entry, "entry_id")
+    _entry_at.payload = offset_of(entry, "payload")
+    _entry_at.ledger_length = offset_of(entry, "ledger_length")
+    _entry_at.last_add_confirmed = offset_of(entry, "last_add_confirmed")
+    _entry = entry
     _codec = codec
-    return {"encode_header": encode_header, "decode": decode}
+    return {"encode_header": encode_header, "decode": decode, "decode_several": decode_several}
 
 
 cdef inline Digest _digest_of(object codec):
@@ -128,6 +139,22 @@ def decode(self, body, expected_entry_id):
     return _decode(self, body, expected_entry_id) if entry is None else entry
 
 
+def decode_several(self, entry_ids, bodies):
+    """Twin of the definition."""
+    cdef Py_ssize_t index, count
+    cdef list entries = []
+    if type(bodies) is not tuple or len(entry_ids) != len(bodies):
+        return _decode_several(self, entry_ids, bodies)
+    count = len(bodies)
+    for index in range(count):
+        entry = decoded_of(self, (<tuple>bodies)[index], entry_ids[index])
+        if entry is None:
+            entries += _decode_several(self, entry_ids[index:], bodies[index:])
+            break
+        entries.append(entry)
+    return entries
+
+
 cdef object decoded_of(object codec, object body, object expected_entry_id):
     """The entry, if it verifies; else None."""
     cdef Digest digest
@@ -156,20 +183,10 @@ cdef object decoded_of(object codec, object body, object expected_entry_id):
         return None
     if expected_entry_id is not None and entry_id != expected_entry_id:
         return None
-    return _tuple_of(
-        ledger_id,
-        entry_id,
-        <int64_t>bk_be64(data + 16),
-        <int64_t>bk_be64(data + 24),
-        PyBytes_FromStringAndSize(<const char *>data + overhead, size - overhead),
-    )
-
-
-cdef object _tuple_of(object ledger_id, object entry_id, object last_add_confirmed, object length, object payload):
-    cdef object entry = bk_new_tuple(_decoded, 5)
-    give(entry, 0, ledger_id)
-    give(entry, 1, entry_id)
-    give(entry, 2, last_add_confirmed)
-    give(entry, 3, length)
-    give(entry, 4, payload)
+    entry = bk_new(_entry)
+    put(entry, _entry_at.ledger_id, ledger_id)
+    put(entry, _entry_at.entry_id, entry_id)
+    put(entry, _entry_at.payload, PyBytes_FromStringAndSize(<const char *>data + overhead, size - overhead))
+    put(entry, _entry_at.ledger_length, <int64_t>bk_be64(data + 24))
+    put(entry, _entry_at.last_add_confirmed, <int64_t>bk_be64(data + 16))
     return entry

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from bkclient.errors import Code, DigestMismatch
+from bkclient.entry import Entry
+from bkclient.errors import Code
 from bkclient.ledger import BookieId
 from bkclient.protocol.read import EntryRead, ReadOutcome
 from bkclient.protocol.remembered import Remembered
 from bkclient.protocol.value import Value
-from bkclient.wire.entry import DecodedEntry
 
 __all__ = ["BATCH_ENTRY_OVERHEAD", "BATCH_OVERHEAD", "BatchRead", "BatchSupport"]
 
@@ -31,8 +31,8 @@ BATCH_ENTRY_OVERHEAD: Final = 4
 _SUSPECTED_S: Final = 10.0
 _UNSUPPORTED_S: Final = 600.0
 
-Decode = Callable[[bytes, int], DecodedEntry]
-"""Verifies the body of the entry with this id; raises :class:`~bkclient.errors.DigestMismatch`."""
+DecodeSeveral = Callable[[Sequence[int], Sequence[bytes]], list[Entry]]
+"""The entries with these ids in as many bodies, up to the first that does not verify."""
 
 
 class BatchRead(EntryRead):
@@ -53,20 +53,15 @@ class BatchRead(EntryRead):
         parallel: bool = False,
     ) -> None:
         super().__init__(first_entry_id, replicas, negatives_to_deny=negatives_to_deny, parallel=parallel)
-        self.entries: tuple[DecodedEntry, ...] = ()
+        self.entries: tuple[Entry, ...] = ()
         self._max_count = max_count
 
-    def verified(self, bodies: Sequence[bytes], decode: Decode) -> tuple[DecodedEntry, ...]:
+    def verified(self, bodies: Sequence[bytes], decode: DecodeSeveral) -> tuple[Entry, ...]:
         """The entries in an answer up to the first that does not verify; none if that is the first (R-30)."""
-        entries: list[DecodedEntry] = []
-        try:
-            for entry_id, body in enumerate(bodies[: self._max_count], start=self.entry_id):
-                entries.append(decode(body, entry_id))
-        except DigestMismatch:
-            pass
-        return tuple(entries)
+        wanted = bodies[: self._max_count]
+        return tuple(decode(range(self.entry_id, self.entry_id + len(wanted)), wanted))
 
-    def on_entries(self, bookie_id: BookieId, entries: tuple[DecodedEntry, ...]) -> ReadOutcome:
+    def on_entries(self, bookie_id: BookieId, entries: tuple[Entry, ...]) -> ReadOutcome:
         """Note an answer with verified ``entries``, at least one; everything else goes to :meth:`on_reply`."""
         was_waiting = self.outcome is ReadOutcome.WAITING
         outcome = self.on_reply(bookie_id, Code.OK)

@@ -8,7 +8,7 @@ that entry would have had from the beginning, in the state it would be in. So th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bkclient.ledger import BookieId
 from bkclient.protocol.read import EntryRead
@@ -33,9 +33,10 @@ class ReadRun(Value):
             asked.setdefault(replicas[0], []).append(entry_id)
         return asked
 
-    def found(self, entry_id: int) -> None:
-        """The replica that was asked sent the entry, which waited for it and was verified."""
-        del self.waiting[entry_id]
+    def found(self, entry_ids: Iterable[int]) -> None:
+        """The replica that was asked sent these entries, which waited for it and were verified."""
+        for entry_id in entry_ids:
+            del self.waiting[entry_id]
 
     def single(self, entry_id: int) -> EntryRead:
         """The entry, which waits, gets a read of its own, whose first replica has been asked."""

@@ -17,6 +17,7 @@ from functools import partial
 from random import Random
 
 from bkclient._client.core import ClientCore
+from bkclient.entry import Entry
 from bkclient.errors import ClientClosed, Code
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.repair.findings import FragmentFindings, FragmentReport, LedgerReport, is_never_written
@@ -24,7 +25,6 @@ from bkclient.repair.fragments import LedgerFragment
 from bkclient.repair.ledger import OpenedLedger
 from bkclient.repair.ranges import sampled
 from bkclient.repair.reads import CopyReads, ReadBatch
-from bkclient.wire.entry import DecodedEntry
 
 __all__ = ["LedgerChecker"]
 
@@ -112,5 +112,5 @@ def _all_copies(
             yield position, entry_id
 
 
-def _note(findings: FragmentFindings, position: int, entry_id: int, code: int, entry: DecodedEntry | None) -> None:
+def _note(findings: FragmentFindings, position: int, entry_id: int, code: int, entry: Entry | None) -> None:
     findings.note(position, entry_id, code, entry)

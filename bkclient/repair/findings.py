@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from bkclient.entry import Entry
 from bkclient.errors import Code
 from bkclient.ledger import BookieId
 from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.repair.fragments import LedgerFragment
-from bkclient.wire.entry import DecodedEntry
 
 __all__ = ["BadPosition", "Flaw", "FragmentFindings", "FragmentReport", "LedgerReport", "is_never_written"]
 
@@ -128,7 +128,7 @@ class FragmentFindings:
         if copies > 1:
             self._awaited[entry_id] = copies
 
-    def note(self, position: int, entry_id: int, code: int, entry: DecodedEntry | None) -> None:
+    def note(self, position: int, entry_id: int, code: int, entry: Entry | None) -> None:
         """The bookie at ``position`` answered for ``entry_id``."""
         self._copies += 1
         if entry is None:
@@ -141,9 +141,9 @@ class FragmentFindings:
         if entry_id in self._awaited:
             self._compare(entry_id, entry)
 
-    def _compare(self, entry_id: int, entry: DecodedEntry | None) -> None:
+    def _compare(self, entry_id: int, entry: Entry | None) -> None:
         if entry is not None:
-            content = (entry.payload, entry.length)
+            content = (entry.payload, entry.ledger_length)
             if self._good.setdefault(entry_id, content) != content and entry_id not in self._conflicting:
                 self._conflicting[entry_id] = None
                 self._conflict_count += 1

@@ -14,20 +14,21 @@ from typing import Final
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
 from bkclient._client.exchange import ask, no_value
+from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, Code, ReplicationFailed, code_of, error_for
 from bkclient.ledger import BookieId
 from bkclient.protocol.read import EntryRead, ReadOutcome
-from bkclient.wire.entry import DecodedEntry, EntryCodec
+from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response
 
 __all__ = ["Copy", "CopyReads", "ReadBatch", "read_any_copy", "write_copies"]
 
-Copy = tuple[DecodedEntry, bytes]
+Copy = tuple[Entry, bytes]
 """An entry, and the body that it was decoded from."""
 
 _READING: Final = "a read of a copy"
 
-OnRead = Callable[[int, DecodedEntry | None], None]
+OnRead = Callable[[int, Entry | None], None]
 """``(code, entry)``: the entry is there exactly if the code is OK. Must not raise."""
 
 
@@ -69,7 +70,7 @@ class ReadBatch:
         self._outstanding += 1
         self._drained.clear()
 
-        def done(code: int, entry: DecodedEntry | None) -> None:
+        def done(code: int, entry: Entry | None) -> None:
             self._outstanding -= 1
             if self._outstanding == 0:
                 self._drained.set()

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bkclient._client.writing.shell import WriterShell
+from bkclient.entry import Entry
 from bkclient.errors import DigestMismatch
-from bkclient.wire.entry import DecodedEntry, EntryCodec
+from bkclient.wire.entry import EntryCodec
 from scenarios.mutants.base import Mutant, Replacement
 from scenarios.mutants.transports import SilenceIsAcknowledged, SilenceIsFenced, SilenceIsStored
 
@@ -57,13 +58,13 @@ def _done_when_cancelled(append: Append) -> Append:
     return mutated
 
 
-Decode = Callable[..., DecodedEntry]
+Decode = Callable[..., Entry]
 
 
 def _unverified(decode: Decode) -> Decode:
     """Take the entry as it is, if it is as long as one."""
 
-    def mutated(self: EntryCodec, body: bytes, entry_id: int | None = None) -> DecodedEntry:
+    def mutated(self: EntryCodec, body: bytes, entry_id: int | None = None) -> Entry:
         try:
             return decode(self, body, entry_id)
         except DigestMismatch:
@@ -123,6 +124,9 @@ SHELL_MUTANTS: Final = (
         summary="an entry whose digest does not match is taken as it is, and written back by recovery",
         clauses=("A8", "B6", "D9"),
         in_runs=True,
-        replaces=(Replacement(EntryCodec, "decode", _unverified),),
+        replaces=(
+            Replacement(EntryCodec, "decode", _unverified),
+            Replacement(EntryCodec, "decode_several", lambda _: EntryCodec.decode_each),
+        ),
     ),
 )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bkclient._client.defects import defect
 from bkclient._client.exchange import answers
 from bkclient._client.reading.entry_reads import EntryReads, ReadOperation
 from bkclient._client.reading.late import LateTimer
-from bkclient._client.reading.made import made_entry
 from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, DigestMismatch, error_for
 from bkclient.ledger import BookieId
 from bkclient.observability.stats import READ
 from bkclient.protocol.batch_read import BatchRead
 from bkclient.protocol.read import ReadOutcome
-from bkclient.wire.entry import DecodedEntry
 from bkclient.wire.messages import BatchReadRequest, BatchReadResponse, Request, Response
 
 __all__ = ["BatchCall"]
@@ -51,7 +49,7 @@ class BatchCall:
         #: How many entries were asked for; 0 without a limit.
         self.count = count or 0
         #: What was found, at least the first entry if there is no error.
-        self.entries: list[Entry] = []
+        self.entries: Sequence[Entry] = ()
         self.error: BookKeeperError | None = None
 
     def start(self) -> None:
@@ -82,9 +80,9 @@ class BatchCall:
         self._send()
         return True
 
-    def _decode(self, _request: Request, response: Response | None) -> tuple[DecodedEntry, ...]:
+    def _decode(self, _request: Request, response: Response | None) -> tuple[Entry, ...]:
         assert isinstance(response, BatchReadResponse), "a batch read is answered by a batch"
-        entries = self._machine.verified(response.bodies, self._reads.codec.decode)
+        entries = self._machine.verified(response.bodies, self._reads.codec.decode_several)
         if not entries:
             raise DigestMismatch(ledger_id=self._request.ledger_id)
         return entries
@@ -96,9 +94,7 @@ class BatchCall:
         reads.core.memory.batches.on_batch_failed(bookie_id, code, reads.loop.time())
 
     @answers(_decode)
-    def _on_reply(
-        self, bookie_id: BookieId, _request: Request, code: int, entries: tuple[DecodedEntry, ...] | None
-    ) -> None:
+    def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, entries: tuple[Entry, ...] | None) -> None:
         machine, operation = self._machine, self._operation
         if entries is None:
             outcome = machine.on_reply(bookie_id, code)
@@ -124,10 +120,8 @@ class BatchCall:
 
     def _found(self) -> None:
         reads, machine = self._reads, self._machine
-        tell = reads.view.on_entry_read
-        for ledger_id, entry_id, last_add_confirmed, length, payload in machine.entries:
-            tell(entry_id, length, -1)
-            self.entries.append(made_entry(ledger_id, entry_id, payload, length, last_add_confirmed))
+        self.entries = machine.entries
+        reads.view.on_entries_read(self.entries)
         if machine.tried > 1:
             reads.on_found(machine)
 
@@ -142,6 +136,6 @@ class BatchCall:
         request = self._request
         failure = defect(error, "a batch read", ledger_id=request.ledger_id, entry_id=request.entry_id)
         if not self._is_over:
-            self.entries, self.error = [], failure
+            self.entries, self.error = (), failure
             self.abandon()
             self._on_end(self)

@@ -8,6 +8,7 @@ entry, then as many as fit, up to the first one that cannot be read.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from bkclient._client.reading.batch_call import BatchCall
 from bkclient._client.reading.entry_reads import EntryReads
@@ -47,7 +48,7 @@ async def read_batch(reads: EntryReads, first_entry_id: int, max_count: int | No
 
 async def _read_natively(
     reads: EntryReads, replicas: tuple[BookieId, ...], first_entry_id: int, max_count: int | None, max_bytes: int
-) -> list[Entry]:
+) -> Sequence[Entry]:
     ended: asyncio.Future[None] = reads.loop.create_future()
 
     def on_end(_call: BatchCall) -> None:

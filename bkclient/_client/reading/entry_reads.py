@@ -52,8 +52,8 @@ class LedgerView(Protocol):
         """How far confirmed reads may go."""
         ...
 
-    def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
-        """An entry was read: the length in its header (H-18), and the LAC its bookie told in passing, -1 if none (LAC-3)."""
+    def on_entries_read(self, entries: Sequence[Entry], told: Sequence[int | None] = ()) -> None:
+        """Entries were read, with the length in their headers (H-18). ``told`` are LACs that bookies told in passing (LAC-3)."""
         ...
 
     def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
@@ -356,11 +356,9 @@ class EntryCall:
     def _decode(self, _request: Request, response: Response | None) -> Entry:
         assert isinstance(response, ReadResponse), "a read is answered by a read response"
         reads, entry_id = self._reads, self._machine.entry_id
-        decoded = reads.codec.decode(response.body or b"", entry_id)
-        max_lac = response.max_lac
-        reads.view.on_entry_read(entry_id, decoded.length, -1 if max_lac is None else max_lac)
-        ledger_id, _, lac, length, payload = decoded
-        return Entry(ledger_id, entry_id, payload, length, lac)
+        entry = reads.codec.decode(response.body or b"", entry_id)
+        reads.view.on_entries_read((entry,), (response.max_lac,))
+        return entry
 
     def note_failure(self, bookie_id: BookieId, code: int) -> None:
         """See :class:`~bkclient._client.exchange.Requester`."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.reading.lac import least_lac
+from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, ClientClosed, IllegalOperation, NoSuchLedger
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import Cancel
@@ -55,13 +56,16 @@ class FollowedLedger:
 
     # What bookies tell -------------------------------------------------------------------------------------------
 
-    def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
+    def on_entries_read(self, entries: Sequence[Entry], told: Sequence[int | None] = ()) -> None:
         """The length up to a confirmed entry is one of the ledger (H-18); on a closed ledger nothing is news."""
         if self._is_closed:
             return
-        self.on_last_add_confirmed(last_add_confirmed)
-        if entry_id <= self.last_add_confirmed and length > self.length:
-            self.length = length
+        for last_add_confirmed in told:
+            if last_add_confirmed is not None:
+                self.on_last_add_confirmed(last_add_confirmed)
+        for entry in entries:
+            if entry.entry_id <= self.last_add_confirmed and entry.ledger_length > self.length:
+                self.length = entry.ledger_length
 
     def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
         """LAC-4: it never goes back; and on a closed ledger the end is the end, whatever a bookie stores beyond it."""

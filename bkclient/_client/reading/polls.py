@@ -224,9 +224,8 @@ class _Round:
         lac = -1 if response.max_lac is None else response.max_lac
         entry: Entry | None = None
         if response.body is not None:
-            decoded = self._reads.codec.decode(response.body, self._poll.entry_id)
-            view.on_entry_read(decoded.entry_id, decoded.length, lac)
-            entry = Entry.of(decoded)
+            entry = self._reads.codec.decode(response.body, self._poll.entry_id)
+            view.on_entries_read((entry,), (lac,))
         view.on_last_add_confirmed(lac)
         return lac, entry
 

@@ -14,7 +14,7 @@ from bkclient._client.defects import defect
 from bkclient._client.reading.entry_reads import EntryCall, EntryReads, ReadOperation
 from bkclient._fresh import fresh
 from bkclient.entry import Entry
-from bkclient.errors import Code, DigestMismatch
+from bkclient.errors import Code
 from bkclient.ledger import BookieId
 from bkclient.observability.stats import READ
 from bkclient.protocol.read_run import ReadRun
@@ -32,8 +32,12 @@ class Outcomes(Protocol):
         """Whether nobody wants them any more."""
         ...
 
-    def put(self, entry_id: int, outcome: Entry | asyncio.Future[Entry]) -> None:
-        """An entry was found, or has a read of its own; once of each."""
+    def put(self, entry_id: int, outcome: asyncio.Future[Entry]) -> None:
+        """An entry has a read of its own; at most once of each, and never if it was found."""
+        ...
+
+    def put_entries(self, entries: Sequence[Entry]) -> None:
+        """Entries were found, at least one; once of each."""
         ...
 
 
@@ -83,26 +87,30 @@ class RunCall:
             self.on_defect(error)
 
     def _on_found(self, bookie_id: BookieId, found: Sequence[FoundBody]) -> None:
+        while found:
+            good = self._take(bookie_id, found)
+            if good < len(found):
+                # of its own is what was late, and now what does not verify: it finds that out again, and asks the next replica
+                entry_id, body, max_lac = found[good]
+                request = ReadRequest(self._reads.codec.ledger_id, entry_id)
+                response = ReadResponse(Status.OK, request.ledger_id, entry_id, body, max_lac)
+                self._single(entry_id).on_reply(bookie_id, request, Code.OK, response)
+            found = found[good + 1 :]
+
+    def _take(self, bookie_id: BookieId, found: Sequence[FoundBody]) -> int:
+        """Hand over what was found, up to the first that does not verify or was late; returns how many that are."""
         reads, operation, waiting = self._reads, self._operation, self._machine.waiting
-        decode, tell, put = reads.codec.decode, reads.view.on_entry_read, self._outcomes.put
-        good = 0
-        for entry_id, body, max_lac in found:
-            if entry_id in waiting:
-                try:
-                    ledger_id, _, last_add_confirmed, length, payload = decode(body, entry_id)
-                except DigestMismatch:
-                    pass  # found out again by a read of its own, which asks the next replica
-                else:
-                    tell(entry_id, length, -1 if max_lac is None else max_lac)
-                    self._machine.found(entry_id)
-                    put(entry_id, Entry(ledger_id, entry_id, payload, length, last_add_confirmed))
-                    good += 1
-                    continue
-            request = ReadRequest(reads.codec.ledger_id, entry_id)
-            response = ReadResponse(Status.OK, request.ledger_id, entry_id, body, max_lac)
-            self._single(entry_id).on_reply(bookie_id, request, Code.OK, response)
+        entry_ids, bodies, told = zip(*found, strict=True)
+        if not waiting.keys() >= set(entry_ids):
+            on_time = next(place for place, entry_id in enumerate(entry_ids) if entry_id not in waiting)
+            entry_ids, bodies = entry_ids[:on_time], bodies[:on_time]
+        entries = reads.codec.decode_several(entry_ids, bodies)
+        good = len(entries)
         if not good:
-            return
+            return 0
+        reads.view.on_entries_read(entries, told[:good])
+        self._machine.found(entry_ids[:good])
+        self._outcomes.put_entries(entries)
         operation.answers += good
         operation.answering[bookie_id] = operation.answers
         if not waiting:
@@ -113,6 +121,7 @@ class RunCall:
             seconds = reads.stats.now() - self._began
             for _ in range(good):
                 reads.stats.operation(READ, seconds, Code.OK)
+        return good
 
     def _single(self, entry_id: int) -> EntryCall:
         """The entry's own call, from now on if it had none; cancelled if nobody wants the entry."""

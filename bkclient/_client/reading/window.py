@@ -12,6 +12,7 @@ batch, so a window gives the same entries, and ends with the same errors, whiche
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from bkclient._client.defects import defect, ends_operation
@@ -155,8 +156,8 @@ class ReadWindow:
         self._batches.discard(batch)
         if self.is_cleared:
             return
-        for entry in batch.entries:
-            self.put(entry.entry_id, entry)
+        if batch.entries:
+            self.put_entries(batch.entries)
         first, count = batch.entry_id + len(batch.entries), batch.count - len(batch.entries)
         if batch.error is None:
             self._start(first, count)
@@ -177,12 +178,21 @@ class ReadWindow:
             failed.exception()  # raised where the entry is taken; nobody else needs a report
             self.put(entry_id, failed)
 
-    def put(self, entry_id: int, outcome: Entry | asyncio.Future[Entry]) -> None:
+    def put(self, entry_id: int, outcome: asyncio.Future[Entry]) -> None:
         """See :class:`~bkclient._client.reading.runs.Outcomes`."""
         if self.is_cleared or entry_id < self._front:
             return
         self._outcomes[entry_id] = outcome
         if entry_id == self._front:
+            self._wake()
+
+    def put_entries(self, entries: Sequence[Entry]) -> None:
+        """See :class:`~bkclient._client.reading.runs.Outcomes`."""
+        if self.is_cleared:
+            return
+        front = self._front
+        self._outcomes.update([(entry.entry_id, entry) for entry in entries if entry.entry_id >= front])
+        if front in self._outcomes:
             self._wake()
 
     def _wake(self) -> None:
@@ -212,7 +222,7 @@ class ReadWindow:
         A caller that is cancelled loses nothing if it was waiting.
         """
         await self._outcome(last_entry_id)
-        outcomes, entry_id, largest = self._outcomes, self._front, -1
+        outcomes = self._outcomes
         entries: list[Entry] = []
         for entry_id in range(self._front, self._front + max(1, self.limit // 2)):
             outcome = outcomes.get(entry_id)
@@ -220,12 +230,10 @@ class ReadWindow:
                 break
             del outcomes[entry_id]
             entries.append(outcome)
-            size = len(outcome.payload)
-            largest = max(largest, size)
         if not entries:
             return [await self.take(last_entry_id)]
         self._front += len(entries)
-        self._note_size(largest)
+        self._note_size(max([len(entry.payload) for entry in entries]))
         return entries
 
     async def _outcome(self, last_entry_id: int) -> Entry | asyncio.Future[Entry]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bkclient._client.core import ClientCore
 from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.shell import WriterShell
+from bkclient.entry import Entry
 from bkclient.ledger import LedgerMetadata
 from bkclient.protocol.append import AppendMachine
 
@@ -27,7 +30,7 @@ class _Known:
         """How far confirmed reads may go: not beyond the end of a closed ledger."""
         return self._machine.known_end
 
-    def on_entry_read(self, entry_id: int, length: int, last_add_confirmed: int) -> None:
+    def on_entries_read(self, entries: Sequence[Entry], told: Sequence[int | None] = ()) -> None:
         """Nothing new."""
 
     def on_last_add_confirmed(self, last_add_confirmed: int) -> None:

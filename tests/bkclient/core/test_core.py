@@ -94,6 +94,7 @@ def use_every_twin() -> None:
     header = codec.encode_header(5, 4, 100, b"payload")
     codec.decode(header + b"payload", 5)
     codec.decode(header + b"payload", None)
+    codec.decode_several((5,), (header + b"payload",))
     template = AddTemplate(ledger_id=1, master_key=bytes(20))
     known: dict[bytes, Any] = {}
     for encoder in (v2.AddPacketEncoder(template), v3.AddEncoder(template)):

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bkclient.entry import Entry
 from bkclient.ledger import DigestType
 from bkclient.wire import chunks, v2, v3
 from bkclient.wire.entry import EntryCodec
@@ -70,8 +71,27 @@ def test_entries_that_bookies_send(
     found = same_in_both(lambda: codec.decode(body, expected))
     same_in_both(lambda: codec.decode(memoryview(body), expected))  # type: ignore[arg-type]
     if writer is codec and expected in {None, number} and body == codec.encode_header(number, -1, 9, payload) + payload:
-        assert found == (ledger_id, number, -1, 9, payload)
-        assert repr(found).startswith("DecodedEntry(")
+        assert found == Entry(ledger_id, number, payload, 9, -1)
+
+
+@given(st.data(), DIGESTS, st.lists(st.tuples(st.integers(0, 9), PAYLOADS), max_size=5))
+def test_several_entries_that_a_bookie_sends(
+    drawn: st.DataObject, digest: DigestType, entries: list[tuple[int, bytes]]
+) -> None:
+    codec = EntryCodec(7, digest, b"secret")
+    bodies = tuple(
+        drawn.draw(st.just(body) | damaged(body))
+        for body in (codec.encode_header(number, -1, 9, payload) + payload for number, payload in entries)
+    )
+    entry_ids = [drawn.draw(st.sampled_from([number, number, number, 5])) for number, _ in entries]
+    found = same_in_both(lambda: codec.decode_several(entry_ids, bodies))
+    assert (
+        found
+        == same_in_both(lambda: codec.decode_several(entry_ids, list(bodies)))
+        == codec.decode_each(entry_ids, bodies)
+    )
+    same_in_both(lambda: codec.decode_several(entry_ids, tuple(map(memoryview, bodies))))  # type: ignore[arg-type]
+    same_in_both(lambda: codec.decode_several([*entry_ids, 1], bodies))
 
 
 # Frames of adds ----------------------------------------------------------------------------------------------------

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from bkclient.errors import Code, DigestMismatch
+from bkclient.entry import Entry
+from bkclient.errors import Code
 from bkclient.protocol.batch_read import BatchRead, BatchSupport
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.read import ReadOutcome
-from bkclient.wire.entry import DecodedEntry
 
 ROTTEN = b"rotten"
 NO_ENTRY, GONE, SLOW = Code.NO_SUCH_ENTRY, Code.BOOKIE_NOT_AVAILABLE, Code.TIMEOUT
 
 
-def decode(body: bytes, entry_id: int) -> DecodedEntry:
+def decode(entry_ids: Sequence[int], bodies: Sequence[bytes]) -> list[Entry]:
     """Good bodies are the entry's id in decimal."""
-    if body != b"%d" % entry_id:
-        raise DigestMismatch
-    return DecodedEntry(1, entry_id, entry_id - 1, 10 * entry_id, body)
+    entries = []
+    for entry_id, body in zip(entry_ids, bodies, strict=True):
+        if body != b"%d" % entry_id:
+            break
+        entries.append(Entry(1, entry_id, body, 10 * entry_id, entry_id - 1))
+    return entries
 
 
 def bodies(first: int, last: int) -> list[bytes]:
     return [b"%d" % entry_id for entry_id in range(first, last + 1)]
 
 
-def ids(entries: tuple[DecodedEntry, ...]) -> list[int]:
+def ids(entries: tuple[Entry, ...]) -> list[int]:
     return [entry.entry_id for entry in entries]
 
 

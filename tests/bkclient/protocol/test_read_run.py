@@ -17,7 +17,7 @@ ORDERS = ["abc", "bca", "cab", "abb", "b"]
 def test_every_entry_is_asked_of_its_first_replica() -> None:
     run = ReadRun(4, [tuple("abc"), tuple("bca"), tuple("acb")])
     assert run.to_ask() == {"a": [4, 6], "b": [5]}
-    run.found(5)
+    run.found((5,))
     assert list(run.waiting) == [4, 6]
 
 
@@ -40,7 +40,7 @@ def test_an_entry_goes_on_as_if_it_had_been_read_alone(orders: list[tuple[str, .
         read: EntryRead | None = None
         for code in steps:
             if code is Code.OK and read is None:
-                run.found(entry_id)
+                run.found((entry_id,))
                 assert alone.on_reply(asked[0], Code.OK) is ReadOutcome.FOUND
                 assert (alone.tried, alone.overtaken) == (1, ())
                 break

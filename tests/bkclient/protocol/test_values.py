@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, Code, LedgerFenced, NotEnoughBookies
 from bkclient.ledger import Versioned
 from bkclient.protocol.adds import NewEntry, PendingAdd
@@ -39,7 +40,6 @@ from bkclient.protocol.sticky import StickyIndex
 from bkclient.protocol.tail import TailRead
 from bkclient.protocol.value import Value, ends_once, freeze, moved
 from bkclient.protocol.writer_state import NEXT
-from bkclient.wire.entry import DecodedEntry
 from scenarios.machines.clients import RecoveryClient
 from scenarios.machines.options_world import Force, OptionsWorld
 from scenarios.machines.walks import walk
@@ -224,7 +224,7 @@ BOOKIES = st.sampled_from("abc")
 CODES = st.sampled_from([Code.OK, Code.TIMEOUT, Code.NO_SUCH_ENTRY, Code.UNAUTHORIZED, Code.BOOKIE_NOT_AVAILABLE])
 NUMBERS = st.integers(0, 3)
 TIMES = st.floats(0, 100)
-DECODED = st.just((DecodedEntry(7, 0, -1, 1, b"x"),))
+DECODED = st.just((Entry(7, 0, b"x", 1, -1),))
 Call = tuple[str, tuple[st.SearchStrategy[Any], ...]]
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bkclient.entry import Entry
 from bkclient.errors import DigestMismatch
 from bkclient.ledger import DigestType
-from bkclient.wire.entry import ENTRY_HEADER_SIZE, DecodedEntry, EntryCodec
+from bkclient.wire.entry import ENTRY_HEADER_SIZE, EntryCodec
 
 ID = st.integers(0, 2**63 - 1)
 E0 = "00000000000000010000000000000000ffffffffffffffff0000000000000005"
@@ -69,7 +70,7 @@ def test_entry_bodies_match_the_protocols_vectors(
     ledger_id, entry_id, lac, length, payload = entry
     codec = EntryCodec(ledger_id, digest_type, password)
     assert (codec.encode_header(entry_id, lac, length, payload) + payload).hex() == body, name
-    assert codec.decode(bytes.fromhex(body), entry_id) == DecodedEntry(*entry)
+    assert codec.decode(bytes.fromhex(body), entry_id) == Entry(ledger_id, entry_id, payload, length, lac)
     assert len(body) // 2 == codec.overhead + len(payload)
 
 
@@ -85,13 +86,13 @@ def test_explicit_lac_packets_match_the_protocols_vectors(
 @pytest.mark.parametrize("digest_type", list(DigestType))
 @settings(deadline=None)
 @given(
-    entry=st.builds(DecodedEntry, ID, ID, st.integers(-1, 2**63 - 1), ID, st.binary(max_size=200)),
+    entry=st.builds(Entry, ID, ID, st.binary(max_size=200), ID, st.integers(-1, 2**63 - 1)),
     password=st.binary(max_size=20),
 )
-def test_what_was_encoded_decodes_to_itself(digest_type: DigestType, entry: DecodedEntry, password: bytes) -> None:
+def test_what_was_encoded_decodes_to_itself(digest_type: DigestType, entry: Entry, password: bytes) -> None:
     codec = EntryCodec(entry.ledger_id, digest_type, password)
     lac = entry.last_add_confirmed
-    body = codec.encode_header(entry.entry_id, lac, entry.length, entry.payload) + entry.payload
+    body = codec.encode_header(entry.entry_id, lac, entry.ledger_length, entry.payload) + entry.payload
     assert codec.decode(body, entry.entry_id) == entry
     assert codec.decode_lac(codec.encode_lac(lac)) == lac
 
@@ -188,3 +189,31 @@ def test_arbitrary_bytes_decode_to_an_entry_of_this_ledger_or_to_a_digest_mismat
 
 def test_the_codec_carries_the_master_key_of_its_password() -> None:
     assert EntryCodec(1, DigestType.DUMMY, b"secret").master_key.hex() == "e793cbc379107648537183605cd361d3bb789a39"
+
+
+# Several at a time ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("R-3", "R-30")
+@pytest.mark.parametrize("digest_type", list(DigestType))
+@settings(deadline=None)
+@given(st.data())
+def test_several_are_decoded_as_one_by_one(digest_type: DigestType, data: st.DataObject) -> None:
+    codec, other = EntryCodec(1, digest_type, b"pw"), EntryCodec(2, digest_type, b"pw")
+    entry_ids = data.draw(st.lists(st.integers(0, 3), max_size=5))
+    bodies = []
+    for entry_id in entry_ids:
+        payload = data.draw(st.binary(max_size=8))
+        writer = data.draw(st.sampled_from([codec] * 6 + [other]))
+        written_id = data.draw(st.sampled_from([entry_id] * 6 + [9]))
+        body = bytearray(writer.encode_header(written_id, entry_id - 1, 7, payload) + payload)
+        if data.draw(st.integers(0, 6)) == 6:
+            body[data.draw(st.integers(0, len(body) - 1))] ^= 1
+        bodies.append(bytes(body[: data.draw(st.sampled_from([None] * 6 + [ENTRY_HEADER_SIZE + 3, 0]))]))
+    assert codec.decode_several(entry_ids, bodies) == codec.decode_each(entry_ids, bodies)
+
+
+def test_there_are_as_many_bodies_as_entries() -> None:
+    codec = EntryCodec(1, DigestType.CRC32C, b"")
+    with pytest.raises(ValueError, match="zip"):
+        codec.decode_several([0, 1], [codec.encode_header(0, -1, 0, b"")])

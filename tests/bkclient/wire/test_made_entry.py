@@ -8,8 +8,8 @@ from dataclasses import FrozenInstanceError, asdict, replace
 
 import pytest
 
-from bkclient._client.reading.made import made_entry
 from bkclient.entry import Entry
+from bkclient.wire.entry import made_entry
 
 
 def test_an_entry_is_the_one_that_its_constructor_makes() -> None:
