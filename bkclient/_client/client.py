@@ -30,7 +30,7 @@ from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError, UnexpectedCondition
 from bkclient.ledger import DigestType, LedgerMetadata
 from bkclient.metadata.base import BookieSets, MetadataStore
-from bkclient.metadata.tree import NodeTree, tree_of
+from bkclient.metadata.tree import NodeTree, parent_tree_of, tree_of
 from bkclient.observability import stats as names
 from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.observability.stats import ClientStats
@@ -355,6 +355,13 @@ class BookKeeper:
         Raises :class:`~bkclient.errors.ArgumentError` for a metadata store of the application that has no such nodes.
         """
         return tree_of(self._open_core().metadata)
+
+    def parent_tree(self) -> NodeTree:
+        """The nodes of the metadata service beside the cluster's root, where Pulsar keeps what is in which ledgers.
+
+        Raises :class:`~bkclient.errors.ArgumentError` for a metadata store that has no such nodes, as one in memory.
+        """
+        return parent_tree_of(self._open_core().metadata)
 
     @property
     def rng(self) -> random.Random:

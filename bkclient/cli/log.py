@@ -15,6 +15,7 @@ from bkclient.cli.access import ClusterAccess, connection_for
 from bkclient.cli.completion import complete_log
 from bkclient.cli.framing import Framing, splitter
 from bkclient.cli.help import exit_codes
+from bkclient.cli.log_pulsar import read_pulsar
 from bkclient.cli.options import (
     AckQuorum,
     ConfigFile,
@@ -227,15 +228,22 @@ async def _acknowledged(
 
 _READ_HELP: Final = f"""Print the messages of a log, up to what is its end now, a line each.
 
+With --pulsar LOG is a topic of Apache Pulsar, or one partition of it, and what its ledgers hold is printed, acknowledged or not,
+without a broker; chunks, markers and what is encrypted are told as what they are.
+
 \b
 Examples:
   bk log read orders
+  bk log read persistent://public/default/orders-partition-0 --pulsar --json
   bk log read orders --start 7:3:-1:-1 --count 10 --json | jq -r .key
 
 \b
 {exit_codes(ok="printed", no=NO_LOG, refused="the message was trimmed")}
 With --json, one object per line for each message: {{"id", "payload", "key", "headers", "eventMs", "publishMs"}}; payload and
-the values of headers are base64.
+the values of headers are base64. With --pulsar: {{"id", "payload", "key", "properties", "eventMs", "publishMs",
+"producer", "sequenceId"}}
+and what else there is: brokerMs, index, keyIsBase64, orderingKey, isNull, isCompactedOut, chunk, encryptionKeys, compression,
+marker, transaction.
 """
 
 
@@ -246,6 +254,7 @@ def read(
     start_ms: StartMs = None,
     count: Count = None,
     compacted: Annotated[bool, typer.Option("--compacted", help="Begin with what the last compaction left.")] = False,
+    pulsar: Annotated[bool, typer.Option("--pulsar", help="LOG is a topic of Apache Pulsar.")] = False,
     metadata: Metadata = None,
     config: ConfigFile = None,
     settings: Settings = None,
@@ -255,6 +264,12 @@ def read(
     if compacted and start_ms is not None:
         raise typer.BadParameter("--start-ms and --compacted are mutually exclusive", param_hint="--compacted")
     connection = connection_for(metadata, config, settings)
+    if pulsar:
+        if compacted or start_ms is not None or len(start or ()) > 1:
+            raise typer.BadParameter("takes no --compacted, no --start-ms and one --start", param_hint="--pulsar")
+        first = MessageId.parse(start[0]) if start else MessageId.EARLIEST
+        read_pulsar(name, first, count, connection, as_json=as_json)
+        return
     _copy(name, start, start_ms, count, connection, follow=False, as_json=as_json, compacted=compacted)
 
 

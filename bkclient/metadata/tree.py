@@ -20,7 +20,7 @@ from typing import Protocol, runtime_checkable
 from bkclient.errors import ArgumentError
 from bkclient.metadata.base import Cancel, MetadataStore
 
-__all__ = ["HasNodeTree", "NodeTree", "TreeNode", "tree_of"]
+__all__ = ["HasNodeTree", "HasParentTree", "NodeTree", "TreeNode", "parent_tree_of", "tree_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +96,22 @@ def tree_of(store: MetadataStore) -> NodeTree:
             f"{type(store).__name__} gives no access to nodes, which auto-recovery and coordination need"
         )
     return store.node_tree()
+
+
+@runtime_checkable
+class HasParentTree(Protocol):
+    """A metadata store that gives access to the nodes beside its cluster's root."""
+
+    def parent_tree(self) -> NodeTree:
+        """The tree below the parent of the cluster's root, by this store's session."""
+        ...
+
+
+def parent_tree_of(store: MetadataStore) -> NodeTree:
+    """The tree in which the root of the cluster of ``store`` is one node.
+
+    :class:`~bkclient.errors.ArgumentError` for a store that has none: it keeps nothing but one cluster.
+    """
+    if not isinstance(store, HasParentTree):
+        raise ArgumentError(f"{type(store).__name__} gives no access to nodes beside those of BookKeeper")
+    return store.parent_tree()

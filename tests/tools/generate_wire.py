@@ -14,7 +14,12 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTOS = ("bkclient/wire/bookkeeper.proto", "bkclient/wire/metadata.proto", "simbookie/storage/db/ledger_data.proto")
+PROTOS = (
+    "bkclient/wire/bookkeeper.proto",
+    "bkclient/wire/metadata.proto",
+    "bkclient/log/pulsar/pulsar.proto",
+    "simbookie/storage/db/ledger_data.proto",
+)
 
 
 def generate(output: Path) -> None:

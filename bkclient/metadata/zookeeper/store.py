@@ -39,6 +39,7 @@ class ZooKeeperMetadataStore:
         self._ledgers = Ledgers(session, root, manager, rng)
         self._bookies = Bookies(session, root)
         self._tree = ZooKeeperTree(session, root)
+        self._parent_tree = ZooKeeperTree(session, root.rpartition("/")[0])
         self._watched_ledgers: dict[int, Watched[Versioned | None]] = {}
         self._watched_bookies: Watched[BookieSets] | None = None
 
@@ -123,6 +124,11 @@ class ZooKeeperMetadataStore:
         """The znodes below the root of the cluster, for :mod:`bkclient.metadata.tree`."""
         self._session.check_open()
         return self._tree
+
+    def parent_tree(self) -> ZooKeeperTree:
+        """The znodes beside the root of the cluster, where programs that use it keep theirs; for the same."""
+        self._session.check_open()
+        return self._parent_tree
 
     async def aclose(self) -> None:
         """End the session: its bookies and nodes disappear and its listeners are called no more. Idempotent."""
