@@ -45,7 +45,8 @@ class Invariant:
 
     ``name`` is one of those in :mod:`scenarios.clauses`, which says what it states and of which clauses it consists; ``clauses``
     are the numbers of those that are judged here. ``kinds`` and ``columns`` are what ``observe`` looks at, beyond ``history``,
-    ``kind`` and ``ledger``, so that nothing else is read.
+    ``kind`` and ``ledger``, so that nothing else is read. Where no event of one of the kinds in ``premise`` occurs, ``observe``
+    gives no row; what has none is asked of any events.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Invariant:
     kinds: tuple[Kind, ...]
     columns: tuple[str, ...]
     observe: Callable[[Facts], DataFrame] = field(repr=False)
+    premise: tuple[Kind, ...] = ()
 
     @property
     def statement(self) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from threading import Lock
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -16,73 +17,92 @@ from spark_analysis.invariants.replication import owed_entries
 __all__ = ["Facts"]
 
 
+class _derived:  # noqa: N801  a decorator
+    """A relation that is derived when first asked for, once, whichever threads ask; after that it is an attribute."""
+
+    def __init__(self, derive: Callable[[Any], DataFrame]) -> None:
+        self._derive = derive
+        self._alone = Lock()
+        self.__doc__ = derive.__doc__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, facts: Facts, owner: type[Facts] | None = None) -> DataFrame:
+        with self._alone:
+            known: DataFrame | None = facts.__dict__.get(self._name)
+            if known is None:
+                known = facts.__dict__[self._name] = self._derive(facts)
+            return known
+
+
 class Facts:
     """The events of some histories, and what they tell of entries and ledgers; each relation is derived when first asked for.
 
     ``keep`` is applied to each relation that more than one invariant starts from, so that a job with several invariants
-    can have it computed once.
+    can have it computed once. Several threads may ask.
     """
 
     def __init__(self, events: DataFrame, keep: Callable[[DataFrame], DataFrame] = lambda relation: relation) -> None:
         self.events = events
         self._keep = keep
 
-    @cached_property
+    @_derived
     def rare_events(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.rare_events`."""
         return self._keep(relations.rare_events(self.events))
 
-    @cached_property
+    @_derived
     def entries(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.entries`."""
         return self._keep(relations.entries(self.events, self.ledgers))
 
-    @cached_property
+    @_derived
     def ledgers(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.ledgers`."""
         return self._keep(relations.ledgers(self.rare_events))
 
-    @cached_property
+    @_derived
     def open_ends(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.left_open.open_ends`."""
         return self._keep(open_ends(self.rare_events, self.ledgers))
 
-    @cached_property
+    @_derived
     def images(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.images.images`."""
         return self._keep(stored.images(self.rare_events))
 
-    @cached_property
+    @_derived
     def first_sends(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.first_sends`."""
         return self._keep(relations.first_sends(self.events))
 
-    @cached_property
+    @_derived
     def denied_requests(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.denials.denied_requests`."""
         return self._keep(denials.denied_requests(self.events))
 
-    @cached_property
+    @_derived
     def run_events(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.runs.run_events`."""
         return self._keep(recoveries.run_events(self.rare_events))
 
-    @cached_property
+    @_derived
     def runs(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.runs.runs`."""
         return self._keep(recoveries.runs(self.run_events))
 
-    @cached_property
+    @_derived
     def owed_entries(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.replication.owed_entries`."""
         return self._keep(owed_entries(self.rare_events, self.ledgers, self.entries))
 
-    @cached_property
+    @_derived
     def log_events(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.logs.log_events`."""
         return self._keep(logs.log_events(self.events))
 
-    @cached_property
+    @_derived
     def log_ledgers(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.logs.log_ledgers`."""
         return self._keep(logs.log_ledgers(self.log_events, self.rare_events))

@@ -44,4 +44,5 @@ GC_ONLY_DEAD: Final = Invariant(
     kinds=(Kind.BK_GC, *LEDGER_KINDS),
     columns=("seq", "actor", *LEDGER_COLUMNS),
     observe=_observe,
+    premise=(Kind.BK_GC,),
 )

@@ -17,7 +17,15 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.logs import LOG_KEY, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER, place, place_text
+from spark_analysis.invariants.logs import (
+    LOG_KEY,
+    LOG_KINDS,
+    LOG_LEDGER_COLUMNS,
+    LOG_LEDGER_KINDS,
+    NEVER,
+    place,
+    place_text,
+)
 
 __all__ = ["LOG_DELIVERS"]
 
@@ -132,4 +140,5 @@ LOG_DELIVERS: Final = Invariant(
     ),
     columns=(*LOG_LEDGER_COLUMNS, "actor", "handle", "cursor", "content", "entry", "batch"),
     observe=_observe,
+    premise=LOG_KINDS,
 )

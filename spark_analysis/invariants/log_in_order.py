@@ -15,7 +15,7 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.logs import LOG_KEY, place, place_text
+from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS, place, place_text
 
 __all__ = ["LOG_IN_ORDER"]
 
@@ -106,4 +106,5 @@ LOG_IN_ORDER: Final = Invariant(
     kinds=(Kind.LOG_PUB, Kind.LOG_ACK, Kind.LOG_READ),
     columns=("seq", "actor", "log", "handle", "epoch", "message", "content", "entry", "batch"),
     observe=_observe,
+    premise=LOG_KINDS,
 )

@@ -15,7 +15,7 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.logs import LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER
+from spark_analysis.invariants.logs import LOG_KINDS, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER
 
 __all__ = ["LOG_LISTED"]
 
@@ -53,4 +53,5 @@ LOG_LISTED: Final = Invariant(
     kinds=(*LOG_LEDGER_KINDS, Kind.ADD_SEND),
     columns=(*LOG_LEDGER_COLUMNS, "actor", "incarnation", "entry", "bookie", "recovery"),
     observe=_observe,
+    premise=LOG_KINDS,
 )

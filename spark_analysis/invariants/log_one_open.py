@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import is_true, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.logs import LOG_KEY, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER
+from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER
 
 __all__ = ["LOG_ONE_OPEN"]
 
@@ -69,4 +69,5 @@ LOG_ONE_OPEN: Final = Invariant(
     kinds=LOG_LEDGER_KINDS,
     columns=LOG_LEDGER_COLUMNS,
     observe=_observe,
+    premise=LOG_KINDS,
 )

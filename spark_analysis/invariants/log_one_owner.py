@@ -16,7 +16,7 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.logs import LOG_KEY, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS
+from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS
 
 __all__ = ["LOG_ONE_OWNER"]
 
@@ -73,4 +73,5 @@ LOG_ONE_OWNER: Final = Invariant(
     kinds=(*LOG_LEDGER_KINDS, Kind.LOG_PUB, Kind.LOG_ACK),
     columns=(*LOG_LEDGER_COLUMNS, "message", "entry"),
     observe=_observe,
+    premise=LOG_KINDS,
 )

@@ -15,7 +15,7 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.logs import LOG_KEY
+from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS
 
 __all__ = ["LOG_TRIM_KEEPS"]
 
@@ -63,4 +63,5 @@ LOG_TRIM_KEEPS: Final = Invariant(
     kinds=(Kind.LOG_TRIM, Kind.LOG_CURSOR),
     columns=("seq", "log", "cursor", "cause", "entry"),
     observe=_observe,
+    premise=LOG_KINDS,
 )

@@ -27,8 +27,8 @@ from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.invariants.base import is_broken
 from spark_analysis.jobs.check import checked_histories
 from spark_analysis.jobs.inputs import histories_of
+from spark_analysis.jobs.judging import judged_histories
 from spark_analysis.jobs.lost import again_if_lost
-from spark_analysis.jobs.verify import judged_histories
 from spark_analysis.source import file_rows
 
 __all__ = ["JUDGED_AT_THE_END", "Comparison", "Disagreement", "compare", "disagreements"]

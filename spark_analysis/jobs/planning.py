@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["INTERPRETED", "INTERPRETED_BYTES", "PLANNING", "planned_for_kept_partitions"]
+__all__ = ["INTERPRETED", "INTERPRETED_BYTES", "PLANNING", "planned_for_kept_partitions", "without_call_sites"]
 
 #: Everything is partitioned by history from the start, and every question groups and joins by history and more. Adaptive
 #: execution would find nothing to adapt, and hides from later queries how kept data is partitioned. Hash aggregates hold a row
@@ -24,11 +24,22 @@ PLANNING: Final = {
 }
 
 #: Generated code is compiled for every stage of every question, which repays itself from about 8 MiB of histories on. Less than
-#: this is interpreted: a folder of 2 MiB then takes three quarters of the time.
+#: this is interpreted and little optimized.
 INTERPRETED_BYTES: Final = 4 * 1024 * 1024
+
+#: Rules of the optimizer that look at every expression of every question for something to simplify or to move. They take four
+#: fifths of its time, and what they save is less than that where there are a few thousand rows.
+_RULES: Final = (
+    *("BooleanSimplification", "CollapseProject", "ColumnPruning", "ConstantFolding", "ConstantPropagation"),
+    *("EliminateOuterJoin", "FoldablePropagation", "GenerateOptimization", "InferFiltersFromConstraints"),
+    *("NullDownPropagation", "NullPropagation", "OptimizeCsvJsonExprs", "OptimizeOneRowRelationSubquery"),
+    *("OptimizeUpdateFields", "PruneFilters", "PushDownPredicates", "PushFoldableIntoBranches"),
+    *("RemoveRedundantAliases", "SimplifyBinaryComparison", "SimplifyConditionals", "UnwrapCastInBinaryComparison"),
+)
 INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in _RULES),
 }
 
 #: Where in a program each step of a query was asked for is found out from the stack unless it is set, and only a web page shows
@@ -44,6 +55,20 @@ def planned_for_kept_partitions(spark: SparkSession, input_bytes: int) -> Iterat
     before = {name: spark.conf.get(name, None) for name in planning}
     for name, value in planning.items():
         spark.conf.set(name, value)
+    try:
+        with without_call_sites(spark):
+            yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
+
+
+@contextmanager
+def without_call_sites(spark: SparkSession) -> Iterator[None]:
+    """Inside, and in this thread, nobody looks for where queries are asked for."""
     context = spark.sparkContext
     sites = {name: context.getLocalProperty(name) for name in _CALL_SITE}
     for name in sites:
@@ -53,8 +78,3 @@ def planned_for_kept_partitions(spark: SparkSession, input_bytes: int) -> Iterat
     finally:
         for name, site in sites.items():
             context.setLocalProperty(name, site)  # type: ignore[arg-type]
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)

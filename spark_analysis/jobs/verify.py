@@ -12,41 +12,34 @@ is to have.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import KINDS
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.invariants import INVARIANTS, Invariant, judge
+from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.invariants.base import is_broken
 from spark_analysis.invariants.expressions import LEDGER_KEY
-from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.left_open import LeftOpen
-from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
-from spark_analysis.jobs.inputs import Histories, histories_of
+from spark_analysis.jobs.inputs import histories_of
+from spark_analysis.jobs.judging import judged_histories, keep
 from spark_analysis.jobs.lost import again_if_lost
-from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.schema import HISTORY_COLUMNS
-from spark_analysis.source import event_rows, file_rows
+from spark_analysis.source import file_rows
 
 __all__ = [
     "InvariantVerdict",
     "Verdict",
     "WitnessedViolation",
-    "judged_histories",
     "verify",
 ]
-
-_KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "problem", "events")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,30 +144,6 @@ def _verify(spark: SparkSession, folder: Path | str, invariants: Sequence[Invari
     )
 
 
-@contextmanager
-def judged_histories(
-    spark: SparkSession, histories: Histories, invariants: Sequence[Invariant]
-) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """The rows of ``histories`` that ``invariants`` look at, and what they find; computed at first use inside the block."""
-    kinds = dict.fromkeys((*LEDGER_KINDS, *(kind for invariant in invariants for kind in invariant.kinds)))
-    columns = dict.fromkeys((*_KEY_COLUMNS, *LEDGER_COLUMNS))
-    columns |= dict.fromkeys(name for invariant in invariants for name in invariant.columns)
-    with (
-        planned_for_kept_partitions(spark, histories.size),
-        histories.table(spark, tuple(columns), [str(kind) for kind in kinds]) as rows,
-    ):
-        table = _keep(rows)
-        yield table, _keep(judge(Facts(event_rows(table), _keep), invariants))
-
-
-def _keep(relation: DataFrame) -> DataFrame:
-    """``relation``, computed at its first use and kept as rows for as long as it is referenced.
-
-    Rows and not columns: everything here is read once or twice, which does not repay building columns.
-    """
-    return relation.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
-
-
 def _count_files(table: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:
     """``histories``, ``known_events``, ``rejected_files`` and ``ledgers``; and the files that are rejected."""
     is_file, is_usable = sf.col("kind").isNull(), sf.col("problem").isNull()
@@ -242,7 +211,7 @@ def _witnesses(
     """The first ``max_witnesses`` broken ledgers of each invariant, by history, with the events that show it."""
     in_order = Window.partitionBy("invariant").orderBy("history", "ledger")
     broken = findings.filter(is_broken()).withColumn("rank", sf.row_number().over(in_order))
-    shown = _keep(broken.filter(sf.col("rank") <= max_witnesses))
+    shown = keep(broken.filter(sf.col("rank") <= max_witnesses))
     runs = file_rows(table).select(*HISTORY_COLUMNS)
     found = shown.join(runs, on="history", how="left").collect()
     wanted = shown.select("history", sf.explode("evidence").alias("seq")).distinct()

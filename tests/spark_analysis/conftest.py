@@ -12,7 +12,7 @@ from scenarios.model import RunResult
 from simbookie.java import JavaRuntime
 from spark_analysis.invariants import Invariant, judge
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.jobs import verify as verifying
+from spark_analysis.jobs import judging
 from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
 from spark_analysis.session import open_session
 from tests.spark_analysis.plants import HONEST, NEAR_MISSES, PLANTS, honest_life
@@ -57,7 +57,7 @@ def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult], pl
         return planned[-1]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(verifying, "judge", judge_and_keep)
+        patched.setattr(judging, "judge", judge_and_keep)
         return verify(spark, histories)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from scenarios.history import FIELDS, Event, FieldType, Kind
-from spark_analysis.invariants import INVARIANTS
+from spark_analysis.invariants import INVARIANTS, Invariant, judge, select
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.jobs import judging
 from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.planning import INTERPRETED, PLANNING, planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
+from spark_analysis.source import event_rows, read_histories
 from tests.spark_analysis.plants import honest_life
 from tests.spark_analysis.plants_of_applications import closed, end
 from tests.spark_analysis.recorded import bystander, record, truncating
@@ -96,6 +101,37 @@ def test_settings_of_the_session_are_as_they_were(spark: SparkSession, tmp_path:
     assert settings() == before
 
 
+def test_what_is_about_nothing_that_occurs_is_not_asked(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def judge_and_note(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
+        asked.extend(invariant.name for invariant in invariants)
+        return judge(facts, invariants)
+
+    monkeypatch.setattr(judging, "judge", judge_and_note)
+    record(tmp_path / "bad.bkh", truncating(1))
+    verdict = verify(spark, tmp_path, invariants=select(["LogListed", "GcOnlyDead"]))
+    assert asked == []
+    assert {(one.name, one.checked, one.unknown) for one in verdict.invariants} == {
+        ("LogListed", 0, 1),
+        ("GcOnlyDead", 0, 1),
+    }
+    verify(spark, tmp_path, invariants=select(["LogListed", "NoLacTruncation"]))
+    assert asked == ["NoLacTruncation"]
+
+
+@pytest.mark.usefixtures("verdict")
+def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, histories: Path) -> None:
+    """Of all that is planted anywhere, whatever else occurs."""
+    with planned_for_kept_partitions(spark, input_bytes=0):
+        events = judging.keep(event_rows(read_histories(spark, histories)).repartition(2, "history"))
+        for premise in {invariant.premise for invariant in INVARIANTS if invariant.premise}:
+            facts = Facts(events.filter(~sf.col("kind").isin(*premise)), judging.keep)
+            assert judge(facts, [one for one in INVARIANTS if one.premise == premise]).count() == 0, premise
+
+
 @pytest.mark.parametrize(("input_bytes", "compiles"), [(0, False), (4 << 20, False), ((4 << 20) + 1, True)])
 def test_little_is_interpreted_and_much_is_compiled(spark: SparkSession, input_bytes: int, compiles: bool) -> None:
     with planned_for_kept_partitions(spark, input_bytes):
@@ -116,10 +152,11 @@ def test_events_are_moved_once(spark: SparkSession, tmp_path: Path, capsys: pyte
 @pytest.mark.usefixtures("verdict")
 def test_no_question_moves_the_events_again(planned: list[DataFrame], capsys: pytest.CaptureFixture[str]) -> None:
     """All that follows the one shuffle by history stays where it is; this is what makes so many questions cheap."""
-    (findings,) = planned
-    findings.explain()
-    plan = capsys.readouterr().out
-    assert "Exchange" not in plan
-    assert "SortMergeJoin" not in plan
-    assert plan.count("Union") == 1
-    assert all(invariant.name in plan for invariant in INVARIANTS)
+    assert planned
+    for findings in planned:
+        findings.explain()
+    plans = capsys.readouterr().out
+    assert "Exchange" not in plans
+    assert "SortMergeJoin" not in plans
+    assert plans.count("Union") == len(planned)
+    assert all(invariant.name in plans for invariant in INVARIANTS)

@@ -11,11 +11,12 @@ from typing import Any
 import pyspark
 import pytest
 from py4j.clientserver import JavaClient
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from simbookie.java import JavaRuntime
 from spark_analysis import session
+from spark_analysis.remembered import REMEMBERED_MAX
 from spark_analysis.session import QUICK_BYTES, open_session
 
 VECTOR = "--add-modules=jdk.incubator.vector"
@@ -84,6 +85,65 @@ def test_the_jvm_is_asked_once_for_a_function(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(JavaClient, "send_command", heard)
     columns()
     assert [command for command in asked if "functions" in command or "PythonUtils" in command] == []
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The methods that are called in the JVM from now on."""
+    names: list[str] = []
+    send = JavaClient.send_command
+
+    def heard(self: Any, command: str, *rest: Any, **options: Any) -> Any:
+        if command.startswith("c\n"):
+            names.append(command.split("\n")[2])
+        return send(self, command, *rest, **options)
+
+    monkeypatch.setattr(JavaClient, "send_command", heard)
+    return names
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_name_a_literal_and_a_list_of_them_are_made_once(called: list[str]) -> None:
+    def made() -> list[Column]:
+        return [
+            sf.col("a"),
+            sf.lit(1),
+            sf.lit(True),
+            sf.lit("1"),
+            sf.struct("a", "b"),
+            sf.array(sf.lit(1), sf.col("c")),
+        ]
+
+    before = [str(column) for column in made()]
+    called.clear()
+    again = made()
+    assert called == ["struct", "array"]
+    assert [str(column) for column in again] == before
+    assert before[1:4] == ["Column<'1'>", "Column<'true'>", "Column<''1''>"], "equal in Python, and three literals"
+
+
+@pytest.mark.spark
+def test_long_lists_and_lists_of_other_things_are_handed_over_too(spark: SparkSession) -> None:
+    columns = [sf.lit(number).alias(f"c{number}") for number in range(25)]
+    row = spark.range(1).select(*columns, sf.array(*columns).alias("all")).first()
+    assert row is not None
+    assert row["all"] == list(range(25))
+    assert spark.range(3).filter(sf.col("id").isin([])).count() == 0
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_what_is_remembered_is_bounded(called: list[str]) -> None:
+    first = sf.lit("first of many")
+    for number in range(REMEMBERED_MAX):
+        sf.lit(number - 10_000)
+    called.clear()
+    sf.lit(REMEMBERED_MAX - 10_001)
+    assert called == []
+    again = sf.lit("first of many")
+    assert called == ["lit"], "it was forgotten"
+    assert str(first) == str(again)
 
 
 @pytest.mark.deep

@@ -15,7 +15,8 @@ from scenarios.mutants import RUN_MUTANTS
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.files import NoHistoriesError
 from spark_analysis.jobs.inputs import histories_of
-from spark_analysis.jobs.verify import Verdict, WitnessedViolation, judged_histories, verify
+from spark_analysis.jobs.judging import judged_histories
+from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
 from tests.scenarios.stories import Story
 from tests.spark_analysis.plants import honest_life
 from tests.spark_analysis.plants_of_applications import closed, end
