@@ -8,6 +8,7 @@ from typing import Final
 from scenarios.clauses import INVARIANTS as NAMES
 from spark_analysis.invariants.ack_has_quorum import ACK_HAS_QUORUM
 from spark_analysis.invariants.acked_readable import ACKED_READABLE
+from spark_analysis.invariants.acked_replication import ACKED_REPLICATION
 from spark_analysis.invariants.acks_in_order import ACKS_IN_ORDER
 from spark_analysis.invariants.add_resolves import ADD_RESOLVES
 from spark_analysis.invariants.answers_match import ANSWERS_MATCH
@@ -57,6 +58,7 @@ __all__ = ["INVARIANTS", "CheckClass", "Invariant", "judge", "select"]
 
 _ALL: Final[tuple[Invariant, ...]] = (
     ACKED_READABLE,
+    ACKED_REPLICATION,
     ACKS_IN_ORDER,
     ACK_HAS_QUORUM,
     ADD_RESOLVES,

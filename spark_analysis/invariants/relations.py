@@ -146,10 +146,10 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
       ``read_last``.
     * ``denied_version``: the highest metadata version of a reader that was told there is no such entry, last at ``denied_seq``.
     * ``copies``, per ``bookie`` that stored, lost or acknowledged it: ``stored_seq`` and ``synced_seq``, when it was first stored
-      and made durable; ``ordinary_seq``, when an ordinary add of it was last stored; ``seen_seq`` and ``lost_seq``, when it was
-      last stored or made durable, and last lost; ``answer_seq`` and ``heard_seq``, when a client first learned that an ordinary
-      add, and that any add of it succeeded; ``content_min`` to ``length_max`` of all that was stored. What clients sent is there
-      as the copy of the bookie null, ``stored_seq`` being when it was first sent.
+      and made durable; ``ordinary_seq``, when an ordinary add of it was last stored; ``seen_seq``, when it was last stored or
+      made durable; ``lost_first`` and ``lost_seq``, when it was first and last lost; ``answer_seq`` and ``heard_seq``, when a
+      client first learned that an ordinary add, and that any add of it succeeded; ``content_min`` to ``length_max`` of all
+      that was stored. What clients sent is there as the copy of the bookie null, ``stored_seq`` being when it was first sent.
     """
     seq, content, code = sf.col("seq"), sf.col("content"), sf.col("code")
     is_good_read = is_kind(Kind.READ_RESULT) & (code == OK)
@@ -165,6 +165,7 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
         "ordinary_seq": sf.max(sf.when(is_store & ~sf.col("recovery"), seq)),
         "synced_seq": sf.min(sf.when(is_kind(Kind.BK_SYNC), seq)),
         "seen_seq": sf.max(sf.when(is_kind(Kind.BK_STORE, Kind.BK_SYNC), seq)),
+        "lost_first": sf.min(sf.when(is_kind(Kind.BK_LOSS), seq)),
         "lost_seq": sf.max(sf.when(is_kind(Kind.BK_LOSS), seq)),
         "answer_seq": sf.min(sf.when(is_answer, seq)),
         "heard_seq": sf.min(sf.when(is_heard, seq)),

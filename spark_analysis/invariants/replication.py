@@ -23,13 +23,13 @@ from spark_analysis.invariants.expressions import (
 )
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
-__all__ = ["REPLICATION_COLUMNS", "REPLICATION_KINDS", "owed_entries"]
+__all__ = ["REPLICATION_COLUMNS", "REPLICATION_KINDS", "collections", "owed_entries"]
 
 REPLICATION_KINDS: Final = (*ENTRY_KINDS, Kind.BK_GC, *LEDGER_KINDS)
 REPLICATION_COLUMNS: Final = (*ENTRY_COLUMNS, *LEDGER_COLUMNS)
 
 
-def _collections(rare: DataFrame) -> DataFrame:
+def collections(rare: DataFrame) -> DataFrame:
     """Per ledger: ``collected``, when each bookie last removed all of it."""
     return (
         rare.filter(is_kind(Kind.BK_GC))
@@ -66,7 +66,7 @@ def owed_entries(rare: DataFrame, ledgers: DataFrame, entries: DataFrame) -> Dat
     A closed ledger without entries has one row, with nulls.
     """
     closed = ledgers.filter(sf.col("final").isNotNull())
-    with_collections = join_small(closed, _collections(rare), on=LEDGER_KEY, how="left")
+    with_collections = join_small(closed, collections(rare), on=LEDGER_KEY, how="left")
     with_bookies = join_small(with_collections, _bookies(entries), on=("history",), how="left")
     entry = sf.col("entry")
 

@@ -9,7 +9,7 @@ from tests.spark_analysis.planting import near_miss, plant
 # AckedReplication ----------------------------------------------------------------------------------------------------
 
 
-@plant("AckedReplication", "entry 1")
+@plant("AckedReplication", "is on 1 bookies of its write set instead of 2")
 def a_bookie_is_replaced_by_one_without_the_entries(story: Story) -> None:
     story.cas("rereplicate", "auditor", fragments=[(0, ("b0", "b3", "b4"))])
 
