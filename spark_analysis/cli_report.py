@@ -21,10 +21,10 @@ def add_to(app: typer.Typer) -> None:
     app.command("report", help=_REPORT_HELP)(write_report)
 
 
-_REPORT_HELP: Final = """Write what "verify" and "lac" find as one HTML page, which needs nothing else and no network.
+_REPORT_HELP: Final = """Write what "verify", "lac" and "analyse" find as one HTML page, which needs nothing else and no network.
 
-The page has the verdict on every invariant, the events that show each violation, lags, and how the LAC of some ledgers became
-known.
+The page has the verdict on every invariant, the events that show each violation, lags, how the LAC of some ledgers became known,
+and what follows which faults.
 
 \b
 Examples:
@@ -34,7 +34,7 @@ Examples:
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
 others are judged nevertheless), or the page cannot be written; 3 nothing was judged, because Spark or this program failed.
-With --json: {"folder", "verdict", "lac", "courses"}.
+With --json: {"folder", "verdict", "lac", "courses", "faults"}.
 """
 
 

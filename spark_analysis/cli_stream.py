@@ -35,7 +35,7 @@ Examples:
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (a damaged or foreign file, or a history without an end;
 the others are judged nevertheless; or another stream's results); 3 nothing was judged, because Spark or this program failed.
-With --json: {"histories", "open", "duplicates", "events", "invariants", "violations", "rejected", "rejected_files", "seconds"}.
+With --json: {"histories", "events", "invariants", "violations", "rejected", "rejected_files", "seconds", "open", "duplicates"}.
 """
 
 

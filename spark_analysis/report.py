@@ -200,7 +200,7 @@ def differing_list(verdict: ReplayVerdict) -> Group:
     return Group(*blocks)
 
 
-def check_table(verdict: CheckVerdict | StreamVerdict) -> Table:
+def check_table(verdict: CheckVerdict) -> Table:
     """How each invariant fared, in histories."""
     table = Table(title=f"{verdict.histories:,} histories, {verdict.events:,} events", title_justify="left")
     table.add_column("invariant", no_wrap=True)

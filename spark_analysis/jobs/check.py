@@ -88,7 +88,7 @@ class CheckVerdict:
         return not any(invariant.violated_histories for invariant in self.invariants)
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that ``bk-verify check --json`` prints."""
+        """The shape that ``bk-verify`` prints with ``--json``."""
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 

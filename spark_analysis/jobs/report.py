@@ -1,4 +1,4 @@
-"""What a report tells: the verdict of the formulas, the analysis of LACs, and the courses of the ledgers that matter most."""
+"""What a report tells: the verdict of the formulas, what there is to say of LACs and faults, and the courses of some ledgers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
+from spark_analysis.jobs.analyse import Analysis, analyse
 from spark_analysis.jobs.courses import LacCourse, lac_courses
 from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.lac import LacVerdict, analyze_lacs
@@ -28,6 +29,7 @@ class Reported:
     verdict: Verdict
     lacs: LacVerdict
     courses: tuple[LacCourse, ...]
+    faults: Analysis
 
     @property
     def is_clean(self) -> bool:
@@ -47,10 +49,10 @@ class Reported:
     @property
     def seconds(self) -> float:
         """How long it took."""
-        return self.verdict.seconds + self.lacs.seconds
+        return self.verdict.seconds + self.lacs.seconds + self.faults.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that ``bk-verify report --json`` prints: what ``verify`` and ``lac`` print, and the courses."""
+        """The shape that ``bk-verify report --json`` prints: what ``verify``, ``lac`` and ``analyse`` print, and the courses."""
         return {
             "folder": self.folder,
             "verdict": self.verdict.as_json(),
@@ -59,6 +61,7 @@ class Reported:
                 {"history": course.history, "ledger": course.ledger, "lines": dict(course.lines)}
                 for course in self.courses
             ],
+            "faults": self.faults.as_json(),
         }
 
 
@@ -73,4 +76,4 @@ def report(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_
     broken = [(found.history, found.ledger) for found in verdict.violations]
     narrow = [(found.history, found.ledger) for found in lacs.ledgers]
     wanted = list(dict.fromkeys((*broken, *narrow)))[:COURSES_MAX]
-    return Reported(str(folder), verdict, lacs, lac_courses(spark, folder, wanted))
+    return Reported(str(folder), verdict, lacs, lac_courses(spark, folder, wanted), analyse(spark, folder))

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -25,8 +25,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bkclient import __version__
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.check import Broken, CheckedInvariant, counted_invariants, first_broken
-from spark_analysis.jobs.files import Rejected, rejected_in
+from spark_analysis.jobs.check import Broken, CheckVerdict, counted_invariants, first_broken
+from spark_analysis.jobs.files import rejected_in
 from spark_analysis.streaming.arrivals import write_whole
 from spark_analysis.streaming.growing import HistoryState
 from spark_analysis.streaming.source import FORMAT, STREAMED_SCHEMA, register
@@ -46,33 +46,16 @@ class OtherStreamError(Exception):
     """The folder for results belongs to another stream; the message says how that differs."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamVerdict:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamVerdict(CheckVerdict):
     """What a stream came to, with all that earlier starts of it had found.
 
     ``histories`` were judged to their end, ``open`` ones have none yet; ``events`` are those of both. ``duplicates`` of the
-    histories have the events of another one. ``violations`` are at most ``max_witnesses`` per invariant, and at most
-    :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``, which are not usable; counts are complete.
+    histories have the events of another one.
     """
 
-    histories: int
     open: int
     duplicates: int
-    events: int
-    invariants: tuple[CheckedInvariant, ...]
-    violations: tuple[Broken, ...]
-    rejected: tuple[Rejected, ...]
-    rejected_files: int
-    seconds: float
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether no invariant is broken; open and rejected files are another matter."""
-        return not any(invariant.violated_histories for invariant in self.invariants)
-
-    def as_json(self) -> dict[str, Any]:
-        """The shape that ``bk-verify stream --json`` prints."""
-        return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
 def stream(

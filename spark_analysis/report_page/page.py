@@ -17,6 +17,7 @@ from spark_analysis.jobs.report import Reported
 from spark_analysis.jobs.verify import InvariantVerdict, Verdict, WitnessedViolation
 from spark_analysis.report import why_text
 from spark_analysis.report_page.elements import Element, element, page_text, table
+from spark_analysis.report_page.faults import faults_section
 from spark_analysis.report_page.plots import bars, steps
 from spark_analysis.report_page.style import STYLE
 from spark_analysis.source import SUFFIX
@@ -56,6 +57,7 @@ def report_html(found: Reported) -> str:
         *_violations(verdict, found.folder),
         *_lacs(found.lacs),
         *_courses(found.courses),
+        *faults_section(found.faults),
         id="main",
         tabindex=-1,
     )

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from spark_analysis import cli_report
 from spark_analysis.dataset.layout import create_dataset
 from spark_analysis.invariants import INVARIANTS
+from spark_analysis.jobs.analyse import Analysis, FaultedAppends, FaultEffects
 from spark_analysis.jobs.courses import PARTIES, LacCourse
 from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.lac import LacVerdict, Lag, LedgerLac, ScenarioLacs
@@ -30,6 +31,27 @@ from tests.spark_analysis.test_cli import run
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 EVIL = "<script>alert('a & b')</script>\x00"
+
+
+FAULTS = Analysis(
+    histories=1000,
+    events=1_000_000,
+    base={"ensemble change": 40, "long recovery": 5, "violation": 0},
+    long_us=1500,
+    effects=(
+        FaultEffects(
+            ("crash", EVIL),
+            20,
+            {"ensemble change": 10, "long recovery": 1, "violation": 0},
+            {"ensemble change": 12.5, "long recovery": 1.0, "violation": None},
+        ),
+    ),
+    appends=(FaultedAppends("crash", 1000, 990, 4, 0.99, 1200, None),),
+    met={"a write-back": 3, "a fence": 0},
+    rejected=(),
+    rejected_files=0,
+    seconds=0.5,
+)
 
 
 class Outline(HTMLParser):
@@ -115,7 +137,7 @@ def reported(*, clean: bool = False) -> Reported:
         LacCourse("empty.bkh", 4, dict.fromkeys(PARTIES, ())),
         LacCourse(EVIL, 5, {**dict.fromkeys(PARTIES, ()), "writer": ((5, -1),)}),
     )
-    return Reported(f"histories {EVIL}", verdict, lacs, courses)
+    return Reported(f"histories {EVIL}", verdict, lacs, courses, FAULTS)
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +206,29 @@ def test_every_violation_has_its_events_and_a_command(page: Outline) -> None:
     assert "1 more are not shown." in text
     assert "and 1 more" in text
     assert "1 of 3 invariants are violated: NoLacTruncation." in text
+
+
+def test_what_followed_faults_is_told(page: Outline) -> None:
+    text = "".join(page.elements[0][2])
+    assert (
+        "ensemble change in 40; long recovery in 5; violation in 0. A recovery is long from 1,500 microseconds on."
+        in text
+    )
+    (followed,) = [text for _, text in page.all("table") if text.startswith("What followed faults")]
+    assert followed.endswith("201012.511.00-"), "in 20 histories: 10 and lift 12.5, 1 and 1.0, none"
+    (appends,) = [text for _, text in page.all("table") if text.startswith("Appends under way")]
+    assert appends.endswith("crash1,000990499.00%1,200-")
+    assert "1 of 2 situations were never met: a fence." in text
+    assert "#faults" in [attributes["href"] for attributes, _ in page.all("a")]
+
+
+def test_without_faults_and_with_all_situations_the_report_says_so() -> None:
+    calm = replace(FAULTS, effects=(), appends=(), met={"a fence": 2}, long_us=None)
+    text = report_html(replace(reported(), faults=calm))
+    assert "No history has a fault." in text
+    assert "All 1 situations were met." in text
+    assert "What followed faults" not in text
+    assert "is long from" not in text
 
 
 @pytest.mark.parametrize("name", ["folder", "dataset", "one.bkh"])
