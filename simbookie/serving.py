@@ -29,6 +29,8 @@ from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.heap import HeapTrimmer, find_malloc_trim
 from simbookie.integrity import IntegrityConfig
 from simbookie.measured import MeasuredBookie
+from simbookie.observed import ObservedBookie, RequestObserver
+from simbookie.observer import BookieObserver
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.start_checks import StartChecks
 from simbookie.storage.base import LedgerStorage, NoSpace, StorageError
@@ -40,7 +42,15 @@ from simbookie.storage.status_file import BookieStatus, read_status, write_statu
 from simbookie.tcp.admission import DESCRIPTORS_KEPT
 from simbookie.tcp.listener import bound_socket
 
-__all__ = ["BookieOptions", "raise_descriptor_limit", "run", "serve_bookie", "stop_signal", "uvloop_is_installed"]
+__all__ = [
+    "BookieOptions",
+    "Watching",
+    "raise_descriptor_limit",
+    "run",
+    "serve_bookie",
+    "stop_signal",
+    "uvloop_is_installed",
+]
 
 Result = TypeVar("Result")
 OnReady = Callable[[BookieServer, int | None], None]
@@ -71,6 +81,15 @@ class BookieOptions:
     bookie: BookieConfig = field(default_factory=BookieConfig)
     integrity: IntegrityConfig = field(default_factory=IntegrityConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Who hears of what happens inside a bookie; ``before_serving`` is called once its storage is open, before it serves."""
+
+    observer: BookieObserver
+    requests: RequestObserver
+    before_serving: Callable[[Bookie], object]
 
 
 def uvloop_is_installed() -> bool:
@@ -107,10 +126,11 @@ def raise_descriptor_limit(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
+async def serve_bookie(options: BookieOptions, on_ready: OnReady, watching: Watching | None = None) -> None:
     """Serve until SIGINT or SIGTERM, then stop in order.
 
     ``on_ready`` is called once the bookie is registered, with the port that operators' requests are served on, if they are.
+    With ``watching`` somebody hears of everything that happens inside; metrics are not served then.
 
     Raises ``OSError`` if the address cannot be used, :class:`~bkclient.errors.BookKeeperError` if the metadata service cannot,
     and :class:`~simbookie.storage.base.StorageError` if the data cannot be used, or no more.
@@ -126,8 +146,7 @@ async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
         bookie_id = options.bookie_id or f"{advertised_host}:{options.advertised_port or port}"
         failed: list[StorageError] = []
         with _storage(options, failed, stop) as storage:
-            bookie_class = Bookie if options.admin_port is None else MeasuredBookie
-            bookie = bookie_class(bookie_id, storage, options.bookie, wall_clock=time.time)
+            bookie = _new_bookie(bookie_id, storage, options, watching)
             if not bookie.config.read_only_allowed:
                 bookie.watch_read_only(partial(_end_instead, bookie, failed, stop))
             metadata = await open_store(
@@ -146,7 +165,15 @@ async def serve_bookie(options: BookieOptions, on_ready: OnReady) -> None:
                 config=options.server,
                 sock=sock,
             )
-            await _serve(server, metadata, options, stop, on_ready)
+            await _serve(server, metadata, options, stop, on_ready, watching)
+
+
+def _new_bookie(bookie_id: str, storage: LedgerStorage, options: BookieOptions, watching: Watching | None) -> Bookie:
+    if watching is not None:
+        observer, requests = watching.observer, watching.requests
+        return ObservedBookie(bookie_id, storage, options.bookie, observer, requests=requests, wall_clock=time.time)
+    bookie_class = Bookie if options.admin_port is None else MeasuredBookie
+    return bookie_class(bookie_id, storage, options.bookie, wall_clock=time.time)
 
 
 def _end_instead(bookie: Bookie, failed: list[StorageError], stop: asyncio.Event, read_only: bool) -> None:  # noqa: FBT001
@@ -163,6 +190,7 @@ async def _serve(
     options: BookieOptions,
     stop: asyncio.Event,
     on_ready: OnReady,
+    watching: Watching | None,
 ) -> None:
     bookie = server.bookie
     garbage = GarbageCollector(bookie, metadata, options.garbage)
@@ -177,7 +205,13 @@ async def _serve(
     )
     try:
         await checks.verify()
-        server.before_serving = checks.before_serving
+
+        async def before_serving() -> None:
+            await checks.before_serving()
+            if watching is not None:
+                watching.before_serving(bookie)
+
+        server.before_serving = before_serving
         _remember_read_only(bookie)
         operated = _operated(server, metadata, garbage, options, checks.belong_together)
         async with operated as admin_port:

@@ -52,7 +52,7 @@ from simbookie.zookeeper.sessions import Session, SessionTable
 from simbookie.zookeeper.tree import Transaction, ZnodeTree
 from simbookie.zookeeper.watches import Watches
 
-__all__ = ["Client", "Limits", "ZooKeeperService"]
+__all__ = ["Client", "Limits", "RequestListener", "ZooKeeperService"]
 
 _IDENTITIES_MAX: Final = 16
 _CREDENTIALS_SIZE_MAX: Final = 1024
@@ -80,6 +80,7 @@ class Client(Protocol):
 
     session: Session | None
     identities: tuple[Identity, ...]
+    source: str
 
     def send(self, frame: bytes) -> None:
         """Send a frame, after those sent before."""
@@ -91,12 +92,18 @@ class Client(Protocol):
         """Send what was given to be sent, then close the connection."""
 
 
+RequestListener = Callable[[Client, Request, ErrorCode], object]
+"""``(client, request, code)``: the service has carried the request out, or refused it. Must not raise or call back."""
+
+
 class ZooKeeperService:
     """The state of a server and everything that happens to it.
 
     ``now`` is the clock of sessions, ``wall_clock`` the time of day, both in seconds. The number of the first transaction and
     the id of the first session come from the time of day. So the clients of a server that was here before and is gone learn that
     their sessions are gone, too; a server with lower numbers than theirs they would take for one that lags behind.
+
+    ``on_request`` hears of every request that could be read, before the reply to it is sent.
     """
 
     def __init__(
@@ -120,6 +127,7 @@ class ZooKeeperService:
             timeout_min_s=limits.session_timeout_min_s,
             timeout_max_s=limits.session_timeout_max_s,
         )
+        self.on_request: RequestListener | None = None
         self._clients: dict[int, Client] = {}
         self.watches: Watches[Client] = Watches(
             size_max=limits.watches_max, size_per_watcher_max=limits.watches_per_client_max
@@ -168,6 +176,16 @@ class ZooKeeperService:
                 client.end()
         return self.sessions.next_deadline()
 
+    def end_sessions(self, is_meant: Callable[[Client], bool]) -> int:
+        """End the sessions of connected clients at once, as if they had expired; returns how many those are."""
+        meant = [client for client in self._clients.values() if is_meant(client)]
+        for client in meant:
+            if client.session is not None:
+                self._end_session(client.session)
+            self.disconnect(client)
+            client.end()
+        return len(meant)
+
     def renew_sessions(self) -> None:
         """Give every session its full time again, as after a pause in which no client could be heard."""
         for session in self.sessions:
@@ -205,7 +223,7 @@ class ZooKeeperService:
             self._authenticate(client, reader)
             return
         body: bytes | bytearray = b""
-        code = ErrorCode.OK
+        code, request = ErrorCode.OK, None
         try:
             request = read_request(op, reader)
             if request is None:
@@ -217,6 +235,8 @@ class ZooKeeperService:
             self.zxid += op is OpCode.MULTI  # as ZooKeeper, which gives these a number before it reads them
         except ZooKeeperError as error:
             code = error.code
+        if self.on_request is not None and request is not None:
+            self.on_request(client, request, code)
         client.send(write_reply(xid, self.zxid, code, body))
         if op is OpCode.CLOSE_SESSION:
             self.disconnect(client)

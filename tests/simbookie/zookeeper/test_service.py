@@ -23,6 +23,7 @@ class Client:
 
     def __init__(self, service: ZooKeeperService) -> None:
         self.session: Session | None = None
+        self.source = "192.0.2.1"
         self.identities: tuple[Identity, ...] = (Identity("ip", "127.0.0.1"),)
         self.has_ended = False
         self.is_connecting = True
@@ -207,3 +208,26 @@ def test_empty_containers_are_removed_and_this_is_told(world: World) -> None:
     world.service.remove_empty_containers()
     world.service.remove_empty_containers()
     assert client.told == ["DELETED /box"]
+
+
+def test_a_listener_hears_of_requests_before_their_replies_and_of_those_that_fail(world: World) -> None:
+    client, heard = world.client(), []
+
+    def listen(who: object, request: object, code: ErrorCode) -> None:
+        heard.append((who is client, type(request).__name__, code, len(client.told)))
+
+    world.service.on_request = listen
+    for _ in range(2):
+        client.ask(codec.Create("/a", b"", OPEN, 0))
+    assert heard == [(True, "Create", ErrorCode.OK, 0), (True, "Create", ErrorCode.NODE_EXISTS, 1)]
+
+
+def test_sessions_can_be_ended_as_if_they_had_expired(world: World) -> None:
+    client, other = world.client(), world.client()
+    client.ask(codec.Create("/gone", b"", OPEN, 1))
+    other.ask(codec.Create("/stays", b"", OPEN, 1))
+    assert world.service.end_sessions(lambda known: known is client) == 1
+    assert client.has_ended
+    assert not other.has_ended
+    assert world.service.tree.find("/gone") is None
+    assert world.service.tree.find("/stays") is not None
