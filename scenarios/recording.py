@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import struct
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from bkclient import AdvancedLedgerWriter, Entries, Entry, LastConfirmedAndEntry, LedgerReader, LedgerWriter
@@ -27,7 +27,7 @@ from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
 from scenarios.history import HistoryWriter, Kind
-from scenarios.recording_messages import RequestNumbers, RequestRecorder
+from scenarios.recording_messages import RequestNumbers, RequestRecorder, host_of
 
 __all__ = [
     "BookieRecorder",
@@ -64,27 +64,29 @@ def metadata_fields(metadata: LedgerMetadata, version: int) -> dict[str, Any]:
 class Recorder:
     """The history of a run, and the sizes that are needed to parse the bodies of entries."""
 
-    def __init__(self, history: HistoryWriter) -> None:
+    def __init__(self, history: HistoryWriter, digest_type: DigestType | None = None) -> None:
+        """``digest_type`` is that of ledgers whose metadata are not learned."""
         self.history = history
         self.record = history.record
         self.messages = RequestNumbers()
         #: What is stored of each log.
         self.manifests: dict[str, LogManifest] = {}
         self._overhead: dict[int, int] = {}
+        self._usual_overhead = ENTRY_HEADER_SIZE + (0 if digest_type is None else DIGEST_SIZES[digest_type])
 
     def learn(self, metadata: LedgerMetadata) -> None:
         """Note how large the digest of the ledger's entries is."""
         digest_type = metadata.digest_type or DigestType.CRC32
         self._overhead[metadata.ledger_id] = ENTRY_HEADER_SIZE + DIGEST_SIZES[digest_type]
 
-    def requests_at(self, bookie_id: str) -> RequestRecorder:
+    def requests_at(self, bookie_id: str, source_of: Callable[[str], str] = host_of) -> RequestRecorder:
         """What records the requests that arrive at a bookie, and its answers."""
-        return RequestRecorder(self.history, self.messages, bookie_id)
+        return RequestRecorder(self.history, self.messages, bookie_id, source_of)
 
     def parse(self, ledger_id: int, body: bytes) -> tuple[int, int, int, bytes]:
         """``(entry_id, lac, length, payload)`` of a body. The digest is not verified."""
         _, entry_id, lac, length = _HEADER.unpack_from(body)
-        return entry_id, lac, length, body[self._overhead.get(ledger_id, ENTRY_HEADER_SIZE) :]
+        return entry_id, lac, length, body[self._overhead.get(ledger_id, self._usual_overhead) :]
 
 
 class RecoveryRecorder:
@@ -123,15 +125,14 @@ class RecoveryRecorder:
             self._then.entry_decided(ledger_id, entry_id, verdict, bookies)
 
 
-def _host(source: str) -> str:
-    """The host of a bookie's peer, without the port that a stream adds."""
-    return source.partition(":")[0]
-
-
 class BookieRecorder:
-    """Records what happens inside one bookie (a :class:`simbookie.observer.BookieObserver`)."""
+    """Records what happens inside one bookie (a :class:`simbookie.observer.BookieObserver`).
 
-    def __init__(self, recorder: Recorder, bookie_id: str) -> None:
+    ``source_of`` gives the name of a client from that of the bookie's peer.
+    """
+
+    def __init__(self, recorder: Recorder, bookie_id: str, source_of: Callable[[str], str] = host_of) -> None:
+        self._source_of = source_of
         self._recorder = recorder
         self._actor = bookie_id
 
@@ -145,7 +146,7 @@ class BookieRecorder:
             entry=entry_id,
             content=fingerprint(payload),
             recovery=recovery,
-            source=_host(source),
+            source=self._source_of(source),
             lac=lac,
             length=length,
         )
@@ -160,7 +161,7 @@ class BookieRecorder:
 
     def fence_set(self, ledger_id: int, source: str, durable: bool) -> None:  # noqa: FBT001
         """Record FENCE_SET."""
-        self._recorder.record(Kind.FENCE_SET, self._actor, ledger_id, source=_host(source), durable=durable)
+        self._recorder.record(Kind.FENCE_SET, self._actor, ledger_id, source=self._source_of(source), durable=durable)
 
     def limbo_changed(self, ledger_id: int, in_limbo: bool) -> None:  # noqa: FBT001
         """Record BK_LIMBO."""

@@ -13,6 +13,7 @@ No number is ever guessed: what is not known is None.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, Request, Response, Status, code_for_status
 from scenarios.history import HistoryWriter, Kind
 
-__all__ = ["IdentifiedTransport", "RequestNumbers", "RequestRecorder", "operation_of"]
+__all__ = ["IdentifiedTransport", "RequestNumbers", "RequestRecorder", "host_of", "operation_of"]
 
 #: How many requests that have an outcome are remembered, because they or their copies may still arrive.
 _REMEMBERED_MAX: Final = 4096
@@ -43,6 +44,11 @@ def operation_of(request: Request) -> str:
             return "fence"
         return "recovery-read" if request.high_priority else "read"
     return ""
+
+
+def host_of(source: str) -> str:
+    """The host of a bookie's peer, without the port that a stream adds."""
+    return source.partition(":")[0]
 
 
 class RequestNumbers:
@@ -137,7 +143,14 @@ class _Arrival:
 class RequestRecorder:
     """Records the requests that arrive at one bookie, and its answers: a :class:`simbookie.observed.RequestObserver`."""
 
-    def __init__(self, history: HistoryWriter, messages: RequestNumbers, bookie_id: str) -> None:
+    def __init__(
+        self,
+        history: HistoryWriter,
+        messages: RequestNumbers,
+        bookie_id: str,
+        source_of: Callable[[str], str] = host_of,
+    ) -> None:
+        self._source_of = source_of
         self._record = history.record
         self._messages = messages
         self._actor = bookie_id
@@ -148,7 +161,7 @@ class RequestRecorder:
         if not operation:
             return None
         assert isinstance(request, AddRequest | ReadRequest), "others have no operation"
-        client, entry = source.partition(":")[0], request.entry_id
+        client, entry = self._source_of(source), request.entry_id
         number = self._messages.arrived((client, self._actor, operation, request.ledger_id, entry), request)
         self._record(
             Kind.BK_RECV,

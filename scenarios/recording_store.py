@@ -15,13 +15,45 @@ from scenarios.recording_tree import RecordedTree, log_of
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
 
-__all__ = ["AppliedStore", "LearnedStore", "recorded_store"]
+__all__ = ["CAUSE_BY_STATE", "AppliedStore", "LearnedStore", "is_repair", "record_cas", "recorded_store"]
 
-_CAUSE_BY_STATE: Final = {
+#: Which change of metadata a write is, by the state that it writes.
+CAUSE_BY_STATE: Final = {
     LedgerState.OPEN: "ensemble",
     LedgerState.IN_RECOVERY: "recover",
     LedgerState.CLOSED: "close",
 }
+
+
+def record_cas(
+    recorder: Recorder,
+    actor: str,
+    metadata: LedgerMetadata,
+    cause: str,
+    outcome: str,
+    *,
+    expected_version: int,
+    version: int = -1,
+) -> None:
+    """Record META_CAS."""
+    recorder.record(
+        Kind.META_CAS,
+        actor,
+        metadata.ledger_id,
+        cause=cause,
+        outcome=outcome,
+        expected_version=expected_version,
+        **metadata_fields(metadata, version),
+    )
+
+
+def is_repair(written: LedgerMetadata, read: LedgerMetadata | None) -> bool:
+    """Whether a write replaces bookies of a ledger that its writer has read as closed."""
+    return (
+        read is not None
+        and (written.state, written.last_entry_id) == (read.state, read.last_entry_id)
+        and written.fragments != read.fragments
+    )
 
 
 class _Forwarding:
@@ -91,14 +123,8 @@ class _Forwarding:
     def _record_cas(
         self, metadata: LedgerMetadata, cause: str, outcome: str, *, expected_version: int, version: int = -1
     ) -> None:
-        self._recorder.record(
-            Kind.META_CAS,
-            self._actor,
-            metadata.ledger_id,
-            cause=cause,
-            outcome=outcome,
-            expected_version=expected_version,
-            **metadata_fields(metadata, version),
+        record_cas(
+            self._recorder, self._actor, metadata, cause, outcome, expected_version=expected_version, version=version
         )
 
 
@@ -132,8 +158,8 @@ class AppliedStore(_Forwarding):
 
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
         """Record META_CAS."""
-        cause = self._cause or _CAUSE_BY_STATE[metadata.state]
-        if self._is_repair(metadata):
+        cause = self._cause or CAUSE_BY_STATE[metadata.state]
+        if is_repair(metadata, self._closed.get(metadata.ledger_id)):
             cause = "rereplicate"
         try:
             written = await self._inner.write_ledger(metadata, expected_version)
@@ -155,14 +181,6 @@ class AppliedStore(_Forwarding):
         self._recorder.record(Kind.META_READ, self._actor, ledger_id, outcome="ok", **fields)
         return value
 
-    def _is_repair(self, written: LedgerMetadata) -> bool:
-        read = self._closed.get(written.ledger_id)
-        return (
-            read is not None
-            and (written.state, written.last_entry_id) == (read.state, read.last_entry_id)
-            and written.fragments != read.fragments
-        )
-
     async def delete_ledger(self, ledger_id: int) -> None:
         """Record META_CAS, cause delete, with the metadata that is deleted."""
         value = await self._inner.read_ledger(ledger_id)
@@ -178,7 +196,7 @@ class LearnedStore(_Forwarding):
         try:
             return await self._inner.write_ledger(metadata, expected_version)
         except MetadataOutcomeUnknown:
-            cause = _CAUSE_BY_STATE[metadata.state]
+            cause = CAUSE_BY_STATE[metadata.state]
             self._record_cas(metadata, cause, "unknown", expected_version=expected_version)
             raise
 

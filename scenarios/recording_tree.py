@@ -18,7 +18,7 @@ from bkclient.metadata.tree import NodeTree, TreeNode
 from scenarios.history import Kind
 from scenarios.recording import Recorder
 
-__all__ = ["RecordedTree", "log_of"]
+__all__ = ["LogChanges", "RecordedTree", "log_of"]
 
 _LOGS: Final = "logs"
 _CURSORS: Final = "cursors"
@@ -36,8 +36,7 @@ class RecordedTree:
 
     def __init__(self, inner: NodeTree, recorder: Recorder, actor: str) -> None:
         self._inner = inner
-        self._recorder = recorder
-        self._actor = actor
+        self._changes = LogChanges(recorder, actor)
 
     async def get(self, path: str) -> TreeNode | None:
         """Forwarded."""
@@ -53,14 +52,14 @@ class RecordedTree:
         """Forwarded; records what a node of a log holds."""
         made = await self._inner.create(path, data, is_ephemeral=is_ephemeral, is_sequential=is_sequential)
         if made is not None:
-            self._stored(path, data, 0)
+            self._changes.stored(path, data, 0)
         return made
 
     async def write(self, path: str, data: bytes, version: int) -> bool:
         """Forwarded; records what it changed of a log, or the position of a cursor."""
         is_written = await self._inner.write(path, data, version)
         if is_written:
-            self._stored(path, data, version + 1)
+            self._changes.stored(path, data, version + 1)
         return is_written
 
     async def delete(self, path: str, version: int | None = None) -> bool:
@@ -71,7 +70,16 @@ class RecordedTree:
         """Forwarded."""
         return self._inner.watch(path, listener)
 
-    def _stored(self, path: str, data: bytes, version: int) -> None:
+
+class LogChanges:
+    """Records what one actor changes of logs and cursors."""
+
+    def __init__(self, recorder: Recorder, actor: str) -> None:
+        self._recorder = recorder
+        self._actor = actor
+
+    def stored(self, path: str, data: bytes, version: int) -> None:
+        """A node of the tree was stored, with this version; nothing is recorded of one that is no log's."""
         directory, _, rest = path.partition("/")
         if directory == _LOGS:
             self._manifest_stored(rest, decode_manifest(data), version)

@@ -20,7 +20,6 @@ import anyio
 
 from bkclient import AdvancedLedgerWriter, ClientConfig, LedgerWriter
 from bkclient.errors import BookKeeperError
-from bkclient.log import PublishSettings
 from bkclient.metadata.base import MetadataStore
 from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.transport.base import BookieTransport
@@ -31,11 +30,10 @@ from bkclient.wire.messages import Request
 from scenarios.conditions import Conditions
 from scenarios.history import Event, Kind
 from scenarios.hosted import HostedProcess
-from scenarios.liveness import StuckError
 from scenarios.plan.words import flag_word
+from scenarios.reading_back import read_ledger_back, read_log_back
 from scenarios.recording import BookieRecorder, ClientLog, Recorder, RecoveryRecorder
-from scenarios.recording_client import RecordedClient, each_entry
-from scenarios.recording_log import RecordedLogs
+from scenarios.recording_client import RecordedClient
 from scenarios.recording_store import AppliedStore, recorded_store
 from scenarios.recording_transport import RecordingTransport
 from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
@@ -58,11 +56,8 @@ __all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage"]
 Program = Callable[[RecordedClient], Awaitable[None]]
 """The program of a client process; the process ends when it returns."""
 
-#: Attempts of a final client before the run counts as stuck, and the pause between two attempts.
 #: Clients have to live with BookKeeper's bookies, which deny an entry to a fencing read before the fence is durable.
 _LIKE_BOOKKEEPER: Final = BookieConfig(error_waits_for_fence=False)
-_SETTLE_ATTEMPTS: Final = 8
-_SETTLE_PAUSE_S: Final = 5.0
 _WAYS: Final = {">": "to", "<": "from", "><": "both"}
 
 
@@ -438,44 +433,14 @@ class Stage:
     async def read_back(self, ledger_ids: Sequence[int], logs: Sequence[str] = ()) -> None:
         """Have two new clients, one after the other, recover and read the ledgers, and take over and read the logs.
 
-        :class:`StuckError` if one cannot.
+        :class:`~scenarios.liveness.StuckError` if one cannot.
         """
 
         async def read_all(client: RecordedClient) -> None:
             for ledger_id in ledger_ids:
-                await self._read_to_the_end(client, ledger_id)
+                await read_ledger_back(client, ledger_id)
             for log in logs:
-                await self._read_log_to_the_end(client, log)
+                await read_log_back(client, log, self.world.rng(f"logs of {client.log.actor}"))
 
         for index in range(2):
             await self.client(f"final-{index}", read_all).ended()
-
-    async def _read_to_the_end(self, client: RecordedClient, ledger_id: int) -> None:
-        problem = ""
-        for _ in range(_SETTLE_ATTEMPTS):
-            try:
-                reader = await client.open_ledger(ledger_id, recover=True)
-                async for _entry in each_entry(reader):
-                    pass
-            except BookKeeperError as error:
-                problem = str(error)
-                await anyio.sleep(_SETTLE_PAUSE_S)
-            else:
-                return
-        raise StuckError(ledger_id, problem)
-
-    async def _read_log_to_the_end(self, client: RecordedClient, name: str) -> None:
-        logs, problem = RecordedLogs(client, self.world.rng(f"logs of {client.log.actor}")), ""
-        for _ in range(_SETTLE_ATTEMPTS):
-            try:
-                async with logs.writer(name, PublishSettings(give_up_s=_SETTLE_PAUSE_S)):
-                    pass  # the last ledger is recovered, so that its end is known
-                async with logs.reader(name, follow=False) as reader:
-                    async for _message in reader:
-                        pass
-            except BookKeeperError as error:
-                problem = f"log {name}: {error}"
-                await anyio.sleep(_SETTLE_PAUSE_S)
-            else:
-                return
-        raise StuckError(-1, problem)

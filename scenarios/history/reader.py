@@ -18,6 +18,8 @@ __all__ = ["History", "HistoryError", "read_history"]
 
 _MAX_OBJECT_BYTES: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
+#: In place of an event: the end of a history that was cut off.
+_CUT: Final = object()
 
 
 class HistoryError(Exception):
@@ -34,11 +36,15 @@ class History:
 
     Events are checked while they are read: ``seq`` without gaps, fields as the header declares, footer present, event
     count and digest equal to the footer's. The first thing wrong raises :class:`HistoryError`.
+
+    That of a process which was killed has no footer, and its last event may be cut off. With ``may_be_cut`` events are read as
+    far as they go.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, may_be_cut: bool = False) -> None:
         """Open ``path`` and read the header. Raises :class:`HistoryError`."""
         self.path = path
+        self._may_be_cut = may_be_cut
         with self._open() as stream:
             self.header = self._read_header(self._unpacker(stream))
         self._kinds = self._described_kinds()
@@ -61,6 +67,8 @@ class History:
             self._read_header(unpacker)
             while True:
                 item = self._next(unpacker, expected_seq)
+                if item is _CUT:
+                    return
                 if isinstance(item, dict):
                     self._check_footer(item, expected_seq, digest.hexdigest())
                     self._check_end(unpacker)
@@ -120,6 +128,8 @@ class History:
         try:
             return unpacker.unpack()
         except msgpack.OutOfData as error:
+            if self._may_be_cut:
+                return _CUT
             raise HistoryError(self.path, f"is truncated after {expected_seq} events (no footer)") from error
         except (msgpack.UnpackException, ValueError, TypeError) as error:
             raise HistoryError(self.path, f"is damaged at event {expected_seq} ({error})") from error

@@ -26,8 +26,18 @@ class HistoryWriter:
     whatever machine or file they were recorded on.
     """
 
-    def __init__(self, header: Mapping[str, Any], clock_us: Callable[[], int], path: Path | None = None) -> None:
-        """Start a history; with ``path`` it is also written to that file. ``header`` must be msgpack data."""
+    def __init__(
+        self,
+        header: Mapping[str, Any],
+        clock_us: Callable[[], int],
+        path: Path | None = None,
+        *,
+        writes_through: bool = False,
+    ) -> None:
+        """Start a history; with ``path`` it is also written to that file. ``header`` must be msgpack data.
+
+        With ``writes_through`` each event is given to the system before :meth:`record` returns, so that it survives SIGKILL.
+        """
         self.events = 0
         self.listeners: list[Callable[[Event], None]] = []
         self._clock_us = clock_us
@@ -35,6 +45,7 @@ class HistoryWriter:
         self._packer = msgpack.Packer(autoreset=True)
         self._chunks: list[bytes] = []
         self._chunk_bytes = 0
+        self._writes_through = writes_through
         self._file: BinaryIO | None = None
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,11 +102,13 @@ class HistoryWriter:
     def _write(self, packed: bytes) -> None:
         self._chunks.append(packed)
         self._chunk_bytes += len(packed)
-        if self._chunk_bytes >= _FLUSH_BYTES:
+        if self._writes_through or self._chunk_bytes >= _FLUSH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._file is not None:
             self._file.write(b"".join(self._chunks))
+            if self._writes_through:
+                self._file.flush()
         self._chunks.clear()
         self._chunk_bytes = 0

@@ -1,5 +1,5 @@
 """Playing plans: programs, faults and triggers on a stage."""
 
-from scenarios.playing.interpreter import UnmetError, scenario_of
+from scenarios.playing.interpreter import PlayedPlan, UnmetError, scenario_of
 
-__all__ = ["UnmetError", "scenario_of"]
+__all__ = ["PlayedPlan", "UnmetError", "scenario_of"]

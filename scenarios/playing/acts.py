@@ -24,7 +24,7 @@ from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.faults import Delay, Duplicate, Fate, Interception
 
-__all__ = ["Acts", "ClientLife"]
+__all__ = ["Acts", "ClientLife", "Undo", "WorldActs", "directions"]
 
 Undo = Callable[[], object]
 
@@ -51,13 +51,37 @@ class _Lasting:
     undo: Undo
 
 
+class RecordsFaults(Protocol):
+    """Where faults are recorded."""
+
+    def record_fault(
+        self,
+        cause: str,
+        detail: str,
+        *,
+        fault: str = "",
+        phase: str = "once",
+        target: str = "",
+        other: str = "",
+        parameters: str = "",
+    ) -> None:
+        """Record FAULT."""
+
+
 class Acts:
-    """Does what steps say. ``start`` starts a client, ``clients`` are those that were started."""
+    """Does what steps say: which faults are in force, and what ends them. What a fault does is said by :meth:`acts`.
+
+    ``start`` starts a client, ``clients`` are those that were started.
+    """
 
     def __init__(
-        self, stage: Stage, ledgers: PlayedLedgers, clients: Mapping[str, ClientLife], start: Callable[[str], None]
+        self,
+        stage: RecordsFaults,
+        ledgers: PlayedLedgers,
+        clients: Mapping[str, ClientLife],
+        start: Callable[[str], None],
     ) -> None:
-        self._stage = stage
+        self._record_fault = stage.record_fault
         self._ledgers = ledgers
         self._clients = clients
         self._start = start
@@ -65,35 +89,19 @@ class Acts:
         self.problems: list[str] = []
         self._lasting: dict[str, _Lasting] = {}
         self._counts: Counter[str] = Counter()
-        self._blocked: Counter[tuple[str, str]] = Counter()
-        #: What each fault does; that of a lasting one returns what ends it, None if there is nothing to break.
-        self._acts: Final[dict[type[faults.Fault], Callable[[Any], Undo | None]]] = {
-            faults.Cut: partial(self._block, keep=False),
-            faults.Clog: partial(self._block, keep=True),
-            faults.Partition: self._partition,
-            faults.LinkWeather: self._weather,
-            faults.Drop: partial(self._messages, action=lambda _: Fate.DROP),
-            faults.Hold: partial(self._messages, action=lambda _: Fate.HOLD),
-            faults.DelayMessages: partial(self._messages, action=lambda fault: Delay(fault.by_s)),
-            faults.DuplicateMessages: partial(self._messages, action=lambda fault: Duplicate(fault.copies)),
-            faults.Crash: lambda fault: self._crash(fault.host, fault.mode),
-            faults.Wipe: self._wipe,
-            faults.Pause: self._pause,
-            faults.ReadOnly: self._read_only,
-            faults.Limbo: self._limbo,
-            faults.MetadataCalls: self._metadata,
-            faults.StoreDown: self._store_down,
-            faults.Reset: lambda fault: self._world.network.reset_connections(fault.host, fault.other) and None,
-            faults.KillClient: lambda fault: self._client(fault.host, lambda client: client.crash()),
-            faults.Alter: self._alter,
-            faults.Lose: self._lose,
-            faults.Collect: self._collect,
-            faults.LoseSession: lambda fault: self._world.metadata.lose_sessions(fault.host, fault.outage_s) and None,
-        }
+        self._acts: Final = self.acts()
 
-    @property
-    def _world(self) -> Any:
-        return self._stage.world
+    def acts(self) -> dict[type[faults.Fault], Callable[[Any], Undo | None]]:
+        """What each fault does; that of a lasting one returns what ends it, None if there is nothing to break."""
+        raise NotImplementedError
+
+    def can_begin(self, fault: faults.Fault) -> bool:
+        """Whether there is anything to break: a process that is dead can neither crash nor pause."""
+        raise NotImplementedError
+
+    def calm(self) -> None:
+        """End what chance does to messages and calls."""
+        raise NotImplementedError
 
     def perform(self, step: Step) -> None:
         """Do what the step says."""
@@ -123,12 +131,7 @@ class Acts:
         A bookie whose disk was replaced stays down: it would be another one.
         """
         self._end(lambda lasting: not isinstance(lasting.fault, faults.Wipe))
-        network, metadata = self._world.network, self._world.metadata
-        calm = replace(network.config, slow_probability=0.0, loss_probability=0.0, duplicate_probability=0.0)
-        even = replace(metadata.config, conflict_probability=0.0, unknown_probability=0.0, failure_probability=0.0)
-        if (calm, even) != (network.config, metadata.config):
-            self._stage.record_fault("calm", "no message is slow, lost or doubled by chance any more")
-            network.config, metadata.config = calm, even
+        self.calm()
 
     def _deaths_of(self, host: str) -> list[faults.Fault]:
         return [faults.Wipe(host), *(faults.Crash(host, mode) for mode in CrashMode)]
@@ -138,22 +141,11 @@ class Acts:
         return f"{fault.verb}-{self._counts[fault.verb]}"
 
     def _begin(self, name: str, fault: faults.Fault) -> None:
-        if name in self._lasting or not self._can_begin(fault):
+        if name in self._lasting or not self.can_begin(fault):
             return
         self._record(fault, name, "begin")
         undo = self._acts[type(fault)](fault)
         self._lasting[name] = _Lasting(name, fault, undo if undo is not None else lambda: None)
-
-    def _can_begin(self, fault: faults.Fault) -> bool:
-        """Whether there is anything to break: a process that is dead can neither crash nor pause."""
-        if isinstance(fault, faults.Crash | faults.Wipe):
-            return self._stage.bookies[fault.host].is_alive
-        if isinstance(fault, faults.ReadOnly | faults.Limbo):
-            return self._stage.bookies[fault.host].is_alive
-        if isinstance(fault, faults.Pause):
-            host = self._world.hosts.get(fault.host)
-            return host is not None and host.is_alive and not host.is_paused
-        return True
 
     def _end(self, is_meant: Callable[[_Lasting], bool]) -> None:
         for lasting in [found for found in self._lasting.values() if is_meant(found)]:
@@ -164,7 +156,7 @@ class Acts:
     def _record(self, fault: faults.Fault, name: str, phase: str) -> None:
         target, *others = fault.hosts or ("",)
         words = print_fields(fault)
-        self._stage.record_fault(
+        self._record_fault(
             fault.verb,
             " ".join(words) if phase != "end" else f"ends: {' '.join(words)}",
             fault=name,
@@ -174,10 +166,71 @@ class Acts:
             parameters=" ".join(words[len(fault.hosts) :] if not isinstance(fault, _SEVERAL_HOSTS) else words),
         )
 
+
+class WorldActs(Acts):
+    """In the simulated world every fault can be."""
+
+    def __init__(
+        self, stage: Stage, ledgers: PlayedLedgers, clients: Mapping[str, ClientLife], start: Callable[[str], None]
+    ) -> None:
+        self._stage = stage
+        self._blocked: Counter[tuple[str, str]] = Counter()
+        super().__init__(stage, ledgers, clients, start)
+
+    @property
+    def _world(self) -> Any:
+        return self._stage.world
+
+    def acts(self) -> dict[type[faults.Fault], Callable[[Any], Undo | None]]:
+        """See :class:`Acts`, as for the methods that follow."""
+        return {
+            faults.Cut: partial(self._block, keep=False),
+            faults.Clog: partial(self._block, keep=True),
+            faults.Partition: self._partition,
+            faults.LinkWeather: self._weather,
+            faults.Drop: partial(self._messages, action=lambda _: Fate.DROP),
+            faults.Hold: partial(self._messages, action=lambda _: Fate.HOLD),
+            faults.DelayMessages: partial(self._messages, action=lambda fault: Delay(fault.by_s)),
+            faults.DuplicateMessages: partial(self._messages, action=lambda fault: Duplicate(fault.copies)),
+            faults.Crash: lambda fault: self._crash(fault.host, fault.mode),
+            faults.Wipe: self._wipe,
+            faults.Pause: self._pause,
+            faults.ReadOnly: self._read_only,
+            faults.Limbo: self._limbo,
+            faults.MetadataCalls: self._metadata,
+            faults.StoreDown: self._store_down,
+            faults.Reset: lambda fault: self._world.network.reset_connections(fault.host, fault.other) and None,
+            faults.KillClient: lambda fault: self._client(fault.host, lambda client: client.crash()),
+            faults.Alter: self._alter,
+            faults.Lose: self._lose,
+            faults.Collect: self._collect,
+            faults.LoseSession: lambda fault: self._world.metadata.lose_sessions(fault.host, fault.outage_s) and None,
+        }
+
+    def can_begin(self, fault: faults.Fault) -> bool:
+        """See there."""
+        if isinstance(fault, faults.Crash | faults.Wipe):
+            return self._stage.bookies[fault.host].is_alive
+        if isinstance(fault, faults.ReadOnly | faults.Limbo):
+            return self._stage.bookies[fault.host].is_alive
+        if isinstance(fault, faults.Pause):
+            host = self._world.hosts.get(fault.host)
+            return host is not None and host.is_alive and not host.is_paused
+        return True
+
+    def calm(self) -> None:
+        """See there."""
+        network, metadata = self._world.network, self._world.metadata
+        calm = replace(network.config, slow_probability=0.0, loss_probability=0.0, duplicate_probability=0.0)
+        even = replace(metadata.config, conflict_probability=0.0, unknown_probability=0.0, failure_probability=0.0)
+        if (calm, even) != (network.config, metadata.config):
+            self._record_fault("calm", "no message is slow, lost or doubled by chance any more")
+            network.config, metadata.config = calm, even
+
     # The network -------------------------------------------------------------------------------------------------
 
     def _block(self, fault: faults.Cut | faults.Clog, *, keep: bool) -> Undo:
-        return self._block_all(_directions(fault.host, fault.other, fault.way), keep=keep)
+        return self._block_all(directions(fault.host, fault.other, fault.way), keep=keep)
 
     def _partition(self, fault: faults.Partition) -> Undo:
         pairs = [pair for pair in itertools.product(fault.group, fault.others) if pair[0] != pair[1]]
@@ -198,7 +251,7 @@ class Acts:
         return unblock
 
     def _weather(self, fault: faults.LinkWeather) -> Undo:
-        links = [self._world.network.link(*way) for way in _directions(fault.host, fault.other, fault.way)]
+        links = [self._world.network.link(*way) for way in directions(fault.host, fault.other, fault.way)]
         for link in links:
             link.config = fault.network
 
@@ -315,7 +368,8 @@ def _undo(interception: Interception[Any]) -> Undo:
     return end
 
 
-def _directions(host: str, other: str, way: faults.Way) -> list[tuple[str, str]]:
+def directions(host: str, other: str, way: faults.Way) -> list[tuple[str, str]]:
+    """From which host to which a fault between two acts."""
     ways = {
         faults.Way.TO: [(host, other)],
         faults.Way.FROM: [(other, host)],

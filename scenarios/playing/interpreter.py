@@ -14,10 +14,10 @@ do is a problem that leaves it without a verdict (:class:`UnmetError`): such a r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 import anyio
 
@@ -30,13 +30,14 @@ from scenarios.plan import operations as ops
 from scenarios.plan.faults import DelayMessages, Drop, DuplicateMessages, Hold, MetadataCalls
 from scenarios.plan.model import Expected, Plan, Program, Step
 from scenarios.plan.triggers import At, Trigger, When
-from scenarios.playing.acts import Acts
+from scenarios.playing.acts import Acts, ClientLife, WorldActs
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.programs import PlayedProgram
+from scenarios.recording import Recorder
 from scenarios.recording_client import RecordedClient
-from scenarios.stage import ClientProcess, Stage
+from scenarios.stage import Stage
 
-__all__ = ["UnmetError", "scenario_of"]
+__all__ = ["PlayedPlan", "UnmetError", "scenario_of"]
 
 #: These act while the triggering event is recorded, so that they meet the message or call which follows the event.
 _AT_ONCE: Final = (Drop, Hold, DelayMessages, DuplicateMessages, MetadataCalls)
@@ -58,7 +59,7 @@ def scenario_of(plan: Plan) -> Scenario:
         name=plan.name,
         summary=plan.summary,
         expected=f"{expected}; {ends}" if ends else expected,
-        play=lambda stage: _Played(plan, stage).play(),
+        play=lambda stage: WorldPlan(plan, stage).play(),
         meets=plan.meets,
         draw=lambda _seed: plan.cluster.conditions(),
     )
@@ -75,16 +76,58 @@ class _Armed:
     fired: int = 0
 
 
-class _Played:
-    """One run of one plan."""
+class ProgramState(Protocol):
+    """How far a program is, see :class:`~scenarios.playing.programs.PlayedProgram`."""
 
-    def __init__(self, plan: Plan, stage: Stage) -> None:
+    failed: list[str]
+    problems: list[str]
+    current: ops.ClientOperation | None
+    has_ended: bool
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its client has come up."""
+
+    @property
+    def is_staying(self) -> bool:
+        """Whether it does nothing more, and its process lives on."""
+
+
+class PlayedClient(ClientLife, Protocol):
+    """A process of a client."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the program runs, even if it is paused."""
+
+    async def ended(self) -> Any:
+        """Wait until the program has returned or crashed; raises what it raised."""
+
+
+class PlayedStage(Protocol):
+    """What a plan is played on: the simulated world, or processes."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """Tells of every event that a plan may wait for."""
+
+    def later(self, delay_s: float, action: Callable[[], object]) -> None:
+        """Call ``action`` in ``delay_s`` seconds."""
+
+    async def read_back(self, ledger_ids: Sequence[int], logs: Sequence[str] = ()) -> None:
+        """Have two new clients, one after the other, recover and read the ledgers, and take over and read the logs."""
+
+
+class PlayedPlan:
+    """One run of one plan; :meth:`new_acts` and :meth:`new_client` say on what."""
+
+    def __init__(self, plan: Plan, stage: PlayedStage) -> None:
         self.plan = plan
         self.stage = stage
         self.ledgers = PlayedLedgers()
-        self.programs: dict[str, PlayedProgram] = {}
-        self.clients: dict[str, ClientProcess] = {}
-        self.acts = Acts(stage, self.ledgers, self.clients, self._start)
+        self.programs: dict[str, ProgramState] = {}
+        self.clients: dict[str, PlayedClient] = {}
+        self.acts = self.new_acts()
         self._by_name: dict[str, Program] = {program.name: program for program in plan.clients}
         self._armed: list[_Armed] = []
         self._reached: dict[int, asyncio.Event] = {}
@@ -94,6 +137,14 @@ class _Played:
         self._changed = asyncio.Event()
         self._is_over = False
         self._blocked: list[str] = []
+
+    def new_acts(self) -> Acts:
+        """What does what steps say."""
+        raise NotImplementedError
+
+    def new_client(self, program: Program) -> tuple[ProgramState, PlayedClient]:
+        """Start a client process with its program."""
+        raise NotImplementedError
 
     async def play(self) -> None:
         """Play it from the beginning to the end."""
@@ -106,7 +157,7 @@ class _Played:
                 self._await(operation.trigger)
         for name in plan.client_names:
             if name not in plan.waiting:
-                self._start(name)
+                self.start(name)
         await self._rest(due=True)
         self._blocked = [name for name in plan.expect.clients if self._is_blocked(name)]
         self._is_over = True
@@ -171,23 +222,19 @@ class _Played:
 
     # Clients -----------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str) -> None:
+    def start(self, name: str) -> None:
+        """Start a client of the plan, unless it was started."""
         if name in self.clients:
             return
-        stage = self.stage
-        rng = stage.world.rng(f"workload {name}")
-        program = PlayedProgram(
-            self._by_name[name], self.ledgers, stage.conditions, rng, self._until, self._changed.set
-        )
-
-        async def run(client: RecordedClient) -> None:
-            await program.run(client)
-
-        self.programs[name] = program
-        self.clients[name] = stage.client(name, run)
+        self.programs[name], self.clients[name] = self.new_client(self._by_name[name])
         self._watchers.append(asyncio.ensure_future(self._watch(name)))
 
-    async def _until(self, trigger: Trigger) -> None:
+    def changed(self) -> None:
+        """Note that a program is elsewhere than before."""
+        self._changed.set()
+
+    async def until(self, trigger: Trigger) -> None:
+        """Wait until the trigger of an operation has come."""
         await self._reached[id(trigger)].wait()
 
     async def _watch(self, name: str) -> None:
@@ -277,3 +324,26 @@ class _Played:
     def _shown(trigger: When) -> str:
         conditions = [f"{condition.field}={condition.value}" for condition in trigger.where]
         return " ".join(filter(None, ("when", trigger.kind, trigger.actor, *conditions)))
+
+
+class WorldPlan(PlayedPlan):
+    """One run of one plan in the simulated world."""
+
+    def __init__(self, plan: Plan, stage: Stage) -> None:
+        self._world_stage = stage
+        super().__init__(plan, stage)
+
+    def new_acts(self) -> Acts:
+        """See :class:`PlayedPlan`."""
+        return WorldActs(self._world_stage, self.ledgers, self.clients, self.start)
+
+    def new_client(self, program: Program) -> tuple[ProgramState, PlayedClient]:
+        """See there."""
+        stage = self._world_stage
+        rng = stage.world.rng(f"workload {program.name}")
+        played = PlayedProgram(program, self.ledgers, stage.conditions, rng, self.until, self.changed)
+
+        async def run(client: RecordedClient) -> None:
+            await played.run(client)
+
+        return played, stage.client(program.name, run)

@@ -228,3 +228,33 @@ def test_an_event_of_no_known_shape_is_refused(path: Path, event: Any) -> None:
     rewrite(path, [parts[0], event, *parts[1:]])
     with pytest.raises(HistoryError):
         read_history(path)
+
+
+# Processes that are killed ---------------------------------------------------------------------------------------
+
+
+def test_what_is_written_through_survives_a_kill(path: Path) -> None:
+    """Nothing is flushed or closed, as after SIGKILL."""
+    writer = HistoryWriter(_HEADER, Clock(), path, writes_through=True)
+    writer.record(Kind.BK_SYNC, "b0", 1, entry=0)
+    assert [event.kind for event in History(path, may_be_cut=True).events()] == [Kind.BK_SYNC]
+    with pytest.raises(HistoryError, match="truncated after 1 events"):
+        read_history(path)
+    writer.abandon()
+
+
+def test_a_last_event_that_is_cut_off_is_left_out(path: Path) -> None:
+    writer = HistoryWriter(_HEADER, Clock(), path, writes_through=True)
+    for entry in range(3):
+        writer.record(Kind.BK_SYNC, "b0", 1, entry=entry)
+    writer.abandon()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert [event.fields["entry"] for event in History(path, may_be_cut=True).events()] == [0, 1]
+
+
+def test_what_may_be_cut_is_not_what_may_be_damaged(path: Path) -> None:
+    writer = HistoryWriter(_HEADER, Clock(), path, writes_through=True)
+    writer.abandon()
+    path.write_bytes(path.read_bytes() + msgpack.packb(None))
+    with pytest.raises(HistoryError, match="no known shape"):
+        list(History(path, may_be_cut=True).events())

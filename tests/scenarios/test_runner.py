@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import scenarios.runner
-import scenarios.stage
 from bkclient.errors import NotEnoughBookies
 from bkclient.transport.link import BookieLink
 from bkclient.wire.messages import ReadRequest
+from scenarios import reading_back
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import FIELDS, KINDS, HistoryError, Kind, read_history
 from scenarios.library import SCENARIOS
@@ -161,7 +161,7 @@ def test_what_a_client_program_raises_makes_a_run_unknown_and_says_where(install
 def test_a_ledger_that_can_never_be_recovered_breaks_liveness(
     install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(scenarios.stage, "_SETTLE_ATTEMPTS", 2)
+    monkeypatch.setattr(reading_back, "ATTEMPTS", 2)
 
     async def lose_all_reads(stage: Stage) -> None:
         ledger = stage.ledger()

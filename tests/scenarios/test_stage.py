@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-import scenarios.stage
 from bkclient.errors import BookKeeperError, LedgerClosed, RequestTimeout
 from bkclient.wire.messages import AddRequest, ReadRequest
+from scenarios import reading_back
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import Event, Kind
 from scenarios.liveness import StuckError
@@ -363,7 +363,7 @@ def test_there_is_nothing_to_settle_where_no_ledger_came_to_be() -> None:
 
 def test_a_final_client_tries_again_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may find bookies that are still starting."""
-    monkeypatch.setattr(scenarios.stage, "_SETTLE_ATTEMPTS", 3)
+    monkeypatch.setattr(reading_back, "ATTEMPTS", 3)
 
     async def story(stage: Stage) -> None:
         ledger = stage.ledger()
@@ -378,7 +378,7 @@ def test_a_final_client_tries_again_before_it_gives_up(monkeypatch: pytest.Monke
 
 
 def test_a_ledger_that_cannot_be_read_in_the_end_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenarios.stage, "_SETTLE_ATTEMPTS", 2)
+    monkeypatch.setattr(reading_back, "ATTEMPTS", 2)
     ledgers: list[int] = []
 
     async def story(stage: Stage) -> None:

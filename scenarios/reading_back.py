@@ -1,0 +1,54 @@
+"""What the last clients of a run do: recover and read ledgers, take over and read logs, once all faults have ended."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import anyio
+
+from bkclient.errors import BookKeeperError
+from bkclient.log import PublishSettings
+from scenarios.liveness import StuckError
+from scenarios.recording_client import RecordedClient, each_entry
+from scenarios.recording_log import RecordedLogs
+
+__all__ = ["read_ledger_back", "read_log_back"]
+
+#: Attempts before the run counts as stuck, and the pause between two attempts.
+ATTEMPTS: Final = 8
+_PAUSE_S: Final = 5.0
+
+
+async def read_ledger_back(client: RecordedClient, ledger_id: int) -> None:
+    """Recover the ledger and read all of it; :class:`StuckError` if that is not possible."""
+    problem = ""
+    for _ in range(ATTEMPTS):
+        try:
+            reader = await client.open_ledger(ledger_id, recover=True)
+            async for _entry in each_entry(reader):
+                pass
+        except BookKeeperError as error:
+            problem = str(error)
+            await anyio.sleep(_PAUSE_S)
+        else:
+            return
+    raise StuckError(ledger_id, problem)
+
+
+async def read_log_back(client: RecordedClient, name: str, rng: Random) -> None:
+    """Take the log over and read all of it; :class:`StuckError` if that is not possible. ``rng`` makes ids."""
+    logs, problem = RecordedLogs(client, rng), ""
+    for _ in range(ATTEMPTS):
+        try:
+            async with logs.writer(name, PublishSettings(give_up_s=_PAUSE_S)):
+                pass  # the last ledger is recovered, so that its end is known
+            async with logs.reader(name, follow=False) as reader:
+                async for _message in reader:
+                    pass
+        except BookKeeperError as error:
+            problem = f"log {name}: {error}"
+            await anyio.sleep(_PAUSE_S)
+        else:
+            return
+    raise StuckError(-1, problem)
