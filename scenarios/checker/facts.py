@@ -106,11 +106,13 @@ class LedgerFacts:
     """The shared state of one ledger.
 
     ``metadata`` is the stored metadata. ``copies[entry][bookie]`` combines :data:`STORED`, :data:`SYNCED` and :data:`LOST`.
-    ``confirmed`` is the highest confirmed entry: no LAC may be above it. ``syncing`` has the bookies with a BK_SYNC of any
+    ``confirmed`` is the highest confirmed entry: no LAC may be above it. ``recording`` has the bookies that told of
+    anything that happens inside them, in any ledger: where none does, nothing is known of copies and fences. ``syncing`` has
+    those with a BK_SYNC of any
     ledger.
     """
 
-    def __init__(self, ledger: int, syncing: set[str]) -> None:
+    def __init__(self, ledger: int, syncing: set[str], recording: set[str]) -> None:
         self.ledger = ledger
         self.metadata = MetadataTimeline()
         self.acked: dict[int, Ack] = {}
@@ -119,6 +121,7 @@ class LedgerFacts:
         self.copies: dict[int, dict[str, int]] = {}
         self.writers: dict[tuple[str, int], AddStream] = {}
         self.syncing = syncing
+        self.recording = recording
         self._runs: dict[str, RecoveryRun] = {}
         self._open_recoveries: dict[str, int] = {}
         self._ambiguous: set[str] = set()
@@ -216,7 +219,12 @@ class LedgerFacts:
 
     def on_store(self, event: Event) -> None:
         """BK_STORE: a bookie has the entry."""
+        self.recording.add(event.actor)
         self._mark(event, STORED)
+
+    def on_inside(self, event: Event) -> None:
+        """BK_RECV, FENCE_SET: the bookie tells of what happens inside it."""
+        self.recording.add(event.actor)
 
     def on_sync(self, event: Event) -> None:
         """BK_SYNC: the entry survives a power loss there."""

@@ -133,6 +133,8 @@ class FencedStaysFenced(Family):
             self._check_answer(event, fields["bookie"], fields["code"], is_fencing=fields["fence"])
 
     def _check_answer(self, event: Event, bookie: str, code: int, *, is_fencing: bool) -> None:
+        if not self.facts.recording:
+            return
         fence = self._fences.get(bookie)
         if code == codes.OK and is_fencing:
             self.checked["D2"] += 1

@@ -174,9 +174,13 @@ class _Ledger:
     __slots__ = ("families", "table")
 
     def __init__(
-        self, ledger: int, syncing: set[str], report: Callable[[int, str, str, tuple[int, ...]], None]
+        self,
+        ledger: int,
+        syncing: set[str],
+        recording: set[str],
+        report: Callable[[int, str, str, tuple[int, ...]], None],
     ) -> None:
-        facts = LedgerFacts(ledger, syncing)
+        facts = LedgerFacts(ledger, syncing, recording)
         report_here = partial(report, ledger)
         self.families = tuple(family(facts, report_here) for family in FAMILIES)
         table: dict[str, list[Handler]] = {
@@ -184,6 +188,8 @@ class _Ledger:
             Kind.META_READ: [facts.on_read],
             Kind.APP_ACK: [facts.on_ack],
             Kind.ADD_RESP: [facts.on_add_answer],
+            Kind.BK_RECV: [facts.on_inside],
+            Kind.FENCE_SET: [facts.on_inside],
             Kind.BK_STORE: [facts.on_store],
             Kind.BK_SYNC: [facts.on_sync],
             Kind.BK_LOSS: [facts.on_loss],
@@ -217,6 +223,7 @@ class OnlineChecker:
         self._broken: set[tuple[int, str]] = set()
         self._ledgers: dict[int, _Ledger] = {}
         self._syncing: set[str] = set()
+        self._recording: set[str] = set()
         self._logs = LogsChecker(self._report)
 
     def feed(self, event: Event) -> None:
@@ -245,7 +252,7 @@ class OnlineChecker:
                     for handle in any_ledger.table.get(kind, ()):
                         handle(event)
                 return
-            ledger = self._ledgers[event.ledger] = _Ledger(event.ledger, self._syncing, self._report)
+            ledger = self._ledgers[event.ledger] = _Ledger(event.ledger, self._syncing, self._recording, self._report)
         for handle in ledger.table.get(kind, ()):
             handle(event)
 

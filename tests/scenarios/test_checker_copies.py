@@ -84,9 +84,22 @@ class TestClosedAtQuorum:
     def test_a_close_at_an_entry_that_was_only_sent_is_seen(self) -> None:
         story = Story("1/1/1")
         story.create()
+        story.store(0, "b0")
+        story.send(1, "b0")
+        closed = story.close(1)
+        assert_broken(story, "B4", closed, says="entry 1 is on 0 of b0")
+
+    @pytest.mark.rule("B4")
+    def test_nothing_is_known_of_copies_where_bookies_do_not_record(self) -> None:
+        story = Story("1/1/1")
+        story.create()
         story.send(0, "b0")
-        closed = story.close(0)
-        assert_broken(story, "B4", closed, says="entry 0 is on 0 of b0")
+        story.answer(0, "b0")
+        story.ack(0)
+        story.close(0)
+        checker = story.checked()
+        assert not checker.finish()
+        assert checker.judged["A4"] == checker.judged["A5"] == checker.judged["B4"] == 0
 
     @pytest.mark.rule("B4")
     def test_losses_are_allowed_for(self) -> None:

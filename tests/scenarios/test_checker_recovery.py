@@ -103,6 +103,18 @@ class TestFences:
         assert_broken(story, "D2", answered, says="before its fence was durable")
 
     @pytest.mark.rule("D2")
+    @pytest.mark.rule("D3")
+    def test_nothing_is_known_of_fences_where_bookies_do_not_record(self) -> None:
+        story = Story()
+        story.create()
+        story.mark()
+        story.event(Kind.FENCE_RESP, "r0", bookie="b0", code=0, lac=-1, entry=-1)
+        story.event(Kind.FENCE_RESP, "r0", bookie="b1", code=DENIED, lac=-1, entry=-1)
+        checker = story.checked()
+        assert not checker.finish()
+        assert checker.judged["D2"] == checker.judged["D3"] == 0
+
+    @pytest.mark.rule("D2")
     def test_a_fence_may_have_become_durable_in_the_moment_of_a_crash(self) -> None:
         story = half_written()
         story.mark()

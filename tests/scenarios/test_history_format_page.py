@@ -132,7 +132,7 @@ def test_the_page_specifies_the_keys_of_the_header() -> None:
     conditions = draw_conditions(1).as_header()
     run = ("scenario", "seed", "mutant", "transport", "package_version")
     table = {key: meaning for key, _, meaning in rows(section("Header"))}
-    assert list(table) == [*HistoryWriter.full_header({}), *run, *conditions, "plan"]
+    assert list(table) == [*HistoryWriter.full_header({}), *run, *conditions, "plan", "bookies", "merged"]
     assert table["format"] == MAGIC
     assert re.findall(r"`(\w+)`", table["cluster"]) == list(conditions["cluster"])
 
@@ -215,7 +215,7 @@ def test_the_page_names_every_clause_of_the_checker_once_and_no_other() -> None:
 
 @pytest.mark.parametrize("family", [*FAMILIES, *LOG_FAMILIES], ids=lambda family: family.__name__)
 def test_the_page_names_every_kind_that_a_family_of_clauses_listens_to(family: Any) -> None:
-    facts = () if family in LOG_FAMILIES else (LedgerFacts(1, set()),)
+    facts = () if family in LOG_FAMILIES else (LedgerFacts(1, set(), set()),)
     listens = {str(kind) for kind in family(*facts, lambda *_: None).handlers()}
     (kinds,) = (kinds for clauses, kinds in needs() if clauses == set(family.clauses))
     assert listens <= kinds <= set(KINDS)
