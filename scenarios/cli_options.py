@@ -11,10 +11,11 @@ import typer
 from scenarios.cli_completion import complete_mutant, complete_scenario
 from scenarios.cli_output import fail, known
 from scenarios.library import SCENARIOS
-from scenarios.model import TransportKind
+from scenarios.model import Tier, TransportKind
 from scenarios.plan.named import plan_names
 
 __all__ = [
+    "AnyTransport",
     "FirstSeed",
     "HistoryFile",
     "HtmlFile",
@@ -59,6 +60,13 @@ MutantName = Annotated[
 Transport = Annotated[
     TransportKind,
     typer.Option("--transport", help="What clients and bookies exchange: objects, or bytes over simulated TCP."),
+]
+AnyTransport = Annotated[
+    Tier,
+    typer.Option(
+        "--transport",
+        help="What clients and bookies exchange: objects, bytes over simulated TCP, or bytes over TCP between real processes.",
+    ),
 ]
 HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
 HtmlFile = Annotated[

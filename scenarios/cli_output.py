@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
-from scenarios.model import RunResult, TransportKind, Violation
+from scenarios.model import RunResult, Tier, Violation
 
 if TYPE_CHECKING:
     from scenarios.determinism import Difference
@@ -47,6 +47,10 @@ _WIDTH_MIN = 80
 
 #: How many names are offered in place of an unknown one.
 _OFFERED_MAX: Final = 20
+
+
+#: What a run over another transport than objects is told to be.
+_HOW: Final = {"bytes": " over bytes", "processes": " with processes"}
 
 
 def fail(message: str) -> NoReturn:
@@ -89,19 +93,27 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def print_result(result: RunResult) -> None:
     """Print the result of one run as text."""
     planted = f" with the defect {result.mutant}" if result.mutant else ""
-    planted += " over bytes" if result.transport is TransportKind.BYTES else ""
+    planted += _HOW.get(result.transport.value, "")
     verdict = f"{result.verdict}, but nothing went wrong" if result.is_vacuous else result.verdict
     print_lines(
         f"{result.scenario}, seed {result.seed}{planted}: {verdict}",
-        f"  {result.events} events, {result.simulated_seconds:.3f} simulated seconds in {result.wall_seconds:.3f} s",
+        f"  {result.events} events, {_lasted(result)}",
         f"  digest {result.digest}",
     )
     if result.problem:
         print_lines(f"  no verdict: {result.problem}")
+    if result.unseen:
+        print_lines(f"  not judged, because these bookies do not record: {', '.join(result.unseen)}")
     if result.path:
         print_lines(f"  history {result.path}")
     for violation in result.violations:
         print_lines(_violation_line(violation))
+
+
+def _lasted(result: RunResult) -> str:
+    if result.transport is Tier.PROCESSES:
+        return f"{result.simulated_seconds:.3f} seconds, {result.wall_seconds:.3f} s with starting and checking"
+    return f"{result.simulated_seconds:.3f} simulated seconds in {result.wall_seconds:.3f} s"
 
 
 def _violation_line(violation: Violation) -> str:

@@ -13,11 +13,11 @@ import typer
 from scenarios.checker import INVARIANTS
 from scenarios.cli_completion import complete_invariant, complete_scenario
 from scenarios.cli_options import (
+    AnyTransport,
     HistoryFile,
     HtmlFile,
     Json,
     MutantName,
-    Transport,
     check_names,
     check_writable,
     exit_codes,
@@ -36,8 +36,10 @@ from scenarios.cli_output import (
 )
 from scenarios.cli_plan import SUFFIX, read_plan
 from scenarios.history import History, HistoryError
-from scenarios.model import RunResult, TransportKind, Violation
+from scenarios.library import SCENARIOS
+from scenarios.model import RunResult, Tier, TransportKind, Violation
 from scenarios.plan import Plan
+from scenarios.plan.named import plan_named
 from scenarios.runner import run_plan, run_scenario
 
 __all__ = ["add_to"]
@@ -57,12 +59,17 @@ NAME is a scenario or a plan of bk-chaos list, or a file with a plan (.scn).
 The same scenario, seed, defect and transport make the same run, bit for bit, wherever and whenever. With --transport bytes,
 client and bookies use the shipped TCP transport and server over simulated TCP; with objects, the default, runs are faster.
 
+With --transport processes a plan is played in real time: every client and every bookie is a process, they are killed and
+stopped by signals, and proxies between them break connections. What happened is judged in the same way, but does not
+happen again. A plan that asks for what TCP cannot do is refused.
+
 \b
 Examples:
   bk-chaos run dead-writer --seed 7
   bk-chaos run dead-writer --seed 7 --record histories
   bk-chaos run dead-writer --seed 7 --transport bytes
   bk-chaos run late-add.scn --timeline
+  bk-chaos run zombie-returns --transport processes
   bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
   bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --html lost-fence.html
 
@@ -86,7 +93,7 @@ def run(
         Path | None, typer.Option(help="Keep the history in this folder.", show_default=False, metavar="DIR")
     ] = None,
     mutant: MutantName = None,
-    transport: Transport = TransportKind.OBJECTS,
+    transport: AnyTransport = Tier.OBJECTS,
     timeline: Annotated[bool, typer.Option("--timeline", help="Show the run as a timeline.")] = False,
     html: HtmlFile = None,
     as_json: Json = False,
@@ -230,11 +237,26 @@ def show(
 # Helpers -----------------------------------------------------------------------------------------------------------
 
 
-def _made(what: str | Plan, seed: int, mutant: str | None, record: Path | None, transport: TransportKind) -> RunResult:
+def _made(what: str | Plan, seed: int, mutant: str | None, record: Path | None, transport: Tier) -> RunResult:
     check_writable(record)
+    if transport is Tier.PROCESSES:
+        return _made_by_processes(what, seed, mutant, record)
+    simulated = TransportKind(transport.value)
     if isinstance(what, Plan):
-        return run_plan(what, seed, mutant=mutant, record=record, transport=transport)
-    return run_scenario(what, seed, mutant=mutant, record=record, transport=transport)
+        return run_plan(what, seed, mutant=mutant, record=record, transport=simulated)
+    return run_scenario(what, seed, mutant=mutant, record=record, transport=simulated)
+
+
+def _made_by_processes(what: str | Plan, seed: int, mutant: str | None, record: Path | None) -> RunResult:
+    from scenarios.processes import UnsuitablePlanError, run_plan_with_processes  # noqa: PLC0415  few runs have any
+
+    if isinstance(what, str) and what in SCENARIOS:
+        fail(f"{what} is a scenario, which needs a simulated world; processes play plans")
+    plan = what if isinstance(what, Plan) else plan_named(what, seed)
+    try:
+        return run_plan_with_processes(plan, seed, mutant=mutant, record=record)
+    except UnsuitablePlanError as error:
+        fail(str(error))
 
 
 def _check_html(html: Path | None) -> None:

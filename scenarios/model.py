@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scenarios.conditions import Conditions
     from scenarios.stage import Stage
 
-__all__ = ["RunResult", "Scenario", "TransportKind", "Violation"]
+__all__ = ["RunResult", "Scenario", "Tier", "TransportKind", "Violation"]
 
 
 class TransportKind(StrEnum):
@@ -24,6 +24,15 @@ class TransportKind(StrEnum):
     OBJECTS = "objects"
     #: The shipped TCP transport and the shipped server exchange bytes over simulated streams.
     BYTES = "bytes"
+
+
+class Tier(StrEnum):
+    """How real a run is: what a simulated one exchanges, or processes in real time."""
+
+    OBJECTS = "objects"
+    BYTES = "bytes"
+    #: Clients, bookies and the metadata service are processes, which talk over TCP.
+    PROCESSES = "processes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,7 @@ class RunResult:
     ``verdict`` is ``ok`` (every invariant holds), ``violated``, or ``unknown``: the run ended at a limit, with an unexpected
     error, or without meeting a situation of the scenario, so that it proves nothing; ``problem`` has the reason.
     ``met`` counts the situations of the run; ``missed`` names those of the scenario that it did not meet, if that is the reason.
+    ``unseen`` has the clauses that nobody can judge, because the bookies do not record what happens inside them.
     """
 
     scenario: str
@@ -87,9 +97,10 @@ class RunResult:
     problem: str = ""
     mutant: str = ""
     path: str = ""
-    transport: TransportKind = TransportKind.OBJECTS
+    transport: TransportKind | Tier = TransportKind.OBJECTS
     met: Mapping[str, int] = field(default_factory=dict)
     missed: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def is_vacuous(self) -> bool:
@@ -111,5 +122,5 @@ class RunResult:
             "violations": [violation.as_json() for violation in self.violations],
             "met": dict(self.met),
         }
-        extra = {"problem": self.problem, "mutant": self.mutant, "path": self.path}
+        extra = {"problem": self.problem, "mutant": self.mutant, "path": self.path, "unseen": list(self.unseen)}
         return shown | {key: value for key, value in extra.items() if value}

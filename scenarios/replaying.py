@@ -16,7 +16,7 @@ from scenarios.checker import OnlineChecker
 from scenarios.determinism import Difference, first_difference
 from scenarios.history import KINDS, History, HistoryError, HistoryWriter
 from scenarios.library import SCENARIOS
-from scenarios.model import RunResult, TransportKind, Violation
+from scenarios.model import RunResult, Tier, TransportKind, Violation
 from scenarios.mutants import RUN_MUTANTS
 from scenarios.plan import Plan, PlanError, parse_plan
 from scenarios.runner import run_plan, run_scenario
@@ -117,6 +117,8 @@ def origin_of(history: History) -> Origin:
     if mutant and mutant not in RUN_MUTANTS:
         raise HistoryError(history.path, f"was recorded with the defect {mutant}, which this version does not have")
     transport = header.get("transport", TransportKind.OBJECTS.value)  # there was no other one once
+    if transport == Tier.PROCESSES:
+        raise HistoryError(history.path, "was recorded with processes, which never do the same again")
     if transport not in set(TransportKind):
         raise HistoryError(history.path, "its header names no transport that this version knows")
     return Origin(name, seed, mutant, TransportKind(transport), plan)

@@ -38,6 +38,7 @@ MAY_MEASURE_TIME = (
         "simbookie/crashes/sweep.py",
     ),
     *("spark_analysis/", "simbookie/serving.py", "simbookie/zookeeper/embedded.py"),
+    "scenarios/processes/",  # processes take real time
     "simbookie/tcp/",  # what sockets and strangers do takes real time
 )
 GLOBAL_RANDOM = re.compile(r"\brandom\.(random|randint|choice|choices|shuffle|sample|uniform|seed|randbytes)\(")

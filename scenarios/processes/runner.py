@@ -1,0 +1,174 @@
+"""Runs one plan with processes, merges what they recorded into one history, and checks it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bkclient import __version__
+from scenarios.checker import OnlineChecker
+from scenarios.history import Event, HistoryWriter, Kind
+from scenarios.liveness import StuckError
+from scenarios.model import RunResult, Tier, Violation
+from scenarios.plan import Plan, print_plan
+from scenarios.playing import UnmetError
+from scenarios.processes.channel import clock_since
+from scenarios.processes.links import check_addresses
+from scenarios.processes.merging import Merged, merge
+from scenarios.processes.our_bookie import OurBookies
+from scenarios.processes.served import BookieMaker
+from scenarios.processes.stage import ProcessPlan, ProcessStage
+from scenarios.processes.suitable import check_suitable
+from scenarios.recording import Recorder
+from scenarios.situations import Situations
+
+__all__ = ["run_plan_with_processes"]
+
+#: Clauses that conclude from what happens inside bookies.
+_INSIDE: Final = ("A4", "A5", "B4", "D1", "D2", "D3", "D5", "D7", "D10", "D11", "D12", "E5", "M2")
+
+
+def run_plan_with_processes(
+    plan: Plan, seed: int, *, mutant: str | None = None, record: Path | None = None, bookies: BookieMaker | None = None
+) -> RunResult:
+    """Run a plan with processes, over TCP and in real time; with ``record``, a folder, keep its history there.
+
+    ``bookies`` makes the bookies, by default those of ``bk-sim``. Nothing is left behind, however this ends.
+
+    :class:`~scenarios.processes.suitable.UnsuitablePlanError` for a plan that asks for what processes cannot do, before anything
+    is started; ``KeyError`` for an unknown mutant. Nothing that happens in the run is raised but ``KeyboardInterrupt``.
+    """
+    maker = bookies if bookies is not None else OurBookies()
+    check_suitable(plan, records=maker.records)
+    check_addresses()
+    path = None if record is None else record / "-".join(filter(None, (plan.name, mutant, "processes", f"{seed}.bkh")))
+    header = {
+        "scenario": plan.name,
+        "seed": seed,
+        "mutant": mutant or "",
+        "transport": Tier.PROCESSES.value,
+        "bookies": maker.kind,
+        "package_version": __version__,
+        **plan.cluster.conditions().as_header(),
+        "plan": print_plan(plan, full=True),
+    }
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="bk-chaos-") as folder:
+        try:
+            made = asyncio.run(_interruptible(_Run(plan, seed, mutant or "", maker, Path(folder)).play()))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+    checked = _Checked(header, made, path)
+    how = made.how
+    violations = (*checked.violations, *how.stuck)
+    missed = () if how.problem else tuple(name for name in plan.meets if name not in checked.met)
+    problem = how.problem
+    if missed:
+        problem = f"the run never met what it is about: {', '.join(missed)}"
+    return RunResult(
+        scenario=plan.name,
+        seed=seed,
+        digest=checked.digest,
+        events=len(made.merged.events),
+        simulated_seconds=made.merged.events[-1].time_us / 1e6,
+        wall_seconds=time.perf_counter() - started,
+        verdict="violated" if violations else "unknown" if problem else "ok",
+        violations=violations,
+        problem=problem,
+        mutant=mutant or "",
+        path="" if path is None else str(path),
+        transport=Tier.PROCESSES,
+        met=checked.met,
+        missed=missed,
+        unseen=() if maker.records else _INSIDE,
+    )
+
+
+async def _interruptible(work: Any) -> Any:
+    """``work``, cancelled by SIGTERM as it is by SIGINT, so that its processes end in order."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a run ended. ``completed`` is what RUN_END says."""
+
+    completed: bool = True
+    problem: str = ""
+    stuck: tuple[Violation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    merged: Merged
+    how: _How
+
+
+class _Run:
+    """One run."""
+
+    def __init__(self, plan: Plan, seed: int, mutant: str, maker: BookieMaker, folder: Path) -> None:
+        self._plan = plan
+        started_ns = time.monotonic_ns()
+        self._events: list[Event] = []
+        history = HistoryWriter({}, clock_since(started_ns))
+        self._recorder = Recorder(history)
+        history.listeners.append(self._events.append)
+        self._stage = ProcessStage(plan, seed, mutant, self._recorder, started_ns, folder, maker)
+
+    async def play(self) -> _Made:
+        """Play the plan, and merge what was recorded."""
+        stage = self._stage
+        try:
+            async with stage:
+                how = await self._ended(ProcessPlan(self._plan, stage))
+        except Exception as error:  # noqa: BLE001 - whatever keeps a process from starting proves nothing
+            how = _How(completed=False, problem=f"the processes could not be started: {type(error).__name__}: {error}")
+        if stage.problems and not how.problem:
+            how = _How(completed=False, problem="; ".join(stage.problems))
+        self._recorder.record(Kind.RUN_END, "run", completed=how.completed)
+        own = [event for event in self._events if event.seq >= 0]
+        return _Made(merge(stage.parts(own), stage.sources), how)
+
+    @staticmethod
+    async def _ended(played: ProcessPlan) -> _How:
+        try:
+            await played.play()
+        except StuckError as error:
+            return _How(completed=False, stuck=(Violation(error.clause, error.ledger_id, error.problem),))
+        except UnmetError as error:
+            return _How(problem=f"the run is not what its plan says: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever a process or a client raises proves nothing
+            return _How(completed=False, problem=f"{type(error).__name__}: {error}")
+        return _How()
+
+
+class _Checked:
+    """A merged history, written if there is a path, and judged."""
+
+    def __init__(self, header: Mapping[str, Any], made: _Made, path: Path | None) -> None:
+        now = 0
+        merged = made.merged
+        relations = {"relations": merged.relations, "contradicted_by_clock": merged.contradicted}
+        history = HistoryWriter({**header, "merged": relations}, lambda: now, path)
+        checker, situations = OnlineChecker(), Situations()
+        history.listeners += (checker.feed, situations.feed)
+        for event in merged.events:
+            now = event.time_us
+            history.record(event.kind, event.actor, event.ledger, **event.fields)
+        history.close()
+        self.digest = history.digest
+        self.violations = checker.finish()
+        self.met = {name: count for name, count in sorted(situations.met.items()) if count}

@@ -1,0 +1,92 @@
+"""Which plans processes can play, and what is said of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from scenarios.plan import parse_plan
+from scenarios.plan.library import library_names, library_plan
+from scenarios.processes import UnsuitablePlanError, problems_of, run_plan_with_processes
+
+_PLAN = """plan asks-too-much
+expect anything
+
+cluster 3 3/3/2 {cluster}
+
+client writer
+  create a
+  append a 5
+
+{step}
+"""
+
+
+def problem(step: str = "", cluster: str = "", *, records: bool = True) -> str:
+    found = list(problems_of(parse_plan(_PLAN.format(step=step, cluster=cluster)), records=records))
+    assert len(found) <= 1
+    return found[0] if found else ""
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (
+            "at 1s: drop add writer bookie-0",
+            "step 'drop add writer bookie-0': single frames of a stream cannot be lost",
+        ),
+        ("at 1s: hold add writer bookie-0", "step 'hold add writer bookie-0': single frames"),
+        ("at 1s: delay add writer bookie-0 by=2s", "step 'delay add writer bookie-0 by=2s': single frames"),
+        ("at 1s: duplicate add writer bookie-0", "single frames"),
+        ("at 1s: weather writer bookie-0 loss-probability=0.1", "single frames"),
+        ("at 1s: weather writer bookie-0 duplicate-probability=0.1", "single frames"),
+        ("at 1s: crash bookie-0 mode=power-loss", "a process dies and its machine keeps its power"),
+        ("at 1s: metadata conflict write writer", "single calls of a session"),
+        ("at 1s: wipe bookie-0", "refuses a disk without its cookie"),
+        ("at 1s: alter bookie-0 a", "not altered from outside"),
+        ("at 1s: limbo bookie-0 a", "not altered from outside"),
+    ],
+)
+def test_a_step_that_asks_too_much_is_named(step: str, said: str) -> None:
+    assert said in problem(step)
+
+
+def test_clusters_that_processes_are_not_are_refused() -> None:
+    assert "loses or doubles" in problem(cluster="\n  network loss-probability=0.1")
+    assert "fail by chance" in problem(cluster="\n  metadata conflict-probability=0.1")
+    assert "forget fences like db" in problem(cluster="forgets=db")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "at 1s: cut writer bookie-0 way=from",
+        "at 1s: clog writer bookie-0",
+        "at 1s: partition writer bookie-0,bookie-1",
+        "at 1s: reset writer bookie-0",
+        "at 1s: weather writer bookie-0 latency=0.1s slow-probability=0.5",
+        "at 1s: crash bookie-0",
+        "at 1s: pause bookie-0",
+        "at 1s: kill writer",
+        "at 1s: store-down",
+        "at 1s: lose-session bookie-0",
+    ],
+)
+def test_what_processes_can_do_is_not_refused(step: str) -> None:
+    assert not problem(step, records=False)
+
+
+def test_bookies_that_do_not_record_cannot_be_waited_for() -> None:
+    step = "when BK_STORE actor=bookie-0: kill writer"
+    assert not problem(step)
+    assert "waits for BK_STORE, which these bookies do not record" in problem(step, records=False)
+    assert not problem("when BK_CRASH actor=bookie-0: kill writer", records=False), "the director sees that"
+
+
+def test_enough_plans_of_the_library_suit_both_kinds_of_bookies() -> None:
+    plans = [library_plan(name) for name in library_names()]
+    assert sum(not list(problems_of(plan, records=False)) for plan in plans) >= 30
+
+
+def test_nothing_is_started_for_a_plan_that_asks_too_much() -> None:
+    with pytest.raises(UnsuitablePlanError, match="add-loss-one cannot be played with processes: step 'drop add"):
+        run_plan_with_processes(library_plan("add-loss-one"), 0)
