@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from spark_analysis.cli_running import Input, Json, Master, conclude, in_spark, size_of
+from spark_analysis.cli_running import Conf, Input, Json, Master, conclude, in_spark, size_of
 from spark_analysis.jobs.analyse import analyse
 from spark_analysis.report_faults import appends_table, effects_table, never_met_text
 
@@ -36,8 +36,8 @@ With --json: {"histories", "events", "base", "long_us", "effects", "appends", "m
 """
 
 
-def analyse_histories(folder: Input, *, master: Master = None, as_json: Json = False) -> None:
+def analyse_histories(folder: Input, *, master: Master = None, conf: Conf = None, as_json: Json = False) -> None:
     """Analyse the histories in ``folder``, and print what was found."""
-    with in_spark(master, size_of(folder), "nothing was found out", "analysing") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was found out", "analysing") as session:
         found = analyse(session, folder)
     conclude(found, effects_table(found), appends_table(found), never_met_text(found), is_fine=True, as_json=as_json)

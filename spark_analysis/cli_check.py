@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from spark_analysis.cli_running import Input, Json, Master, conclude, in_spark, print_json, size_of
+from spark_analysis.cli_running import Conf, Input, Json, Master, conclude, in_spark, print_json, size_of
 from spark_analysis.defaults import EXIT_DISAGREE, EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.compare import compare
@@ -43,13 +43,14 @@ def check_histories(
     folder: Input,
     *,
     master: Master = None,
+    conf: Conf = None,
     max_witnesses: Annotated[
         int, typer.Option(min=0, help="Broken clauses to show per invariant; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
     as_json: Json = False,
 ) -> None:
     """Check the histories in ``folder``, and print the verdict."""
-    with in_spark(master, size_of(folder), "nothing was judged", "checking") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was judged", "checking") as session:
         verdict = check(session, folder, max_witnesses=max_witnesses)
     shown = [broken_list(verdict)] if verdict.violations else []
     conclude(verdict, check_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
@@ -76,13 +77,14 @@ def compare_witnesses(
     folder: Input,
     *,
     master: Master = None,
+    conf: Conf = None,
     max_shown: Annotated[
         int, typer.Option(min=0, help="Disagreements to show; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
     as_json: Json = False,
 ) -> None:
     """Compare the witnesses on the histories in ``folder``, and print what came of it."""
-    with in_spark(master, size_of(folder), "nothing was judged", "comparing") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was judged", "comparing") as session:
         found = compare(session, folder, max_shown=max_shown)
     if as_json:
         print_json(found.as_json())

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from spark_analysis.cli_running import Folder, Json, Master, in_spark, print_json, usable_files
+from spark_analysis.cli_running import Conf, Folder, Json, Master, in_spark, print_json, usable_files
 from spark_analysis.dataset.layout import Reason
 from spark_analysis.defaults import EXIT_UNUSABLE
 from spark_analysis.jobs.ingest import ingest
@@ -50,11 +50,12 @@ def ingest_histories(
         ),
     ] = None,
     master: Master = None,
+    conf: Conf = None,
     as_json: Json = False,
 ) -> None:
     """Take the histories in ``folder`` into a data set, and print what came of it."""
     size = sum(file.size for file in usable_files(folder))
-    with in_spark(master, size, "nothing was taken", "ingesting") as session:
+    with in_spark(master, conf, size, "nothing was taken", "ingesting") as session:
         found = ingest(session, folder, to, buckets=buckets)
     if as_json:
         print_json(found.as_json())

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_analysis.cli_running import Input, Json, Master, conclude, in_spark, size_of
+from spark_analysis.cli_running import Conf, Input, Json, Master, conclude, in_spark, size_of
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.lac import analyze_lacs
 from spark_analysis.report import lac_table, lag_table, truncated_list
@@ -41,13 +41,14 @@ def follow_lacs(
     folder: Input,
     *,
     master: Master = None,
+    conf: Conf = None,
     max_ledgers: Annotated[
         int, typer.Option(min=0, help="Ledgers to show, those with the least margin first; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
     as_json: Json = False,
 ) -> None:
     """Analyze the histories in ``folder``, and print what came of it."""
-    with in_spark(master, size_of(folder), "nothing was found out", "following LACs") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was found out", "following LACs") as session:
         verdict = analyze_lacs(session, folder, max_ledgers=max_ledgers)
     truncated = [] if verdict.is_clean else [truncated_list(verdict)]
     conclude(verdict, lac_table(verdict), lag_table(verdict), *truncated, is_fine=verdict.is_clean, as_json=as_json)

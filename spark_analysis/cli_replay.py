@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_analysis.cli_running import Folder, Json, Master, conclude, in_spark, usable_files
+from spark_analysis.cli_running import Conf, Folder, Json, Master, conclude, in_spark, usable_files
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.replay import replay
 from spark_analysis.report import differing_list, replay_table
@@ -42,6 +42,7 @@ def replay_histories(
     folder: Folder,
     *,
     master: Master = None,
+    conf: Conf = None,
     max_differing: Annotated[
         int, typer.Option(min=0, help="Runs that differ to show; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
@@ -49,7 +50,7 @@ def replay_histories(
 ) -> None:
     """Replay the histories in ``folder``, and print what came of it."""
     input_bytes = sum(file.size for file in usable_files(folder))
-    with in_spark(master, input_bytes, "nothing was found out", "replaying") as session:
+    with in_spark(master, conf, input_bytes, "nothing was found out", "replaying") as session:
         verdict = replay(session, folder, max_differing=max_differing)
     shown = [differing_list(verdict)] if verdict.differing else []
     conclude(verdict, replay_table(verdict), *shown, is_fine=verdict.is_same and verdict.is_clean, as_json=as_json)

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_analysis.cli_running import Input, Json, Master, conclude, fail, in_spark, size_of
+from spark_analysis.cli_running import Conf, Input, Json, Master, conclude, fail, in_spark, size_of
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.report import report
 from spark_analysis.report import verdict_table
@@ -43,6 +43,7 @@ def write_report(
     *,
     to: Annotated[Path, typer.Option(metavar="FILE", help="The page to write; a file that is there is replaced.")],
     master: Master = None,
+    conf: Conf = None,
     max_witnesses: Annotated[
         int, typer.Option(min=0, help="Broken ledgers to show per invariant; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
@@ -52,7 +53,7 @@ def write_report(
     size = size_of(folder)
     if not to.parent.is_dir():
         fail(f"{to}: there is no folder {to.parent}")
-    with in_spark(master, size, "there is no report", "reporting") as session:
+    with in_spark(master, conf, size, "there is no report", "reporting") as session:
         found = report(session, folder, max_witnesses=max_witnesses)
     try:
         to.write_text(report_html(found), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol
@@ -26,6 +26,7 @@ from spark_analysis.session import open_session
 from spark_analysis.source import HistoryFile
 
 __all__ = [
+    "Conf",
     "Folder",
     "Input",
     "JobVerdict",
@@ -45,6 +46,10 @@ Input = Annotated[
 ]
 Master = Annotated[
     str | None, typer.Option(help=f"Spark master to run on. Default: what spark-submit was told, or {LOCAL_MASTER}.")
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A setting of Spark, such as spark.executor.memory=4g; may be given again."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -92,21 +97,35 @@ def size_of(folder: Path) -> int:
 
 
 @contextmanager
-def in_spark(master: str | None, input_bytes: int, failed: str, doing: str = "") -> Iterator[SparkSession]:
-    """A session for work on about ``input_bytes``.
+def in_spark(
+    master: str | None, conf: Sequence[str] | None, input_bytes: int, failed: str, doing: str = ""
+) -> Iterator[SparkSession]:
+    """A session for work on about ``input_bytes``, with the settings ``conf``.
 
     Without Java, or if Spark fails, the program ends; ``failed`` says what that means. On a terminal it says ``doing`` while the
     block runs.
     """
+    settings = _settings_of(conf or ())
     status = Console(stderr=True).status(f"{doing} ...") if doing and sys.stderr.isatty() else nullcontext()
     try:
         with status:
-            yield open_session(master, input_bytes=input_bytes)
+            yield open_session(master, input_bytes=input_bytes, settings=settings)
     except (NoHistoriesError, DataSetError, JavaNotFoundError) as error:
         fail(str(error))
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         fail(f"Spark failed, and {failed}: {reason[0]}", EXIT_FAILED)
+
+
+def _settings_of(conf: Sequence[str]) -> dict[str, str]:
+    """The settings in ``conf``, each ``KEY=VALUE`` with a key of Spark's."""
+    settings = {}
+    for told in conf:
+        key, separator, value = told.partition("=")
+        if not separator or not key.startswith("spark."):
+            fail(f"--conf wants spark.NAME=VALUE, got {told!r}")
+        settings[key] = value
+    return settings
 
 
 class JobVerdict(Protocol):

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_analysis.cli_running import Json, Master, conclude, fail, in_spark
+from spark_analysis.cli_running import Conf, Json, Master, conclude, fail, in_spark
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.check import Broken
 from spark_analysis.jobs.stream import OtherStreamError, stream
@@ -50,6 +50,7 @@ def stream_histories(
         float | None, typer.Option(min=0, help="End when nothing has come for so many seconds. Default: at Ctrl-C.")
     ] = None,
     master: Master = None,
+    conf: Conf = None,
     max_witnesses: Annotated[
         int, typer.Option(min=0, help="Broken clauses to show per invariant; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
@@ -62,7 +63,7 @@ def stream_histories(
             typer.echo(broken_text(broken).plain, err=as_json)
 
     try:
-        with in_spark(master, 0, "nothing was judged", "judging what comes") as session:
+        with in_spark(master, conf, 0, "nothing was judged", "judging what comes") as session:
             verdict = stream(session, folder, to, every_s=every, idle_s=idle, max_witnesses=max_witnesses, tell=tell)
     except OtherStreamError as error:
         fail(str(error))

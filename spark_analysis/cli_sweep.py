@@ -16,7 +16,7 @@ from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
 from scenarios.mutants import RUN_MUTANTS
 from scenarios.plan.named import plan_names
-from spark_analysis.cli_running import Json, Master, fail, in_spark, print_json
+from spark_analysis.cli_running import Conf, Json, Master, fail, in_spark, print_json
 from spark_analysis.defaults import EXIT_UNDECIDED, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.sweep import OtherSweepError, SweepPlan, SweepVerdict, chosen, sweep, units_done
 from spark_analysis.report import failing_list, met_table, sweep_table
@@ -67,6 +67,7 @@ def sweep_seeds(
         int, typer.Option(min=0, help="Keep the history of every n-th seed as well; 0 keeps none.")
     ] = 0,
     master: Master = None,
+    conf: Conf = None,
     max_shown: Annotated[
         int, typer.Option(min=0, help="Broken runs to show; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
@@ -81,7 +82,7 @@ def sweep_seeds(
         fail(f"no scenario shows a defect called {mutant}; there are: {', '.join(RUN_MUTANTS)}")
     plan = SweepPlan(names, seeds, first_seed, mutant, transport, keep_every)
     try:
-        with in_spark(master, 0, "the sweep has not ended") as session, _progress(folder, plan):
+        with in_spark(master, conf, 0, "the sweep has not ended") as session, _progress(folder, plan):
             verdict = sweep(session, plan, folder, max_shown=max_shown)
     except OtherSweepError as error:
         fail(str(error))

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -71,14 +71,15 @@ def open_session(
     log_level: str = "error",
     java: JavaRuntime | None = None,
     input_bytes: int = 0,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The session of this process, started at ``master`` if there is none yet.
 
     Without a ``master``, a program that ``spark-submit`` started runs where that was told to, any other on all processors of
     this machine.
     ``input_bytes`` is about how much is going to be read: up to :data:`QUICK_BYTES` the JVM compiles quickly and not well,
-    because compiling well would take longer than the whole job. ``java`` is the runtime to start it with, by default the one
-    that :func:`simbookie.java.find_java` finds; raises
+    because compiling well would take longer than the whole job. ``settings`` are Spark's own, and come before those chosen here.
+    ``java`` is the runtime to start it with, by default the one that :func:`simbookie.java.find_java` finds; raises
     :class:`simbookie.java.JavaNotFoundError` if there is none.
     """
     running = SparkSession.getActiveSession()
@@ -96,7 +97,7 @@ def open_session(
     java_options = [*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={log_configuration.as_uri()}"]
     if input_bytes <= QUICK_BYTES:
         java_options += _QUICK_COMPILATION
-    for name, value in _settings(master, scratch, java_options).items():
+    for name, value in (_settings(master, scratch, java_options) | dict(settings or {})).items():
         builder = builder.config(name, value)
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=python):

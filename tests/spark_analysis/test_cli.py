@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -30,6 +31,33 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 
 # Without Spark -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", ["verify", "check", "compare", "lac", "analyse", "ingest", "report", "stream", "replay"]
+)
+def test_settings_of_spark_reach_the_session(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def opened(master: str | None, **options: Any) -> SparkSession:
+        given.append((master, options["settings"]))
+        raise JavaNotFoundError("not here")
+
+    monkeypatch.setattr(cli_running, "open_session", opened)
+    path = record(tmp_path / "good.bkh", bystander())
+    to = ("--to", tmp_path / "to") if command in {"ingest", "report", "stream"} else ()
+    code, _, err = run(command, path, *to, "--conf", "spark.driver.memory=2g", "--conf", "spark.a=b=c")
+    assert (code, "not here" in err) == (2, True)
+    assert given == [(None, {"spark.driver.memory": "2g", "spark.a": "b=c"})]
+
+
+@pytest.mark.parametrize("told", ["spark.driver.memory", "driver.memory=2g", ""])
+def test_what_is_no_setting_is_refused_before_spark_starts(
+    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_running, "open_session", None)
+    path = record(tmp_path / "good.bkh", bystander())
+    assert run("verify", path, "--conf", told) == (2, "", f"bk-verify: --conf wants spark.NAME=VALUE, got {told!r}\n")
 
 
 def test_the_list_names_every_invariant_with_its_statement() -> None:

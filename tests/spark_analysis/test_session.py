@@ -167,6 +167,29 @@ def test_a_submitted_program_runs_where_spark_submit_was_told_to(tmp_path: Path,
     assert "runs at local[1]" in done.stdout, done.stderr
 
 
+@pytest.mark.deep
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_settings_come_before_those_that_are_chosen(java: JavaRuntime) -> None:
+    """In a process of its own, because the session of this one has its settings."""
+    program = (
+        "from spark_analysis.session import open_session\n"
+        "settings = {'spark.default.parallelism': '7', 'spark.driver.memory': '600m'}\n"
+        "context = open_session('local[1]', settings=settings).sparkContext\n"
+        "print(context.defaultParallelism, context._jvm.Runtime.getRuntime().maxMemory() >> 20)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"JAVA_HOME": str(java.home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    parallelism, heap_mib = map(int, done.stdout.split())
+    assert parallelism == 7, done.stderr
+    assert 400 < heap_mib <= 600
+
+
 def test_any_other_program_runs_on_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     assert session._default_master() == "local[*]"
