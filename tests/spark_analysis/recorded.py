@@ -11,7 +11,18 @@ from scenarios.model import RunResult
 from scenarios.runner import run_scenario
 from tests.scenarios.stories import Story
 
-__all__ = ["CAUGHT", "HARMED", "HARMLESS", "SHIPPED", "bystander", "record", "record_runs", "truncated", "truncating"]
+__all__ = [
+    "CAUGHT",
+    "HARMED",
+    "HARMLESS",
+    "SHIPPED",
+    "bystander",
+    "record",
+    "record_runs",
+    "truncated",
+    "truncating",
+    "unfinished",
+]
 
 #: Scenario, seed and mutant of recorded runs. In these seeds the defects do harm, and not only break a rule of procedure that
 #: the online checker alone knows.
@@ -111,6 +122,14 @@ def truncated(path: Path) -> Path:
     record(path, bystander())
     path.write_bytes(path.read_bytes()[:-50])
     return path
+
+
+def unfinished(ledger: int) -> Story:
+    """A ledger that nobody ever closed."""
+    story = Story(ledger=ledger)
+    story.create()
+    story.write(0)
+    return story
 
 
 def truncating(ledger: int) -> Story:

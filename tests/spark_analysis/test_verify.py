@@ -14,25 +14,23 @@ from scenarios.model import RunResult
 from scenarios.mutants import RUN_MUTANTS
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.files import NoHistoriesError
-from spark_analysis.jobs.inputs import histories_of
-from spark_analysis.jobs.judging import judged_histories
 from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
-from tests.scenarios.stories import Story
 from tests.spark_analysis.plants import honest_life
-from tests.spark_analysis.plants_of_applications import closed, end
-from tests.spark_analysis.recorded import CAUGHT, HARMED, HARMLESS, SHIPPED, bystander, record, truncated, truncating
+from tests.spark_analysis.recorded import (
+    CAUGHT,
+    HARMED,
+    HARMLESS,
+    SHIPPED,
+    bystander,
+    record,
+    truncated,
+    truncating,
+    unfinished,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 Accused = dict[str, dict[str, list[WitnessedViolation]]]
-
-
-def unfinished(ledger: int) -> Story:
-    """A ledger that nobody ever closed."""
-    story = Story(ledger=ledger)
-    story.create()
-    story.write(0)
-    return story
 
 
 # Counts and witnesses ------------------------------------------------------------------------------------------------
@@ -67,91 +65,6 @@ def test_ledgers_are_checked_hold_are_violated_or_unknown(counted: Verdict) -> N
     assert (reads.checked, reads.holds, reads.violated, reads.unknown) == (1, 1, 0, 6)
     assert reads.violated_histories == 0
     assert not counted.is_clean
-
-
-def completed(story: Story, *, is_over: bool = True) -> Story:
-    """``story``, and that its run came to its end, or was ended before."""
-    end(story, completed=is_over)
-    return story
-
-
-def lost_close(ledger: int, *, told: bool = False) -> Story:
-    """A ledger that may be closed: nobody learned what became of the write; told or not told that it is."""
-    story = unfinished(ledger)
-    story.close(0, outcome="unknown")
-    if told:
-        closed(story, 0)
-    return story
-
-
-def lost_replacement(ledger: int) -> Story:
-    """A closed ledger of which somebody may have changed the ensemble."""
-    story = bystander(ledger)
-    story.cas("rereplicate", "auditor", last_entry=1, length=20, outcome="unknown")
-    return story
-
-
-def unanswered(ledger: int) -> Story:
-    """An append of which the application was told nothing."""
-    story = unfinished(ledger)
-    story.add(1)
-    return story
-
-
-#: What each history leaves open: of each invariant, why its ledger is unknown, or how often it was violated.
-LEFT_OPEN: dict[str, tuple[Story, dict[str, str | int]]] = {
-    "open": (
-        completed(unfinished(1)),
-        {"NoLacTruncation": "no premise", "VisibleLacBounded": "no premise", "AckedReadable": "no premise"},
-    ),
-    "cut-off": (
-        completed(unfinished(1), is_over=False),
-        {
-            "NoLacTruncation": "cut off",
-            "VisibleLacBounded": "cut off",
-            "AckedReadable": "cut off",
-            "ClosedAtQuorum": "cut off",
-        },
-    ),
-    "no-end": (unanswered(1), {"NoLacTruncation": "cut off", "AddResolves": "cut off"}),
-    "unanswered": (
-        completed(unanswered(1), is_over=False),
-        {"NoLacTruncation": "cut off", "AddResolves": "no outcome"},
-    ),
-    "never-answered": (completed(unanswered(1)), {"AddResolves": 1, "NoLacTruncation": "no premise"}),
-    "lost-close": (
-        completed(lost_close(1)),
-        {"NoLacTruncation": "lost write", "ClosedAtQuorum": "lost write", "CloseKeepsAcks": "no premise"},
-    ),
-    "told-close": (completed(lost_close(1, told=True)), {"CloseKeepsAcks": "lost write"}),
-    "replaced": (completed(lost_replacement(1)), {"ClosedAtQuorum": "lost write", "AckedReadable": "lost write"}),
-    "cut-off-and-broken": (
-        completed(truncating(1), is_over=False),
-        {"NoLacTruncation": 1, "AddResolves": "holds"},
-    ),
-}
-OPEN_TO = ("NoLacTruncation", "VisibleLacBounded", "AckedReadable", "ClosedAtQuorum", "AddResolves", "CloseKeepsAcks")
-
-
-def test_what_a_history_leaves_open_neither_holds_nor_is_violated(spark: SparkSession, tmp_path: Path) -> None:
-    """One ledger for each case, all in one folder; each differs from one that is judged by one event."""
-    for name, (story, _) in LEFT_OPEN.items():
-        record(tmp_path / f"{name}.bkh", story)
-    with judged_histories(spark, histories_of(tmp_path), select(OPEN_TO)) as (_, findings):
-        found = {(row["history"].removesuffix(".bkh"), row["invariant"]): row for row in findings.collect()}
-    for name, (_, expected) in LEFT_OPEN.items():
-        for invariant, why in expected.items():
-            row = found.get((name, invariant))
-            if why == "no premise":
-                assert row is None, (name, row)
-            else:
-                assert row is not None, (name, invariant)
-                assert (row["clause"] is not None) == isinstance(why, int), (name, row)
-                assert isinstance(why, int) or (row["witness"] or "holds") == why, (name, row)
-    held = {
-        name for (name, invariant), row in found.items() if invariant == "NoLacTruncation" and row["witness"] is None
-    }
-    assert held == {"replaced"}, "whose end is known"
 
 
 def test_witnesses_are_limited_and_counts_are_not(counted: Verdict) -> None:
