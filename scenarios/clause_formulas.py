@@ -141,6 +141,18 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "H9": "LOG_APPEND@s of l, and k in list@s => LOG_END of k before s, and META_CAS(state = CLOSED, ok) of k before s",
         "H10": "LOG_END(last_entry = d)@s of l => META_CAS(state = CLOSED, last_entry = d, ok) of l before s",
-        "H11": "LOG_TRIM@s of l, and c a listed cursor at s => last LOG_CURSOR(cursor = c, cause = stored) before s is in k > l",
+        "H11": (
+            "LOG_TRIM@s of l, and c a listed cursor at s => last LOG_CURSOR(cursor = c, cause = opened or stored) before s is in "
+            "k > l"
+        ),
+        "H12": (
+            "LOG_READ(i)@s by cursor c to a, and a of the last LOG_CURSOR(cursor = c, cause = opened) before s => i not before "
+            "any LOG_CURSOR(cursor = c, cause = opened or stored) before s"
+        ),
+        "H13": "LOG_CURSOR(cursor = c, cause = stored)@s by a => last LOG_CURSOR(cursor = c, cause = opened) before s is by a",
+        "H14": (
+            "LOG_CURSOR(cursor = c, cause = opened or stored)@s behind i, the first one not, LOG_ACK(i)@t, no LOG_TRIM of i's "
+            "ledger before both => LOG_READ(i) by cursor c before s or t"
+        ),
     }
 )

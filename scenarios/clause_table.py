@@ -394,4 +394,13 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
             "H11": "no ledger is trimmed before the stored position of every listed cursor is behind it",
         },
     ),
+    (
+        "LogCursorsKeep",
+        "A cursor, which consumers may share, passes over nothing, delivers nothing again, and is moved by one at a time.",
+        {
+            "H12": "who has a cursor open gets no message before the furthest position that was stored",
+            "H13": "a position is stored only by the one that opened the cursor last",
+            "H14": "no position is stored behind an acknowledged message that the cursor delivered to nobody",
+        },
+    ),
 )

@@ -43,9 +43,10 @@ async def read_log_back(client: RecordedClient, name: str, rng: Random) -> None:
         try:
             async with logs.writer(name, PublishSettings(give_up_s=_PAUSE_S)):
                 pass  # the last ledger is recovered, so that its end is known
-            async with logs.reader(name, follow=False) as reader:
-                async for _message in reader:
-                    pass
+            for part in await logs.parts(name):
+                async with logs.reader(part, follow=False) as reader:
+                    async for _message in reader:
+                        pass
         except BookKeeperError as error:
             problem = f"log {name}: {error}"
             await anyio.sleep(_PAUSE_S)

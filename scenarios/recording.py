@@ -71,6 +71,8 @@ class Recorder:
         self.messages = RequestNumbers()
         #: What is stored of each log.
         self.manifests: dict[str, LogManifest] = {}
+        #: By log and cursor, the openings of it that have stored something.
+        self.cursor_openings: dict[tuple[str, str], set[str]] = {}
         self._overhead: dict[int, int] = {}
         self._usual_overhead = ENTRY_HEADER_SIZE + (0 if digest_type is None else DIGEST_SIZES[digest_type])
 

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 from bkclient.errors import BookKeeperError, code_of
 from bkclient.log import (
+    ConsumerMode,
+    LogConsumer,
     LogCursor,
     LogDeposed,
     LogMessage,
@@ -24,11 +26,12 @@ from bkclient.log import (
     MessageId,
     PublishSettings,
 )
+from bkclient.log.partitioning import key_hash
 from scenarios.history import Kind
 from scenarios.recording import fingerprint
 from scenarios.recording_client import RecordedClient
 
-__all__ = ["RecordedLogCursor", "RecordedLogReader", "RecordedLogWriter", "RecordedLogs"]
+__all__ = ["RecordedLogConsumer", "RecordedLogCursor", "RecordedLogReader", "RecordedLogWriter", "RecordedLogs"]
 
 
 class RecordedLogs:
@@ -38,9 +41,14 @@ class RecordedLogs:
         self._client = client
         self._logs = Logs(client, rng=rng)
 
-    async def create(self, name: str, settings: LogSettings) -> None:
+    async def create(self, name: str, settings: LogSettings, partitions: int = 0) -> None:
         """See :meth:`bkclient.log.Logs.create`."""
-        await self._logs.create(name, settings)
+        await self._logs.create(name, settings, partitions=partitions)
+
+    async def parts(self, name: str) -> list[str]:
+        """The names of its partitions, each of which is a log to read; its own if it has none."""
+        count = (await self._logs.info(name)).partitions
+        return [_partition_of(name, number) for number in range(count)] or [name]
 
     async def trim(self, name: str, before: MessageId | None = None) -> list[int]:
         """See :meth:`bkclient.log.Logs.trim`."""
@@ -60,7 +68,8 @@ class RecordedLogs:
 
     def writer(self, name: str, settings: PublishSettings) -> RecordedLogWriter:
         """A publisher to the log, which takes it over when its block is entered."""
-        return RecordedLogWriter(self._logs.writer(name, owner=self._client.log.actor, settings=settings), self._client)
+        writer = self._logs.writer(name, owner=self._client.log.actor, settings=settings)
+        return RecordedLogWriter(writer, self._client, self._logs)
 
     def reader(self, name: str, start: MessageId = MessageId.EARLIEST, *, follow: bool = True) -> RecordedLogReader:
         """A reader of the log."""
@@ -71,11 +80,20 @@ class RecordedLogs:
         """A durable cursor of the log."""
         return RecordedLogCursor(self._logs.cursor(name, cursor), self._client, name)
 
+    def consumer(self, name: str, group: str, mode: ConsumerMode) -> RecordedLogConsumer:
+        """A member of a group of consumers of the log."""
+        return RecordedLogConsumer(self._logs.consumer(name, group, mode=mode), self._client, name)
+
+
+def _partition_of(log: str, number: int) -> str:
+    """The name of a partition, which is a log by itself."""
+    return f"{log}-partition-{number}"
+
 
 class _RecordedBlock:
     """What is used inside the block of ``inner``."""
 
-    inner: LogWriter | LogReader | LogCursor
+    inner: LogWriter | LogReader | LogCursor | LogConsumer
 
     async def __aenter__(self) -> Self:
         await self.inner.__aenter__()
@@ -90,20 +108,30 @@ class _RecordedBlock:
 class RecordedLogWriter(_RecordedBlock):
     """A publisher that records LOG_PUB before each message is handed in, and LOG_ACK, LOG_FAIL and LOG_LOST when it is told."""
 
-    def __init__(self, writer: LogWriter, client: RecordedClient) -> None:
+    def __init__(self, writer: LogWriter, client: RecordedClient, logs: Logs) -> None:
         self.inner: LogWriter = writer
+        self._logs = logs
+        self._partitions = 0
         self._record = client.log.record
         self._messages = 0
         self._is_lost = False
 
-    def publish_nowait(self, payload: bytes) -> asyncio.Future[MessageId]:
-        """Publish one message; a future of its id."""
+    async def __aenter__(self) -> Self:
+        self._partitions = (await self._logs.info(self.inner.name)).partitions
+        return await super().__aenter__()
+
+    def publish_nowait(self, payload: bytes, key: str | None = None) -> asyncio.Future[MessageId]:
+        """Publish one message; a future of its id. One for a log with partitions needs a key, which says in which it will be."""
         number, content = self._messages, fingerprint(payload)
         self._messages += 1
-        message: dict[str, Any] = {"log": self.inner.name, "epoch": self.inner.epoch, "message": number}
+        log = self.inner.name
+        if self._partitions:
+            assert key is not None, "a plan gives one"
+            log = _partition_of(log, key_hash(key) % self._partitions)
+        message: dict[str, Any] = {"log": log, "epoch": self.inner.epoch, "message": number}
         self._record(Kind.LOG_PUB, **message, content=content, size=len(payload))
         try:
-            future = self.inner.publish_nowait(payload)
+            future = self.inner.publish_nowait(payload, key=key)
         except BookKeeperError as error:
             self._failed(message, error)
             raise
@@ -197,4 +225,38 @@ class RecordedLogCursor(_RecordedMessages):
 
     def acknowledge(self, message: LogMessage) -> None:
         """See :meth:`bkclient.log.LogCursor.acknowledge`."""
+        self.inner.acknowledge(message)
+
+
+class RecordedLogConsumer(_RecordedBlock):
+    """A member of a group, which records what it gets of each partition as of a log of its own.
+
+    Each time a partition is begun with, or begun again before what came of it last, that is another reader's handle.
+    """
+
+    def __init__(self, consumer: LogConsumer, client: RecordedClient, log: str) -> None:
+        self.inner: LogConsumer = consumer
+        self._client = client
+        self._log = log
+        #: By partition, the handle and the last message.
+        self._readers: dict[int, tuple[int, MessageId]] = {}
+
+    async def receive(self) -> LogMessage:
+        """The next message."""
+        message = await self.inner.receive()
+        place = message.id
+        log = self._log if place.partition < 0 else _partition_of(self._log, place.partition)
+        handle, last = self._readers.get(place.partition, (-1, place))
+        if place <= last:
+            handle = self._client.log.new_handle()
+            start: dict[str, Any] = {"log": log, "handle": handle, "cursor": self.inner.group, "cause": "other"}
+            self._client.log.record(Kind.LOG_READ_START, **start)
+        self._readers[place.partition] = handle, place
+        where: dict[str, Any] = {"entry": place.entry_id, "batch": place.batch_index}
+        got: dict[str, Any] = {"log": log, "handle": handle, "content": fingerprint(message.payload), **where}
+        self._client.log.record(Kind.LOG_READ, place.ledger_id, **got)
+        return message
+
+    def acknowledge(self, message: LogMessage) -> None:
+        """See :meth:`bkclient.log.LogConsumer.acknowledge`."""
         self.inner.acknowledge(message)

@@ -86,8 +86,11 @@ class LogChanges:
         elif directory == _CURSORS:
             log, _, cursor = rest.partition("/")
             state = decode_cursor(data)
+            openings = self._recorder.cursor_openings.setdefault((log, cursor), set())
+            cause = "stored" if state.holder in openings else "opened"
+            openings.add(state.holder)
             where = {"entry": state.entry_id, "version": version}
-            self._record(Kind.LOG_CURSOR, log, state.ledger_id, cursor=cursor, cause="stored", **where)
+            self._record(Kind.LOG_CURSOR, log, state.ledger_id, cursor=cursor, cause=cause, **where)
 
     def _manifest_stored(self, log: str, new: LogManifest, version: int) -> None:
         known = self._recorder.manifests.get(log)

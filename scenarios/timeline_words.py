@@ -84,7 +84,7 @@ _LOG_PHRASES: Final[Mapping[str, Callable[[Event, Mapping[str, Any], str], str]]
         Kind.LOG_TRIM: lambda _e, f, _t: f"trims the ledger off log {f['log']}",
         Kind.LOG_CURSOR: lambda e, f, _t: (
             f"cursor {f['cursor']} of log {f['log']} {f['cause']}"
-            + (f" at {e.ledger}:{f['entry']}" if f["cause"] == "stored" else "")
+            + (f" at {e.ledger}:{f['entry']}" if f["cause"] in {"opened", "stored"} else "")
         ),
         Kind.LOG_PUB: lambda _e, f, _t: f"publishes {f['epoch']}/{f['message']} to log {f['log']}",
         Kind.LOG_ACK: lambda e, f, _t: f"{f['epoch']}/{f['message']} is acknowledged as {_place(e)}",

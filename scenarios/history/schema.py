@@ -218,7 +218,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.LOG_APPEND: ("log", "epoch", "version"),
         Kind.LOG_END: ("log", "last_entry", "length", "version"),
         Kind.LOG_TRIM: ("log", "version"),
-        # cause: stored, listed, removed; ledger and entry are the position that was stored.
+        # cause: opened, stored, listed, removed; ledger and entry are the position that was stored, by an opening or since.
         Kind.LOG_CURSOR: ("log", "cursor", "cause", "entry", "version"),
         # epoch and message identify a message; ledger, entry and batch say where it is.
         Kind.LOG_PUB: ("log", "epoch", "message", "content", "size"),

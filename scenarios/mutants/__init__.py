@@ -16,6 +16,7 @@ from typing import Final
 
 from scenarios.mutants.base import Mutant, Replacement
 from scenarios.mutants.connections import CONNECTION_MUTANTS
+from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
 from scenarios.mutants.options import OPTION_MUTANTS
 from scenarios.mutants.recovery import RECOVERY_MUTANTS
@@ -24,7 +25,15 @@ from scenarios.mutants.writing import WRITING_MUTANTS
 
 __all__ = ["MACHINE_MUTANTS", "MUTANTS", "RUN_MUTANTS", "Mutant", "Replacement"]
 
-_ALL: Final = (*SHELL_MUTANTS, *CONNECTION_MUTANTS, *RECOVERY_MUTANTS, *WRITING_MUTANTS, *OPTION_MUTANTS, *LOG_MUTANTS)
+_ALL: Final = (
+    *SHELL_MUTANTS,
+    *CONNECTION_MUTANTS,
+    *RECOVERY_MUTANTS,
+    *WRITING_MUTANTS,
+    *OPTION_MUTANTS,
+    *LOG_MUTANTS,
+    *LOG_GROUP_MUTANTS,
+)
 
 MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({mutant.name: mutant for mutant in _ALL})
 """Every known defect by its name."""

@@ -17,6 +17,7 @@ __all__ = [
     "ConsumeLog",
     "DropCursor",
     "FlushLog",
+    "JoinGroup",
     "MakeLog",
     "OwnLog",
     "PublishMessages",
@@ -51,15 +52,20 @@ class _OfCursor(_OfLog):
 
 @dataclass(frozen=True, slots=True)
 class MakeLog(_OfLog):
-    """Create a log whose ledgers have so many entries, or that age, at most. Sizes are those of the cluster unless given."""
+    """Create a log, of ``partitions`` or without, whose ledgers have so many entries, or that age, at most.
+
+    Sizes are those of the cluster unless given.
+    """
 
     verb: ClassVar[str] = "create-log"
     entries_max: int = 4
     age_s: float = 60.0
+    partitions: int = 0
     sizes: Sizes | None = None
 
     def __post_init__(self) -> None:
         _OfLog.__post_init__(self)
+        within("partitions", self.partitions, 0, 100)
         within("entries-max", self.entries_max, 1, ENTRIES_MAX)
 
 
@@ -80,7 +86,8 @@ class OwnLog(_OfLog):
 class PublishMessages(_OfLog):
     """Publish ``count`` messages of ``size`` bytes with up to ``window`` in flight, ``pause_s`` apart; ends at the first refusal.
 
-    Waits for the outcomes unless ``nowait``.
+    Waits for the outcomes unless ``nowait``. Messages have no keys, or as many different ones as ``keys`` says, by turns; a log
+    with partitions needs some.
     """
 
     verb: ClassVar[str] = "publish"
@@ -88,10 +95,12 @@ class PublishMessages(_OfLog):
     window: int = 4
     size: int = 16
     pause_s: float = 0.0
+    keys: int = 0
     nowait: bool = False
 
     def __post_init__(self) -> None:
         _OfLog.__post_init__(self)
+        within("keys", self.keys, 0, 1_000)
         within("count", self.count, 1, ENTRIES_MAX)
         within("window", self.window, 1, ENTRIES_MAX)
         within("size", self.size, 0, 1_000_000)
@@ -144,6 +153,26 @@ class ConsumeLog(_OfCursor):
 
 
 @dataclass(frozen=True, slots=True)
+class JoinGroup(_OfCursor):
+    """Be a consumer of the group that the cursor is of, acknowledge message by message, ``pause_s`` apart, and leave.
+
+    Ends after ``count`` messages, or when none came for ``idle_s``. Partitions are divided among the consumers, or the first
+    one's with ``failover``, or the only one's with ``exclusive``.
+    """
+
+    verb: ClassVar[str] = "join-group"
+    count: int = ENTRIES_MAX
+    pause_s: float = 0.0
+    idle_s: float = 12.0
+    failover: bool = False
+    exclusive: bool = False
+
+    def __post_init__(self) -> None:
+        _OfCursor.__post_init__(self)
+        within("count", self.count, 1, ENTRIES_MAX)
+
+
+@dataclass(frozen=True, slots=True)
 class DropCursor(_OfCursor):
     """Remove a cursor, so that it holds nothing back any more."""
 
@@ -166,6 +195,6 @@ class RecoverLogEnd(_OfLog):
 
 LOG_OPERATIONS: Final[tuple[type[ClientOperation], ...]] = (
     *(MakeLog, OwnLog, PublishMessages, FlushLog, ReleaseOwnLog, ReadWholeLog, TailLog),
-    *(ConsumeLog, DropCursor, TrimLog, RecoverLogEnd),
+    *(ConsumeLog, JoinGroup, DropCursor, TrimLog, RecoverLogEnd),
 )
 """Every operation on logs."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
 import anyio
 
-from bkclient.log import LogSettings, MessageId, PublishSettings
+from bkclient.log import ConsumerMode, LogDeposed, LogSettings, MessageId, PublishSettings
 from scenarios.conditions import Conditions
 from scenarios.plan import log_operations as ops
 from scenarios.plan.base_operations import ClientOperation
@@ -42,6 +43,7 @@ class PlayedLogs:
             ops.ReadWholeLog: self._read,
             ops.TailLog: self._tail,
             ops.ConsumeLog: self._consume,
+            ops.JoinGroup: self._join,
             ops.DropCursor: lambda operation: self._logs.remove_cursor(operation.log, operation.cursor),
             ops.TrimLog: lambda operation: self._logs.trim(operation.log, MessageId.LATEST),
             ops.RecoverLogEnd: self._recover,
@@ -63,7 +65,7 @@ class PlayedLogs:
             min_ledger_s=0,
             max_ledger_s=operation.age_s,
         )
-        await self._logs.create(operation.log, settings)
+        await self._logs.create(operation.log, settings, operation.partitions)
         self._ledgers.log_created(operation.log)
 
     async def _own(self, operation: ops.OwnLog) -> None:
@@ -75,19 +77,21 @@ class PlayedLogs:
     async def _publish(self, operation: ops.PublishMessages) -> None:
         writer = self._writer(operation.log)
         started: deque[asyncio.Future[MessageId]] = deque()
-        for _ in range(operation.count):
+        for number in range(operation.count):
             while len(started) >= operation.window:
                 await started.popleft()
             if operation.pause_s:
                 await anyio.sleep(operation.pause_s)
-            started.append(writer.publish_nowait(self._rng.randbytes(operation.size)))
+            key = f"k{number % operation.keys}" if operation.keys else None
+            started.append(writer.publish_nowait(self._rng.randbytes(operation.size), key))
         if not operation.nowait:
             await all_ended(started)
 
     async def _read(self, operation: ops.ReadWholeLog) -> None:
-        async with self._logs.reader(operation.log, follow=False) as reader:
-            async for _ in reader:
-                pass
+        for part in await self._logs.parts(operation.log):
+            async with self._logs.reader(part, follow=False) as reader:
+                async for _ in reader:
+                    pass
 
     async def _tail(self, operation: ops.TailLog) -> None:
         async with self._logs.reader(operation.log) as reader:
@@ -100,6 +104,21 @@ class PlayedLogs:
                 cursor.acknowledge(await anext(cursor))
                 if operation.pause_s:
                     await anyio.sleep(operation.pause_s)
+
+    async def _join(self, operation: ops.JoinGroup) -> None:
+        modes = {(True, False): ConsumerMode.FAILOVER, (False, True): ConsumerMode.EXCLUSIVE}
+        mode = modes.get((operation.failover, operation.exclusive), ConsumerMode.SHARED)
+        async with self._logs.consumer(operation.log, operation.cursor, mode) as consumer:
+            for _ in range(operation.count):
+                try:
+                    async with asyncio.timeout(operation.idle_s):
+                        message = await consumer.receive()
+                except TimeoutError:
+                    return
+                if operation.pause_s:
+                    await anyio.sleep(operation.pause_s)
+                with suppress(LogDeposed):  # it is another one's meanwhile, who gets the message too
+                    consumer.acknowledge(message)
 
     async def _recover(self, operation: ops.RecoverLogEnd) -> None:
         ledger_id = await self._logs.open_ledger_of(operation.log)

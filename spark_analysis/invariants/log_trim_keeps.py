@@ -31,7 +31,7 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("entry").alias("cursor_entry"),
     )
     trims = events.filter(is_kind(Kind.LOG_TRIM)).select(*LEDGER_KEY, "log", "seq")
-    is_position, is_before = sf.col("cause") == "stored", sf.col("cursor_seq") < sf.col("seq")
+    is_position, is_before = sf.col("cause").isin("opened", "stored"), sf.col("cursor_seq") < sf.col("seq")
     position = sf.struct("cursor_seq", "cursor_ledger", "cursor_entry")
     met = (
         join_small(trims, cursors, on=LOG_KEY, how="left")

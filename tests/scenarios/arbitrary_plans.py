@@ -58,6 +58,8 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "cursor": st.sampled_from(("c", "d-1")),
     "batch": st.integers(1, 900),
     "entries_max": st.integers(1, 900),
+    "partitions": st.integers(0, 100),
+    "keys": st.integers(0, 900),
     "host": st.sampled_from(CLIENTS + BOOKIES),
     "other": st.sampled_from(CLIENTS + BOOKIES),
     "group": hosts(CLIENTS + BOOKIES),

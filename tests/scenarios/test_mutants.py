@@ -59,6 +59,10 @@ WHERE = {
     "log-trim-ignores-cursors": ("log-trim-against-slow-cursor", {"H11": 12}),
     "log-trim-ignores-new-cursors": ("log-cursor-comes-during-trim", {"H11": 12}),
     "log-trim-deletes-first": ("log-cursor-comes-during-trim", {"H6": 12}),
+    "log-cursor-ignores-who-has-it": ("log-cursor-taken-over", {"H13": 12}),
+    "log-group-acknowledges-what-it-reads": ("log-group-member-dies", {"H14": 12}),
+    "log-cursor-forgets-its-position": ("log-group-fails-over", {"H12": 12}),
+    "log-group-reads-from-the-beginning": ("log-group-member-dies", {"H12": 12}),
 }
 SEEDS = range(12)
 #: Defects that calm weather shows as well.

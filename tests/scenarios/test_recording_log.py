@@ -173,7 +173,7 @@ def test_what_readers_and_cursors_deliver_is_recorded(life: list[Event]) -> None
 
 def test_positions_of_cursors_are_recorded_where_they_are_stored(life: list[Event]) -> None:
     found = told(of(life, Kind.LOG_CURSOR), "cursor", "cause", "entry")
-    assert found[:2] == [("LOG_CURSOR", -1, "c", "stored", 0), ("LOG_CURSOR", -1, "c", "listed", -1)]
+    assert found[:2] == [("LOG_CURSOR", -1, "c", "opened", 0), ("LOG_CURSOR", -1, "c", "listed", -1)]
     assert found[-2:] == [("LOG_CURSOR", 2, "c", "stored", 0), ("LOG_CURSOR", -1, "c", "removed", -1)]
 
 

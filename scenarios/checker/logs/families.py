@@ -7,6 +7,7 @@ from typing import Final
 
 from scenarios.checker.base import Handler
 from scenarios.checker.logs.base import LogFamily, LogReport
+from scenarios.checker.logs.cursors import LogCursors
 from scenarios.checker.logs.delivery import LogDelivery
 from scenarios.checker.logs.ledgers import LogLedgers
 from scenarios.checker.logs.order import LogOrder
@@ -16,7 +17,14 @@ from scenarios.history.schema import Event, Kind
 
 __all__ = ["LOG_FAMILIES", "LogsChecker"]
 
-LOG_FAMILIES: Final[tuple[type[LogFamily], ...]] = (LogDelivery, LogOrder, LogLedgers, LogOwners, LogTrimming)
+LOG_FAMILIES: Final[tuple[type[LogFamily], ...]] = (
+    LogDelivery,
+    LogOrder,
+    LogLedgers,
+    LogOwners,
+    LogTrimming,
+    LogCursors,
+)
 
 
 class _Log:

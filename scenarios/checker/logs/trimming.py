@@ -34,7 +34,7 @@ class LogTrimming(LogFamily):
     def on_cursor(self, event: Event) -> None:
         """Note what the cursor needs, or whether trimming is to look at it."""
         name, cause = event.fields["cursor"], event.fields["cause"]
-        if cause == "stored":
+        if cause in {"opened", "stored"}:
             self._positions[name] = event.ledger, event.fields["entry"], event.seq
         elif cause == "listed":
             self._listed.add(name)

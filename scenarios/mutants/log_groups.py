@@ -1,0 +1,115 @@
+"""Planted defects of cursors and of groups of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from bkclient.log import partition_reader
+from bkclient.log.consumer import _Held
+from bkclient.log.format.message import LogMessage
+from bkclient.log.format.message_id import MessageId
+from bkclient.log.machine.cursor import CursorState, decode_cursor, encode_cursor
+from bkclient.log.machine.manifest import LogManifest
+from bkclient.log.partition_cursor import PartitionCursor
+from bkclient.log.store import ManifestStore
+from scenarios.mutants.base import Function, Mutant, Replacement
+
+__all__ = ["LOG_GROUP_MUTANTS"]
+
+
+def _stored_in_any_case(_save: Function) -> Function:
+    """A cursor is stored although another opening has it."""
+
+    async def mutated(self: PartitionCursor) -> None:
+        stored = await self._register.read()
+        assert stored is not None
+        self._version = (await self._register.write(encode_cursor(self.state), stored.version)).version
+
+    return mutated
+
+
+def _acknowledged_when_read(read: Function) -> Function:
+    """What is read ahead counts as acknowledged."""
+
+    async def mutated(self: _Held, limit: int, on_news: Callable[[], None]) -> None:
+        offer = self.deliveries.offer
+
+        def offered(message: LogMessage) -> None:
+            place = message.id
+            self.cursor.state.acknowledge(place.ledger_id, place.entry_id, place.batch_index, message.batch_size)
+            self.cursor.is_dirty = True
+            offer(message)
+
+        self.deliveries.offer = offered  # type: ignore[method-assign]
+        await read(self, limit, on_news)
+
+    return mutated
+
+
+def _opened_at_the_beginning(_take_over: Function) -> Function:
+    """Who takes a cursor over forgets where it was."""
+
+    async def mutated(self: PartitionCursor, manifest: LogManifest, holder: str) -> None:
+        stored = await self._register.read()
+        state = CursorState(manifest.log_id, holder, -1, 0)
+        if stored is None:
+            written = await self._register.create(encode_cursor(state))
+        else:
+            decode_cursor(stored.data)
+            written = await self._register.write(encode_cursor(state), stored.version)
+        self.state, self._version = state, written.version
+
+    return mutated
+
+
+def _from_the_beginning(start_at: Function) -> Function:
+    """Reading begins with the first message, wherever the cursor is."""
+
+    async def mutated(store: ManifestStore, manifest: LogManifest, start: MessageId) -> tuple[int, int]:
+        place: tuple[int, int] = await start_at(store, manifest, MessageId.EARLIEST if start.ledger_id >= 0 else start)
+        return place
+
+    return mutated
+
+
+def _nothing_is_acknowledged(_is_acknowledged: Function) -> Function:
+    def mutated(_self: CursorState, _ledger_id: int, _entry_id: int, _batch_index: int = -1) -> bool:
+        return False
+
+    return mutated
+
+
+LOG_GROUP_MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        name="log-cursor-ignores-who-has-it",
+        summary="a consumer stores its position although another one has taken the partition over",
+        clauses=("H13",),
+        in_runs=True,
+        replaces=(Replacement(PartitionCursor, "_save", _stored_in_any_case),),
+    ),
+    Mutant(
+        name="log-group-acknowledges-what-it-reads",
+        summary="what a consumer has read ahead counts as acknowledged",
+        clauses=("H14",),
+        in_runs=True,
+        replaces=(Replacement(_Held, "read", _acknowledged_when_read),),
+    ),
+    Mutant(
+        name="log-cursor-forgets-its-position",
+        summary="who takes a cursor over begins anew",
+        clauses=("H12",),
+        in_runs=True,
+        replaces=(Replacement(PartitionCursor, "_take_over", _opened_at_the_beginning),),
+    ),
+    Mutant(
+        name="log-group-reads-from-the-beginning",
+        summary="a consumer that gets a partition reads it from the beginning, and does not look at what is acknowledged",
+        clauses=("H12",),
+        in_runs=True,
+        replaces=(
+            Replacement(partition_reader, "start_at", _from_the_beginning),
+            Replacement(CursorState, "is_acknowledged", _nothing_is_acknowledged),
+        ),
+    ),
+)
