@@ -34,7 +34,7 @@ def _observe(facts: Facts) -> DataFrame:
     closed = sf.col("closed.seq")
     gone = tell(
         "A4",
-        ack.isNotNull() & (sf.col("holders") == 0) & (sf.col("losses") < quorum),
+        sf.col("is_recorded") & ack.isNotNull() & (sf.col("holders") == 0) & (sf.col("losses") < quorum),
         sf.greatest(ack, closed),
         [ack, closed],
         "no bookie of the write set of entry %d, acknowledged (event %d), holds it; bookies lost %d copies",

@@ -2,14 +2,14 @@
 
 A client that created the ledger may recover it too, beside a writer of its own. What it writes may then be the
 writer's close, which ends where the writer's last add confirmed is; so its runs are judged only where its last close
-had returned before.
+had returned before, and a write that closed the ledger before that is not taken for the run's.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
@@ -38,12 +38,17 @@ def closing_runs(facts: Facts) -> DataFrame:
         .agg(sf.collect_list(sf.struct("seq", is_kind(Kind.CLOSE_RESULT).alias("is_over"))).alias("calls"))
     )
     sizes = facts.ledgers.select(*LEDGER_KEY, "write_quorum_size", "ack_quorum_size")
-    before = sf.filter("calls", lambda call: call["seq"] < sf.col("close_tried.seq"))
-    has_closed = is_true(sf.try_element_at(sf.array_sort(before), sf.lit(-1))["is_over"])
+    is_other = sf.col("actor") != sf.col("creator")
+
+    def has_closed_before(seq: Column) -> Column:
+        before = sf.filter("calls", lambda call: call["seq"] < seq)
+        return is_true(sf.try_element_at(sf.array_sort(before), sf.lit(-1))["is_over"])
+
     return (
         facts.runs.filter(sf.col("close_tried").isNotNull())
         .transform(join_small, sizes, on=LEDGER_KEY, how="inner")
         .transform(join_small, creators(facts), on=LEDGER_KEY, how="inner")
         .transform(join_small, calls, on=(*LEDGER_KEY, "actor"), how="left")
-        .filter((sf.col("actor") != sf.col("creator")) | has_closed)
+        .filter(is_other | has_closed_before(sf.col("close_tried.seq")))
+        .withColumn("close", sf.when(is_other | has_closed_before(sf.col("close.seq")), sf.col("close")))
     )

@@ -5,7 +5,8 @@ is in memory alone stores none until it crashes. A history may say that a bookie
 before it answers a fencing read with OK. And one that denies an entry to a recovery, by a read that fences or should
 have, is fenced, unless it collected the ledger before.
 
-A crash may come between a fence that was set and the event that says it is durable; then its answers prove nothing.
+A crash may come between a fence that was set and the event that says it is durable; then its answers prove nothing. Nor do they
+where no bookie of the history recorded what happens inside it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,13 @@ def _fences(facts: Facts) -> DataFrame:
         .transform(join_small, bookie_crashes(facts.rare_events), on=("history", "bookie"), how="left")
         .withColumn("crashes", sf.coalesce("crashes", sf.array().cast("array<bigint>")))
     )
+
+
+def _recorded(facts: Facts) -> DataFrame:
+    """The histories in which bookies recorded a fence, or anything that they store."""
+    fenced = facts.rare_events.filter(is_kind(Kind.FENCE_SET)).select("history")
+    has_stored = sf.exists("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
+    return facts.entries.filter(has_stored).select("history").union(fenced).distinct()
 
 
 def _has_between(seqs: Column, first: Column, end: Column) -> Column:
@@ -113,6 +121,7 @@ def _answers(facts: Facts) -> DataFrame:
         facts.run_events.filter(is_kind(Kind.FENCE_RESP, Kind.REC_READ_RESP) & sf.col("run").isNotNull())
         .select(*LEDGER_KEY, "actor", "run", "kind", "seq", "bookie", "code", "fence", "entry")
         .transform(join_small, started, on=(*LEDGER_KEY, "actor", "run"), how="inner")
+        .transform(join_small, _recorded(facts), on=("history",), how="inner")
         .transform(join_small, _fences(facts), on=(*LEDGER_KEY, "bookie"), how="left")
     )
     is_fencing = is_kind(Kind.FENCE_RESP) | sf.col("fence")

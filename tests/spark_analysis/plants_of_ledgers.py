@@ -88,6 +88,16 @@ def lost_everywhere_after_the_ledger_was_deleted(story: Story) -> None:
         story.event(Kind.BK_GC, bookie)
 
 
+@near_miss("AckedReadable", entries=0)
+def acknowledged_where_no_bookie_records(story: Story) -> None:
+    story.add(0)
+    story.send(0, "b0", "b1", "b2")
+    story.answer(0, "b0")
+    story.answer(0, "b1")
+    story.ack(0)
+    story.close(0)
+
+
 # RecoveriesAgree -----------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +190,13 @@ def stored_after_the_fence_was_forgotten(story: Story) -> None:
     story.forget_fence("b1")
     story.send(2, "b1", lac=1)
     story.store(2, "b1")
+
+
+@near_miss("FencedStaysFenced", entries=0)
+def answers_about_fences_where_no_bookie_records(story: Story) -> None:
+    story.mark()
+    story.event(Kind.FENCE_RESP, "r0", bookie="b0", code=0, lac=-1, entry=-1)
+    story.event(Kind.FENCE_RESP, "r0", bookie="b1", code=DENIED, lac=-1, entry=-1)
 
 
 @plant("FencedStaysFenced", "b1")

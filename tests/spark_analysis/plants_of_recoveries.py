@@ -76,6 +76,19 @@ def a_writer_closes_beside_a_recovery_of_its_own_client(story: Story) -> None:
     story.close(1, "writer")
 
 
+@near_miss("RewriteBeforeClose")
+def a_recovery_fails_to_close_after_the_writer_of_its_own_client_has(story: Story) -> None:
+    """The write that closed the ledger is the writer's; the recovery's comes when the writer's close has returned."""
+    half_written(story)
+    story.event(Kind.CLOSE_START, "writer")
+    begin(story, actor="writer", lac=1)
+    story.find(2, "b0", actor="writer")
+    story.close(1, "writer")
+    story.event(Kind.CLOSE_RESULT, "writer", code=0, last_entry=1, length=20)
+    story.rule_out(3, "b0", "b1", actor="writer")
+    story.close(2, "writer", outcome="conflict", expected=1)
+
+
 # CloseAtDecision -----------------------------------------------------------------------------------------------------
 
 
