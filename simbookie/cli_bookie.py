@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator
@@ -48,12 +49,13 @@ from simbookie.security_options import (
     TlsTrust,
 )
 from simbookie.server import BookieServer, ServerConfig
-from simbookie.serving import BookieOptions, run, serve_bookie
+from simbookie.serving import BookieOptions, OnReady, run, serve_bookie
 from simbookie.storage.conf import StorageConf
 from simbookie.storage.data_folder import FOLDER_KEYS, DataPlaces
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorageConfig
+from simbookie.uncaught import end_on_defects_of_storage
 
 __all__ = ["add_to"]
 
@@ -90,8 +92,8 @@ Examples:
   bk-sim bookie --metadata "zk://zk1:2181;zk2:2181/ledgers" --host 0.0.0.0 --advertised-host 10.0.0.7 --json
 
 \b
-Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken, the metadata service fails or the data cannot be used; 2 wrong
-usage.
+Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the port is taken, the metadata service fails, the data cannot be used, or the
+storage failed in a way that it does not know; 2 wrong usage.
 With --json: {"bookie_id", "host", "port", "listening_port", "metadata", "pid", "durable", "admin_port"}, once the bookie is
 registered; "port" is what clients are told.
 """
@@ -237,9 +239,13 @@ def bookie(
         )
 
         run(
-            serve_bookie(options, partial(_announce_bookie, metadata, places, admin_host, as_json=as_json)),
-            uvloop=use_uvloop,
+            _serve(options, partial(_announce_bookie, metadata, places, admin_host, as_json=as_json)), uvloop=use_uvloop
         )
+
+
+async def _serve(options: BookieOptions, on_ready: OnReady) -> None:
+    end_on_defects_of_storage(asyncio.get_running_loop())
+    await serve_bookie(options, on_ready)
 
 
 def _places(data: Path | None, known: dict[str, str]) -> DataPlaces | None:

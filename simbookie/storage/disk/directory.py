@@ -187,13 +187,14 @@ class DirectoryFile:
 
     def write(self, offset: int, data: AnyBytes) -> None:
         """Write into the page cache, or past it."""
-        descriptor, view = self._opened(), memoryview(data)
-        with _errors(f"could not write {self.path} at {offset}"):
+        descriptor, written = self._opened(), 0
+        # Views are released whoever else has a reference to them, a profiler say: the caller may change the size of its buffer.
+        with _errors(f"could not write {self.path} at {offset}"), memoryview(data) as view:
             if self._past is not None and is_whole_blocks(offset, len(view)) and self._wrote_past(offset, view):
                 return
-            while view:
-                written = os.pwrite(descriptor, view, offset)
-                offset, view = offset + written, view[written:]
+            while written < len(view):
+                with view[written:] as rest:
+                    written += os.pwrite(descriptor, rest, offset + written)
 
     def _wrote_past(self, offset: int, view: memoryview) -> bool:
         assert self._past is not None, "it passes by the cache"

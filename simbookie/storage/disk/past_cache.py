@@ -43,11 +43,12 @@ class PastCache:
 
     def write(self, offset: int, data: memoryview) -> None:
         """Write whole blocks; after an :class:`OSError` any part of them may be written."""
-        while data:
-            size = min(len(data), _BUFFER_BYTES)
-            self._buffer[:size] = data[:size]
-            written = os.pwrite(self.descriptor, self._buffer[:size], offset)
-            offset, data = offset + written, data[written:]
+        done = 0
+        while done < len(data):
+            with data[done : done + _BUFFER_BYTES] as part:
+                size = len(part)
+                self._buffer[:size] = part
+            done += os.pwrite(self.descriptor, self._buffer[:size], offset + done)
 
     def read(self, offset: int, size: int) -> bytes:
         """Read whole blocks, fewer bytes at the end of the file."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -52,6 +54,29 @@ async def test_what_is_written_is_read_with_zeros_in_the_gaps(disk: Disk) -> Non
     assert file.read_now(6_000, 1) == b""
     file.write(0, memoryview(b"x"))
     assert contents(disk, "a")[:2] == b"x\0"
+
+
+@pytest.mark.parametrize("size", [3, 4_096])
+@pytest.mark.parametrize("past_cache", [False, True])
+async def test_a_buffer_that_was_written_may_change_its_size_whoever_looks_at_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, past_cache: bool
+) -> None:
+    file = DirectoryDisk(tmp_path / "disk").create("a")
+    if past_cache:
+        file.pass_by_cache()
+    seen: list[object] = []
+
+    def watched(descriptor: int, data: memoryview, offset: int) -> int:
+        seen.extend(each for each in gc.get_objects() if type(each) is memoryview)
+        return pwrite(descriptor, data[: size - 1] if not past_cache and not offset else data, offset)
+
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", watched)
+    buffer = bytearray(size)
+    file.write(0, buffer)
+    buffer.clear()
+    assert seen
+    assert file.size == size
 
 
 async def test_a_read_hands_its_token_back(disk: Disk) -> None:
