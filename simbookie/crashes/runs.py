@@ -12,7 +12,7 @@ from typing import Final
 from simbookie.bookie import BookieState
 from simbookie.crashes import after
 from simbookie.crashes.invariants import StorageViolation
-from simbookie.crashes.schedule import Operation, Player, draw_compaction, draw_operations, draw_stall
+from simbookie.crashes.schedule import Operation, Player, draw_compaction, draw_operations, draw_roll, draw_stall
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import KEY, Subject
 from simbookie.storage.base import CrashMode, StorageError
@@ -45,8 +45,8 @@ _RARE_STEPS: Final = (
 _DIRECT_STEPS: Final = ("log.map",)
 #: Where runs that are about compaction have most of their lives end.
 _COMPACTION_STEPS: Final = tuple(step for step in _RARE_STEPS if step.startswith(("compaction", "move", "transaction")))
-#: The only steps at which a quirk can be seen.
-_STEPS_OF_QUIRKS: Final = {Quirk.ROLLED_FILE_SYNCED_LATE: "journal.rolled"}
+#: Where most lives with the quirk that only these steps show have to end.
+_LATE_SYNCS: Final = ("journal.rolled",)
 #: How long after such a step a life ends: before it, or while what it began is under way. A sync takes a millisecond.
 _LAGS_S: Final = (0.0, 0.0, 0.0, 0.0003, 0.0008, 0.002)
 #: The part of lives with faults in which a sync of a journal takes long, so that files are rolled behind it.
@@ -123,15 +123,15 @@ def crash_run(
 
 def _run(settings: RunSettings) -> CrashRun:
     rng = Random(f"run {settings.seed}")  # noqa: S311
-    stalls = Random(f"stalls {settings.seed}")  # noqa: S311
+    stalls, rolls = Random(f"stalls {settings.seed}"), Random(f"rolls {settings.seed}")  # noqa: S311
     subject = Subject(settings)
     reached: str | None = None
     aims = _COMPACTION_STEPS if settings.is_compacting else _RARE_STEPS
     if settings.kind == "db-direct":
         aims += _DIRECT_STEPS
-    own_steps = tuple(step for quirk, step in _STEPS_OF_QUIRKS.items() if quirk in settings.quirks)
-    aims = own_steps or aims
-    aimed = 0.8 if settings.is_compacting or own_steps else 0.3
+    if Quirk.ROLLED_FILE_SYNCED_LATE in settings.quirks:
+        aims = _LATE_SYNCS
+    aimed = 0.8 if settings.is_compacting or aims is _LATE_SYNCS else 0.3
     try:
         for _ in range(rng.randint(1, 5)):
             is_aimed = rng.random() < aimed
@@ -139,8 +139,9 @@ def _run(settings: RunSettings) -> CrashRun:
             if settings.is_compacting:
                 operations += draw_compaction(rng)
             if settings.has_faults and stalls.random() < _STALLED:
-                place = stalls.randint(0, len(operations))
-                operations[place:place] = draw_stall(stalls)
+                operations.insert(stalls.randint(0, len(operations)), draw_stall(stalls))
+            if settings.is_rolling:
+                operations += draw_roll(rolls)
             if reached is not None and reached.partition(".")[0] in ("transaction", "compaction", "move"):
                 operations[:0] = [("collect", True), ("wait", 0.05)]  # takes up what was interrupted
             reached = play_life(

@@ -26,7 +26,7 @@ from simbookie.storage.steps import CrashPoint
 if TYPE_CHECKING:
     from simbookie.crashes.subject import Subject
 
-__all__ = ["Operation", "Player", "draw_compaction", "draw_operations", "draw_stall"]
+__all__ = ["Operation", "Player", "draw_compaction", "draw_operations", "draw_roll", "draw_stall"]
 
 Operation = tuple[Any, ...]
 """The name of a method of :class:`Player`, and its arguments."""
@@ -67,11 +67,16 @@ def draw_operations(rng: Random, *, has_faults: bool, is_read_only_test: bool = 
     return [(name, *_arguments(name, rng)) for name in names]
 
 
-def draw_stall(rng: Random) -> list[Operation]:
-    """A sync of a journal takes long, and flushes gather behind it, often until the next file and further."""
+def draw_stall(rng: Random) -> Operation:
+    """A sync of a journal takes long, and flushes gather behind it."""
+    return "fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", rng.randrange(6), rng.choice((0.01, 0.05, 0.5))
+
+
+def draw_roll(rng: Random) -> list[Operation]:
+    """A sync of a journal takes long, and meanwhile adds are flushed one by one, and fill a file or two."""
     skip, seconds = rng.randrange(6), rng.choice((0.02, 0.05, 0.5))
     operations: list[Operation] = [("fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", skip, seconds)]
-    for _ in range(rng.choice((0, 15, 30))):
+    for _ in range(rng.choice((15, 30))):
         operations += [
             ("add", rng.randrange(_SLOTS), rng.choice(_SIZES[2:5]), "ordinary"),
             ("wait", rng.choice(_WAITS[:3])),

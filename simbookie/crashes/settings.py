@@ -33,6 +33,8 @@ class RunSettings:
     has_faults: bool = False
     #: Whether the run is about compaction: entry logs fill up, ledgers are deleted, and lives end where logs are rewritten.
     is_compacting: bool = False
+    #: Whether lives end with a slow sync of a journal, behind which files are filled.
+    is_rolling: bool = False
     limits: StoreLimits = field(default_factory=StoreLimits)
 
     @classmethod
@@ -50,6 +52,7 @@ class RunSettings:
             backups_max=rng.choice([0, 0, 2]),
             has_faults=rng.random() < 0.3,
             is_compacting=rng.random() < 0.25,
+            is_rolling=rng.random() >= 0.9 or Quirk.ROLLED_FILE_SYNCED_LATE in quirks,
         )
 
     @property
