@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import bkclient
+from bkclient import ClientConfig
 from simbookie.cluster import memory_cluster
 from tests.test_readme import ENVIRONMENT
 from tests.tools.newcomer import NewcomerError
@@ -25,6 +26,9 @@ FOLLOWED = {
     "guides/data.md": 4,
 }
 DOCS = PAGE.parent.parent
+
+#: The bookies are in this process, which may get little of a busy machine.
+PATIENT = ClientConfig().with_changes(timeouts={"add_s": 60.0, "read_s": 60.0, "metadata_session_s": 60.0})
 
 
 @pytest.mark.deep
@@ -97,7 +101,7 @@ def blocks_of(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", PAGES_OF_BLOCKS)
 async def test_every_block_prints_what_stands_below_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    async with memory_cluster() as uri, bkclient.connect(uri) as bk:
+    async with memory_cluster() as uri, bkclient.connect(uri, config=PATIENT) as bk:
         scope: dict[str, Any] = {"uri": uri}
         for text, printed in blocks_of((DOCS / name).read_text(encoding="utf-8")):
             scope["bk"] = bk
