@@ -24,10 +24,27 @@ from bkclient.protocol.update import UpdateHandle
 from bkclient.transport.base import BookieTransport
 from bkclient.wire.entry import EntryCodec
 
-__all__ = ["ClientCore", "Features", "LedgerKeys", "entry_codec_for"]
+__all__ = ["ClientCore", "Features", "LedgerKeys", "entry_codec_for", "nobody"]
 
 Features = Callable[[str], bool]
 """Tells whether a feature, by its name, is switched on at this moment; asked anew each time."""
+
+
+def nobody() -> None:
+    """A handler of what nobody has to be told of."""
+
+
+class _Closer:
+    """To be called when the client is closed, unless it was called itself before. Compared by identity."""
+
+    __slots__ = ("_closers", "callback")
+
+    def __init__(self, closers: dict[_Closer, None], callback: Callable[[], None]) -> None:
+        self._closers = closers
+        self.callback = callback
+
+    def __call__(self) -> None:
+        self._closers.pop(self, None)
 
 
 @dataclass(slots=True)
@@ -51,7 +68,7 @@ class ClientCore:
     memory: SharedBookieMemory = field(init=False)
     #: What all writers have in flight together.
     window: ClientWindow = field(init=False)
-    _closers: dict[object, Callable[[], None]] = field(default_factory=dict)
+    _closers: dict[_Closer, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.memory = SharedBookieMemory(self.config.reading)
@@ -69,19 +86,15 @@ class ClientCore:
 
     def at_close(self, callback: Callable[[], None]) -> Cancel:
         """Call ``callback`` when the client is closed, unless what is returned is called before."""
-        key = object()
-        self._closers[key] = callback
-
-        def cancel() -> None:
-            self._closers.pop(key, None)
-
-        return cancel
+        closer = _Closer(self._closers, callback)
+        self._closers[closer] = None
+        return closer
 
     def close(self) -> None:
         """The client is closed: nothing new begins, and waiters for what cannot come any more are told. Idempotent."""
         self.is_closed = True
         closers, self._closers = self._closers, {}
-        for callback in closers.values():
+        for callback in [closer.callback for closer in closers]:
             try:
                 callback()
             except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told

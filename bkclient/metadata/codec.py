@@ -14,6 +14,8 @@ short of acknowledged entries.
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterable
 from typing import Final
 
 from google.protobuf import text_format
@@ -21,7 +23,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bkclient.errors import MetadataSerializationError
-from bkclient.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkclient.ledger import BookieId, DigestType, Fragment, LedgerMetadata, LedgerState
 from bkclient.metadata.paths import is_valid_bookie_id, shortened
 from bkclient.wire.metadata_pb2 import LedgerMetadataFormat
 
@@ -175,7 +177,7 @@ def _from_message(ledger_id: int, version: int, message: LedgerMetadataFormat) -
             ensemble_size=message.ensembleSize,
             write_quorum_size=message.quorumSize,
             ack_quorum_size=message.ackQuorumSize if message.HasField("ackQuorumSize") else message.quorumSize,
-            fragments=_ordered([Fragment(part.firstEntryId, tuple(part.ensembleMember)) for part in message.segment]),
+            fragments=_ordered([Fragment(part.firstEntryId, _shared(part.ensembleMember)) for part in message.segment]),
             state=state,
             last_entry_id=message.lastEntryId if is_closed else -1,
             length=message.length if is_closed else 0,
@@ -189,6 +191,11 @@ def _from_message(ledger_id: int, version: int, message: LedgerMetadataFormat) -
             unknown_fields=_unknown_fields(message),
         )
     )
+
+
+def _shared(bookies: Iterable[str]) -> tuple[BookieId, ...]:
+    """An ensemble whose names are those of all others: a client with many ledgers has one string for each bookie."""
+    return tuple(map(sys.intern, bookies))
 
 
 def _digest_type(message: LedgerMetadataFormat) -> DigestType | None:
@@ -293,7 +300,7 @@ def _decode_lines(ledger_id: int, text: str) -> LedgerMetadata:
             ensemble_size=ensemble_size,
             write_quorum_size=write_quorum_size,
             ack_quorum_size=write_quorum_size,
-            fragments=_ordered([Fragment(_integer(row[0]), tuple(row[1:])) for row in rows]),
+            fragments=_ordered([Fragment(_integer(row[0]), _shared(row[1:])) for row in rows]),
             state=state,
             last_entry_id=last_entry_id,
             length=length if state is LedgerState.CLOSED else 0,

@@ -68,19 +68,19 @@ def adds_over(transport: Submits, template: AddTemplate, replies: AddReplies) ->
 class EachReplica:
     """Sends an entry as one request to each bookie."""
 
-    __slots__ = ("_replies", "_reply_to", "_template", "_transport")
+    __slots__ = ("_replies", "_template", "_transport")
 
     def __init__(self, transport: Submits, template: AddTemplate, replies: AddReplies) -> None:
         self._transport: Final = transport
         self._template: Final = template
         self._replies: Final = replies
-        self._reply_to: Final[ReplyHandler] = self._on_reply
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
         """See :class:`AddSender`."""
         request = self._template.request(entry_id, header, payload)
+        reply_to = self._on_reply
         for bookie_id in bookies:
-            self._transport.submit(bookie_id, request, self._reply_to)
+            self._transport.submit(bookie_id, request, reply_to)
 
     def _on_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
         assert isinstance(request, AddRequest), "nothing else is sent here"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from bkclient._client.core import ClientCore
+from bkclient._client.core import ClientCore, nobody
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.reading.lac import least_lac
 from bkclient.entry import Entry
@@ -16,10 +16,6 @@ from bkclient.observability import log
 from bkclient.observability.stats import LAC_UPDATE_HITS, LAC_UPDATE_MISSES
 
 __all__ = ["FollowedLedger"]
-
-
-def _nobody() -> None:
-    return None
 
 
 class FollowedLedger:
@@ -37,8 +33,8 @@ class FollowedLedger:
         self.last_add_confirmed = max(last_add_confirmed, least_lac(value.metadata))
         self.length = value.metadata.length
         self.is_deleted = False
-        self.on_metadata_changed: Callable[[], None] = _nobody
-        self.on_client_closed: Callable[[], None] = _nobody
+        self.on_metadata_changed: Callable[[], None] = nobody
+        self.on_client_closed: Callable[[], None] = nobody
         self._stop_watching: Cancel | None = None
         self._stop_waiting: Cancel | None = None
         self._changed: asyncio.Future[None] | None = None

@@ -28,6 +28,7 @@ class AdvancedLedgerWriter(BaseWriter):
     """
 
     __module__ = "bkclient"
+    __slots__ = ()
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
         super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=True)

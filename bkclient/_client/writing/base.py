@@ -29,6 +29,9 @@ _CLOSE_AFTER_ERROR_S: Final = 5.0
 class BaseWriter:
     """The single writer of a ledger; see :class:`~bkclient.LedgerWriter` for how one is used."""
 
+    # There may be a hundred thousand. Subclasses may have any attributes; a dictionary is made for the first.
+    __slots__ = ("__dict__", "__weakref__", "_core", "_machine", "_reader", "_shell")
+
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         shell = WriterShell(core, created, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         self._core = core

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Gaps"]
+import asyncio
+from typing import Final
+
+__all__ = ["NO_GAPS", "NO_TURNS", "Gaps"]
 
 
 class Gaps:
@@ -38,3 +41,10 @@ class Gaps:
         entries, total = len(self.above), sum(self.above.values())
         self.above.clear()
         return entries, total
+
+
+NO_GAPS: Final = Gaps()
+"""That of all writers that choose ids themselves; nothing is noted in it."""
+
+NO_TURNS: Final[dict[int, asyncio.Future[None]]] = {}
+"""Nobody waits for the turn of an id at those writers."""

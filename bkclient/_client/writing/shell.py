@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bkclient._client.core import ClientCore, entry_codec_for
+from bkclient._client.core import ClientCore, entry_codec_for, nobody
 from bkclient._client.create import CreatedLedger
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.home_loop import check_loop, running_loop, wrong_loop
@@ -24,7 +24,7 @@ from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
 from bkclient._client.writing.failures import fail_quietly, log_failure
 from bkclient._client.writing.flushes import Flushes
-from bkclient._client.writing.gaps import Gaps
+from bkclient._client.writing.gaps import NO_GAPS, NO_TURNS, Gaps
 from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.options import options_of
 from bkclient._client.writing.ownership import Ownership
@@ -120,11 +120,11 @@ class WriterShell:
         self.futures: Final[dict[int, asyncio.Future[int]]] = {}
         self.flushes: Final = Flushes()
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
-        self.gaps: Final = Gaps()
-        self.turns: dict[int, asyncio.Future[None]] = {}
+        self.gaps: Final = Gaps() if entry_ids_given else NO_GAPS
+        self.turns = {} if entry_ids_given else NO_TURNS
         self.first_failure: BookKeeperError | None = None
         #: Told whenever the metadata may have changed.
-        self.on_metadata_changed: Callable[[], None] = lambda: None
+        self.on_metadata_changed: Callable[[], None] = nobody
         #: Whether the end is known, and those who wait for that.
         self._is_closed = False
         self._closing: asyncio.Event | None = None

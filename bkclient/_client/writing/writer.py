@@ -38,6 +38,7 @@ class LedgerWriter(BaseWriter):
     """
 
     __module__ = "bkclient"
+    __slots__ = ("_adds", "_window", "_yield_at", "_yield_at_length")
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool = False) -> None:
         super().__init__(core, created, deferred_sync=deferred_sync, entry_ids_given=False)
