@@ -232,7 +232,7 @@ OWNERS = (BookKeeper, RepairAdmin)
 
 #: Public methods that take no argument of an application.
 WITHOUT_ARGUMENTS: dict[type, set[str]] = {
-    BookKeeper: {"aclose", "bookies", "is_metadata_available", "list_ledgers", "node_tree"},
+    BookKeeper: {"aclose", "bookies", "is_metadata_available", "list_ledgers", "node_tree", "parent_tree"},
     LedgerReader: {"aclose", "wait_closed"},
     OwnReads: set(),
     LedgerWriter: {"wait_for_room"},
