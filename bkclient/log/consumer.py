@@ -21,14 +21,14 @@ from bkclient.log.partition_reader import PartitionReader
 from bkclient.log.partitioning import Start, starts_of
 from bkclient.log.store import ManifestStore
 
-__all__ = ["LogConsumer", "check_consumer"]
+__all__ = ["HeldPartition", "LogConsumer", "check_consumer"]
 
 _FLUSH_S: Final = 1.0
 _LOOK_S: Final = 10.0
 """How often to look at the members although no watch fired, in case one was lost."""
 
 
-class _Held:
+class HeldPartition:
     """A partition that this consumer has: its cursor, and a task that reads what is not acknowledged."""
 
     def __init__(self, cursor: PartitionCursor, reader: PartitionReader, deliveries: Deliveries) -> None:
@@ -95,7 +95,7 @@ class LogConsumer:
         self._ack_timeout_s: Final = ack_timeout_s
         self._limit: Final = max_unacknowledged
         self._membership: Final = GroupMembership(store, group, mode, name)
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, HeldPartition] = {}
         self._leaving: Final[set[asyncio.Task[None]]] = set()
         self._turn = 0
         self._news: Final = asyncio.Event()
@@ -173,7 +173,7 @@ class LogConsumer:
         """How often a message that is not acknowledged was delivered by this consumer."""
         return self._held_of(message).deliveries.times(message.id)
 
-    def _held_of(self, message: LogMessage) -> _Held:
+    def _held_of(self, message: LogMessage) -> HeldPartition:
         self._check_entered()
         held = self._held.get(message.id.partition)
         if held is None:
@@ -293,7 +293,7 @@ class LogConsumer:
         except BaseException:
             await reader.leave()
             raise
-        held = _Held(cursor, reader, Deliveries(self._ack_timeout_s))
+        held = HeldPartition(cursor, reader, Deliveries(self._ack_timeout_s))
         self._held[partition] = held
         held.task = asyncio.create_task(held.read(self._limit, self._news.set), name="reader of a consumer")
         held.task.add_done_callback(self._on_read_ended)
@@ -306,7 +306,7 @@ class LogConsumer:
         self._failure = error
         self._news.set()
 
-    async def _drop(self, partition: int, held: _Held) -> None:
+    async def _drop(self, partition: int, held: HeldPartition) -> None:
         if self._held.get(partition) is held:
             del self._held[partition]
         await self._in_any_case(held.leave())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bkclient.log import partition_reader
-from bkclient.log.consumer import _Held
+from bkclient.log.consumer import HeldPartition
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.cursor import CursorState, decode_cursor, encode_cursor
@@ -32,7 +32,7 @@ def _stored_in_any_case(_save: Function) -> Function:
 def _acknowledged_when_read(read: Function) -> Function:
     """What is read ahead counts as acknowledged."""
 
-    async def mutated(self: _Held, limit: int, on_news: Callable[[], None]) -> None:
+    async def mutated(self: HeldPartition, limit: int, on_news: Callable[[], None]) -> None:
         offer = self.deliveries.offer
 
         def offered(message: LogMessage) -> None:
@@ -93,7 +93,7 @@ LOG_GROUP_MUTANTS: Final[tuple[Mutant, ...]] = (
         summary="what a consumer has read ahead counts as acknowledged",
         clauses=("H14",),
         in_runs=True,
-        replaces=(Replacement(_Held, "read", _acknowledged_when_read),),
+        replaces=(Replacement(HeldPartition, "read", _acknowledged_when_read),),
     ),
     Mutant(
         name="log-cursor-forgets-its-position",
