@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from scenarios.plan import parse_plan
 from scenarios.plan.library import library_names, library_plan
 from scenarios.processes import UnsuitablePlanError, problems_of, run_plan_with_processes
 
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
 _PLAN = """plan asks-too-much
 expect anything
 
@@ -82,9 +85,12 @@ def test_bookies_that_do_not_record_cannot_be_waited_for() -> None:
     assert not problem("when BK_CRASH actor=bookie-0: kill writer", records=False), "the director sees that"
 
 
-def test_enough_plans_of_the_library_suit_both_kinds_of_bookies() -> None:
+def test_enough_plans_of_the_library_suit_both_kinds_of_bookies_and_the_pages_say_how_many() -> None:
     plans = [library_plan(name) for name in library_names()]
-    assert sum(not list(problems_of(plan, records=False)) for plan in plans) >= 30
+    ours, apaches = (sum(not list(problems_of(plan, records=records)) for plan in plans) for records in (True, False))
+    assert apaches >= 30
+    assert f"that are left, {ours} of {len(plans)}." in (DOCS / "plans.md").read_text(encoding="utf-8")
+    assert f"# {apaches} fault plans with processes" in (DOCS / "interop.md").read_text(encoding="utf-8")
 
 
 def test_nothing_is_started_for_a_plan_that_asks_too_much() -> None:
