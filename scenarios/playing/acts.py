@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -68,7 +69,7 @@ class RecordsFaults(Protocol):
         """Record FAULT."""
 
 
-class Acts:
+class Acts(ABC):
     """Does what steps say: which faults are in force, and what ends them. What a fault does is said by :meth:`acts`.
 
     ``start`` starts a client, ``clients`` are those that were started.
@@ -91,17 +92,17 @@ class Acts:
         self._counts: Counter[str] = Counter()
         self._acts: Final = self.acts()
 
+    @abstractmethod
     def acts(self) -> dict[type[faults.Fault], Callable[[Any], Undo | None]]:
         """What each fault does; that of a lasting one returns what ends it, None if there is nothing to break."""
-        raise NotImplementedError
 
+    @abstractmethod
     def can_begin(self, fault: faults.Fault) -> bool:
         """Whether there is anything to break: a process that is dead can neither crash nor pause."""
-        raise NotImplementedError
 
+    @abstractmethod
     def calm(self) -> None:
         """End what chance does to messages and calls."""
-        raise NotImplementedError
 
     def perform(self, step: Step) -> None:
         """Do what the step says."""

@@ -14,6 +14,7 @@ do is a problem that leaves it without a verdict (:class:`UnmetError`): such a r
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -118,7 +119,7 @@ class PlayedStage(Protocol):
         """Have two new clients, one after the other, recover and read the ledgers, and take over and read the logs."""
 
 
-class PlayedPlan:
+class PlayedPlan(ABC):
     """One run of one plan; :meth:`new_acts` and :meth:`new_client` say on what."""
 
     def __init__(self, plan: Plan, stage: PlayedStage) -> None:
@@ -138,13 +139,13 @@ class PlayedPlan:
         self._is_over = False
         self._blocked: list[str] = []
 
+    @abstractmethod
     def new_acts(self) -> Acts:
         """What does what steps say."""
-        raise NotImplementedError
 
+    @abstractmethod
     def new_client(self, program: Program) -> tuple[ProgramState, PlayedClient]:
         """Start a client process with its program."""
-        raise NotImplementedError
 
     async def play(self) -> None:
         """Play it from the beginning to the end."""

@@ -22,7 +22,7 @@ from scenarios.model import TransportKind, Violation
 from scenarios.plan import faults
 from scenarios.plan.model import Step
 from scenarios.plan.triggers import At
-from scenarios.playing.acts import Acts
+from scenarios.playing.acts import WorldActs
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.recording import Recorder
 from scenarios.stage import Stage
@@ -129,7 +129,7 @@ class SimulatedWorld:
         self._backend = SimulatedBackend(self._stage)
         Host(self._world, TEST_HOST)
         self._processes: dict[str, SimulatedProcess] = {}
-        self._acts = Acts(self._stage, PlayedLedgers(), self._processes, lambda _: None)
+        self._acts = WorldActs(self._stage, PlayedLedgers(), self._processes, lambda _: None)
         self._ledgers: dict[int, None] = {}
         self._has_started = False
         self._has_settled = False
