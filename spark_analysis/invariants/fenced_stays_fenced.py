@@ -11,6 +11,7 @@ where no bookie of the history recorded what happens inside it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -56,11 +57,18 @@ def _fences(facts: Facts) -> DataFrame:
     )
 
 
-def _recorded(facts: Facts) -> DataFrame:
-    """The histories in which bookies recorded a fence, or anything that they store."""
-    fenced = facts.rare_events.filter(is_kind(Kind.FENCE_SET)).select("history")
+def _where_bookies_record(facts: Facts, answers: DataFrame) -> DataFrame:
+    """Those of ``answers`` that are in histories in which bookies recorded a fence, or anything that they store."""
     has_stored = sf.exists("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
-    return facts.entries.filter(has_stored).select("history").union(fenced).distinct()
+    storing = facts.entries.filter(has_stored).groupBy("history").agg(sf.count("*").alias("stored_there"))
+    fences = (
+        facts.rare_events.filter(is_kind(Kind.FENCE_SET)).groupBy("history").agg(sf.count("*").alias("fenced_there"))
+    )
+    return (
+        answers.transform(join_small, storing, on=("history",), how="left")
+        .transform(join_small, fences, on=("history",), how="left")
+        .filter(sf.col("stored_there").isNotNull() | sf.col("fenced_there").isNotNull())
+    )
 
 
 def _has_between(seqs: Column, first: Column, end: Column) -> Column:
@@ -121,7 +129,7 @@ def _answers(facts: Facts) -> DataFrame:
         facts.run_events.filter(is_kind(Kind.FENCE_RESP, Kind.REC_READ_RESP) & sf.col("run").isNotNull())
         .select(*LEDGER_KEY, "actor", "run", "kind", "seq", "bookie", "code", "fence", "entry")
         .transform(join_small, started, on=(*LEDGER_KEY, "actor", "run"), how="inner")
-        .transform(join_small, _recorded(facts), on=("history",), how="inner")
+        .transform(partial(_where_bookies_record, facts))
         .transform(join_small, _fences(facts), on=(*LEDGER_KEY, "bookie"), how="left")
     )
     is_fencing = is_kind(Kind.FENCE_RESP) | sf.col("fence")

@@ -49,7 +49,8 @@ def planned() -> list[DataFrame]:
 def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult], planned: list[DataFrame]) -> Verdict:
     """Spark's verdict on all plants, near misses, an honest life and the recorded runs, by all invariants."""
     for seed, plant in enumerate((*PLANTS, *NEAR_MISSES)):
-        record(histories / plant.file, plant.story, bystander(), scenario=plant.invariant, seed=seed)
+        others = () if plant.is_alone else (bystander(),)
+        record(histories / plant.file, plant.story, *others, scenario=plant.invariant, seed=seed)
     record(histories / HONEST, honest_life(), bystander())
 
     def judge_and_keep(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:

@@ -25,6 +25,8 @@ class Plant:
     story: Story
     says: str = ""
     also: tuple[str, ...] = ()
+    #: Whether it has no other ledger beside it, of which bookies record what they store.
+    is_alone: bool = False
 
     @property
     def file(self) -> str:
@@ -59,13 +61,15 @@ def plant(
     return tell
 
 
-def near_miss(invariant: str, *, sizes: str = "3/3/2", entries: int = 2) -> Callable[[Telling], Telling]:
+def near_miss(
+    invariant: str, *, sizes: str = "3/3/2", entries: int = 2, is_alone: bool = False
+) -> Callable[[Telling], Telling]:
     """The decorated function tells, of an open ledger, what looks like a violation of ``invariant`` and is none."""
 
     def tell(function: Telling) -> Telling:
         story = open_ledger(sizes, entries)
         function(story)
-        missed.append(Plant(invariant, f"near_{function.__name__}", story))
+        missed.append(Plant(invariant, f"near_{function.__name__}", story, is_alone=is_alone))
         return function
 
     return tell

@@ -88,7 +88,7 @@ def lost_everywhere_after_the_ledger_was_deleted(story: Story) -> None:
         story.event(Kind.BK_GC, bookie)
 
 
-@near_miss("AckedReadable", entries=0)
+@near_miss("AckedReadable", entries=0, is_alone=True)
 def acknowledged_where_no_bookie_records(story: Story) -> None:
     story.add(0)
     story.send(0, "b0", "b1", "b2")
@@ -192,7 +192,7 @@ def stored_after_the_fence_was_forgotten(story: Story) -> None:
     story.store(2, "b1")
 
 
-@near_miss("FencedStaysFenced", entries=0)
+@near_miss("FencedStaysFenced", entries=0, is_alone=True)
 def answers_about_fences_where_no_bookie_records(story: Story) -> None:
     story.mark()
     story.event(Kind.FENCE_RESP, "r0", bookie="b0", code=0, lac=-1, entry=-1)

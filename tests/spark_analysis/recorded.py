@@ -86,6 +86,10 @@ CAUGHT: Final = (
     ("log-trim-against-slow-cursor", 0, "log-trim-ignores-cursors"),
     ("log-cursor-comes-during-trim", 0, "log-trim-ignores-new-cursors"),
     ("log-cursor-comes-during-trim", 0, "log-trim-deletes-first"),
+    ("log-cursor-taken-over", 0, "log-cursor-ignores-who-has-it"),
+    ("log-group-member-dies", 0, "log-group-acknowledges-what-it-reads"),
+    ("log-group-fails-over", 0, "log-cursor-forgets-its-position"),
+    ("log-group-member-dies", 0, "log-group-reads-from-the-beginning"),
 )
 
 
