@@ -43,7 +43,7 @@ WHERE = {
         "log-two-owners-race",
         {"H1": 4, "H3": 4, "H5": 4, "H8": 4, "H9": 2, "H10": 2},
     ),
-    "log-does-not-fence-its-predecessor": ("log-partitioned-owner", {"H1": 9, "H7": 6, "H8": 9, "H10": 12}),
+    "log-does-not-fence-its-predecessor": ("log-partitioned-owner", {"H1": 9, "H7": 4, "H8": 9, "H10": 12}),
     "log-takes-its-predecessor-for-empty": ("log-partitioned-owner", {"H1": 9, "H7": 9, "H8": 9, "H10": 12}),
     "log-rolls-without-closing": ("log-tail-across-takeover", {"H9": 12, "H10": 12}),
     "log-sends-again-what-was-stored": ("log-stranger-recovers-end", {"H2": 12, "H3": 12}),

@@ -21,7 +21,7 @@ from spark_analysis.dataset.layout import DESCRIPTION, DataSetError, Reason, cre
 from spark_analysis.dataset.reading import stored_histories
 from spark_analysis.invariants import INVARIANTS, Invariant, judge
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.jobs import verify as verifying
+from spark_analysis.jobs import judging
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.compare import compare
 from spark_analysis.jobs.files import NoHistoriesError
@@ -87,7 +87,7 @@ def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
         planned.extend((facts.events, judge(facts, invariants)))
         return planned[-1]
 
-    monkeypatch.setattr(verifying, "judge", judge_and_keep)
+    monkeypatch.setattr(judging, "judge", judge_and_keep)
     found = verify(spark, corpus[0], invariants=SOME)
     names = {invariant.name for invariant in SOME}
     expected = [replace(one, evidence=()) for one in verdict.violations if one.invariant in names]
