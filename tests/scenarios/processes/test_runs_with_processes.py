@@ -15,12 +15,15 @@ from typer.testing import CliRunner
 
 from scenarios.cli import app
 from scenarios.history import History, Kind
+from scenarios.liveness import StuckError
 from scenarios.model import Tier
 from scenarios.plan import parse_plan
 from scenarios.plan.library import library_names, library_plan
 from scenarios.processes import problems_of, run_plan_with_processes
+from scenarios.processes.stage import ProcessPlan, ProcessStage
 from scenarios.replaying import read_recorded
 
+#: What takes real processes is for ``make processes``: how long they take is up to the machine.
 pytestmark = pytest.mark.timeout(300)
 
 #: One bookie, which is killed and comes back, and a writer that dies; with time enough for a busy machine.
@@ -69,6 +72,7 @@ def runs(pid: int) -> bool:
     return bool(found.strip()) and not found.startswith("Z")
 
 
+@pytest.mark.sweep
 def test_what_processes_did_is_one_history_that_is_judged(tmp_path: Path) -> None:
     result = run_plan_with_processes(parse_plan(_PLAN), 3, record=tmp_path)
     assert (result.verdict, result.problem, result.transport) == ("ok", "", Tier.PROCESSES)
@@ -91,11 +95,26 @@ def test_what_processes_did_is_one_history_that_is_judged(tmp_path: Path) -> Non
     assert not processes_of_runs()
 
 
+@pytest.mark.sweep
 def test_a_defect_planted_into_client_processes_is_found() -> None:
     result = run_plan_with_processes(parse_plan(_PLAN), 3, mutant="recovery-closes-at-found-lac")
     assert result.verdict == "violated"
     assert "E7" in {violation.clause for violation in result.violations}
     assert not processes_of_runs()
+
+
+def test_a_client_that_is_late_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def begin(_stage: ProcessStage) -> None:
+        return None
+
+    async def play(_plan: ProcessPlan) -> None:
+        raise StuckError(1, "it was not closed")
+
+    monkeypatch.setattr(ProcessStage, "__aenter__", begin)
+    monkeypatch.setattr(ProcessPlan, "play", play)
+    result = run_plan_with_processes(parse_plan(_PLAN), 3)
+    assert (result.verdict, result.violations) == ("unknown", ())
+    assert result.problem == "not ended in the time there was (L1): it was not closed"
 
 
 #: The writer stands still as soon as it has written, and nothing ends by itself.
@@ -115,7 +134,7 @@ when APP_ACK actor=writer entry=0: pause writer
 """
 
 
-@pytest.mark.deep
+@pytest.mark.sweep
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_nothing_stays_behind_whatever_ends_the_command(tmp_path: Path, number: signal.Signals, code: int) -> None:
     plan = tmp_path / "waits.scn"
