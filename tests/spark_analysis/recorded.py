@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import msgpack
+
 from scenarios.history import Event, HistoryWriter
 from scenarios.model import RunResult
 from scenarios.runner import run_scenario
@@ -22,6 +24,7 @@ __all__ = [
     "truncated",
     "truncating",
     "unfinished",
+    "with_choices",
 ]
 
 #: Scenario, seed and mutant of recorded runs. In these seeds the defects do harm, and not only break a rule of procedure that
@@ -143,3 +146,14 @@ def truncating(ledger: int) -> Story:
     story.write_all(0, 1)
     story.close(0)
     return story
+
+
+def with_choices(history: Path, path: Path) -> Path:
+    """The same events in ``path``, with what a schedule chose in the footer."""
+    data = history.read_bytes()
+    unpacker = msgpack.Unpacker(strict_map_key=False)
+    unpacker.feed(data)
+    *_, footer = unpacker
+    events = data[: len(data) - len(msgpack.packb(footer))]
+    path.write_bytes(events + msgpack.packb({**footer, "choices": ["writer>bookie-0 3:12,9:1", "writer 4:1"]}))
+    return path

@@ -32,7 +32,7 @@ from spark_analysis.jobs.verify import Verdict, verify
 from spark_analysis.schema import TABLE_SCHEMA
 from spark_analysis.source import find_histories
 from tests.spark_analysis.plants import honest_life
-from tests.spark_analysis.recorded import bystander, record, truncated, truncating
+from tests.spark_analysis.recorded import bystander, record, truncated, truncating, with_choices
 from tests.spark_analysis.test_cli import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -269,6 +269,16 @@ def test_a_large_file_is_cut_and_put_together_again(tmp_path: Path, events: int)
 
     unread = stored_histories([*targets, *targets])
     assert [one.name for one in unread] == ["long.bkh", "long.bkh"], "also if nobody looks at the events"
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_large_file_is_cut_whatever_else_is_in_its_footer(tmp_path: Path) -> None:
+    plain = long_history(tmp_path / "plain.bkh", 250)
+    (expected,) = survey.survey_files(find_histories(plain))
+    (found,) = survey.survey_files(find_histories(with_choices(plain, tmp_path / "long.bkh")))
+    assert found.problem is None
+    assert (found.events, found.digest, found.chunks) == (expected.events, expected.digest, expected.chunks)
+    assert len(found.chunks) > 2
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -19,7 +19,7 @@ from spark_analysis.streaming.arrivals import Arrivals
 from spark_analysis.streaming.growing import Growth, HistoryState, Progress, judge_growth
 from spark_analysis.streaming.source import StreamSource
 from tests.spark_analysis.plants import NEAR_MISSES, PLANTS
-from tests.spark_analysis.recorded import bystander, record, truncated, truncating
+from tests.spark_analysis.recorded import bystander, record, truncated, truncating, with_choices
 
 
 def look(path: Path, before: Progress | None = None, up_to: int | None = None, scan: int = 1) -> Growth:
@@ -62,6 +62,12 @@ def test_a_violation_is_told_before_the_history_ends_and_once(tmp_path: Path) ->
     second = look(path, first.progress)
     assert (second.state, second.violations) == (HistoryState.JUDGED, ())
     assert second.digest is not None
+
+
+def test_a_footer_may_hold_what_a_schedule_chose(tmp_path: Path) -> None:
+    plain = record(tmp_path / "plain.bkh", bystander())
+    growth = look(with_choices(plain, tmp_path / "chosen.bkh"))
+    assert (growth.state, growth.digest) == (HistoryState.JUDGED, look(plain).digest)
 
 
 def test_nothing_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import spark_analysis.decode
 from scenarios.history import FIELDS, KINDS, Event, HistoryError, Kind, read_history
 from scenarios.runner import run_scenario
 from spark_analysis.decode import decode_files
+from spark_analysis.packed import decode_whole
 from spark_analysis.schema import TABLE_SCHEMA, columns_of
 from spark_analysis.source import (
     OPEN_COST_BYTES,
@@ -31,7 +32,7 @@ from spark_analysis.source import (
     read_histories,
 )
 from tests.scenarios.test_history import objects, rewrite
-from tests.spark_analysis.recorded import bystander, record
+from tests.spark_analysis.recorded import bystander, record, with_choices
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -76,6 +77,15 @@ def test_rows_are_the_events_of_the_history(run: Path) -> None:
     assert file_row["digest"] == objects(run)[-1]["digest"]
     assert f'"package_version": "{header["package_version"]}"' in file_row["header"]
     assert "schema_version" not in file_row["header"]
+
+
+def test_a_whole_file_is_decoded_at_once_whatever_else_is_in_its_footer(run: Path, tmp_path: Path) -> None:
+    path = with_choices(run, tmp_path / run.name)
+    rows = decoded(path)
+    whole = decode_whole(path.read_bytes())
+    assert whole is not None
+    assert (whole.events, whole.digest) == (rows[-1]["events"], rows[-1]["digest"])
+    assert rows == decoded(run)
 
 
 def test_a_large_file_is_emitted_in_pieces_with_the_same_rows(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
