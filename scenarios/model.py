@@ -84,6 +84,7 @@ class RunResult:
     error, or without meeting a situation of the scenario, so that it proves nothing; ``problem`` has the reason.
     ``met`` counts the situations of the run; ``missed`` names those of the scenario that it did not meet, if that is the reason.
     ``unseen`` has the clauses that nobody can judge, because the bookies do not record what happens inside them.
+    ``choices`` is what its schedule chose, if it has one (:mod:`simbookie.world.schedule`).
     """
 
     scenario: str
@@ -101,6 +102,7 @@ class RunResult:
     met: Mapping[str, int] = field(default_factory=dict)
     missed: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    choices: Mapping[str, Mapping[int, int]] = field(default_factory=dict, repr=False)
 
     @property
     def is_vacuous(self) -> bool:

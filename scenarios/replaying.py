@@ -9,7 +9,7 @@ did. A history recorded before an event had all the fields that it has now is co
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scenarios.checker import OnlineChecker
@@ -19,6 +19,7 @@ from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, Tier, TransportKind, Violation
 from scenarios.mutants import RUN_MUTANTS
 from scenarios.plan import Plan, PlanError, parse_plan
+from scenarios.plan.schedule import ChosenSchedule, parse_strand
 from scenarios.runner import run_plan, run_scenario
 
 __all__ = ["Origin", "Recorded", "Replay", "origin_of", "read_recorded", "replay_history"]
@@ -135,6 +136,17 @@ def _plan_of(history: History) -> Plan | None:
         raise HistoryError(history.path, f"holds a plan that this version cannot play ({error})") from error
 
 
+def _as_chosen(origin: Origin, history: History) -> Origin:
+    """With what the schedule chose in place of its policy, so that nothing is drawn again. The history was read to its end."""
+    if origin.plan is None or origin.plan.schedule is None:
+        return origin
+    try:
+        late = tuple(turn for line in history.choices for turn in parse_strand(line.split()))
+        return replace(origin, plan=replace(origin.plan, schedule=ChosenSchedule(late) if late else None))
+    except PlanError as error:
+        raise HistoryError(history.path, f"holds choices of a schedule that cannot be made again ({error})") from error
+
+
 def replay_history(path: Path) -> Replay:
     """Make the run again that ``path`` recorded, and compare.
 
@@ -142,7 +154,7 @@ def replay_history(path: Path) -> Replay:
     have. A run that differs is made a second time, with its history recorded, to find the first event that does.
     """
     recorded = read_recorded(path)
-    origin = origin_of(recorded.history)
+    origin = _as_chosen(origin_of(recorded.history), recorded.history)
     result = _made(origin)
     if result.digest == recorded.digest:
         return Replay(recorded, result, None)

@@ -20,6 +20,7 @@ from scenarios.liveness import StuckError
 from scenarios.model import RunResult, Scenario, TransportKind, Violation
 from scenarios.plan import Plan, print_plan
 from scenarios.plan.named import plan_named
+from scenarios.plan.schedule import late_turns, strand_lines
 from scenarios.playing import UnmetError, scenario_of
 from scenarios.recording import Recorder
 from scenarios.situations import Situations
@@ -131,7 +132,8 @@ def _run(
             raise
         simulated_seconds = world.loop.time()
         history.record(Kind.RUN_END, "run", completed=how.completed)
-        history.close()
+        choices = stage.schedule.choices if stage.schedule is not None else {}
+        history.close(choices=strand_lines(late_turns(choices)))
     violations = (*checker.finish(), *how.stuck)
     met = {name: count for name, count in sorted(situations.met.items()) if count}
     problem = how.problem
@@ -153,6 +155,7 @@ def _run(
         transport=transport,
         met=met,
         missed=missed,
+        choices=choices,
     )
 
 

@@ -30,6 +30,7 @@ from bkclient.wire.messages import Request
 from scenarios.conditions import Conditions
 from scenarios.history import Event, Kind
 from scenarios.hosted import HostedProcess
+from scenarios.plan.schedule import PlanSchedule
 from scenarios.plan.words import flag_word
 from scenarios.reading_back import read_ledger_back, read_log_back
 from scenarios.recording import BookieRecorder, ClientLog, Recorder, RecoveryRecorder
@@ -49,6 +50,7 @@ from simbookie.world.frames import filter_frames
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata_service import METADATA_HOST, MetadataCall, MetadataFault
 from simbookie.world.process import Process, current_process
+from simbookie.world.schedule import Schedule
 from simbookie.world.transport import SimulatedTransport
 
 __all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage"]
@@ -96,6 +98,8 @@ class Stage:
         self.wrap_transport = wrap_transport
         self.rng = world.rng("scenario")
         self.bookies: dict[str, BookieHost] = {}
+        #: What says what is late, and has chosen so far; kept when it has ended.
+        self.schedule: Schedule | None = None
         self._interceptions: list[Interception[Any]] = []
         self._ensembles: dict[int, tuple[str, ...]] = {}
         self._acknowledged: dict[int, int] = {}
@@ -372,6 +376,15 @@ class Stage:
         interception = self.world.network.intercept(matches, fate)
         self._interceptions.append(interception)
         return interception
+
+    def begin_schedule(self, schedule: PlanSchedule | None) -> None:
+        """From now on things are late as ``schedule`` says."""
+        if schedule is not None:
+            self.schedule = self.world.loop.schedule = Schedule(schedule.policy(self.world.rng("schedule")))
+
+    def end_schedule(self) -> None:
+        """Nothing more becomes late."""
+        self.world.loop.schedule = None
 
     def hold_metadata(self, predicate: Callable[[MetadataCall], bool]) -> HeldCall:
         """Hold back the first call to the metadata service for which ``predicate`` is true, until it is released."""

@@ -50,6 +50,8 @@ class History:
         self._kinds = self._described_kinds()
         #: The digest over all events; known once they have been read to the end.
         self.digest = ""
+        #: What a schedule chose, in lines for strands; known then, too.
+        self.choices: tuple[str, ...] = ()
 
     def events(self) -> Iterator[Event]:
         """All events in order. May be called again; each call reads the file anew."""
@@ -73,6 +75,7 @@ class History:
                     self._check_footer(item, expected_seq, digest.hexdigest())
                     self._check_end(unpacker)
                     self.digest = digest.hexdigest()
+                    self.choices = tuple(map(str, item.get("choices", ())))
                     return
                 try:
                     kind_index, seq, time_us, actor, ledger, *values = item

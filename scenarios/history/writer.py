@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -84,11 +84,12 @@ class HistoryWriter:
         """SHA-256 over the packed events recorded so far, in hex."""
         return self._hash.hexdigest()
 
-    def close(self) -> None:
-        """Write the footer, without which a reader takes the file for truncated. Idempotent."""
+    def close(self, choices: Sequence[str] = ()) -> None:
+        """Write the footer, without which a reader takes the file for truncated; with what a schedule chose. Idempotent."""
         if self._file is None:
             return
-        self._write(self._packer.pack({"events": self.events, "digest": self.digest}))
+        footer: dict[str, Any] = {"events": self.events, "digest": self.digest}
+        self._write(self._packer.pack(footer | ({"choices": list(choices)} if choices else {})))
         self.abandon()
 
     def abandon(self) -> None:

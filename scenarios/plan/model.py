@@ -17,6 +17,7 @@ from scenarios.plan.errors import PlanError
 from scenarios.plan.faults import ANY, EndFault, Fault, Start
 from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.operations import Call, ClientOperation, CreateLedger, Open, RecoverBookie, Until
+from scenarios.plan.schedule import ChosenSchedule, PlanSchedule
 from scenarios.plan.triggers import At, Trigger
 from scenarios.plan.words import check_name, member_of
 from scenarios.situations import SITUATIONS
@@ -109,7 +110,7 @@ class Plan:
     """A scenario as a value; :class:`PlanError` for one that cannot be played.
 
     ``meets`` names the situations that every run must meet (:mod:`scenarios.situations`). ``patience_s`` is how long programs may
-    take before all faults end, and again after.
+    take before all faults end, and again after. ``schedule`` says what is late until then, if anything is.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Plan:
     ends: tuple[End, ...] = ()
     meets: tuple[str, ...] = ()
     patience_s: float = PATIENCE_S
+    schedule: PlanSchedule | None = None
     prose: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -130,6 +132,10 @@ class Plan:
             raise PlanError(f"expected a summary of words in one line, found {self.summary!r}")
         if not self.patience_s > 0:
             raise PlanError(f"expected patience > 0, found {self.patience_s}")
+        if isinstance(self.schedule, ChosenSchedule):
+            places = [(turn.strand, turn.number) for turn in self.schedule.late]
+            if not places or len(set(places)) < len(places):
+                raise PlanError("expected turns of a schedule, each once", self.schedule)
         self._check_clients()
         self._check_steps()
         self._check_expectations()

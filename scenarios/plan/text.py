@@ -22,7 +22,8 @@ what follows: the plan, a client or a step. :func:`print_plan` prints the canoni
 Grammar, where WORDS are the fields of a value as :mod:`scenarios.plan.words` writes them::
 
     plan      = prose, "plan" NAME, {head}, cluster, client, {client}, {step}
-    head      = "summary" TEXT | "expect" VERDICT ["by" NAMES] ["until-healed"] | "end" LEDGER ENTRIES
+    head      = "schedule" WORDS, {indented: STRAND NUMBER:PASSES,...}
+              | "summary" TEXT | "expect" VERDICT ["by" NAMES] ["until-healed"] | "end" LEDGER ENTRIES
               | "meets" NAMES | "patience" DURATION
     cluster   = "cluster" WORDS, {indented: ("network" | "metadata" | "journal" | ... ) WORDS}
     client    = prose, "client" NAME, {indented: ["within" DURATION] ["must" | "fails"] OPERATION WORDS}
@@ -43,6 +44,7 @@ from scenarios.plan.errors import PlanError, PlanSyntaxError
 from scenarios.plan.faults import FAULTS
 from scenarios.plan.model import PATIENCE_S, End, Expectation, Expected, Plan, Program, Step
 from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, Until, Wanted
+from scenarios.plan.schedule import SCHEDULES, ChosenSchedule, parse_strand, strand_lines
 from scenarios.plan.triggers import At, Condition, Trigger, When
 from scenarios.plan.words import flag_word, parse_fields, parse_value, print_fields, print_value
 
@@ -87,6 +89,10 @@ def _head(plan: Plan, *, full: bool) -> Iterator[str]:
         yield f"meets {','.join(plan.meets)}"
     if full or plan.patience_s != PATIENCE_S:
         yield f"patience {print_value(plan.patience_s, is_duration=True)}"
+    if plan.schedule is not None:
+        yield " ".join(["schedule", plan.schedule.verb, *print_fields(plan.schedule, full=full, leave_out=("late",))])
+    if isinstance(plan.schedule, ChosenSchedule):
+        yield from (_INDENT + line for line in strand_lines(plan.schedule.late))
 
 
 def _cluster_lines(cluster: Cluster, *, full: bool) -> list[str]:
@@ -280,6 +286,12 @@ class _Parser:
             head["expect"] = self._noted(_expectation(rest))
         elif word == "meets":
             head["meets"] = self._noted(parse_value(tuple[str, ...], _one(rest, "situations")))
+        elif word == "schedule":
+            verb = rest[0] if rest else "the end of the line"
+            if verb not in SCHEDULES:
+                raise PlanError(f"expected {_likely(verb, tuple(SCHEDULES))}, found {verb!r}")
+            head["schedule"] = self._noted(parse_fields(SCHEDULES[verb], rest[1:], leave_out=("late",)))
+            self._section = "schedule" if verb == ChosenSchedule.verb else ""
         else:
             head["patience_s"] = parse_value(float, _one(rest, "a duration"), is_duration=True)
 
@@ -290,8 +302,17 @@ class _Parser:
             self._cluster_part(words)
         elif self._section == "client":
             self._operation(words)
+        elif self._section == "schedule":
+            self._turns(words)
         else:
             raise PlanError(f"expected a line that is not indented, found {' '.join(words)!r}")
+
+    def _turns(self, words: list[str]) -> None:
+        head = self._parts.head
+        assert head is not None, "the section has begun"
+        chosen = head["schedule"]
+        self._kept.append(chosen)
+        head["schedule"] = self._noted(ChosenSchedule(chosen.late + parse_strand(words)))
 
     def _cluster_part(self, words: list[str]) -> None:
         cluster, (name, *rest) = self._parts.cluster, words
@@ -358,7 +379,7 @@ class _Parser:
         self._parts.steps += (self._noted(step),)
 
 
-_HEADS: Final = ("summary", "expect", "end", "meets", "patience")
+_HEADS: Final = ("summary", "expect", "end", "meets", "patience", "schedule")
 
 
 def _one(words: list[str], what: str) -> str:

@@ -219,6 +219,11 @@ class WorldActs(Acts):
             return host is not None and host.is_alive and not host.is_paused
         return True
 
+    def end_all(self) -> None:
+        """See there; nothing more becomes late, either."""
+        self._stage.end_schedule()
+        super().end_all()
+
     def calm(self) -> None:
         """See there."""
         network, metadata = self._world.network, self._world.metadata

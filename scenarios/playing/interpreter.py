@@ -2,7 +2,8 @@
 
 1. Clients that no step starts are started, triggers are armed.
 2. Until every program is at rest and every step that has to come was taken, or the plan's patience is over, things happen.
-3. Every fault ends: bookies restart, processes resume, messages that were held back arrive. Nothing is broken after that.
+3. Every fault ends, and the schedule: bookies restart, processes resume, messages that were held back arrive. Nothing is
+   broken after that.
 4. Programs have the plan's patience once more, then their processes end.
 5. Two new clients, one after the other, recover and read every ledger, and take over and read every log.
 
@@ -334,8 +335,13 @@ class WorldPlan(PlayedPlan):
         self._world_stage = stage
         super().__init__(plan, stage)
 
+    async def play(self) -> None:
+        """See :class:`PlayedPlan`; the schedule is in force until all faults end."""
+        self._world_stage.begin_schedule(self.plan.schedule)
+        await super().play()
+
     def new_acts(self) -> Acts:
-        """See :class:`PlayedPlan`."""
+        """See there."""
         return WorldActs(self._world_stage, self.ledgers, self.clients, self.start)
 
     def new_client(self, program: Program) -> tuple[ProgramState, PlayedClient]:

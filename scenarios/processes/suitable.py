@@ -62,6 +62,8 @@ def problems_of(plan: Plan, *, records: bool) -> Iterator[str]:
     metadata = cluster.metadata
     if any((metadata.conflict_probability, metadata.unknown_probability, metadata.failure_probability)):
         yield f"calls to the cluster's metadata service fail by chance, and {_CALLS}"
+    if plan.schedule is not None:
+        yield f"its schedule ({plan.schedule.verb}) makes things late, and the machine decides when processes run"
     for step in plan.steps:
         problem = _problem_of(step.fault)
         if problem:

@@ -3,9 +3,10 @@
 A plan *fails the same way* if its run breaks the same clause. Where a defect was planted, the run without it also has to be `ok`:
 otherwise what is left might show nothing but a plan that no client survives.
 
-One pass takes parts out (steps, clients, calls), makes the cluster smaller, takes back unusual values, makes numbers small and
-lists short, and tries seed 0. Passes are repeated until one changes nothing, so that nothing more can be taken out by itself. All
-of it depends on the arguments alone, unless the time is up or the shrinker is interrupted; then the best so far is the result.
+One pass takes the schedule back, or leaves few things late, takes parts out (steps, clients, calls), makes the cluster
+smaller, takes back unusual values, makes numbers small and lists short, and tries seed 0. Passes are repeated until one changes
+nothing, so that nothing more can be taken out by itself. All of it depends on the arguments alone, unless the time is up or
+the shrinker is interrupted; then the best so far is the result.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import MUTANTS
 from scenarios.plan import Plan, print_plan
 from scenarios.plan.named import DRAWN
+from scenarios.plan.schedule import ChosenSchedule, LateTurn, late_turns
 from scenarios.runner import run_plan
 from scenarios.shrinking import parts, values
 from scenarios.shrinking.minimal import minimal
@@ -194,6 +196,7 @@ class _Search:
         while before != (self.best.plan, self.best.seed):
             before = (self.best.plan, self.best.seed)
             self._bare()
+            self._less_late()
             self._fewer_steps()
             self._fewer_clients()
             self._fewer_calls()
@@ -205,6 +208,28 @@ class _Search:
     def _bare(self) -> None:
         plan, demands_end = self.best.plan, self.best.clause in LIVENESS
         self.fails(lambda: parts.bare(plan, demands_end=demands_end))
+
+    def _less_late(self) -> None:
+        """Without the schedule, or with few of the things late that it chose, and those for few others to pass."""
+        plan = self.best.plan
+        if plan.schedule is None or self.fails(lambda: replace(plan, schedule=None)):
+            return
+        late = plan.schedule.late if isinstance(plan.schedule, ChosenSchedule) else self._chosen(plan)
+        if not self._fails_with(plan, late):
+            return
+        late = minimal(late, lambda kept: bool(kept) and self._fails_with(plan, kept))
+        for index, turn in enumerate(late):
+            for passes in values.simpler_values(turn.passes):
+                simpler = (*late[:index], *([replace(turn, passes=passes)] if passes else []), *late[index + 1 :])
+                if passes and self._fails_with(plan, simpler):
+                    late = simpler
+                    break
+
+    def _chosen(self, plan: Plan) -> tuple[LateTurn, ...]:
+        return late_turns(self._run(plan, self.best.seed, self.best.mutant).choices)
+
+    def _fails_with(self, plan: Plan, late: tuple[LateTurn, ...]) -> bool:
+        return self.fails(lambda: replace(plan, schedule=ChosenSchedule(late)))
 
     def _seed_0(self) -> None:
         plan = self.best.plan

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simbookie.world.rng import split
+from simbookie.world.schedule import Strand
 
 __all__ = ["Link", "NetworkConfig", "NetworkCounters", "TcpConfig", "TcpCounters"]
 
@@ -101,7 +102,7 @@ class TcpCounters:
 class Link:
     """The way from one host to another. ``config`` overrides the network's, while it is set."""
 
-    __slots__ = ("blocked", "config", "destination", "keep", "last_arrival", "random", "source", "waiters")
+    __slots__ = ("blocked", "config", "destination", "keep", "last_arrival", "random", "source", "strand", "waiters")
 
     def __init__(self, source: str, destination: str, seed: int) -> None:
         self.source = source
@@ -113,6 +114,8 @@ class Link:
         #: Who waits for it to be unblocked.
         self.waiters: list[Callable[[], None]] = []
         self.last_arrival = 0.0
+        #: The order of messages; streams of bytes have orders of their own.
+        self.strand = Strand(f"{source}>{destination}")
         self.random = split(seed, f"link {source}->{destination}").random
 
     def __repr__(self) -> str:

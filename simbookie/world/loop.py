@@ -5,7 +5,7 @@ long as what happens in it, and time depends on the program alone. The loop runs
 beyond asyncio's own contract:
 
 * **Order.** Ready callbacks run first in, first out; timers by their time, those of the same time in the order in which they
-  were set.
+  were set. A schedule may let deliveries and processes be late (:mod:`simbookie.world.schedule`); what it promises is said there.
 * **Hashes.** Tasks and futures hash to a number counted per loop, so sets of them have a definite order.
 * **Ownership.** Every callback belongs to the process in whose context it was scheduled (:mod:`simbookie.world.process`); those
   of killed processes are dropped, those of paused ones deferred.
@@ -34,24 +34,21 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
-from simbookie.world import streams
 from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer
+from simbookie.world.connecting_loop import ConnectingLoop
 from simbookie.world.determinism import deterministic_anyio, forget_task
 from simbookie.world.errors import (
     Deadlock,
-    RealWorldRefused,
     StepLimitReached,
     TimeLimitReached,
     UnhandledErrors,
     WorldError,
 )
 from simbookie.world.process import Process, ProcessState, current_process
+from simbookie.world.schedule import Schedule, Strand, StrandTimer, WakeTimer
 from simbookie.world.teardown import dead_silence, unwind
-
-if TYPE_CHECKING:
-    from simbookie.world.tcp import Tcp
 
 __all__ = ["LoopLimits", "VirtualTimeLoop"]
 
@@ -78,7 +75,7 @@ class LoopLimits:
             raise ValueError(f"limits must be > 0, got {self.steps} steps and {self.seconds} s")
 
 
-class VirtualTimeLoop(asyncio.BaseEventLoop):
+class VirtualTimeLoop(ConnectingLoop):
     """The event loop of one simulated run. Runs in one thread, with no other loop running there."""
 
     #: Tells patches of other libraries that real threads have no place here.
@@ -92,10 +89,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.set_debug(False)  # the environment must not decide how a run goes
         self.limits = limits if limits is not None else LoopLimits()
-        #: What connections lead through; set by the world.
-        self.tcp: Tcp | None = None
         #: Called after every callback, with the process whose it was; what it raises ends the run as a callback's error does.
         self.after_step: Callable[[Process | None], object] | None = None
+        #: Who says what is late, if anything is; may be replaced at any time.
+        self.schedule: Schedule | None = None
         #: What callbacks and tasks may raise without ending the run: ends of processes that are meant.
         self.expected: tuple[type[Exception], ...] = ()
         #: Callbacks executed so far.
@@ -107,10 +104,11 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._numbers = count(1)
         self._task_numbers = count(1)
         self._ready: deque[OwnedHandle | OwnedTimer] = deque()
-        self._timers: list[tuple[float, int, OwnedTimer]] = []
+        self._timers: list[tuple[float, int, OwnedTimer]] = []  # StrandTimer and WakeTimer, too
         self._cancelled_timers = 0
         self._graveyard: list[object] = []
         self._asyncgen_owners: dict[int, Process | None] = {}
+        self._iterations = 0
 
     # --------------------------------------------------------------------------------------------------------- clock
 
@@ -148,6 +146,35 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     ) -> TimerHandle:
         """Run ``callback`` in ``delay`` seconds."""
         return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def deliver_at(
+        self,
+        when: float,
+        strand: Strand,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context,
+        is_ordered: bool = True,
+    ) -> None:
+        """Run ``callback`` at ``when``, or later if the schedule says so; after what came before in ``strand`` if ``is_ordered``.
+
+        For what arrives somewhere. ``when`` must not be earlier than that of what came before in order.
+        """
+        if self.schedule is None and strand.head is None:
+            self.call_at(when, callback, *args, context=context)
+            return
+        if self._closed:
+            self._check_closed()
+        timer = StrandTimer(when, callback, args, self, context)
+        timer.due, timer.strand = when, strand
+        item = (when, next(self._numbers), timer)
+        if not is_ordered:
+            heapq.heappush(self._timers, item)
+        elif strand.head is None:
+            strand.head = timer
+            heapq.heappush(self._timers, item)
+        else:
+            strand.waiting.append(item)
 
     def timers(self) -> list[TimerHandle]:
         """What is to come: timers that are not cancelled, by their time."""
@@ -189,8 +216,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
         For the world's own callbacks, when something arrives at a process. Nothing happens if the process was killed.
         """
-        if process.state is _RUNNING:
+        if process.state is _RUNNING and process.late is None:
             process.context().run(callback, *args)
+        elif process.state is _RUNNING and process.late is not None:
+            process.late.append(OwnedHandle(callback, args, self, process.context()))
         elif process.state is _PAUSED:
             process.deferred.append(OwnedHandle(callback, args, self, process.context()))
 
@@ -216,6 +245,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         process.state = _KILLED
         self._graveyard += process.deferred
         process.deferred.clear()
+        if process.late is not None:
+            self._graveyard += process.late
+            process.late = None
         # a task that nothing refers to any more would be destroyed, and its coroutine unwound
         self._graveyard += [task for task in self._pending_tasks() if task.process is process]
 
@@ -245,15 +277,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         ready = self._ready
         if not ready and not self._stopping:
             self._advance()
-        timers, now = self._timers, self._now
-        while timers and timers[0][0] <= now:
-            timer = heapq.heappop(timers)[2]
-            timer._scheduled = False  # noqa: SLF001
-            if timer._cancelled:  # noqa: SLF001
-                self._cancelled_timers -= 1
-            else:
-                ready.append(timer)
-        after_step = self.after_step
+        self._iterations += 1
+        self._take_due()
+        after_step, schedule = self.after_step, self.schedule
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:  # noqa: SLF001
@@ -261,6 +287,12 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             process = handle.process
             if process is not None and process.state is not _RUNNING:
                 (process.deferred if process.state is _PAUSED else self._graveyard).append(handle)
+                continue
+            if (
+                process is not None
+                and (process.late is not None or schedule is not None)
+                and self._waits(process, handle)
+            ):
                 continue
             self.steps += 1
             try:
@@ -278,6 +310,71 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             raise UnhandledErrors(failures) from failures[0][1]
         if self.steps > self.limits.steps:
             raise StepLimitReached(f"{self.steps} callbacks ran within {self._now:.6f} s", self.pending_tasks())
+
+    # -------------------------------------------------------------------------------------------------------- turns
+
+    def _take_due(self) -> None:
+        """Make ready what is due, but for what becomes late."""
+        timers, now = self._timers, self._now
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False  # noqa: SLF001
+            if timer._cancelled:  # noqa: SLF001
+                self._cancelled_timers -= 1
+            elif type(timer) is OwnedTimer:
+                self._ready.append(timer)
+            elif isinstance(timer, StrandTimer):
+                self._take_turn(timer)
+            else:
+                self._end_wait(timer)
+
+    def _take_turn(self, timer: StrandTimer) -> None:
+        """Something in a strand is due: it happens, or is late, and with it what comes after it in the strand."""
+        strand, schedule = timer.strand, self.schedule
+        if schedule is not None:
+            when = schedule.late_until(strand.name, self._now, timer.due, self._timers)
+            if when is not None:
+                timer._scheduled = True  # noqa: SLF001
+                heapq.heappush(self._timers, (when, next(self._numbers), timer))
+                return
+        self._ready.append(timer)
+        if strand.head is timer:
+            strand.head = None
+            if strand.waiting:
+                item = strand.waiting.popleft()
+                strand.head = item[2]
+                heapq.heappush(self._timers, item)
+
+    def _waits(self, process: Process, handle: OwnedHandle | OwnedTimer) -> bool:
+        """Whether a process is late, and ``handle`` waits for it. A process has one turn in an iteration of the loop."""
+        if process.late is not None:
+            process.late.append(handle)
+            return True
+        schedule = self.schedule
+        if schedule is None or process.turn == self._iterations:
+            return False
+        process.turn = self._iterations
+        now = self._now
+        when = schedule.late_until(process.host_name, now, now, self._timers, process)
+        if when is None:
+            return False
+        process.late = [handle]
+        timer = WakeTimer(when, _nothing, (), self, process.context())
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return True
+
+    def _end_wait(self, timer: OwnedTimer) -> None:
+        """A late process goes on, with all that waited, before anything else is asked of it."""
+        process = timer.process
+        assert process is not None, "it is a process that waits"
+        late, process.late = process.late, None
+        if late is None:
+            return  # it was killed
+        process.turn = self._iterations
+        if process.state is _PAUSED:
+            process.deferred[:0] = late
+        else:
+            self._ready.extend(late)  # type: ignore[arg-type]  # they came from there
 
     def _advance(self) -> None:
         """Move the clock to the next timer of anyone alive."""
@@ -319,64 +416,6 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             self._failures.append((f"{_owner(current_process.get())}: {context.get('message')}", error))
         elif isinstance(future, NumberedTask):
             self.unretrieved.append((f"{_owner(future.process)}: {future.get_name()}", error))
-
-    # --------------------------------------------------------------------------------------------------- connections
-
-    async def create_connection(
-        self,
-        protocol_factory: streams.ProtocolFactory,
-        host: str | None = None,
-        port: int | None = None,
-        **options: Any,
-    ) -> Any:
-        """Connect to a host of the world; options other than ``None`` and ``False`` are refused."""
-        tcp = self._tcp("create_connection", **options)
-        if host is None or port is None:
-            raise ValueError("a host and a port are needed")
-        return await streams.create_connection(self, tcp, protocol_factory, host, port)
-
-    async def create_server(  # type: ignore[override]  # of the many overloads, what a world can serve
-        self,
-        protocol_factory: streams.ProtocolFactory,
-        host: str | None = None,
-        port: int | None = None,
-        *,
-        backlog: int = 100,
-        reuse_address: bool | None = None,  # noqa: ARG002  no address is ever kept for a while
-        start_serving: bool = True,
-        **options: Any,
-    ) -> Any:
-        """Listen on the host that the caller runs on; other options than these are refused unless ``None`` or ``False``."""
-        tcp = self._tcp("create_server", **options)
-        server = streams.create_server(self, tcp, protocol_factory, host, port, backlog)
-        if start_serving:
-            server.serve()
-        return server
-
-    async def connect_accepted_socket(
-        self, protocol_factory: streams.ProtocolFactory, sock: Any, **options: Any
-    ) -> Any:
-        """Make a transport of what a listening socket of the world accepted."""
-        self._tcp("connect_accepted_socket", **options)
-        return await streams.connect_accepted(self, protocol_factory, sock)
-
-    def add_reader(self, fd: Any, callback: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
-        """Call ``callback`` as long as a listening socket of the world has connections to accept."""
-        self._tcp("add_reader")
-        streams.watch(self, fd, lambda: callback(*args))
-
-    def remove_reader(self, fd: Any) -> bool:
-        """Watch a listening socket no more."""
-        self._tcp("remove_reader")
-        return streams.unwatch(fd)
-
-    def _tcp(self, call: str, **options: Any) -> Tcp:
-        if self.tcp is None:
-            raise RealWorldRefused(f"loop.{call}")
-        for name, value in options.items():
-            if value not in (None, False):
-                raise WorldError(f"loop.{call}: {name} is not available in a simulated world")
-        return self.tcp
 
     # ---------------------------------------------------------------------------------------------- async generators
 
@@ -424,6 +463,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             warnings.warn(f"unclosed simulated world {self!r}", ResourceWarning, source=self, stacklevel=1)
 
 
+def _nothing() -> None:
+    """What is called at the end of a wait, which is no callback."""
+
+
 def _owner(process: Process | None) -> str:
     if process is None:
         return "world"
@@ -440,20 +483,3 @@ def _describe(task: NumberedTask[Any]) -> str:
         place = getattr(place, "cr_await", None) or getattr(place, "gi_yieldfrom", None)
     where = f" at {frame.f_code.co_qualname}, line {frame.f_lineno}" if frame is not None else ""
     return f"{_owner(task.process)}: {task.get_name()} ({program}){where}"
-
-
-def _refuse(name: str) -> Any:
-    def refused(_self: VirtualTimeLoop, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise RealWorldRefused(f"loop.{name}")
-
-    return refused
-
-
-for _name in (
-    *("add_signal_handler", "add_writer", "call_soon_threadsafe", "connect_read_pipe", "connect_write_pipe"),
-    *("create_datagram_endpoint", "create_unix_connection", "create_unix_server", "getaddrinfo", "getnameinfo"),
-    *("remove_signal_handler", "remove_writer", "run_in_executor", "sendfile", "set_default_executor"),
-    *("set_task_factory", "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom"),
-    *("sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto", "subprocess_exec", "subprocess_shell"),
-):
-    setattr(VirtualTimeLoop, _name, _refuse(_name))

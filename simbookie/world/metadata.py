@@ -41,6 +41,7 @@ from simbookie.world.hosts import Host, World
 from simbookie.world.metadata_service import METADATA_HOST, MetadataAction, MetadataCall, MetadataFault
 from simbookie.world.node_tree import SimulatedTree
 from simbookie.world.process import Process
+from simbookie.world.schedule import Strand
 
 __all__ = ["OpenSession", "SimulatedMetadataStore"]
 
@@ -114,6 +115,9 @@ class SimulatedMetadataStore:
         self._session_waiters: list[Callable[[], None]] = []
         self._last_arrival = 0.0
         self._last_answer = 0.0
+        # of this session, for a host's later process has one of its own
+        ways = (self._way_out, self._way_back)
+        self._calls, self._answers = (Strand(f"{way.source}>{way.destination}#{host.incarnation}") for way in ways)
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watches: dict[_Watch, None] = {}
         self._registered: dict[BookieId, tuple[BookieAddress, bool]] = {}
@@ -368,7 +372,7 @@ class SimulatedMetadataStore:
 
     def _send_on(self, sent: _Call[Any], latency_s: float) -> None:
         self._last_arrival = max(self._loop.time() + latency_s, self._last_arrival)
-        self._loop.call_at(self._last_arrival, self._arrive, sent, context=self._context)
+        self._loop.deliver_at(self._last_arrival, self._calls, self._arrive, sent, context=self._context)
 
     def _arrive(self, sent: _Call[Any]) -> None:
         """A call reaches the service."""
@@ -405,7 +409,9 @@ class SimulatedMetadataStore:
 
     def _answer_later(self, sent: _Call[Any], result: Any, error: Exception | None) -> None:
         self._last_answer = max(self._loop.time() + sent.answer_latency_s, self._last_answer)
-        self._loop.call_at(self._last_answer, self._answer, sent, result, error, context=self._context)
+        self._loop.deliver_at(
+            self._last_answer, self._answers, self._answer, sent, result, error, context=self._context
+        )
 
     def _answer(self, sent: _Call[Any], result: Any, error: Exception | None) -> None:
         """The answer reaches the client."""
@@ -444,7 +450,7 @@ class SimulatedMetadataStore:
         config = self._service.config
         latency_s = config.latency_s + config.jitter_s * self._rng.random()
         self._last_answer = max(self._loop.time() + latency_s, self._last_answer)
-        self._loop.call_at(self._last_answer, self._report, watch, value, context=self._context)
+        self._loop.deliver_at(self._last_answer, self._answers, self._report, watch, value, context=self._context)
 
     def _report(self, watch: _Watch, value: Any) -> None:
         """News reach the client, or wait until they can; then only the last of them count."""

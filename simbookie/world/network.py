@@ -405,9 +405,10 @@ class Network:
         """Call ``arrive`` after ``latency``; on a FIFO link, not before what was sent before."""
         link = parcel[0]
         when = self.loop.time() + latency
-        if (link.config or self.config).fifo:
+        fifo = (link.config or self.config).fifo
+        if fifo:
             when = link.last_arrival = max(when, link.last_arrival)
-        self.loop.call_at(when, arrive, *parcel, context=self.context)
+        self.loop.deliver_at(when, link.strand, arrive, *parcel, context=self.context, is_ordered=fifo)
 
     def _intercepted(
         self, interceptions: list[Interception[Action]], link: Link, message: object, send_on: Callable[[], None]
@@ -477,4 +478,4 @@ class Network:
             if not link.blocked:
                 callback(*args)
 
-        self.loop.call_at(when, arrive, context=self.context)
+        self.loop.deliver_at(when, link.strand, arrive, context=self.context, is_ordered=config.fifo)

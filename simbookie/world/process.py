@@ -40,16 +40,20 @@ class Process:
     """One life of the host ``host_name``; ``incarnation`` counts its lives from 1.
 
     The event loop owns ``state`` and ``deferred``, the callbacks that came due while the process was paused: see
-    ``kill``, ``pause``, ``resume`` and ``enter`` of :class:`~simbookie.world.loop.VirtualTimeLoop`.
+    ``kill``, ``pause``, ``resume`` and ``enter`` of :class:`~simbookie.world.loop.VirtualTimeLoop`. ``late`` are those
+    that wait because the schedule lets the process be late, None if it is not; ``turn`` is the iteration of the loop for which
+    it said last.
     """
 
-    __slots__ = ("_base", "deferred", "host_name", "incarnation", "state")
+    __slots__ = ("_base", "deferred", "host_name", "incarnation", "late", "state", "turn")
 
     def __init__(self, host_name: str, incarnation: int = 1) -> None:
         self.host_name = host_name
         self.incarnation = incarnation
         self.state = RUNNING
         self.deferred: list[Handle] = []
+        self.late: list[Handle] | None = None
+        self.turn = 0
         self._base = Context()
         self._base.run(current_process.set, self)
 

@@ -21,7 +21,7 @@ from simbookie.world.tcp_listening import Listening
 from simbookie.world.tcp_socket import Socket
 
 if TYPE_CHECKING:
-    from simbookie.world.loop import VirtualTimeLoop
+    from simbookie.world.connecting_loop import ConnectingLoop
     from simbookie.world.tcp import Tcp
 
 __all__ = [
@@ -49,14 +49,14 @@ class StreamTransport(_FlowControlMixin):
 
     _start_tls_compatible = True
     # declared by the base without types
-    _loop: VirtualTimeLoop
+    _loop: ConnectingLoop
     _protocol: asyncio.BaseProtocol
     _maybe_pause_protocol: Callable[[], None]
     _maybe_resume_protocol: Callable[[], None]
 
     def __init__(
         self,
-        loop: VirtualTimeLoop,
+        loop: ConnectingLoop,
         socket: Socket,
         protocol: asyncio.BaseProtocol,
         made: asyncio.Future[None] | None = None,
@@ -289,7 +289,7 @@ class StreamTransport(_FlowControlMixin):
 class StreamServer(asyncio.AbstractServer):
     """What listens on one port of a host."""
 
-    def __init__(self, loop: VirtualTimeLoop, listening: Listening, factory: ProtocolFactory) -> None:
+    def __init__(self, loop: ConnectingLoop, listening: Listening, factory: ProtocolFactory) -> None:
         self._loop = loop
         self._listening: Listening | None = listening
         self._factory = factory
@@ -368,7 +368,7 @@ class StreamServer(asyncio.AbstractServer):
 
 
 async def create_connection(
-    loop: VirtualTimeLoop, tcp: Tcp, factory: ProtocolFactory, host: str, port: int
+    loop: ConnectingLoop, tcp: Tcp, factory: ProtocolFactory, host: str, port: int
 ) -> tuple[StreamTransport, asyncio.BaseProtocol]:
     """See :meth:`asyncio.loop.create_connection`."""
     process = _here("create_connection")
@@ -397,7 +397,7 @@ async def create_connection(
 
 
 async def connect_accepted(
-    loop: VirtualTimeLoop, factory: ProtocolFactory, socket: Socket
+    loop: ConnectingLoop, factory: ProtocolFactory, socket: Socket
 ) -> tuple[StreamTransport, asyncio.BaseProtocol]:
     """See :meth:`asyncio.loop.connect_accepted_socket`."""
     protocol = factory()
@@ -412,7 +412,7 @@ async def connect_accepted(
 
 
 def create_server(
-    loop: VirtualTimeLoop,
+    loop: ConnectingLoop,
     tcp: Tcp,
     factory: ProtocolFactory,
     host: str | None,
@@ -426,7 +426,7 @@ def create_server(
     return StreamServer(loop, tcp.listen(process, port or 0, backlog), factory)
 
 
-def watch(loop: VirtualTimeLoop, listening: object, callback: Callable[[], object]) -> None:
+def watch(loop: ConnectingLoop, listening: object, callback: Callable[[], object]) -> None:
     """Call ``callback`` as long as connections wait to be accepted, once in a turn; only listening sockets can be watched."""
     if not isinstance(listening, Listening):
         raise RealWorldRefused("loop.add_reader")

@@ -13,6 +13,8 @@ import socket as sockets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from simbookie.world.schedule import Strand
+
 if TYPE_CHECKING:
     from simbookie.world.links import Link
     from simbookie.world.process import Process
@@ -64,6 +66,7 @@ class Socket:
         "_next_number",
         "_random",
         "_received",
+        "_strand",
         "_tcp",
         "_unsent",
         "_window_used",
@@ -98,6 +101,7 @@ class Socket:
         self.receive_buffer_bytes = tcp.config.receive_buffer_bytes
         self._tcp = tcp
         self._random = tcp.chance_of(self.link)
+        self._strand = Strand(f"{local[0]}:{local[1]}>{remote[0]}:{remote[1]}")
         # Outgoing: what was handed over and has not left, and how much of the other end's buffer is used or under way there.
         self._unsent = bytearray()
         self._window_used = 0
@@ -282,7 +286,7 @@ class Socket:
             return
         when = self._arrival_time(0 if piece is None else len(piece))
         network = self._tcp.network
-        network.loop.call_at(when, self._arrive, number, piece, context=network.context)
+        network.loop.deliver_at(when, self._strand, self._arrive, number, piece, context=network.context)
 
     def _arrival_time(self, size: int) -> float:
         tcp, link, random = self._tcp, self.link, self._random

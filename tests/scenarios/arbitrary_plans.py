@@ -19,6 +19,7 @@ from scenarios.plan.faults import FAULTS, EndFault, Fault, MetadataCalls, Metada
 from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.model import End, Expectation, Expected, Program, Step
 from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, CreateLedger, Open, Until, Wanted
+from scenarios.plan.schedule import ChosenSchedule, DelaySchedule, LateTurn, PctSchedule, UniformSchedule
 from scenarios.plan.triggers import At, Condition, Trigger, When
 from scenarios.plan.words import Sizes
 from scenarios.situations import SITUATIONS
@@ -185,6 +186,21 @@ def clusters(draw: Callable[..., Any]) -> Cluster:
     )
 
 
+late = st.builds(
+    LateTurn, st.sampled_from(("writer>bookie-0", "R0", "writer>metadata#1")), st.integers(0, 9_999), st.integers(1, 99)
+)
+some_turns = st.integers(1, 9_999)
+moments = st.floats(0.001, 2.0)
+schedules = st.one_of(
+    st.builds(UniformSchedule, moments),
+    st.builds(PctSchedule, some_turns, some_turns, moments),
+    st.builds(DelaySchedule, some_turns, some_turns, moments),
+    st.lists(late, min_size=1, max_size=6, unique_by=lambda turn: (turn.strand, turn.number)).map(
+        lambda turns: ChosenSchedule(tuple(sorted(turns, key=lambda turn: turn.strand)))
+    ),
+)
+
+
 @st.composite
 def plans(draw: Callable[..., Any]) -> Plan:
     """Plans of three clients, two ledgers and two named steps, of which anything else may refer to any."""
@@ -214,6 +230,7 @@ def plans(draw: Callable[..., Any]) -> Plan:
         ends=tuple(draw(st.lists(st.builds(End, st.sampled_from(LEDGERS), entries), max_size=2))),
         meets=tuple(draw(st.lists(st.sampled_from(sorted(SITUATIONS)), max_size=2))),
         patience_s=draw(some_time),
+        schedule=draw(st.none() | schedules),
         prose=draw(prose),
     )
 

@@ -59,6 +59,16 @@ def test_clusters_that_processes_are_not_are_refused() -> None:
     assert "forget fences like db" in problem(cluster="forgets=db")
 
 
+@pytest.mark.parametrize("line", ["uniform", "pct 3", "delay 2", "choices\n  writer>bookie-0 3:12"])
+def test_a_schedule_is_refused(line: str) -> None:
+    plan = parse_plan(_PLAN.format(step="", cluster="").replace("anything\n", f"anything\nschedule {line}\n"))
+    (found,) = problems_of(plan, records=True)
+    verb = line.split(maxsplit=1)[0]
+    assert found == f"its schedule ({verb}) makes things late, and the machine decides when processes run"
+    with pytest.raises(UnsuitablePlanError, match=r"asks-too-much cannot be played with processes: its schedule"):
+        run_plan_with_processes(plan, 0)
+
+
 @pytest.mark.parametrize(
     "step",
     [
