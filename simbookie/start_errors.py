@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BookieStartError", "ZooKeeperStartError"]
+__all__ = ["BookieStartError", "PortTakenError", "ZooKeeperStartError"]
 
 
 class BookieStartError(RuntimeError):
@@ -11,3 +11,7 @@ class BookieStartError(RuntimeError):
 
 class ZooKeeperStartError(RuntimeError):
     """ZooKeeper itself did not come up; the message ends with the last lines of its log."""
+
+
+class PortTakenError(ZooKeeperStartError):
+    """Another program listens on the port that ZooKeeper was to have."""

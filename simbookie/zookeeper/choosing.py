@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
@@ -12,6 +13,7 @@ from simbookie.java import JavaNotFoundError, JavaRuntime, find_java
 from simbookie.zookeeper.embedded import EmbeddedZooKeeper
 from simbookie.zookeeper.java_server import (
     HOST,
+    PortTakenError,
     ZooKeeperServer,
     ZooKeeperStartError,
     port_is_taken,
@@ -55,42 +57,47 @@ async def running_zookeeper(
 ) -> AsyncIterator[tuple[ZooKeeperKind, RunningZooKeeper]]:
     """Start a server on the loopback interface, end it in the end; yields which kind it is, and the server.
 
-    Without ``port`` the usual one is taken if it is free, and otherwise any. ``data_dir`` is for ZooKeeper itself, which has a
-    temporary one without it. ``say`` is told, in a sentence, of everything that is not as one may expect.
+    Without ``port`` the usual one is taken if it is free when the server binds it, and otherwise any. ``data_dir`` is for
+    ZooKeeper itself, which has a temporary one without it. ``say`` is told, in a sentence, of everything that is not as one
+    may expect.
 
     Raises :class:`~simbookie.zookeeper.java_server.ZooKeeperStartError` if a server cannot be started, and
     :class:`~simbookie.java.JavaNotFoundError` if ``JAVA`` was asked for and there is none.
     """
-    number = _choose_port(say) if port is None else port
-    if port_is_taken(number):
-        raise ZooKeeperStartError(port_taken_message(number))
     async with AsyncExitStack() as stack:
-        java = None if kind is ZooKeeperKind.EMBEDDED else _find_java(is_needed=kind is ZooKeeperKind.JAVA)
-        if java is not None:
-            try:
-                server = await stack.enter_async_context(
-                    ZooKeeperServer(port=number or None, data_dir=data_dir, java=java)
-                )
-            except ZooKeeperStartError as error:
-                if kind is ZooKeeperKind.JAVA:
-                    raise
-                reason, _, _ = str(error).partition("\n")
-                say(f"ZooKeeper itself did not start, so the embedded one serves: {reason}")
-            else:
-                yield ZooKeeperKind.JAVA, server
-                return
+        if port is not None:
+            yield await _serving(stack, kind, port, data_dir, say)
+            return
         try:
-            embedded = await stack.enter_async_context(EmbeddedZooKeeper(host=HOST, port=number))
-        except OSError as error:
-            raise ZooKeeperStartError(f"ZooKeeper cannot listen on port {number} of {HOST}: {error}") from error
-        yield ZooKeeperKind.EMBEDDED, embedded
+            found = await _serving(stack, kind, USUAL_PORT, data_dir, say)
+        except PortTakenError:
+            say(f"port {USUAL_PORT} is taken, so ZooKeeper gets another one")
+            found = await _serving(stack, kind, 0, data_dir, say)
+        yield found
 
 
-def _choose_port(say: Callable[[str], None]) -> int:
-    if not port_is_taken(USUAL_PORT):
-        return USUAL_PORT
-    say(f"port {USUAL_PORT} is taken, so ZooKeeper gets another one")
-    return 0
+async def _serving(
+    stack: AsyncExitStack, kind: ZooKeeperKind, port: int, data_dir: Path | None, say: Callable[[str], None]
+) -> tuple[ZooKeeperKind, RunningZooKeeper]:
+    """A server at ``port``, or at any if it is 0; ``stack`` ends it."""
+    if port_is_taken(port):
+        raise PortTakenError(port_taken_message(port))
+    java = None if kind is ZooKeeperKind.EMBEDDED else _find_java(is_needed=kind is ZooKeeperKind.JAVA)
+    if java is not None:
+        try:
+            server = ZooKeeperServer(port=port or None, data_dir=data_dir, java=java)
+            return ZooKeeperKind.JAVA, await stack.enter_async_context(server)
+        except ZooKeeperStartError as error:
+            if kind is ZooKeeperKind.JAVA or (port and isinstance(error, PortTakenError)):
+                raise
+            reason, _, _ = str(error).partition("\n")
+            say(f"ZooKeeper itself did not start, so the embedded one serves: {reason}")
+    try:
+        return ZooKeeperKind.EMBEDDED, await stack.enter_async_context(EmbeddedZooKeeper(host=HOST, port=port))
+    except OSError as error:
+        # Another program may have taken it since it was looked at.
+        failure = PortTakenError if error.errno == errno.EADDRINUSE else ZooKeeperStartError
+        raise failure(f"ZooKeeper cannot listen on port {port} of {HOST}: {error}") from error
 
 
 def _find_java(*, is_needed: bool) -> JavaRuntime | None:

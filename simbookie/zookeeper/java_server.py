@@ -26,10 +26,11 @@ from typing import Final, Self
 
 from simbookie.java import JavaRuntime, find_java
 from simbookie.standstill import stop
-from simbookie.start_errors import ZooKeeperStartError
+from simbookie.start_errors import PortTakenError, ZooKeeperStartError
 
 __all__ = [
     "HOST",
+    "PortTakenError",
     "ZooKeeperServer",
     "ZooKeeperStartError",
     "port_is_taken",
@@ -135,7 +136,7 @@ class ZooKeeperServer:
             directory = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="zookeeper-"))
             self._data_dir = Path(directory)
         if self._port is not None and port_is_taken(self._port):
-            raise ZooKeeperStartError(port_taken_message(self._port))
+            raise PortTakenError(port_taken_message(self._port))
         self._data_dir.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _PORT_ATTEMPTS_MAX + 1):
             self._port = self._port or _free_port()
@@ -146,7 +147,7 @@ class ZooKeeperServer:
                 if "BindException" not in str(error):
                     raise
                 if self._requested_port is not None or attempt == _PORT_ATTEMPTS_MAX:
-                    raise ZooKeeperStartError(port_taken_message(self.port)) from error
+                    raise PortTakenError(port_taken_message(self.port)) from error
                 self._port = None
             else:
                 return

@@ -55,6 +55,32 @@ async def test_another_port_is_taken_and_told_if_the_usual_one_is_not_free(usual
             assert said == [f"port {usual_port} is taken, so ZooKeeper gets another one"]
 
 
+async def test_the_usual_port_may_be_taken_between_a_look_at_it_and_the_start(
+    monkeypatch: pytest.MonkeyPatch, usual_port: int
+) -> None:
+    monkeypatch.setattr(under_test, "port_is_taken", lambda _: False)
+    said: list[str] = []
+    with socket.create_server((HOST, usual_port)):
+        async with running_zookeeper(ZooKeeperKind.EMBEDDED, None, say=said.append) as (_, server):
+            assert server.address != f"{HOST}:{usual_port}"
+            assert said == [f"port {usual_port} is taken, so ZooKeeper gets another one"]
+
+
+async def test_the_usual_port_may_be_taken_while_zookeeper_itself_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, usual_port: int
+) -> None:
+    """Java's word for it is an exception in its log; the other port is tried with Java, too."""
+    starts = tmp_path / "starts"
+    pretend_java(monkeypatch, tmp_path, f"echo start >> {starts}; echo java.net.BindException: in use >&2; exit 1")
+    monkeypatch.setattr(under_test, "port_is_taken", lambda _: False)
+    said: list[str] = []
+    async with running_zookeeper(ZooKeeperKind.AUTO, None, say=said.append) as (kind, server):
+        assert kind is ZooKeeperKind.EMBEDDED
+        assert server.address != f"{HOST}:{usual_port}"
+        assert said[0] == f"port {usual_port} is taken, so ZooKeeper gets another one"
+        assert starts.read_text().count("start") > 1
+
+
 @pytest.mark.parametrize("kind", list(ZooKeeperKind))
 async def test_a_port_that_was_asked_for_is_not_replaced(kind: ZooKeeperKind) -> None:
     with socket.create_server((HOST, 0)) as other:
