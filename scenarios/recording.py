@@ -81,6 +81,30 @@ class Recorder:
         digest_type = metadata.digest_type or DigestType.CRC32
         self._overhead[metadata.ledger_id] = ENTRY_HEADER_SIZE + DIGEST_SIZES[digest_type]
 
+    def record_fault(
+        self,
+        cause: str,
+        detail: str,
+        *,
+        fault: str = "",
+        phase: str = "once",
+        target: str = "",
+        other: str = "",
+        parameters: str = "",
+    ) -> None:
+        """Record FAULT; the fields are those of the kind."""
+        self.record(
+            Kind.FAULT,
+            "nemesis",
+            cause=cause,
+            detail=detail,
+            fault=fault,
+            phase=phase,
+            target=target,
+            other=other,
+            parameters=parameters,
+        )
+
     def requests_at(self, bookie_id: str, source_of: Callable[[str], str] = host_of) -> RequestRecorder:
         """What records the requests that arrive at a bookie, and its answers."""
         return RequestRecorder(self.history, self.messages, bookie_id, source_of)

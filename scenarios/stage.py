@@ -303,20 +303,22 @@ class Stage:
         """Crash a bookie's process or its machine (drawn if ``mode`` is None); data that was not synced may be lost."""
         if self.bookies[name].is_alive:
             mode = mode or self.rng.choice((CrashMode.PROCESS, CrashMode.POWER_LOSS))
-            self.record_fault("crash", f"{name} {mode.name}", target=name, parameters=flag_word(mode))
+            self.recorder.record_fault("crash", f"{name} {mode.name}", target=name, parameters=flag_word(mode))
             self.bookies[name].crash(mode)
 
     def restart_bookie(self, name: str) -> None:
         """Start a crashed bookie again."""
         if not self.bookies[name].is_alive:
-            self.record_fault("restart", name, target=name)
+            self.recorder.record_fault("restart", name, target=name)
             self.bookies[name].restart()
 
     def cut(self, client: str, bookie: str) -> None:
         """Drop messages between a client and a bookie, in one direction, the other, or both."""
         ways = self.rng.choice(((True, False), (False, True), (True, True)))
         arrows = f"{'>' if ways[0] else ''}{'<' if ways[1] else ''}"
-        self.record_fault("cut", f"{client} {arrows} {bookie}", target=client, other=bookie, parameters=_WAYS[arrows])
+        self.recorder.record_fault(
+            "cut", f"{client} {arrows} {bookie}", target=client, other=bookie, parameters=_WAYS[arrows]
+        )
         if ways[0]:
             self.world.network.block(client, bookie)
         if ways[1]:
@@ -327,7 +329,7 @@ class Stage:
 
         Checkers count the copy as lost.
         """
-        self.record_fault("alter", name, target=name, parameters=f"byte={byte}")
+        self.recorder.record_fault("alter", name, target=name, parameters=f"byte={byte}")
         storage = self.bookies[name].storage
         assert isinstance(storage, MemoryStorage), "what the stage gave its bookies"
         if storage.ledger(ledger.created_id) is None:
@@ -359,7 +361,7 @@ class Stage:
         *,
         answers: bool,
     ) -> Interception[Action]:
-        self.record_fault(
+        self.recorder.record_fault(
             cause,
             f"{client} {'<' if answers else '>'} {', '.join(bookies)}",
             target=client,
@@ -388,7 +390,7 @@ class Stage:
 
     def hold_metadata(self, predicate: Callable[[MetadataCall], bool]) -> HeldCall:
         """Hold back the first call to the metadata service for which ``predicate`` is true, until it is released."""
-        self.record_fault("hold", "metadata", target=METADATA_HOST)
+        self.recorder.record_fault("hold", "metadata", target=METADATA_HOST)
         is_there = asyncio.Event()
 
         def matches(call: MetadataCall) -> bool:
@@ -403,35 +405,11 @@ class Stage:
 
     def heal(self) -> None:
         """End every fault of the network and the metadata service; messages that were held back arrive."""
-        self.record_fault("heal", "")
+        self.recorder.record_fault("heal", "")
         self.world.network.heal()
         for interception in self._interceptions:
             interception.remove()
             interception.release()
-
-    def record_fault(
-        self,
-        cause: str,
-        detail: str,
-        *,
-        fault: str = "",
-        phase: str = "once",
-        target: str = "",
-        other: str = "",
-        parameters: str = "",
-    ) -> None:
-        """Record FAULT; the fields are those of the kind."""
-        self.recorder.record(
-            Kind.FAULT,
-            "nemesis",
-            cause=cause,
-            detail=detail,
-            fault=fault,
-            phase=phase,
-            target=target,
-            other=other,
-            parameters=parameters,
-        )
 
     # The end -----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from scenarios.plan.model import Step
 from scenarios.plan.words import member_of, print_fields
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.matching import metadata_action, metadata_match, traffic_match
-from scenarios.recording import BookieRecorder
+from scenarios.recording import BookieRecorder, Recorder
 from scenarios.stage import Stage
 from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import CrashMode
@@ -25,7 +25,7 @@ from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.faults import Delay, Duplicate, Fate, Interception
 
-__all__ = ["Acts", "ClientLife", "Undo", "WorldActs", "directions"]
+__all__ = ["Acts", "ClientLife", "Undo", "WorldActs", "directions", "directions_across"]
 
 Undo = Callable[[], object]
 
@@ -52,23 +52,6 @@ class _Lasting:
     undo: Undo
 
 
-class RecordsFaults(Protocol):
-    """Where faults are recorded."""
-
-    def record_fault(
-        self,
-        cause: str,
-        detail: str,
-        *,
-        fault: str = "",
-        phase: str = "once",
-        target: str = "",
-        other: str = "",
-        parameters: str = "",
-    ) -> None:
-        """Record FAULT."""
-
-
 class Acts(ABC):
     """Does what steps say: which faults are in force, and what ends them. What a fault does is said by :meth:`acts`.
 
@@ -77,12 +60,12 @@ class Acts(ABC):
 
     def __init__(
         self,
-        stage: RecordsFaults,
+        recorder: Recorder,
         ledgers: PlayedLedgers,
         clients: Mapping[str, ClientLife],
         start: Callable[[str], None],
     ) -> None:
-        self._record_fault = stage.record_fault
+        self._recorder = recorder
         self._ledgers = ledgers
         self._clients = clients
         self._start = start
@@ -157,7 +140,7 @@ class Acts(ABC):
     def _record(self, fault: faults.Fault, name: str, phase: str) -> None:
         target, *others = fault.hosts or ("",)
         words = print_fields(fault)
-        self._record_fault(
+        self._recorder.record_fault(
             fault.verb,
             " ".join(words) if phase != "end" else f"ends: {' '.join(words)}",
             fault=name,
@@ -176,7 +159,7 @@ class WorldActs(Acts):
     ) -> None:
         self._stage = stage
         self._blocked: Counter[tuple[str, str]] = Counter()
-        super().__init__(stage, ledgers, clients, start)
+        super().__init__(stage.recorder, ledgers, clients, start)
 
     @property
     def _world(self) -> Any:
@@ -230,7 +213,7 @@ class WorldActs(Acts):
         calm = replace(network.config, slow_probability=0.0, loss_probability=0.0, duplicate_probability=0.0)
         even = replace(metadata.config, conflict_probability=0.0, unknown_probability=0.0, failure_probability=0.0)
         if (calm, even) != (network.config, metadata.config):
-            self._record_fault("calm", "no message is slow, lost or doubled by chance any more")
+            self._recorder.record_fault("calm", "no message is slow, lost or doubled by chance any more")
             network.config, metadata.config = calm, even
 
     # The network -------------------------------------------------------------------------------------------------
@@ -239,8 +222,7 @@ class WorldActs(Acts):
         return self._block_all(directions(fault.host, fault.other, fault.way), keep=keep)
 
     def _partition(self, fault: faults.Partition) -> Undo:
-        pairs = [pair for pair in itertools.product(fault.group, fault.others) if pair[0] != pair[1]]
-        return self._block_all([way for one, other in pairs for way in ((one, other), (other, one))], keep=fault.keep)
+        return self._block_all(directions_across(fault), keep=fault.keep)
 
     def _block_all(self, ways: list[tuple[str, str]], *, keep: bool) -> Undo:
         """Block these directions until the last fault that blocks them has ended."""
@@ -382,6 +364,12 @@ def directions(host: str, other: str, way: faults.Way) -> list[tuple[str, str]]:
         faults.Way.BOTH: [(host, other), (other, host)],
     }
     return ways[way]
+
+
+def directions_across(partition: faults.Partition) -> list[tuple[str, str]]:
+    """From which host to which nothing passes while the two groups are apart; a host is never apart from itself."""
+    pairs = [(one, other) for one, other in itertools.product(partition.group, partition.others) if one != other]
+    return [way for one, other in pairs for way in ((one, other), (other, one))]
 
 
 def _memory(host: BookieHost) -> MemoryStorage:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scenarios.plan import faults
-from scenarios.playing.acts import Acts, ClientLife, Undo, directions
+from scenarios.playing.acts import Acts, ClientLife, Undo, directions, directions_across
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.processes.links import LinkWay
 
@@ -29,14 +28,14 @@ class ProcessActs(Acts):
         start: Callable[[str], None],
     ) -> None:
         self._stage = stage
-        super().__init__(stage, ledgers, clients, start)
+        super().__init__(stage.recorder, ledgers, clients, start)
 
     def acts(self) -> dict[type[faults.Fault], Callable[[Any], Undo | None]]:
         """See :class:`Acts`, as for the methods that follow."""
         return {
             faults.Cut: lambda fault: self._block(directions(fault.host, fault.other, fault.way)),
             faults.Clog: lambda fault: self._block(directions(fault.host, fault.other, fault.way)),
-            faults.Partition: self._partition,
+            faults.Partition: lambda fault: self._block(directions_across(fault)),
             faults.LinkWeather: self._weather,
             faults.Reset: self._reset,
             faults.Crash: self._crash,
@@ -74,10 +73,6 @@ class ProcessActs(Acts):
                 way.unblock()
 
         return unblock
-
-    def _partition(self, fault: faults.Partition) -> Undo:
-        pairs = [pair for pair in itertools.product(fault.group, fault.others) if pair[0] != pair[1]]
-        return self._block([way for one, other in pairs for way in ((one, other), (other, one))])
 
     def _weather(self, fault: faults.LinkWeather) -> Undo:
         ways = self._ways(directions(fault.host, fault.other, fault.way))

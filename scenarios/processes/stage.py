@@ -66,6 +66,8 @@ class ProcessStage:
         self._store: MetadataStore | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._lives = dict.fromkeys(plan.cluster.bookie_names, 1)
+        #: Called with what a client says that it created.
+        self.on_created: Callable[[list[Any]], None] = lambda _: None
         #: What went wrong where nobody waits for it.
         self.problems: list[str] = []
         self._shown = print_plan(plan, full=True)
@@ -218,9 +220,6 @@ class ProcessStage:
                     if other != name:
                         client.send(*message)
 
-    def on_created(self, message: list[Any]) -> None:
-        """Called with what clients created; the plan that is played replaces it."""
-
     def _take(self, message: list[Any], go_on: Callable[[], None]) -> None:
         _, time_us, actor, kind, ledger, fields, waits = message
         event = Event(-1, time_us, actor, kind, ledger, fields)
@@ -248,21 +247,6 @@ class ProcessStage:
             client.start(list(ledger_ids), list(logs))
             async with asyncio.timeout(_FINAL_TIMEOUT_S):
                 await client.ended()
-
-    def record_fault(
-        self,
-        cause: str,
-        detail: str,
-        *,
-        fault: str = "",
-        phase: str = "once",
-        target: str = "",
-        other: str = "",
-        parameters: str = "",
-    ) -> None:
-        """Record FAULT; the fields are those of the kind."""
-        fields = {"cause": cause, "detail": detail, "fault": fault, "phase": phase, "target": target, "other": other}
-        self.recorder.record(Kind.FAULT, "nemesis", -1, **fields, parameters=parameters)
 
     def links_between(self, host: str, other: str) -> Iterator[ClientLink]:
         """The links between two hosts, in whichever direction they were made; none between hosts that never talk."""
@@ -334,7 +318,7 @@ class ProcessPlan(PlayedPlan):
         self._process_stage = stage
         self._waiting: set[asyncio.Future[None]] = set()
         super().__init__(plan, stage)
-        stage.on_created = self._on_created  # type: ignore[method-assign]
+        stage.on_created = self._on_created
         stage.recorder.history.listeners.append(stage.share)
 
     def new_acts(self) -> Acts:
