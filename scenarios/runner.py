@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bkclient import __version__
-from scenarios.checker import OnlineChecker
 from scenarios.conditions import Conditions, draw_conditions, draw_tcp
+from scenarios.ending import RunEnding, Witnesses, ending_of, history_name
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
-from scenarios.liveness import StuckError
-from scenarios.model import RunResult, Scenario, TransportKind, Violation
+from scenarios.model import RunResult, Scenario, TransportKind
 from scenarios.plan import Plan, print_plan
 from scenarios.plan.named import plan_named
 from scenarios.plan.schedule import late_turns, strand_lines
-from scenarios.playing import UnmetError, scenario_of
+from scenarios.playing import scenario_of
 from scenarios.recording import Recorder
-from scenarios.situations import Situations
 from scenarios.stage import Stage
-from simbookie.world.errors import WorldError
 from simbookie.world.hosts import World
 
 if TYPE_CHECKING:
     from scenarios.mutants import Mutant
 
-__all__ = ["history_name", "run_plan", "run_scenario"]
-
-
-def history_name(
-    scenario: str, seed: int, mutant: str | None = None, transport: TransportKind = TransportKind.OBJECTS
-) -> str:
-    """The file name of a recorded run."""
-    parts = (scenario, mutant, None if transport is TransportKind.OBJECTS else transport.value, str(seed))
-    return "-".join(part for part in parts if part) + ".bkh"
+__all__ = ["run_plan", "run_scenario"]
 
 
 def run_scenario(
@@ -106,7 +94,6 @@ def _run(
         **more_header,
     }
     started = time.perf_counter()
-    checker, situations = OnlineChecker(), Situations()
     with (
         World(
             seed,
@@ -118,7 +105,7 @@ def _run(
         planted.applied_to_run() if planted else nullcontext(),
     ):
         history = HistoryWriter(header, world.clock_us, path)
-        history.listeners += (checker.feed, situations.feed)
+        witnesses = Witnesses(history)
         stage = Stage(world, Recorder(history), conditions, planted.wrap_transport if planted else None)
 
         async def play() -> None:
@@ -134,12 +121,7 @@ def _run(
         history.record(Kind.RUN_END, "run", completed=how.completed)
         choices = stage.schedule.choices if stage.schedule is not None else {}
         history.close(choices=strand_lines(late_turns(choices)))
-    violations = (*checker.finish(), *how.stuck)
-    met = {name: count for name, count in sorted(situations.met.items()) if count}
-    problem = how.problem
-    missed = () if problem else tuple(name for name in scenario.meets if name not in met)
-    if missed:
-        problem = f"the run never met what it is about: {', '.join(missed)}"
+    judgement = witnesses.judge(how, scenario.meets)
     return RunResult(
         scenario=scenario.name,
         seed=seed,
@@ -147,51 +129,27 @@ def _run(
         events=history.events,
         simulated_seconds=simulated_seconds,
         wall_seconds=time.perf_counter() - started,
-        verdict="violated" if violations else "unknown" if problem else "ok",
-        violations=violations,
-        problem=problem,
+        verdict=judgement.verdict,
+        violations=judgement.violations,
+        problem=judgement.problem,
         mutant=mutant or "",
         path="" if path is None else str(path),
         transport=transport,
-        met=met,
-        missed=missed,
+        met=judgement.met,
+        missed=judgement.missed,
         choices=choices,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """How a run ended. ``completed`` is what RUN_END says."""
-
-    completed: bool = True
-    problem: str = ""
-    stuck: tuple[Violation, ...] = ()
-
-
-def _ended(run: Callable[[], None], history: HistoryWriter) -> _Ending:
+def _ended(run: Callable[[], None], history: HistoryWriter) -> RunEnding:
     try:
         run()
-    except StuckError as error:
-        stuck = Violation(error.clause, error.ledger_id, error.problem, (history.events,))
-        return _Ending(completed=False, stuck=(stuck,))
-    except UnmetError as error:
-        return _Ending(problem=f"the run is not what its plan says: {error}")
-    except WorldError as error:
-        return _Ending(completed=False, problem=f"{type(error).__name__}: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever a scenario or a client raises proves nothing, and ends no sweep
-        return _Ending(completed=False, problem=_described(error))
-    return _Ending()
+    except Exception as error:  # noqa: BLE001 - whatever a scenario or a client raises ends no sweep
+        return ending_of(error, history.events)
+    return RunEnding()
 
 
 def _mutant(name: str) -> Mutant:
     from scenarios.mutants import MUTANTS  # noqa: PLC0415  most runs have none planted
 
     return MUTANTS[name]
-
-
-def _described(error: Exception) -> str:
-    """What was raised, and where in the program: there is no traceback in a result."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return (
-        f"{type(error).__name__}: {error} (raised by {place.name}, line {place.lineno} of {Path(place.filename).name})"
-    )

@@ -21,6 +21,8 @@ __all__ = ["Child"]
 _READ_BYTES: Final = 65_536
 _END_TIMEOUT_S: Final = 10.0
 _LOG_LINES_SHOWN: Final = 8
+_UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What may wait for a process that takes nothing, because it is stopped."""
 
 
 class Child:
@@ -55,6 +57,8 @@ class Child:
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._out, False)
+        os.set_blocking(self._in, False)  # a process that is stopped takes nothing, and must not stop its director
+        self._unsent = bytearray()
         asyncio.get_running_loop().add_reader(self._out, self._read)
         self.send("task", {**task, "director": os.getpid()})
 
@@ -69,9 +73,19 @@ class Child:
         return not self._has_ended
 
     def send(self, *message: object) -> None:
-        """Send it a message; one that has ended gets none."""
-        with suppress(OSError):
-            os.write(self._in, msgpack.packb(list(message)))
+        """Send it a message, which waits while it takes none; one that has ended gets none.
+
+        It is killed when more than 64 MiB wait.
+        """
+        if self._has_ended:
+            return
+        self._unsent += msgpack.packb(list(message))
+        if len(self._unsent) > _UNSENT_BYTES_MAX:
+            with self._log_path.open("a") as log:
+                log.write(f"killed: it took none of the last {_UNSENT_BYTES_MAX} bytes of messages\n")
+            self._process.kill()
+            self._unsent.clear()
+        self._write()
 
     def kill(self) -> None:
         """SIGKILL, whatever it is doing; returns when it is gone and everything that it told was taken. Idempotent."""
@@ -99,6 +113,19 @@ class Child:
         lines = self._log_path.read_text(errors="replace").splitlines()
         return "\n".join(lines[-_LOG_LINES_SHOWN:])
 
+    def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            del self._unsent[: os.write(self._in, self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:  # it has ended, which its output will tell
+            self._unsent.clear()
+        if self._unsent:
+            loop.add_writer(self._in, self._write)
+        else:
+            loop.remove_writer(self._in)
+
     def _read(self) -> None:
         try:
             data = os.read(self._out, _READ_BYTES)
@@ -110,7 +137,9 @@ class Child:
                 self._on_message(message)
         elif not self._has_ended:
             self._has_ended = True
-            asyncio.get_running_loop().remove_reader(self._out)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._out)
+            loop.remove_writer(self._in)
             self._process.wait(_END_TIMEOUT_S)
             for pipe in (self._process.stdin, self._process.stdout):
                 assert pipe is not None

@@ -15,15 +15,16 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Final
 
 from bkclient.wire.framing import PREFIX_SIZE
+from simbookie.development.forwarding import CHUNK_SIZE, all_of, forward
 from simbookie.world.links import NetworkConfig
 
 __all__ = ["ClientLink", "LinkWay", "check_addresses"]
 
-_CHUNK: Final = 65_536
 _HOST: Final = "127.0.0.1"
 #: Linger for no time: closing resets the connection.
 _RESETS: Final = struct.pack("ii", 1, 0)
@@ -69,8 +70,14 @@ class LinkWay:
         while self._blocks:
             await self._open.wait()
 
-    async def delay(self) -> None:
-        """Wait for as long as the weather has it."""
+    async def let_pass(self, stream: _Frames, data: bytes) -> None:
+        """Wait until these bytes of a stream may pass, as late as the weather has them; none stand for its end."""
+        if data:
+            await self._delay()
+        await self.wait_open()
+        self.frames += stream.feed(data)
+
+    async def _delay(self) -> None:
         weather = self.weather
         if weather is not None:
             late = weather.latency_s + self._rng.uniform(0, weather.jitter_s)
@@ -118,7 +125,7 @@ class ClientLink:
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._accepted, _HOST, 0, limit=_CHUNK)
+        self._server = await asyncio.start_server(self._accepted, _HOST, 0, limit=CHUNK_SIZE)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def aclose(self) -> None:
@@ -154,35 +161,13 @@ class ClientLink:
         await self.to.wait_open()
         await self.back.wait_open()
         answers, other = await asyncio.open_connection(
-            _HOST, self._target(), limit=_CHUNK, local_addr=(self._address, 0)
+            _HOST, self._target(), limit=CHUNK_SIZE, local_addr=(self._address, 0)
         )
         ends.append(other)
-        pumps = [
-            asyncio.ensure_future(self._pump(self.to, reader, other)),
-            asyncio.ensure_future(self._pump(self.back, answers, writer)),
-        ]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-
-    async def _pump(self, way: LinkWay, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        frames = _Frames()
-        try:
-            while data := await source.read(_CHUNK):
-                await way.delay()
-                await way.wait_open()
-                way.frames += frames.feed(data)
-                sink.write(data)
-                await sink.drain()
-        except OSError:
-            await way.wait_open()  # that a side is gone is told on this way, too
-            raise
-        await way.wait_open()
-        if sink.can_write_eof():
-            sink.write_eof()
+        await all_of(
+            forward(reader, other, partial(self.to.let_pass, _Frames())),
+            forward(answers, writer, partial(self.back.let_pass, _Frames())),
+        )
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

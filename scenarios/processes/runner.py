@@ -6,18 +6,17 @@ import asyncio
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bkclient import __version__
-from scenarios.checker import OnlineChecker
+from scenarios.ending import Judgement, RunEnding, Witnesses, ending_of, history_name
 from scenarios.history import Event, HistoryWriter, Kind
 from scenarios.liveness import StuckError
 from scenarios.model import RunResult, Tier
 from scenarios.plan import Plan, print_plan
-from scenarios.playing import UnmetError
 from scenarios.processes.channel import clock_since
 from scenarios.processes.links import check_addresses
 from scenarios.processes.merging import Merged, merge
@@ -26,7 +25,6 @@ from scenarios.processes.served import BookieMaker
 from scenarios.processes.stage import ProcessPlan, ProcessStage
 from scenarios.processes.suitable import check_suitable
 from scenarios.recording import Recorder
-from scenarios.situations import Situations
 
 __all__ = ["run_plan_with_processes"]
 
@@ -47,7 +45,7 @@ def run_plan_with_processes(
     maker = bookies if bookies is not None else OurBookies()
     check_suitable(plan, records=maker.records)
     check_addresses()
-    path = None if record is None else record / "-".join(filter(None, (plan.name, mutant, "processes", f"{seed}.bkh")))
+    path = None if record is None else record / history_name(plan.name, seed, mutant, Tier.PROCESSES)
     header = {
         "scenario": plan.name,
         "seed": seed,
@@ -64,28 +62,22 @@ def run_plan_with_processes(
             made = asyncio.run(_interruptible(_Run(plan, seed, mutant or "", maker, Path(folder)).play()))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
-    checked = _Checked(header, made, path)
-    how = made.how
-    violations = checked.violations
-    missed = () if how.problem else tuple(name for name in plan.meets if name not in checked.met)
-    problem = how.problem
-    if missed:
-        problem = f"the run never met what it is about: {', '.join(missed)}"
+    digest, judgement = _checked(header, made, plan.meets, path)
     return RunResult(
         scenario=plan.name,
         seed=seed,
-        digest=checked.digest,
+        digest=digest,
         events=len(made.merged.events),
         simulated_seconds=made.merged.events[-1].time_us / 1e6,
         wall_seconds=time.perf_counter() - started,
-        verdict="violated" if violations else "unknown" if problem else "ok",
-        violations=violations,
-        problem=problem,
+        verdict=judgement.verdict,
+        violations=judgement.violations,
+        problem=judgement.problem,
         mutant=mutant or "",
         path="" if path is None else str(path),
         transport=Tier.PROCESSES,
-        met=checked.met,
-        missed=missed,
+        met=judgement.met,
+        missed=judgement.missed,
         unseen=() if maker.records else _INSIDE,
     )
 
@@ -102,17 +94,9 @@ async def _interruptible(work: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
-    """How a run ended. ``completed`` is what RUN_END says."""
-
-    completed: bool = True
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class _Made:
     merged: Merged
-    how: _How
+    how: RunEnding
 
 
 class _Run:
@@ -134,41 +118,38 @@ class _Run:
             async with stage:
                 how = await self._ended(ProcessPlan(self._plan, stage))
         except Exception as error:  # noqa: BLE001 - whatever keeps a process from starting proves nothing
-            how = _How(completed=False, problem=f"the processes could not be started: {type(error).__name__}: {error}")
+            how = RunEnding(
+                completed=False, problem=f"the processes could not be started: {type(error).__name__}: {error}"
+            )
         if stage.problems and not how.problem:
-            how = _How(completed=False, problem="; ".join(stage.problems))
+            how = RunEnding(completed=False, problem="; ".join(stage.problems))
         self._recorder.record(Kind.RUN_END, "run", completed=how.completed)
         own = [event for event in self._events if event.seq >= 0]
         return _Made(merge(stage.parts(own), stage.sources), how)
 
     @staticmethod
-    async def _ended(played: ProcessPlan) -> _How:
+    async def _ended(played: ProcessPlan) -> RunEnding:
         try:
             await played.play()
         except StuckError as error:
             # Real time has no bound that a busy machine keeps, so what is late is not proven to be stuck.
-            return _How(completed=False, problem=f"not ended in the time there was ({error.clause}): {error.problem}")
-        except UnmetError as error:
-            return _How(problem=f"the run is not what its plan says: {error}")
+            return RunEnding(
+                completed=False, problem=f"not ended in the time there was ({error.clause}): {error.problem}"
+            )
         except Exception as error:  # noqa: BLE001 - whatever a process or a client raises proves nothing
-            return _How(completed=False, problem=f"{type(error).__name__}: {error}")
-        return _How()
+            return ending_of(error, 0)
+        return RunEnding()
 
 
-class _Checked:
-    """A merged history, written if there is a path, and judged."""
-
-    def __init__(self, header: Mapping[str, Any], made: _Made, path: Path | None) -> None:
-        now = 0
-        merged = made.merged
-        relations = {"relations": merged.relations, "contradicted_by_clock": merged.contradicted}
-        history = HistoryWriter({**header, "merged": relations}, lambda: now, path)
-        checker, situations = OnlineChecker(), Situations()
-        history.listeners += (checker.feed, situations.feed)
-        for event in merged.events:
-            now = event.time_us
-            history.record(event.kind, event.actor, event.ledger, **event.fields)
-        history.close()
-        self.digest = history.digest
-        self.violations = checker.finish()
-        self.met = {name: count for name, count in sorted(situations.met.items()) if count}
+def _checked(header: Mapping[str, Any], made: _Made, meets: Sequence[str], path: Path | None) -> tuple[str, Judgement]:
+    """The digest of the merged history, which is written if there is a path, and what it proves."""
+    now = 0
+    merged = made.merged
+    relations = {"relations": merged.relations, "contradicted_by_clock": merged.contradicted}
+    history = HistoryWriter({**header, "merged": relations}, lambda: now, path)
+    witnesses = Witnesses(history)
+    for event in merged.events:
+        now = event.time_us
+        history.record(event.kind, event.actor, event.ledger, **event.fields)
+    history.close()
+    return history.digest, witnesses.judge(made.how, meets)

@@ -67,15 +67,15 @@ def draw_operations(rng: Random, *, has_faults: bool, is_read_only_test: bool = 
     return [(name, *_arguments(name, rng)) for name in names]
 
 
-def draw_stall(rng: Random) -> Operation:
+def draw_stall(rng: Random, shortest_s: float = 0.01) -> Operation:
     """A sync of a journal takes long, and flushes gather behind it."""
-    return "fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", rng.randrange(6), rng.choice((0.01, 0.05, 0.5))
+    skip, seconds = rng.randrange(6), rng.choice((shortest_s, 0.05, 0.5))
+    return "fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", skip, seconds
 
 
 def draw_roll(rng: Random) -> list[Operation]:
     """A sync of a journal takes long, and meanwhile adds are flushed one by one, and fill a file or two."""
-    skip, seconds = rng.randrange(6), rng.choice((0.02, 0.05, 0.5))
-    operations: list[Operation] = [("fault", DiskOperation.SYNC, DiskFaultKind.STALL, "journal*", skip, seconds)]
+    operations = [draw_stall(rng, 0.02)]
     for _ in range(rng.choice((15, 30))):
         operations += [
             ("add", rng.randrange(_SLOTS), rng.choice(_SIZES[2:5]), "ordinary"),

@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import Final
 
 from bkclient.metadata.base import BookieAddress
+from simbookie.development.forwarding import CHUNK_SIZE, all_of, forward
 
 __all__ = ["Relay"]
 
-_CHUNK: Final = 65_536
 _CONNECTIONS_MAX: Final = 10_000
 
 
@@ -58,7 +58,7 @@ class Relay:
     async def start(self, target: BookieAddress) -> None:
         """Carry connections to ``target``."""
         self._target = target
-        self._server = await asyncio.start_server(self._accepted, sock=self._socket, limit=_CHUNK)
+        self._server = await asyncio.start_server(self._accepted, sock=self._socket, limit=CHUNK_SIZE)
 
     async def aclose(self) -> None:
         """Break every connection and give the port back. Idempotent."""
@@ -86,17 +86,11 @@ class Relay:
         other: asyncio.StreamWriter | None = None
         try:
             await self._open.wait()
-            answers, other = await asyncio.open_connection(self._target.host, self._target.port, limit=_CHUNK)
-            pumps = [
-                asyncio.ensure_future(self._pump(reader, other)),
-                asyncio.ensure_future(self._pump(answers, writer)),
-            ]
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_EXCEPTION)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
+            answers, other = await asyncio.open_connection(self._target.host, self._target.port, limit=CHUNK_SIZE)
+            await all_of(
+                forward(reader, other, self._passes),
+                forward(answers, writer, self._passes),
+            )
             await self._open.wait()
         except OSError:
             await self._open.wait()  # a client that is cut off does not learn that the bookie is gone
@@ -105,11 +99,5 @@ class Relay:
                 if each is not None:
                     each.transport.abort()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        while data := await source.read(_CHUNK):
-            await self._open.wait()
-            sink.write(data)
-            await sink.drain()
+    async def _passes(self, _: bytes) -> None:
         await self._open.wait()
-        if sink.can_write_eof():
-            sink.write_eof()

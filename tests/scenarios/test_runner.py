@@ -15,12 +15,13 @@ from bkclient.transport.link import BookieLink
 from bkclient.wire.messages import ReadRequest
 from scenarios import reading_back
 from scenarios.conditions import Conditions, draw_conditions
+from scenarios.ending import history_name
 from scenarios.history import FIELDS, KINDS, HistoryError, Kind, read_history
 from scenarios.library import SCENARIOS
 from scenarios.liveness import EVENTUALLY_CLOSED
 from scenarios.model import Scenario, TransportKind
 from scenarios.recording_client import RecordedClient
-from scenarios.runner import history_name, run_scenario
+from scenarios.runner import run_scenario
 from scenarios.stage import Stage
 from simbookie.world.loop import LoopLimits
 

@@ -12,10 +12,11 @@ import pytest
 
 from scenarios.conditions import Conditions, draw_conditions, draw_tcp
 from scenarios.determinism import check_determinism
+from scenarios.ending import history_name
 from scenarios.history import History, HistoryWriter, Kind, read_history
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
-from scenarios.runner import history_name, run_scenario
+from scenarios.runner import run_scenario
 from scenarios.sweep import hunt_mutants, sweep
 from simbookie.world.links import Link, NetworkConfig, TcpConfig
 from simbookie.world.metadata_service import MetadataConfig
@@ -91,7 +92,7 @@ def test_the_header_says_over_what_and_a_replay_reproduces_it(tmp_path: Path) ->
     shown = as_json("run", "calm-writes", "--seed", 5, "--transport", "bytes", "--record", tmp_path, "--json")
     assert shown["transport"] == "bytes"
     path = Path(shown["path"])
-    assert path.name == history_name("calm-writes", 5, transport=BYTES) == "calm-writes-bytes-5.bkh"
+    assert path.name == history_name("calm-writes", 5, tier=BYTES) == "calm-writes-bytes-5.bkh"
     header = History(path).header
     assert header["transport"] == "bytes"
     assert header["cluster"]["tcp"]["segment_bytes"] > 0
