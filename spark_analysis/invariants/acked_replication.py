@@ -22,6 +22,7 @@ from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     ensemble_of,
     is_in_write_set,
+    is_stored_copy,
     is_true,
     join_small,
     observed,
@@ -37,7 +38,7 @@ __all__ = ["ACKED_REPLICATION"]
 def _moments(facts: Facts) -> DataFrame:
     """For each acknowledged entry of which bookies recorded copies, the moments to look at: ``at``, and the ``image`` then."""
     ack = sf.col("ack_seq")
-    recorded = sf.exists("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
+    recorded = sf.exists("copies", is_stored_copy)
     acked = facts.entries.filter(ack.isNotNull() & recorded).select(*ENTRY_KEY, "ack_seq", "copies")
     ledgers = join_small(facts.images, collections(facts.rare_events), on=LEDGER_KEY, how="left")
     placed = join_small(acked, ledgers, on=LEDGER_KEY, how="inner")

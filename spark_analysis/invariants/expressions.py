@@ -20,6 +20,7 @@ __all__ = [
     "is_closed",
     "is_in_write_set",
     "is_kind",
+    "is_stored_copy",
     "is_stored_metadata",
     "is_true",
     "join_small",
@@ -64,6 +65,11 @@ def is_stored_metadata() -> Column:
 def is_closed() -> Column:
     """Whether the metadata in a row is that of a closed ledger."""
     return sf.col("state") == "CLOSED"
+
+
+def is_stored_copy(copy: Column) -> Column:
+    """Whether one of the ``copies`` of an entry is one that a bookie stored, and not what clients sent or heard of it."""
+    return copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull()
 
 
 # Quorums ------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     OK,
     is_kind,
+    is_stored_copy,
     is_true,
     join_small,
     observed,
@@ -59,7 +60,7 @@ def _fences(facts: Facts) -> DataFrame:
 
 def _where_bookies_record(facts: Facts, answers: DataFrame) -> DataFrame:
     """Those of ``answers`` that are in histories in which bookies recorded a fence, or anything that they store."""
-    has_stored = sf.exists("copies", lambda copy: copy["bookie"].isNotNull() & copy["stored_seq"].isNotNull())
+    has_stored = sf.exists("copies", is_stored_copy)
     storing = facts.entries.filter(has_stored).groupBy("history").agg(sf.count("*").alias("stored_there"))
     fences = (
         facts.rare_events.filter(is_kind(Kind.FENCE_SET)).groupBy("history").agg(sf.count("*").alias("fenced_there"))

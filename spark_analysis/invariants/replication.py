@@ -18,6 +18,7 @@ from spark_analysis.invariants.expressions import (
     ensemble_of,
     is_in_write_set,
     is_kind,
+    is_stored_copy,
     is_true,
     join_small,
 )
@@ -44,7 +45,7 @@ def _bookies(entries: DataFrame) -> DataFrame:
     """Per history in which bookies recorded what they store: ``syncing``, those that were seen to make entries durable."""
     return (
         entries.select("history", sf.explode("copies").alias("copy"))
-        .filter(sf.col("copy.bookie").isNotNull() & sf.col("copy.stored_seq").isNotNull())
+        .filter(is_stored_copy(sf.col("copy")))
         .groupBy("history", "copy.bookie")
         .agg(sf.max(sf.col("copy.synced_seq").isNotNull()).alias("does_sync"))
         .groupBy("history")
