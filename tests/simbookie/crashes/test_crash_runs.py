@@ -99,9 +99,9 @@ def test_runs_over_other_entry_logs_violate_nothing(kind: str) -> None:
 @pytest.mark.parametrize(
     ("quirk", "kind", "first_seed", "invariants"),
     [
-        (Quirk.COPIES_REPLACED_EARLY, "interleaved", 50, {"I1", "I3"}),
+        (Quirk.COPIES_REPLACED_EARLY, "interleaved", 330, {"I1", "I3"}),
         (Quirk.KEYLESS_FENCES, "sorted", 0, {"I2"}),
-        (Quirk.ROLLED_FILE_SYNCED_LATE, "interleaved", 80, {"I1", "I14"}),
+        (Quirk.ROLLED_FILE_SYNCED_LATE, "interleaved", 90, {"I1", "I14"}),
         (Quirk.MARKS_IN_PLACE, "sorted", 20, {"I4"}),
         (Quirk.FORCE_WITHOUT_SYNC, "sorted", 70, {"I1", "I4"}),
         (Quirk.EXPLICIT_LAC_UNWRITTEN, "interleaved", 0, {"I1"}),
