@@ -19,6 +19,7 @@ import pytest
 
 from bkclient import AdvancedLedgerWriter, BookKeeper, LedgerReader, LedgerTail, LedgerWriter
 from bkclient.repair import RepairAdmin
+from tests.tools.syntax import parsed
 
 CLASSES: Final[dict[str, type]] = {
     each.__name__: each
@@ -143,7 +144,7 @@ def annotated(annotation: ast.AST | None, aliases: Mapping[str, Kinds]) -> Kinds
 
 def calls_in(sources: Iterable[str]) -> set[str]:
     """``Class.name`` of everything that the modules, which may import from one another, call and look at."""
-    trees = [ast.parse(source) for source in sources]
+    trees = [parsed(source) for source in sources]
     aliases: dict[str, Kinds] = {}
     made_by: dict[str, Kinds] = {}
     for tree in trees:

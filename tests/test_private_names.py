@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.syntax import parsed
+
 ROOT = Path(__file__).resolve().parents[1]
 #: What is underscored and public all the same.
 PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
@@ -47,7 +49,7 @@ ALLOWED: dict[str, int] = {
 
 def reaches(source: str) -> Iterator[tuple[int, str]]:
     """The line and the text of each look at an underscored name of another object, or import of one."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_own(node.value):
             yield node.lineno, ast.unparse(node)
         elif isinstance(node, ast.ImportFrom):

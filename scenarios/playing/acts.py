@@ -23,9 +23,9 @@ from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost
-from simbookie.world.faults import Delay, Duplicate, Fate, Interception
+from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception
 
-__all__ = ["Acts", "ClientLife", "Undo", "WorldActs", "directions", "directions_across"]
+__all__ = ["Acts", "ClientLife", "Undo", "WorldActs", "directions", "directions_across", "message_acts"]
 
 Undo = Callable[[], object]
 
@@ -172,10 +172,7 @@ class WorldActs(Acts):
             faults.Clog: partial(self._block, keep=True),
             faults.Partition: self._partition,
             faults.LinkWeather: self._weather,
-            faults.Drop: partial(self._messages, action=lambda _: Fate.DROP),
-            faults.Hold: partial(self._messages, action=lambda _: Fate.HOLD),
-            faults.DelayMessages: partial(self._messages, action=lambda fault: Delay(fault.by_s)),
-            faults.DuplicateMessages: partial(self._messages, action=lambda fault: Duplicate(fault.copies)),
+            **message_acts(self._world.network.intercept),
             faults.Crash: lambda fault: self._crash(fault.host, fault.mode),
             faults.Wipe: self._wipe,
             faults.Pause: self._pause,
@@ -248,9 +245,6 @@ class WorldActs(Acts):
                 link.config = None
 
         return clear
-
-    def _messages(self, fault: faults.Messages, *, action: Callable[[Any], Any]) -> Undo:
-        return _undo(self._world.network.intercept(traffic_match(fault), action(fault), limit=fault.limit))
 
     # Hosts -------------------------------------------------------------------------------------------------------
 
@@ -364,6 +358,20 @@ def directions(host: str, other: str, way: faults.Way) -> list[tuple[str, str]]:
         faults.Way.BOTH: [(host, other), (other, host)],
     }
     return ways[way]
+
+
+def message_acts(intercept: Callable[..., Interception[Any]]) -> dict[type[faults.Fault], Callable[[Any], Undo]]:
+    """What each fault of single messages does, where ``intercept(match, action, limit=...)`` picks them."""
+
+    def by(action: Callable[[Any], Action]) -> Callable[[faults.Messages], Undo]:
+        return lambda fault: _undo(intercept(traffic_match(fault), action(fault), limit=fault.limit))
+
+    return {
+        faults.Drop: by(lambda _: Fate.DROP),
+        faults.Hold: by(lambda _: Fate.HOLD),
+        faults.DelayMessages: by(lambda fault: Delay(fault.by_s)),
+        faults.DuplicateMessages: by(lambda fault: Duplicate(fault.copies)),
+    }
 
 
 def directions_across(partition: faults.Partition) -> list[tuple[str, str]]:

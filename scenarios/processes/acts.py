@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scenarios.plan import faults
-from scenarios.playing.acts import Acts, ClientLife, Undo, directions, directions_across
+from scenarios.playing.acts import Acts, ClientLife, Undo, directions, directions_across, message_acts
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.processes.links import LinkWay
 
@@ -37,6 +37,7 @@ class ProcessActs(Acts):
             faults.Clog: lambda fault: self._block(directions(fault.host, fault.other, fault.way)),
             faults.Partition: lambda fault: self._block(directions_across(fault)),
             faults.LinkWeather: self._weather,
+            **message_acts(self._stage.interceptions.add),
             faults.Reset: self._reset,
             faults.Crash: self._crash,
             faults.Pause: self._pause,

@@ -5,7 +5,8 @@ to TCP, and nothing else: what is cut off waits, in one direction or both, and a
 reset; bytes come late. While a link is cut, new connections are taken and stay silent, as nothing tells a client more.
 
 The link's own connections come from an address of the loopback interface that stands for the client's host, so servers see who
-asks. It looks at frames only to count them and to break a connection in the middle of one.
+asks. Between clients and bookies it looks into frames, to count them and to do to single ones what a plan says
+(:mod:`scenarios.processes.picking`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from bkclient.wire.framing import PREFIX_SIZE
+from scenarios.processes.picking import FrameBounds, FrameFaults, PickedStream
 from simbookie.development.forwarding import CHUNK_SIZE, all_of, forward
+from simbookie.world.frames import filters_between
 from simbookie.world.links import NetworkConfig
 
 __all__ = ["ClientLink", "LinkWay", "check_addresses"]
@@ -70,7 +72,7 @@ class LinkWay:
         while self._blocks:
             await self._open.wait()
 
-    async def let_pass(self, stream: _Frames, data: bytes) -> None:
+    async def let_pass(self, stream: FrameBounds, data: bytes) -> None:
         """Wait until these bytes of a stream may pass, as late as the weather has them; none stand for its end."""
         if data:
             await self._delay()
@@ -86,37 +88,13 @@ class LinkWay:
             await asyncio.sleep(late)
 
 
-class _Frames:
-    """Where frames begin in a stream of bytes."""
-
-    def __init__(self) -> None:
-        self._head = b""
-        self._rest = 0
-
-    def feed(self, data: bytes) -> int:
-        """Take in bytes; returns how many frames they complete."""
-        count, at = 0, 0
-        while at < len(data):
-            if self._rest:
-                step = min(self._rest, len(data) - at)
-                self._rest -= step
-                at += step
-                count += not self._rest
-                continue
-            step = min(PREFIX_SIZE - len(self._head), len(data) - at)
-            self._head += data[at : at + step]
-            at += step
-            if len(self._head) == PREFIX_SIZE:
-                self._rest, self._head = int.from_bytes(self._head, "big"), b""
-                count += not self._rest
-        return count
-
-
 class ClientLink:
     """The way from a client to a server and back. ``target`` gives the server's port, which may change when it restarts."""
 
-    def __init__(self, address: str, target: Callable[[], int], rng: Random) -> None:
+    def __init__(self, address: str, target: Callable[[], int], rng: Random, faults: FrameFaults | None = None) -> None:
+        """``faults`` pick single frames, where frames are BookKeeper's."""
         self._address = address
+        self._faults = faults
         self._target = target
         self.to, self.back = LinkWay(rng), LinkWay(rng)
         self._server: asyncio.Server | None = None
@@ -164,9 +142,19 @@ class ClientLink:
             _HOST, self._target(), limit=CHUNK_SIZE, local_addr=(self._address, 0)
         )
         ends.append(other)
+        if self._faults is None:
+            await all_of(
+                forward(reader, other, partial(self.to.let_pass, FrameBounds())),
+                forward(answers, writer, partial(self.back.let_pass, FrameBounds())),
+            )
+            return
+        to, back = PickedStream(reader, self._faults.to), PickedStream(answers, self._faults.back)
+        to.filter, back.filter = filters_between(to, back)
         await all_of(
-            forward(reader, other, partial(self.to.let_pass, _Frames())),
-            forward(answers, writer, partial(self.back.let_pass, _Frames())),
+            to.take(),
+            back.take(),
+            forward(to, other, partial(self.to.let_pass, FrameBounds())),
+            forward(back, writer, partial(self.back.let_pass, FrameBounds())),
         )
 
 

@@ -29,8 +29,10 @@ from scenarios.processes.client_process import ClientChild, ProgramReport
 from scenarios.processes.links import ClientLink, LinkWay
 from scenarios.processes.merging import Part
 from scenarios.processes.metadata_log import MetadataLog
+from scenarios.processes.picking import FrameFaults
 from scenarios.processes.served import BookieMaker, BookieWishes, ServedBookie
 from scenarios.recording import Recorder
+from simbookie.world.faults import Action, Interceptions
 from simbookie.world.metadata_service import METADATA_HOST
 from simbookie.world.rng import split
 from simbookie.zookeeper.embedded import EmbeddedZooKeeper
@@ -55,6 +57,8 @@ class ProcessStage:
         self.recorder = recorder
         self.bookies: dict[str, ServedBookie] = {}
         self.clients: dict[str, ClientChild] = {}
+        #: What is done to single requests to bookies and to answers.
+        self.interceptions: Interceptions[Action] = Interceptions()
         self._seed = seed
         self._mutant = mutant
         self._started_ns = started_ns
@@ -149,7 +153,8 @@ class ProcessStage:
 
     async def _new_link(self, host: str, other: str, target: Callable[[], int]) -> None:
         rng = split(self._seed, f"link {host} {other}")
-        link = self._links[host, other] = ClientLink(self._addresses[host], target, rng)
+        faults = None if other == METADATA_HOST else FrameFaults(self.interceptions, host, other)
+        link = self._links[host, other] = ClientLink(self._addresses[host], target, rng, faults)
         await link.start()
 
     def _wishes(self, name: str) -> BookieWishes:

@@ -22,14 +22,10 @@ INSIDE_BOOKIES: Final = frozenset(
         *(Kind.BK_LOSS, Kind.BK_LIMBO, Kind.BK_GC),
     }
 )
-_ONE_FRAME: Final = "single frames of a stream cannot be lost, held back or doubled by TCP"
+_BY_CHANCE: Final = "chance neither loses nor doubles frames of a stream"
 _FROM_OUTSIDE: Final = "what a bookie process keeps is not altered from outside"
 _CALLS: Final = "single calls of a session with ZooKeeper cannot be picked"
 _CANNOT: Final[dict[type[faults.Fault], str]] = {
-    faults.Drop: _ONE_FRAME,
-    faults.Hold: _ONE_FRAME,
-    faults.DelayMessages: _ONE_FRAME,
-    faults.DuplicateMessages: _ONE_FRAME,
     faults.Alter: _FROM_OUTSIDE,
     faults.Lose: _FROM_OUTSIDE,
     faults.Limbo: _FROM_OUTSIDE,
@@ -58,7 +54,7 @@ def problems_of(plan: Plan, *, records: bool) -> Iterator[str]:
         yield f"the cluster's bookies forget fences like {cluster.forgets.value}, and processes keep what they promise"
     chances = (cluster.network.loss_probability, cluster.network.duplicate_probability)
     if any(chances):
-        yield f"the cluster's network loses or doubles messages, and {_ONE_FRAME}"
+        yield f"the cluster's network loses or doubles messages, and {_BY_CHANCE}"
     metadata = cluster.metadata
     if any((metadata.conflict_probability, metadata.unknown_probability, metadata.failure_probability)):
         yield f"calls to the cluster's metadata service fail by chance, and {_CALLS}"
@@ -80,7 +76,7 @@ def _problem_of(fault: faults.Fault) -> str:
     if isinstance(fault, faults.Crash) and fault.mode is not CrashMode.PROCESS:
         return "a process dies and its machine keeps its power"
     if isinstance(fault, faults.LinkWeather) and (fault.loss_probability or fault.duplicate_probability):
-        return _ONE_FRAME
+        return _BY_CHANCE
     return _CANNOT.get(type(fault), "")
 
 

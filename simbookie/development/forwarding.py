@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Final
+from typing import Final, Protocol
 
-__all__ = ["CHUNK_SIZE", "all_of", "forward"]
+__all__ = ["CHUNK_SIZE", "Readable", "all_of", "forward"]
 
 #: At most so many bytes are under way in one direction.
 CHUNK_SIZE: Final = 65_536
 
 
-async def forward(
-    source: asyncio.StreamReader, sink: asyncio.StreamWriter, passes: Callable[[bytes], Awaitable[None]]
-) -> None:
+class Readable(Protocol):
+    """Where bytes come from: an :class:`asyncio.StreamReader`, or what has looked at them in between."""
+
+    async def read(self, n: int) -> bytes:
+        """Some bytes, none at the end."""
+        ...
+
+
+async def forward(source: Readable, sink: asyncio.StreamWriter, passes: Callable[[bytes], Awaitable[None]]) -> None:
     """Carry what ``source`` has to ``sink``, its end included.
 
     ``passes`` returns when the bytes that it is given may pass; it is given none for the end, and for an error of either side,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
-__all__ = ["Action", "Delay", "Duplicate", "Fate", "Interception", "Match"]
+__all__ = ["Action", "Delay", "Duplicate", "Fate", "Interception", "Interceptions", "Match"]
 
 
 class Fate(Enum):
@@ -101,3 +101,32 @@ class Interception(Generic[ActionT]):
     def remove(self) -> None:
         """Match nothing more. What is held stays held. Idempotent."""
         self.is_removed = True
+
+
+class Interceptions(Generic[ActionT]):
+    """Targeted faults on messages or calls of one kind. Of several that match, the one made first acts."""
+
+    __slots__ = ("made",)
+
+    def __init__(self) -> None:
+        #: Those in force, and some that are not any more.
+        self.made: list[Interception[ActionT]] = []
+
+    @property
+    def are_in_force(self) -> bool:
+        """Whether anything may be intercepted."""
+        return any(not interception.is_removed for interception in self.made)
+
+    def add(self, match: Callable[..., bool], action: ActionT, limit: int | None = None) -> Interception[ActionT]:
+        """Do ``action`` to what matches from now on, ``limit`` times at most."""
+        interception = Interception(match, action, limit)
+        self.made = [other for other in self.made if not other.is_removed]
+        self.made.append(interception)
+        return interception
+
+    def meant_for(self, *candidate: object) -> Interception[ActionT] | None:
+        """The one that the message or call is for, which counts as a hit of it."""
+        for interception in self.made:
+            if interception.matches(*candidate):
+                return interception
+        return None

@@ -10,12 +10,14 @@ The end of a stream waits for frames that are held back.
 Frames are decoded when an interception looks at them; those of requests are remembered, so that answers can be told by what they
 answer. Chance, and interceptions at arrival, are no business of filters: what TCP makes of loss is in
 :mod:`simbookie.world.tcp_socket`.
+
+Where the bytes come from and go to is a filter's :class:`FrameWay`: a simulated socket, or a proxy between processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bkclient.errors import BookKeeperError
 from bkclient.wire import v2, v3
@@ -24,23 +26,73 @@ from bkclient.wire.framing import PREFIX_SIZE
 from bkclient.wire.messages import Request
 from bkclient.wire.server_connection import ServerConnection
 from simbookie.world.calls import RequestMessage, ResponseMessage
-from simbookie.world.faults import Delay, Duplicate, Fate
+from simbookie.world.faults import Action, Delay, Duplicate, Fate
 
 if TYPE_CHECKING:
     from simbookie.world.network import Network
     from simbookie.world.tcp_socket import Socket
 
-__all__ = ["FrameFilter", "filter_frames"]
+__all__ = ["FrameFilter", "FrameWay", "filter_frames", "filters_between"]
 
-#: How many bytes of requests are remembered per connection for the sake of their answers.
+#: So many bytes of the latest requests of a connection are remembered for the sake of their answers, and at most twice as many.
 _REMEMBERED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def filter_frames(client: Socket, server: Socket, network: Network) -> None:
     """Look into both directions of a connection between a client and a bookie."""
+    client.middlebox, server.middlebox = filters_between(_SocketWay(client, network), _SocketWay(server, network))
+
+
+def filters_between(to: FrameWay, back: FrameWay) -> tuple[FrameFilter, FrameFilter]:
+    """What looks into the requests that go one way over a connection, and into the answers that come back."""
     requests = _Requests()
-    client.middlebox = FrameFilter(client, network, requests.remember, lambda _frame: requests.newest())
-    server.middlebox = FrameFilter(server, network, lambda _frame: None, requests.answer_of)
+    return (
+        FrameFilter(to, requests.remember, lambda _frame: requests.newest()),
+        FrameFilter(back, lambda _frame: None, requests.answer_of),
+    )
+
+
+class FrameWay(Protocol):
+    """Where one direction of a connection leads, and what is to become of single frames."""
+
+    @property
+    def is_intercepting(self) -> bool:
+        """Whether anything may be picked."""
+        ...
+
+    def intercepted(self, message: object, send_on: Callable[[], None]) -> Action | None:
+        """The action for a message, if one is meant for it; ``send_on`` releases one that is held."""
+        ...
+
+    def launch(self, data: bytes) -> None:
+        """Let bytes travel on."""
+        ...
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Call ``action`` in ``delay_s`` seconds."""
+        ...
+
+
+class _SocketWay:
+    """The way from a simulated socket to its peer."""
+
+    def __init__(self, sender: Socket, network: Network) -> None:
+        self._sender = sender
+        self._network = network
+        self.launch = sender.launch
+
+    @property
+    def is_intercepting(self) -> bool:
+        """See :class:`FrameWay`."""
+        return self._network.is_intercepting
+
+    def intercepted(self, message: object, send_on: Callable[[], None]) -> Action | None:
+        """See there."""
+        return self._network.intercepted(self._sender.link, message, send_on)
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """See there."""
+        self._network.loop.call_later(delay_s, action, context=self._network.context)
 
 
 class _Requests:
@@ -51,6 +103,7 @@ class _Requests:
         self._unread: list[bytes] = []
         self._size = 0
         self._by_match: dict[bytes, Request] = {}
+        self._older: dict[bytes, Request] = {}
 
     def remember(self, frame: bytes) -> None:
         """Keep a frame that passed, undecoded until it is asked for."""
@@ -58,6 +111,7 @@ class _Requests:
         if self._size > _REMEMBERED_BYTES_MAX:
             self._read()
             self._size = 0
+            self._older, self._by_match = self._by_match, {}
         self._unread.append(frame)
 
     def newest(self) -> RequestMessage | None:
@@ -73,7 +127,7 @@ class _Requests:
             match, response = dialect.decode_response(frame[PREFIX_SIZE:])
         except WireError:
             return None
-        request = self._by_match.get(match)
+        request = self._by_match.get(match) or self._older.get(match)
         return None if request is None else ResponseMessage(0, request, response)
 
     def _read(self) -> Request | None:
@@ -98,13 +152,11 @@ class FrameFilter:
 
     def __init__(
         self,
-        sender: Socket,
-        network: Network,
+        way: FrameWay,
         remember: Callable[[bytes], None],
         read: Callable[[bytes], RequestMessage | ResponseMessage | None],
     ) -> None:
-        self._sender = sender
-        self._network = network
+        self._way = way
         self._remember = remember
         self._read = read
         # From the start of a frame on: what has come, and how much of it has passed.
@@ -125,13 +177,13 @@ class FrameFilter:
             frame = bytes(self._data[:size])
             del self._data[:size]
             self._remember(frame)
-            if self._passed or not self._network.is_intercepting:
+            if self._passed or not self._way.is_intercepting:
                 rest, self._passed = frame[self._passed :], 0
-                self._sender.launch(rest)
+                self._way.launch(rest)
             else:
                 self._judge(frame)
             self._insert_due()
-        if self._data and (self._passed or not self._network.is_intercepting):
+        if self._data and (self._passed or not self._way.is_intercepting):
             self._pass_begun()
 
     def end(self, finish: Callable[[], None]) -> None:
@@ -143,22 +195,21 @@ class FrameFilter:
 
     def _pass_begun(self) -> None:
         begun, self._passed = bytes(self._data[self._passed :]), len(self._data)
-        self._sender.launch(begun)
+        self._way.launch(begun)
 
     def _judge(self, frame: bytes) -> None:
         message = self._read(frame)
         action = None
         if message is not None:
-            action = self._network.intercepted(self._sender.link, message, lambda: self._release(frame))
+            action = self._way.intercepted(message, lambda: self._release(frame))
         if action is Fate.HOLD or isinstance(action, Delay):
             self._held += 1
             if isinstance(action, Delay):
-                network = self._network
-                network.loop.call_later(action.seconds, self._release, frame, context=network.context)
+                self._way.later(action.seconds, lambda: self._release(frame))
         elif action is not Fate.DROP:
             copies = action.copies if isinstance(action, Duplicate) else 0
             for _ in range(1 + copies):
-                self._sender.launch(frame)
+                self._way.launch(frame)
 
     def _release(self, frame: bytes) -> None:
         self._held -= 1
@@ -169,7 +220,7 @@ class FrameFilter:
         if not self._passed:
             due, self._due = self._due, []
             for frame in due:
-                self._sender.launch(frame)
+                self._way.launch(frame)
             self._finish()
 
     def _finish(self) -> None:

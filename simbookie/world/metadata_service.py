@@ -17,7 +17,7 @@ from bkclient.errors import BookKeeperError
 from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.memory import MemoryMetadataService
-from simbookie.world.faults import Delay, Interception
+from simbookie.world.faults import Delay, Interception, Interceptions
 from simbookie.world.loop import VirtualTimeLoop
 from simbookie.world.rng import split
 
@@ -122,7 +122,7 @@ class SimulatedMetadataService:
         self.context = Context()
         self._seed = seed
         self._sessions_opened = 0
-        self._interceptions: list[Interception[MetadataAction]] = []
+        self._interceptions: Interceptions[MetadataAction] = Interceptions()
         self._waiters: list[Callable[[], None]] = []
         self._clients: dict[str, list[_Session]] = {}
         self._present: dict[int, Versioned] = {}
@@ -134,10 +134,7 @@ class SimulatedMetadataService:
         self, match: MatchCall, action: MetadataAction, *, limit: int | None = None
     ) -> Interception[MetadataAction]:
         """Do ``action`` to the calls that ``match``, the first ``limit`` ones if there is a limit; the first made acts."""
-        interception = Interception(match, action, limit)
-        self._interceptions = [other for other in self._interceptions if not other.is_removed]
-        self._interceptions.append(interception)
-        return interception
+        return self._interceptions.add(match, action, limit)
 
     def stop(self) -> None:
         """Be down: connections are lost, calls on their way too, later ones wait or fail. Sessions survive. Idempotent."""
@@ -180,9 +177,9 @@ class SimulatedMetadataService:
         self, call: MetadataCall, luck: float
     ) -> tuple[MetadataAction | None, Interception[MetadataAction] | None]:
         """What is to be done to ``call`` and who wants it; ``luck`` from 0 to 1 decides where no fault is aimed at the call."""
-        for interception in self._interceptions:
-            if interception.matches(call):
-                return interception.action, interception
+        interception = self._interceptions.meant_for(call)
+        if interception is not None:
+            return interception.action, interception
         config = self.config
         action: MetadataFault | None = None
         if luck < config.failure_probability:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Final, Protocol
 
-from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Match
+from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Interceptions, Match
 from simbookie.world.links import Link, NetworkConfig, NetworkCounters
 from simbookie.world.loop import VirtualTimeLoop
 from simbookie.world.process import Process
@@ -186,8 +186,8 @@ class Network:
         self._listeners: dict[str, tuple[Process, Accept]] = {}
         self._powered_off: dict[str, None] = {}
         self._ends: dict[Process, dict[ConnectionEnd, None]] = {}
-        self._at_departure: list[Interception[Action]] = []
-        self._at_arrival: list[Interception[Action]] = []
+        self._at_departure: Interceptions[Action] = Interceptions()
+        self._at_arrival: Interceptions[Action] = Interceptions()
 
     def link(self, source: str, destination: str) -> Link:
         """The way from ``source`` to ``destination``."""
@@ -238,16 +238,12 @@ class Network:
         the one made first acts. A ``match`` that injects other faults does so before the message: a sender that it kills
         does not send it, a receiver that it kills does not get it.
         """
-        interception = Interception(match, action, limit)
-        interceptions = self._at_arrival if at_arrival else self._at_departure
-        interceptions[:] = [other for other in interceptions if not other.is_removed]
-        interceptions.append(interception)
-        return interception
+        return (self._at_arrival if at_arrival else self._at_departure).add(match, action, limit)
 
     @property
     def is_intercepting(self) -> bool:
         """Whether anything that leaves may be intercepted."""
-        return any(not interception.is_removed for interception in self._at_departure)
+        return self._at_departure.are_in_force
 
     def intercepted(self, link: Link, message: object, send_on: Callable[[], None]) -> Action | None:
         """The action for a message that leaves over ``link``, if one is meant for it; ``send_on`` releases one that is held.
@@ -372,7 +368,7 @@ class Network:
         if slow < config.slow_probability:
             latency += config.slow_s * (slow / config.slow_probability)
         action: Action | None = None
-        if self._at_departure:
+        if self._at_departure.made:
             action = self.intercepted(link, message, lambda: self._send_on(link, end, message, latency))
             sender = end.peer
             if action in (Fate.DROP, Fate.HOLD) or (sender is not None and not sender.process.is_alive):
@@ -411,19 +407,19 @@ class Network:
         self.loop.deliver_at(when, link.strand, arrive, *parcel, context=self.context, is_ordered=fifo)
 
     def _intercepted(
-        self, interceptions: list[Interception[Action]], link: Link, message: object, send_on: Callable[[], None]
+        self, interceptions: Interceptions[Action], link: Link, message: object, send_on: Callable[[], None]
     ) -> Action | None:
         """The action for a message, if one is meant for it. What is dropped or held is dealt with here."""
-        for interception in interceptions:
-            if interception.matches(link.source, link.destination, message):
-                action = interception.action
-                if action is Fate.DROP:
-                    self.counters.dropped += 1
-                elif action is Fate.HOLD:
-                    self.counters.held += 1
-                    interception.hold(send_on)
-                return action
-        return None
+        interception = interceptions.meant_for(link.source, link.destination, message)
+        if interception is None:
+            return None
+        action = interception.action
+        if action is Fate.DROP:
+            self.counters.dropped += 1
+        elif action is Fate.HOLD:
+            self.counters.held += 1
+            interception.hold(send_on)
+        return action
 
     def _send_on(self, link: Link, end: ConnectionEnd, message: object, latency: float) -> None:
         """Let a message that was stopped travel on, past every interception and chance."""
@@ -438,7 +434,7 @@ class Network:
             link.waiters.append(lambda: self._send_on(link, end, message, latency))
 
     def _arrive(self, link: Link, end: ConnectionEnd, message: object) -> None:
-        if self._at_arrival:
+        if self._at_arrival.made:
             action = self._intercepted(self._at_arrival, link, message, lambda: self._send_on(link, end, message, 0.0))
             if action in (Fate.DROP, Fate.HOLD):
                 return

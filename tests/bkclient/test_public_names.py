@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.tools.syntax import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 PACKAGES = ("bkclient", "simbookie", "scenarios", "spark_analysis")
@@ -47,7 +49,7 @@ def syntax_is_read_once() -> Iterator[None]:
 
 @functools.cache
 def syntax(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return parsed(path.read_text(encoding="utf-8"))
 
 
 def sources(*packages: str) -> Iterator[tuple[str, ast.Module]]:

@@ -382,6 +382,7 @@ def test_a_sweep_without_verdicts_has_its_own_exit_code(monkeypatch: pytest.Monk
 # mutants -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_defects_are_hunted_in_all_plans_unless_scenarios_are_named() -> None:
     """No scenario shows a defect of logs."""
     options = ("--mutant", "log-trim-deletes-first", "--seeds", 1)
@@ -406,6 +407,7 @@ def test_a_mutant_that_goes_free_is_a_finding() -> None:
     assert "NO" in bk_chaos("mutants", *options).stdout
 
 
+@pytest.mark.deep
 def test_what_catches_a_mutant_is_shrunk_and_kept_as_a_plan(tmp_path: Path) -> None:
     options = [
         "--mutant",

@@ -23,6 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.tools.syntax import parsed
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 RULE_PAGES = tuple(REFERENCE / name for name in ("conformance.md", "bookie-rules.md", "crash-matrix.md"))
@@ -87,7 +89,7 @@ def marked(source: str, mark: str) -> tuple[str, ...]:
         return ()
     names = {
         argument.value
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == mark

@@ -166,9 +166,9 @@ def test_nothing_stays_behind_whatever_ends_the_command(tmp_path: Path, number: 
 
 
 def test_the_command_says_what_it_cannot_play() -> None:
-    ended = CliRunner().invoke(app, ["run", "add-loss-one", "--transport", "processes"])
+    ended = CliRunner().invoke(app, ["run", "change-lost", "--transport", "processes"])
     assert ended.exit_code == 2
-    assert "step 'drop add" in ended.output
+    assert "step 'metadata call-lost" in ended.output
     ended = CliRunner().invoke(app, ["run", "zombie-writer", "--transport", "processes"])
     assert ended.exit_code == 2
     assert "processes play plans" in ended.output
