@@ -19,19 +19,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from simbookie.java import JavaRuntime, find_java
 from spark_analysis.defaults import LOCAL_MASTER
 from spark_analysis.remembered import remember_names
 
-__all__ = ["QUICK_BYTES", "open_session"]
+__all__ = ["FIRST_JARS", "QUICK_BYTES", "first_jars", "open_session"]
 
 #: Up to about 5 million events.
 QUICK_BYTES: Final = 150 * 1024 * 1024
 
 _JAVA_OPTIONS: Final = ("-XX:+UseParallelGC",)
 _QUICK_COMPILATION: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m")
+
+#: Spark brings some 280 jars, and each class is looked for in one after the other. Most are in these.
+FIRST_JARS: Final = (
+    *("spark-catalyst_", "spark-sql_", "scala-library-", "spark-core_", "spark-sql-api_", "spark-common-utils_"),
+    "scala-reflect-",
+)
 
 _LOG_CONFIGURATION: Final = """\
 status = error
@@ -135,8 +142,15 @@ def _settings(master: str | None, scratch: Path, java_options: Sequence[str]) ->
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{_driver_memory_gib()}g",
             "spark.local.dir": str(scratch / "blocks"),
+            "spark.driver.extraClassPath": os.pathsep.join(map(str, first_jars())),
         }
     return settings
+
+
+def first_jars() -> list[Path]:
+    """The jars of PySpark whose names begin with one of :data:`FIRST_JARS`, in that order."""
+    folder = Path(pyspark.__file__).parent / "jars"
+    return [jar for name in FIRST_JARS for jar in sorted(folder.glob(f"{name}*.jar"))]
 
 
 def _driver_memory_gib() -> int:

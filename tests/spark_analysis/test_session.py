@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 from simbookie.java import JavaRuntime
 from spark_analysis import session
 from spark_analysis.remembered import REMEMBERED_MAX
-from spark_analysis.session import QUICK_BYTES, open_session
+from spark_analysis.session import FIRST_JARS, QUICK_BYTES, first_jars, open_session
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 SECURITY = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
@@ -62,6 +62,15 @@ def test_a_local_session_is_reached_from_this_machine_alone(tmp_path: Path) -> N
 def test_there_is_one_session_whatever_is_asked_for(spark: SparkSession) -> None:
     assert open_session("local[1]", input_bytes=QUICK_BYTES + 1) is spark
     assert spark.sparkContext.master == "local[2]"
+
+
+@pytest.mark.spark
+def test_the_jars_that_most_classes_are_in_come_first(spark: SparkSession) -> None:
+    first = first_jars()
+    assert len(first) == len(FIRST_JARS), "each is one that there is"
+    row = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.class.path') AS path").first()
+    assert row is not None
+    assert row["path"].split(os.pathsep)[: len(first)] == [str(jar) for jar in first]
 
 
 @pytest.mark.spark
