@@ -55,6 +55,7 @@ class Channel:
     def listen(self) -> None:
         """Take messages by the running loop from now on."""
         asyncio.get_running_loop().add_reader(self._in, self._readable)
+        self._take_soon()
 
     def tell(self, *message: object) -> None:
         """Send a message to the director."""
@@ -84,14 +85,18 @@ class Channel:
             else:
                 self._waiting.append(message)
         self._acks -= 1
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._take)
+        self._take_soon()
 
     def _readable(self) -> None:
         self._read()
-        for message in self._unpacker:
-            self._waiting.append(message)
+        self._waiting.extend(self._unpacker)
         self._take()
+
+    def _take_soon(self) -> None:
+        """Take what has come along with the message that was waited for: nothing else will say that it is there."""
+        self._waiting.extend(self._unpacker)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._take)
 
     def _take(self) -> None:
         while self._waiting:
