@@ -79,7 +79,7 @@ class CompactedReader(PartitionReader):
             is_more = await self._rest.fill()
         except (NoSuchLedger, NoSuchEntry, LogTrimmed):
             manifest = await self._store.manifest()
-            if manifest.compacted == self._compacted:
+            if manifest.compacted == self._compacted and not self._is_covered(manifest):
                 raise
             await self.leave()
             await self._go(manifest)
@@ -87,6 +87,11 @@ class CompactedReader(PartitionReader):
         if is_more and (message := self._rest.take()) is not None:
             self._offer([message])
         return is_more
+
+    def _is_covered(self, manifest: LogManifest) -> bool:
+        """Whether what was trimmed in front of this reader had been read, because the compaction that it read covers it."""
+        is_behind = self._compacted is not None and self._tail is None and self._rest is not None
+        return is_behind and self.position[0] <= manifest.trimmed_through
 
     async def _read_compacted(self, tail: LedgerTail) -> None:
         try:

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from bkclient import LedgerWriter
-from bkclient.errors import TooManyRequests
+from bkclient.errors import MetadataVersionConflict, TooManyRequests
 from bkclient.log.compacted_reader import CompactedReader
 from bkclient.log.deleting import delete_trimmed
+from bkclient.log.errors import NoSuchLog
 from bkclient.log.format.compression import Compression
 from bkclient.log.format.entry import encode_compacted
 from bkclient.log.format.message import LogMessage, NewMessage
@@ -26,22 +27,32 @@ _BATCH_BYTES: Final = 128 * 1024
 
 async def compact_log(store: ManifestStore, manifest: LogManifest, *, compression: Compression, max_keys: int) -> int:
     """Compact one log, or one partition, up to its end now; how many messages are left."""
-    through = await end_of(store, manifest)
+    through = await _last_entry(store, manifest)
     known = manifest.compacted
-    is_covered = known is not None and through <= (known.through_ledger_id, known.through_entry_id)
-    if is_covered or not manifest.ledgers or through[1] < 0:
+    if through is None or (known is not None and through <= (known.through_ledger_id, known.through_entry_id)):
         await delete_trimmed(store, manifest)
         return 0 if known is None else known.messages
-    newest: dict[str, MessageId] = {}
-    async for message in _messages(store, manifest, through):
-        if message.key is None:
-            continue
-        if not message.payload:
-            newest.pop(message.key, None)
-        else:
-            newest[message.key] = message.id
-        if len(newest) > max_keys:
-            raise TooManyRequests(f"the log has more than {max_keys} keys", advice="Compact it with a larger max_keys.")
+    newest = await _newest(_messages(store, manifest, through), max_keys)
+    writer = await _announced(store, manifest)
+    async with writer:
+        await _write(writer, _kept(_messages(store, manifest, through), newest), compression)
+    made = CompactedLedger(writer.ledger_id, *through, len(newest))
+    # Only after this the one before is deleted: until then readers are told of that.
+    await delete_trimmed(store, await store.change(FinishCompaction(manifest.log_id, made)))
+    return len(newest)
+
+
+async def _last_entry(store: ManifestStore, manifest: LogManifest) -> tuple[int, int] | None:
+    """The last ledger with an entry that can be read now, and that entry; None if there is none."""
+    ledger_id, entry_id = await end_of(store, manifest)
+    if entry_id >= 0:
+        return ledger_id, entry_id
+    ends = [ledger.end for ledger in manifest.ledgers[-2:-1]]  # of a new ledger bookies may tell nothing yet
+    return (ends[0].ledger_id, ends[0].last_entry_id) if ends and ends[0] is not None else None
+
+
+async def _announced(store: ManifestStore, manifest: LogManifest) -> LedgerWriter:
+    """A ledger to write to, which the manifest tells of: a compaction that dies from then on leaves one that the next deletes."""
     settings = manifest.settings
     writer = await store.client.create_ledger(
         ensemble_size=settings.ensemble_size,
@@ -53,14 +64,28 @@ async def compact_log(store: ManifestStore, manifest: LogManifest, *, compressio
             "log-id": manifest.log_id.encode(),
         },
     )
-    # Announced first: a compaction that dies from here on leaves a ledger that the next one deletes.
-    await delete_trimmed(store, await store.change(BeginCompaction(manifest.log_id, writer.ledger_id)))
-    async with writer:
-        await _write(writer, _kept(_messages(store, manifest, through), newest), compression)
-    made = CompactedLedger(writer.ledger_id, *through, len(newest))
-    # Only after this the one before is deleted: until then readers are told of that.
-    await delete_trimmed(store, await store.change(FinishCompaction(manifest.log_id, made)))
-    return len(newest)
+    try:
+        announced = await store.change(BeginCompaction(manifest.log_id, writer.ledger_id, manifest.compacted))
+    except (MetadataVersionConflict, NoSuchLog):
+        await store.client.delete_ledger(writer.ledger_id)  # no manifest has it, and none will
+        raise
+    await delete_trimmed(store, announced)
+    return writer
+
+
+async def _newest(messages: AsyncIterator[LogMessage], max_keys: int) -> dict[str, MessageId]:
+    """By key, where its newest message is, unless that deletes the key."""
+    newest: dict[str, MessageId] = {}
+    async for message in messages:
+        if message.key is None:
+            continue
+        if not message.payload:
+            newest.pop(message.key, None)
+        else:
+            newest[message.key] = message.id
+        if len(newest) > max_keys:
+            raise TooManyRequests(f"the log has more than {max_keys} keys", advice="Compact it with a larger max_keys.")
+    return newest
 
 
 async def _messages(store: ManifestStore, manifest: LogManifest, through: tuple[int, int]) -> AsyncIterator[LogMessage]:

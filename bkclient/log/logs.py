@@ -153,7 +153,7 @@ class Logs:
         The newest message of each key is kept, under its id; one with an empty payload deletes its key, and messages without a
         key are left out. The log itself is not changed, but trimming goes no further than what is compacted. Keys and ids are
         held in memory meanwhile: more than ``max_keys``, of a partition, raise :class:`~bkclient.errors.TooManyRequests`. Of two
-        compactions at the same time the one that began first raises :class:`~bkclient.errors.MetadataVersionConflict`; one that
+        compactions at the same time one counts, and the other raises :class:`~bkclient.errors.MetadataVersionConflict`; one that
         died is cleaned up by the next.
         """
         if compression not in COMPRESSIONS:

@@ -120,13 +120,13 @@ class PartitionReader:
 
     async def _read(self) -> bool:
         """Read one entry, or go on to the next ledger, or wait for one; false at the end."""
-        if self._until is not None and (self._ledger_id, self._next_entry_id) > self._until:
-            return False
-        if self._tail is None and not await self._enter_ledger():
+        if self._is_at_end() or (self._tail is None and not await self._enter_ledger()):
             return False
         tail = self._tail
         if tail is None:
             return True
+        if self._is_at_end():  # the last ledger has no entry yet, and may not get one for long
+            return False
         try:
             entry = await anext(tail)
         except StopAsyncIteration:
@@ -139,6 +139,9 @@ class PartitionReader:
             return True
         self._take(entry)
         return True
+
+    def _is_at_end(self) -> bool:
+        return self._until is not None and (self._ledger_id, self._next_entry_id) > self._until
 
     def _take(self, entry: Entry) -> None:
         messages = decode_entry(entry.payload, self._ledger_id, entry.entry_id, self._partition)

@@ -23,10 +23,15 @@ def _check_exists(manifest: LogManifest, log_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BeginCompaction:
-    """Announce the ledger of a compaction; that of another one that is under way is dropped, and its end refused."""
+    """Announce the ledger of a compaction; that of another one that is under way is dropped, and its end refused.
+
+    ``basis`` is what the log was compacted to when this compaction began to read. If it is something else since, what was read
+    may end before that does, and trimming went by that: :class:`~bkclient.errors.MetadataVersionConflict`.
+    """
 
     log_id: str
     ledger_id: int
+    basis: CompactedLedger | None = None
 
     def is_made(self, manifest: LogManifest) -> bool:
         """Whether it is announced."""
@@ -35,6 +40,10 @@ class BeginCompaction:
 
     def applied(self, manifest: LogManifest) -> LogManifest:
         """With the ledger."""
+        if manifest.compacted != self.basis:
+            raise MetadataVersionConflict(
+                "the log was compacted meanwhile", advice="Compact it again if that is not enough."
+            )
         dropped = () if manifest.compacting < 0 else (manifest.compacting,)
         return replace(manifest, compacting=self.ledger_id, dropped=(*manifest.dropped, *dropped))
 

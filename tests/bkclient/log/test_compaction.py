@@ -246,6 +246,66 @@ def test_every_write_of_a_compaction_may_lose_its_answer(fault: MetadataFault) -
     run(story)
 
 
+def test_a_compaction_that_was_overtaken_does_not_take_back_what_another_one_covers() -> None:
+    """The log was trimmed by the other one's horizon, in the ledger in whose midst the slow one has its own."""
+
+    def is_write_of_slow(call: Any) -> bool:
+        return bool(call.host == "slow" and call.operation == "tree_write")
+
+    async def story(cluster: VirtualCluster, logs: Logs) -> None:
+        async with cluster.client("slow") as client, logs.writer("log") as log:
+            await log.publish(b"1", key="a")
+            await asyncio.sleep(1)  # bookies learn that it is confirmed
+            hold = cluster.world.metadata.intercept(is_write_of_slow, MetadataFault.HOLD, limit=1)
+            slow = asyncio.create_task(Logs(client, rng=Random(2)).compact("log"))
+            await asyncio.sleep(1)
+            await log.publish(b"2", key="a")
+            await log.aclose()
+            assert await logs.compact("log") == 1
+            hold.release()
+            hold = cluster.world.metadata.intercept(is_write_of_slow, MetadataFault.HOLD, limit=2)
+            await asyncio.sleep(1)
+            assert len(await logs.trim("log", MessageId(10**9, 0))) == 1
+            hold.release()
+            with pytest.raises(MetadataVersionConflict, match="compacted meanwhile"):
+                await slow
+        assert await view(logs) == ["a=2"]
+        manifest = await logs.info("log")
+        assert manifest.compacted is not None
+        async with cluster.client("other") as other:
+            left = [ledger_id async for ledger_id in other.list_ledgers()]
+        assert left == [manifest.compacted.ledger_id], "the one that the slow one had made is deleted"
+
+    run(story)
+
+
+def test_a_reader_whose_compaction_covers_what_is_trimmed_in_front_of_it_goes_on() -> None:
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        await publish(logs, "a=1", "b=1")
+        await logs.compact("log")
+        async with logs.reader("log", compacted=True) as reader:
+            assert (await anext(reader)).key == "a"
+            assert (await anext(reader)).key == "b"
+            assert len(await logs.trim("log", MessageId(10**9, 0))) == 1
+            new = await publish(logs, "a=2")
+            assert (await anext(reader)).id == new[0]
+
+    run(story)
+
+
+def test_a_log_whose_last_ledger_has_no_entry_yet_is_compacted_and_read_to_its_end() -> None:
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        async with logs.writer("log") as log:
+            for text in ("1", "2", "3"):  # two in a ledger that has ended; of the third bookies do not tell at once
+                await log.publish(text.encode(), key="a")
+            assert await logs.compact("log") == 1
+            async with asyncio.timeout(1):
+                assert await view(logs) == ["a=2"]
+                assert [message.payload for message in await content(logs)] == [b"1", b"2"]
+
+    run(story, settings=SMALL)
+
+
 # Limits and formats --------------------------------------------------------------------------------------------------
 
 
