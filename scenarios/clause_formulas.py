@@ -154,5 +154,22 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "LOG_CURSOR(cursor = c, cause = opened or stored)@s behind i, the first one not, LOG_ACK(i)@t, no LOG_TRIM of i's "
             "ledger before both => LOG_READ(i) by cursor c before s or t"
         ),
+        "H15": (
+            "LOG_ACK(i)@s, and LOG_READ(j)@t or LOG_READ_END@t, s < t and i < j, to a reader that began with cause = compacted "
+            "=> LOG_READ(i) to it, or i <= h and (key(i) = nil, or size(i) = 0, or some LOG_PUB(j, key = key(i)) before t with "
+            "i < j is not acknowledged behind h before t), where h is the horizon at t"
+        ),
+        "H16": (
+            "LOG_READ(i)@t to a reader that began with cause = compacted at s, i <= h => key(i) != nil, and size(i) > 0, and no "
+            "LOG_ACK(j)@u with u < t, key(j) = key(i) and i < j <= h, where h is the horizon at s"
+        ),
+        "H17": (
+            "LOG_COMPACT(cause = done)@s of l => META_CAS(state = CLOSED, ok) of l before s; META_CAS(cause = delete, outcome = "
+            "ok)@s of l => the last LOG_COMPACT of l before s is not done"
+        ),
+        "H18": (
+            "LOG_COMPACT(cause = done, h), then LOG_COMPACT(cause = done, g) => h <= g; LOG_TRIM@s of l with "
+            "LOG_END(last_entry = e) of l, and h the horizon at s => (l, e) <= h"
+        ),
     }
 )

@@ -403,4 +403,20 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
             "H14": "no position is stored behind an acknowledged message that the cursor delivered to nobody",
         },
     ),
+    (
+        "LogCompactionKeeps",
+        "Who reads a log by what its compaction left gets the newest message of each key, and all that came since.",
+        {
+            "H15": "what such a reader passes over is covered, and has no key, deletes one, or is not the newest of its key",
+            "H16": "of what was covered when it began it gets the newest message of each key alone, and no deletion",
+        },
+    ),
+    (
+        "LogCompactionWhole",
+        "What a log was compacted to is whole and is there, and covers no less than before.",
+        {
+            "H17": "a log points to a compacted ledger that is closed, and the ledger is not deleted before it is dropped",
+            "H18": "a later compaction covers no less, and no ledger is trimmed that the last one does not cover",
+        },
+    ),
 )

@@ -47,6 +47,10 @@ async def read_log_back(client: RecordedClient, name: str, rng: Random) -> None:
                 async with logs.reader(part, follow=False) as reader:
                     async for _message in reader:
                         pass
+                if await logs.is_compacted(part):
+                    async with logs.compacted_reader(part, follow=False) as reader:
+                        async for _message in reader:
+                            pass
         except BookKeeperError as error:
             problem = f"log {name}: {error}"
             await anyio.sleep(_PAUSE_S)

@@ -54,6 +54,14 @@ class RecordedLogs:
         """See :meth:`bkclient.log.Logs.trim`."""
         return await self._logs.trim(name, before)
 
+    async def compact(self, name: str) -> int:
+        """See :meth:`bkclient.log.Logs.compact`."""
+        return await self._logs.compact(name)
+
+    async def is_compacted(self, name: str) -> bool:
+        """Whether the log, or the partition, was compacted."""
+        return (await self._logs.info(name)).compacted is not None
+
     async def delete(self, name: str) -> None:
         """See :meth:`bkclient.log.Logs.delete`."""
         await self._logs.delete(name)
@@ -73,8 +81,12 @@ class RecordedLogs:
 
     def reader(self, name: str, start: MessageId = MessageId.EARLIEST, *, follow: bool = True) -> RecordedLogReader:
         """A reader of the log."""
-        is_earliest = start == MessageId.EARLIEST
-        return RecordedLogReader(self._logs.reader(name, start, follow=follow), self._client, is_earliest=is_earliest)
+        cause = "earliest" if start == MessageId.EARLIEST else "other"
+        return RecordedLogReader(self._logs.reader(name, start, follow=follow), self._client, cause)
+
+    def compacted_reader(self, name: str, *, follow: bool = True) -> RecordedLogReader:
+        """A reader of the log, from its beginning, by what compactions left."""
+        return RecordedLogReader(self._logs.reader(name, follow=follow, compacted=True), self._client, "compacted")
 
     def cursor(self, name: str, cursor: str) -> RecordedLogCursor:
         """A durable cursor of the log."""
@@ -129,7 +141,8 @@ class RecordedLogWriter(_RecordedBlock):
             assert key is not None, "a plan gives one"
             log = _partition_of(log, key_hash(key) % self._partitions)
         message: dict[str, Any] = {"log": log, "epoch": self.inner.epoch, "message": number}
-        self._record(Kind.LOG_PUB, **message, content=content, size=len(payload))
+        digest = None if key is None else fingerprint(key.encode())
+        self._record(Kind.LOG_PUB, **message, content=content, size=len(payload), key=digest)
         try:
             future = self.inner.publish_nowait(payload, key=key)
         except BookKeeperError as error:
@@ -204,8 +217,8 @@ class _RecordedMessages(_RecordedBlock):
 class RecordedLogReader(_RecordedMessages):
     """A reader that records what it gets, and LOG_READ_END if it comes to the end."""
 
-    def __init__(self, reader: LogReader, client: RecordedClient, *, is_earliest: bool) -> None:
-        super().__init__(client, reader.name, "", "earliest" if is_earliest else "other")
+    def __init__(self, reader: LogReader, client: RecordedClient, cause: str) -> None:
+        super().__init__(client, reader.name, "", cause)
         self.inner: LogReader = reader
 
     async def __anext__(self) -> LogMessage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict
+from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict, NoSuchLedger
 from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener, MetadataStore
 from bkclient.metadata.tree import NodeTree, tree_of
@@ -182,8 +182,11 @@ class AppliedStore(_Forwarding):
         return value
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Record META_CAS, cause delete, with the metadata that is deleted."""
-        value = await self._inner.read_ledger(ledger_id)
+        """Record META_CAS, cause delete, with the metadata that is deleted, unless somebody else deleted the ledger before."""
+        try:
+            value = await self._inner.read_ledger(ledger_id)
+        except NoSuchLedger:
+            return
         await self._inner.delete_ledger(ledger_id)
         self._record_cas(value.metadata, "delete", "ok", expected_version=-1, version=value.version)
 

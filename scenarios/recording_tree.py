@@ -12,7 +12,7 @@ from typing import Final
 from bkclient.ledger import LedgerMetadata
 from bkclient.log.machine.codec import decode_manifest
 from bkclient.log.machine.cursor import decode_cursor
-from bkclient.log.machine.manifest import LogLedger, LogManifest
+from bkclient.log.machine.manifest import CompactedLedger, LogLedger, LogManifest
 from bkclient.metadata.base import Cancel
 from bkclient.metadata.tree import NodeTree, TreeNode
 from scenarios.history import Kind
@@ -102,6 +102,7 @@ class LogChanges:
             if (cursor in old.cursors) != (cursor in new.cursors):
                 cause = "listed" if cursor in new.cursors else "removed"
                 self._record(Kind.LOG_CURSOR, log, cursor=cursor, cause=cause, entry=-1, version=version)
+        self._compaction_stored(log, old, new, version)
         for ledger in old.ledgers:
             self._ledger_stored(log, ledger, new, version)
         for ledger in new.ledgers:
@@ -109,6 +110,22 @@ class LogChanges:
                 self._record(Kind.LOG_APPEND, log, ledger.ledger_id, epoch=ledger.epoch, version=version)
         if old.claim_id and not new.claim_id:
             self._record(Kind.LOG_RELEASE, log, epoch=new.epoch, version=version)
+
+    def _compaction_stored(self, log: str, old: LogManifest, new: LogManifest, version: int) -> None:
+        """Record what became of compactions: one that was under way, and the one that readers are told of."""
+        before, now = old.compacted, new.compacted
+        if before is not None and before != now:
+            self._compacted(log, "dropped", before, version)
+        if now is not None and now != before:
+            self._compacted(log, "done", now, version)
+        if old.compacting not in (-1, new.compacting) and (now is None or now.ledger_id != old.compacting):
+            self._compacted(log, "abandoned", CompactedLedger(old.compacting, -1, -1, 0), version)
+        if new.compacting not in (-1, old.compacting):
+            self._compacted(log, "begun", CompactedLedger(new.compacting, -1, -1, 0), version)
+
+    def _compacted(self, log: str, cause: str, what: CompactedLedger, version: int) -> None:
+        where = {"through": what.through_ledger_id, "entry": what.through_entry_id}
+        self._record(Kind.LOG_COMPACT, log, what.ledger_id, cause=cause, **where, version=version)
 
     def _ledger_stored(self, log: str, old: LogLedger, new: LogManifest, version: int) -> None:
         """Record what became of a ledger that was in the list: trimmed, ended, or ended empty, which takes it out of the list."""

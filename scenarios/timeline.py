@@ -85,6 +85,7 @@ _RANK_OF_OTHER_KINDS: Final[Mapping[str, int]] = {
     Kind.LOG_END: 1,
     Kind.LOG_TRIM: 1,
     Kind.LOG_CURSOR: 1,
+    Kind.LOG_COMPACT: 1,
     Kind.LOG_LOST: 1,
     Kind.LOG_LEDGER: 2,
     Kind.LOG_PUB: 2,

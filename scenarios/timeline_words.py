@@ -86,6 +86,10 @@ _LOG_PHRASES: Final[Mapping[str, Callable[[Event, Mapping[str, Any], str], str]]
             f"cursor {f['cursor']} of log {f['log']} {f['cause']}"
             + (f" at {e.ledger}:{f['entry']}" if f["cause"] in {"opened", "stored"} else "")
         ),
+        Kind.LOG_COMPACT: lambda _e, f, _t: (
+            f"compaction of log {f['log']} {f['cause']}"
+            + (f" through {f['through']}:{f['entry']}" if f["through"] >= 0 else "")
+        ),
         Kind.LOG_PUB: lambda _e, f, _t: f"publishes {f['epoch']}/{f['message']} to log {f['log']}",
         Kind.LOG_ACK: lambda e, f, _t: f"{f['epoch']}/{f['message']} is acknowledged as {_place(e)}",
         Kind.LOG_FAIL: lambda _e, f, _t: f"{f['epoch']}/{f['message']} failed: {code_name(f['code'])}",

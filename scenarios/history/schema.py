@@ -87,6 +87,7 @@ class Kind(StrEnum):
     LOG_END = "LOG_END"
     LOG_TRIM = "LOG_TRIM"
     LOG_CURSOR = "LOG_CURSOR"
+    LOG_COMPACT = "LOG_COMPACT"
     LOG_PUB = "LOG_PUB"
     LOG_ACK = "LOG_ACK"
     LOG_FAIL = "LOG_FAIL"
@@ -143,6 +144,8 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "message": FieldType.LONG,
         "batch": FieldType.LONG,
         "cursor": FieldType.STRING,
+        "key": FieldType.LONG,
+        "through": FieldType.LONG,
     }
 )
 
@@ -220,12 +223,14 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.LOG_TRIM: ("log", "version"),
         # cause: opened, stored, listed, removed; ledger and entry are the position that was stored, by an opening or since.
         Kind.LOG_CURSOR: ("log", "cursor", "cause", "entry", "version"),
+        # cause: begun, abandoned, done, dropped; through and entry are the ledger and the entry up to which the log is compacted.
+        Kind.LOG_COMPACT: ("log", "cause", "through", "entry", "version"),
         # epoch and message identify a message; ledger, entry and batch say where it is.
-        Kind.LOG_PUB: ("log", "epoch", "message", "content", "size"),
+        Kind.LOG_PUB: ("log", "epoch", "message", "content", "size", "key"),
         Kind.LOG_ACK: ("log", "epoch", "message", "content", "entry", "batch"),
         Kind.LOG_FAIL: ("log", "epoch", "message", "code"),
         Kind.LOG_LOST: ("log", "epoch", "code"),
-        # cause: earliest, or other; cursor is empty for a reader that is no cursor.
+        # cause: earliest, compacted, or other; cursor is empty for a reader that is no cursor.
         Kind.LOG_READ_START: ("log", "handle", "cursor", "cause"),
         Kind.LOG_READ: ("log", "handle", "content", "entry", "batch"),
         Kind.LOG_READ_END: ("log", "handle"),

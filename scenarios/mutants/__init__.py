@@ -16,6 +16,7 @@ from typing import Final
 
 from scenarios.mutants.base import Mutant, Replacement
 from scenarios.mutants.connections import CONNECTION_MUTANTS
+from scenarios.mutants.log_compaction import LOG_COMPACTION_MUTANTS
 from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
 from scenarios.mutants.options import OPTION_MUTANTS
@@ -33,6 +34,7 @@ _ALL: Final = (
     *OPTION_MUTANTS,
     *LOG_MUTANTS,
     *LOG_GROUP_MUTANTS,
+    *LOG_COMPACTION_MUTANTS,
 )
 
 MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({mutant.name: mutant for mutant in _ALL})

@@ -14,6 +14,7 @@ from scenarios.plan.words import Sizes, check_name
 
 __all__ = [
     "LOG_OPERATIONS",
+    "CompactLog",
     "ConsumeLog",
     "DropCursor",
     "FlushLog",
@@ -87,7 +88,7 @@ class PublishMessages(_OfLog):
     """Publish ``count`` messages of ``size`` bytes with up to ``window`` in flight, ``pause_s`` apart; ends at the first refusal.
 
     Waits for the outcomes unless ``nowait``. Messages have no keys, or as many different ones as ``keys`` says, by turns; a log
-    with partitions needs some.
+    with partitions needs some. With ``deletions`` every so many-th is empty, which deletes its key.
     """
 
     verb: ClassVar[str] = "publish"
@@ -96,11 +97,13 @@ class PublishMessages(_OfLog):
     size: int = 16
     pause_s: float = 0.0
     keys: int = 0
+    deletions: int = 0
     nowait: bool = False
 
     def __post_init__(self) -> None:
         _OfLog.__post_init__(self)
         within("keys", self.keys, 0, 1_000)
+        within("deletions", self.deletions, 0, ENTRIES_MAX)
         within("count", self.count, 1, ENTRIES_MAX)
         within("window", self.window, 1, ENTRIES_MAX)
         within("size", self.size, 0, 1_000_000)
@@ -122,17 +125,23 @@ class ReleaseOwnLog(_OfLog):
 
 @dataclass(frozen=True, slots=True)
 class ReadWholeLog(_OfLog):
-    """Read the log from its earliest message to its end."""
+    """Read the log from its earliest message to its end, or, ``compacted``, what its compaction left and what came since."""
 
     verb: ClassVar[str] = "read-log"
+    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TailLog(_OfLog):
-    """Read the log from its earliest message on, and follow it, until ``count`` messages came."""
+    """Read the log from its earliest message on, and follow it, until ``count`` messages came, ``pause_s`` apart.
+
+    With ``compacted`` what its compaction left is read instead of what that covers.
+    """
 
     verb: ClassVar[str] = "tail-log"
     count: int
+    pause_s: float = 0.0
+    compacted: bool = False
 
     def __post_init__(self) -> None:
         _OfLog.__post_init__(self)
@@ -187,6 +196,13 @@ class TrimLog(_OfLog):
 
 
 @dataclass(frozen=True, slots=True)
+class CompactLog(_OfLog):
+    """Compact the log by key, up to its end."""
+
+    verb: ClassVar[str] = "compact-log"
+
+
+@dataclass(frozen=True, slots=True)
 class RecoverLogEnd(_OfLog):
     """Recover the ledger of a log that may be written to, without owning the log, as auto-recovery does to repair one."""
 
@@ -195,6 +211,6 @@ class RecoverLogEnd(_OfLog):
 
 LOG_OPERATIONS: Final[tuple[type[ClientOperation], ...]] = (
     *(MakeLog, OwnLog, PublishMessages, FlushLog, ReleaseOwnLog, ReadWholeLog, TailLog),
-    *(ConsumeLog, JoinGroup, DropCursor, TrimLog, RecoverLogEnd),
+    *(ConsumeLog, JoinGroup, DropCursor, TrimLog, CompactLog, RecoverLogEnd),
 )
 """Every operation on logs."""

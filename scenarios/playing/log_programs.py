@@ -46,6 +46,7 @@ class PlayedLogs:
             ops.JoinGroup: self._join,
             ops.DropCursor: lambda operation: self._logs.remove_cursor(operation.log, operation.cursor),
             ops.TrimLog: lambda operation: self._logs.trim(operation.log, MessageId.LATEST),
+            ops.CompactLog: lambda operation: self._logs.compact(operation.log),
             ops.RecoverLogEnd: self._recover,
         }
 
@@ -83,20 +84,26 @@ class PlayedLogs:
             if operation.pause_s:
                 await anyio.sleep(operation.pause_s)
             key = f"k{number % operation.keys}" if operation.keys else None
-            started.append(writer.publish_nowait(self._rng.randbytes(operation.size), key))
+            is_deletion = operation.deletions and number % operation.deletions == operation.deletions - 1
+            payload = b"" if is_deletion else self._rng.randbytes(operation.size)
+            started.append(writer.publish_nowait(payload, key))
         if not operation.nowait:
             await all_ended(started)
 
     async def _read(self, operation: ops.ReadWholeLog) -> None:
         for part in await self._logs.parts(operation.log):
-            async with self._logs.reader(part, follow=False) as reader:
+            how = self._logs.compacted_reader if operation.compacted else self._logs.reader
+            async with how(part, follow=False) as reader:
                 async for _ in reader:
                     pass
 
     async def _tail(self, operation: ops.TailLog) -> None:
-        async with self._logs.reader(operation.log) as reader:
+        how = self._logs.compacted_reader if operation.compacted else self._logs.reader
+        async with how(operation.log) as reader:
             for _ in range(operation.count):
                 await anext(reader)
+                if operation.pause_s:
+                    await anyio.sleep(operation.pause_s)
 
     async def _consume(self, operation: ops.ConsumeLog) -> None:
         async with self._logs.cursor(operation.log, operation.cursor) as cursor:

@@ -27,6 +27,8 @@ from spark_analysis.invariants.gc_only_dead import GC_ONLY_DEAD
 from spark_analysis.invariants.lac_honest import LAC_HONEST
 from spark_analysis.invariants.length_consistent import LENGTH_CONSISTENT
 from spark_analysis.invariants.limbo_never_denies import LIMBO_NEVER_DENIES
+from spark_analysis.invariants.log_compaction_keeps import LOG_COMPACTION_KEEPS
+from spark_analysis.invariants.log_compaction_whole import LOG_COMPACTION_WHOLE
 from spark_analysis.invariants.log_cursors_keep import LOG_CURSORS_KEEP
 from spark_analysis.invariants.log_delivers import LOG_DELIVERS
 from spark_analysis.invariants.log_in_order import LOG_IN_ORDER
@@ -85,6 +87,8 @@ _ALL: Final[tuple[Invariant, ...]] = (
     LOG_ONE_OWNER,
     LOG_TRIM_KEEPS,
     LOG_CURSORS_KEEP,
+    LOG_COMPACTION_KEEPS,
+    LOG_COMPACTION_WHOLE,
     METADATA_BEFORE_USE,
     NEGATIVE_COVERAGE,
     NEGATIVE_STAYS,

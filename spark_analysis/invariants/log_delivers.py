@@ -1,9 +1,9 @@
 """LogDelivers: acknowledged messages are delivered, once, where they were acknowledged.
 
-A reader that is no cursor has to get each acknowledged message that it passes: one between two that it gets; for a reader from
-the earliest message, one before the first that it gets, unless the ledger had been trimmed by then; and, where it comes to the
-end, one that was acknowledged before it began in a ledger whose end was noted before it began. And what was published so many
-times is seen at no more places.
+A reader that is no cursor, and does not go by a compaction, has to get each acknowledged message that it passes: one between two
+that it gets; for a reader from the earliest message, one before the first that it gets, unless the ledger had been trimmed by
+then; and, where it comes to the end, one that was acknowledged before it began in a ledger whose end was noted before it began.
+And what was published so many times is seen at no more places.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _passed_over(facts: Facts, acks: DataFrame) -> DataFrame:
             sf.max(sf.when(is_read, sf.struct(place().alias("place"), "seq"))).alias("last"),
             sf.min(sf.when(is_kind(Kind.LOG_READ_END), sf.col("seq"))).alias("end_seq"),
         )
-        .filter(sf.col("start.cursor") == "")
+        .filter((sf.col("start.cursor") == "") & (sf.col("start.cause") != "compacted"))
     )
     got = events.filter(is_read).groupBy(*_READER, place().alias("place")).agg(sf.min("seq").alias("read_seq"))
     ledgers = facts.log_ledgers.select("history", "log", "ledger", "noted_seq", "trimmed_seq")

@@ -26,6 +26,7 @@ __all__ = [
     "LOG_LEDGER_COLUMNS",
     "LOG_LEDGER_KINDS",
     "NEVER",
+    "compactions",
     "log_events",
     "log_ledgers",
     "place",
@@ -58,6 +59,16 @@ def place_text(where: Column) -> Column:
 def log_events(events: DataFrame) -> DataFrame:
     """The events of logs."""
     return events.filter(is_kind(*LOG_KINDS))
+
+
+def compactions(log_events: DataFrame) -> DataFrame:
+    """One row for each time that a log came to point to a compacted ledger (cause ``done``) or no more (``dropped``).
+
+    ``point_seq`` is the event, ``horizon`` the ledger and the entry up to which that ledger covers the log.
+    """
+    return log_events.filter(is_kind(Kind.LOG_COMPACT) & sf.col("cause").isin("done", "dropped")).select(
+        *LEDGER_KEY, "log", "cause", sf.col("seq").alias("point_seq"), sf.struct("through", "entry").alias("horizon")
+    )
 
 
 def log_ledgers(log_events: DataFrame, rare: DataFrame) -> DataFrame:

@@ -61,6 +61,7 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "entries_max": st.integers(1, 900),
     "partitions": st.integers(0, 100),
     "keys": st.integers(0, 900),
+    "deletions": st.integers(0, 900),
     "host": st.sampled_from(CLIENTS + BOOKIES),
     "other": st.sampled_from(CLIENTS + BOOKIES),
     "group": hosts(CLIENTS + BOOKIES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -88,6 +89,31 @@ def life() -> list[Event]:
         await anyio.sleep(2)
         await stage.client("two", second).ended()
         await one.ended()
+
+    return recorded(play)
+
+
+@pytest.fixture(scope="module")
+def compacted() -> list[Event]:
+    """A log is compacted, trimmed, compacted again, and read by that; two delete the same ledgers; a compaction is given up."""
+
+    async def play(stage: Stage) -> None:
+        async def program(client: RecordedClient) -> None:
+            logs = logs_of(stage, client)
+            await logs.create("l", SHORT)
+            for payload in (b"old", b"new"):
+                async with logs.writer("l", ONE_BY_ONE) as writer:
+                    for key in ("k", "l", None):
+                        writer.publish_nowait(payload, key)
+                    await writer.publish_nowait(b"", "l")
+                assert await logs.compact("l") == 1
+                await logs.trim("l", MessageId.LATEST)
+            async with logs.compacted_reader("l", follow=False) as reader:
+                assert [message.payload async for message in reader] == [b"new"]
+            await client.delete_ledger(0)
+            assert await logs.is_compacted("l")
+
+        await stage.client("one", program).ended()
 
     return recorded(play)
 
@@ -184,11 +210,33 @@ def test_the_ledgers_of_a_log_are_recorded_as_those_of_any_application(life: lis
     assert {event.ledger for event in of(life, Kind.READ_RESULT)} == {0, 1, 2}
 
 
-def test_it_gives_every_clause_about_logs_something_to_judge(life: list[Event]) -> None:
-    checker = OnlineChecker()
-    for event in life:
-        checker.feed(event)
-    assert all(count > 0 for clause, count in checker.judged.items() if clause.startswith("H"))
+def test_compactions_and_keys_are_recorded(compacted: list[Event]) -> None:
+    assert told(of(compacted, Kind.LOG_COMPACT), "cause", "through", "entry") == [
+        ("LOG_COMPACT", 2, "begun", -1, -1),
+        ("LOG_COMPACT", 2, "done", 1, 1),
+        ("LOG_COMPACT", 5, "begun", -1, -1),
+        ("LOG_COMPACT", 2, "dropped", 1, 1),
+        ("LOG_COMPACT", 5, "done", 4, 1),
+    ]
+    assert [(event.fields["key"], event.fields["size"]) for event in of(compacted, Kind.LOG_PUB)] == 2 * [
+        *((fingerprint(b"k"), 3), (fingerprint(b"l"), 3), (None, 3), (fingerprint(b"l"), 0))
+    ]
+    assert told(of(compacted, Kind.LOG_READ_START), "cause") == [("LOG_READ_START", -1, "compacted")]
+
+
+def test_a_ledger_that_is_deleted_twice_is_recorded_as_deleted_once(compacted: list[Event]) -> None:
+    deletions = [event.ledger for event in of(compacted, Kind.META_CAS) if event.fields["cause"] == "delete"]
+    assert sorted(deletions) == [0, 1, 2, 3, 4]
+
+
+def test_they_give_every_clause_about_logs_something_to_judge(life: list[Event], compacted: list[Event]) -> None:
+    judged: Counter[str] = Counter()
+    for events in (life, compacted):
+        checker = OnlineChecker()
+        for event in events:
+            checker.feed(event)
+        judged.update(checker.judged)
+    assert all(count > 0 for clause, count in judged.items() if clause.startswith("H"))
 
 
 def test_an_empty_ledger_leaves_the_list_by_its_end() -> None:

@@ -44,10 +44,12 @@ def other(story: Story, ledger: int = 6, *, epoch: int = 1, entries: int = 2, is
         story.event(Kind(event.kind), event.actor, ledger=event.ledger, **event.fields)
 
 
-def published(story: Story, *messages: int, epoch: int = 1, content: int | None = None) -> None:
+def published(
+    story: Story, *messages: int, epoch: int = 1, content: int | None = None, key: int | None = None, size: int = 9
+) -> None:
     for message in messages:
         what = 100 * epoch + message if content is None else content
-        log(story, Kind.LOG_PUB, epoch=epoch, message=message, content=what, size=9)
+        log(story, Kind.LOG_PUB, epoch=epoch, message=message, content=what, size=size, key=key)
 
 
 def acked(

@@ -93,6 +93,13 @@ CAUGHT: Final = (
     ("log-group-member-dies", 0, "log-group-acknowledges-what-it-reads"),
     ("log-group-fails-over", 0, "log-cursor-forgets-its-position"),
     ("log-group-member-dies", 0, "log-group-reads-from-the-beginning"),
+    ("log-compaction-dies-before-pointing", 0, "log-compaction-keeps-the-oldest"),
+    ("log-compaction-dies-before-pointing", 0, "log-compaction-drops-a-key"),
+    ("log-compaction-dies-before-pointing", 0, "log-compaction-forgets-deletions"),
+    ("log-compaction-dies-before-pointing", 0, "log-compaction-points-to-an-open-ledger"),
+    ("log-compaction-dies-before-deleting", 0, "log-compaction-deletes-first"),
+    ("log-compaction-overtaken", 0, "log-compaction-ignores-another"),
+    ("log-compaction-meets-trim", 0, "log-trim-ignores-compaction"),
 )
 
 

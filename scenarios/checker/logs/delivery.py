@@ -43,7 +43,7 @@ class LogDelivery(LogFamily):
     entries in order: nothing that is in the log between two messages may be passed over, whenever its acknowledgement was told.
     What was trimmed before the first message came is not asked of a reader from the earliest one. At the end, only ledgers are
     asked for whose end was noted before the reader began: how much there is of one that is written to, readers learn late. What
-    cursors deliver is not asked about, because they pass over what was acknowledged by them.
+    cursors deliver is not asked about, because they pass over what was acknowledged by them; nor is what compactions left out.
 
     H2: the places at which a content is seen, acknowledged or delivered, are no more than the times that it was published.
     """
@@ -105,8 +105,8 @@ class LogDelivery(LogFamily):
                     self._passed_over(place, actor, event.seq)
 
     def on_start(self, event: Event) -> None:
-        """A reader begins; cursors are not looked at."""
-        if not event.fields["cursor"]:
+        """A reader begins; cursors, and readers of what a compaction left, are not looked at."""
+        if not event.fields["cursor"] and event.fields["cause"] != "compacted":
             is_from_earliest = event.fields["cause"] == "earliest"
             self._readings[_key(event)] = _Reading(event.seq, is_from_earliest=is_from_earliest)
 

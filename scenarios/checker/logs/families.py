@@ -7,6 +7,8 @@ from typing import Final
 
 from scenarios.checker.base import Handler
 from scenarios.checker.logs.base import LogFamily, LogReport
+from scenarios.checker.logs.compacted_reads import LogCompactedReads
+from scenarios.checker.logs.compactions import LogCompactions
 from scenarios.checker.logs.cursors import LogCursors
 from scenarios.checker.logs.delivery import LogDelivery
 from scenarios.checker.logs.ledgers import LogLedgers
@@ -24,6 +26,8 @@ LOG_FAMILIES: Final[tuple[type[LogFamily], ...]] = (
     LogOwners,
     LogTrimming,
     LogCursors,
+    LogCompactedReads,
+    LogCompactions,
 )
 
 
@@ -40,7 +44,7 @@ class _Log:
 
 
 class LogsChecker:
-    """All logs of one history. ``ledgers`` are those that were made for a log, whose events are to be fed too."""
+    """All logs of one history. ``ledgers`` are those that were made for a log or a compaction; their events are fed too."""
 
     def __init__(self, report: LogReport) -> None:
         self.ledgers: dict[int, str] = {}
@@ -53,7 +57,7 @@ class LogsChecker:
         log = self._logs.get(name)
         if log is None:
             log = self._logs[name] = _Log(self._report)
-        if event.ledger >= 0 and event.kind in {Kind.LOG_LEDGER, Kind.LOG_APPEND}:
+        if event.ledger >= 0 and event.kind in {Kind.LOG_LEDGER, Kind.LOG_APPEND, Kind.LOG_COMPACT}:
             self.ledgers.setdefault(event.ledger, name)
         for handle in log.table.get(event.kind, ()):
             handle(event)

@@ -36,10 +36,13 @@ class LogLedgers(LogFamily):
         self._closed: dict[int, tuple[int, int]] = {}
         self._ended: set[int] = set()
         self._left: set[int] = set()
+        #: Ledgers of compactions, which are in no list.
+        self._compacted: set[int] = set()
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """The list, and of each ledger what is sent to it, and its metadata."""
         return {
+            Kind.LOG_COMPACT: self.on_compaction,
             Kind.LOG_APPEND: self.on_appended,
             Kind.LOG_END: self.on_ended,
             Kind.LOG_TRIM: self.on_trimmed,
@@ -48,9 +51,13 @@ class LogLedgers(LogFamily):
             Kind.META_READ: self.on_metadata,
         }
 
+    def on_compaction(self, event: Event) -> None:
+        """The ledger is written to without being in the list."""
+        self._compacted.add(event.ledger)
+
     def on_sent(self, event: Event) -> None:
         """Check that the ledger is in the list."""
-        if not event.fields["recovery"]:
+        if not event.fields["recovery"] and event.ledger not in self._compacted:
             self.checked["H5"] += 1
             if event.ledger not in self._appended:
                 text = f"entry {event.fields['entry']} was sent to a ledger that is not in the list"
