@@ -1,4 +1,4 @@
-"""How the messages of an entry are compressed: by zlib of the standard library, by lz4 or zstd of packages, or not."""
+"""How the messages of an entry are compressed: by zlib of the standard library, by lz4, zstd or snappy of packages, or not."""
 
 from __future__ import annotations
 
@@ -28,13 +28,18 @@ class Compression(IntEnum):
     ZLIB = 1
     LZ4 = 2
     ZSTD = 3
+    SNAPPY = 4
 
 
 Buffer = bytes | memoryview
 COMPRESSIONS: Final = tuple(each.name.lower() for each in Compression)
 """Their names in settings."""
 
-_PACKAGES: Final = {Compression.LZ4: ("lz4", "lz4.block"), Compression.ZSTD: ("zstandard", "zstandard")}
+_PACKAGES: Final = {
+    Compression.LZ4: ("lz4", "lz4.block"),
+    Compression.ZSTD: ("zstandard", "zstandard"),
+    Compression.SNAPPY: ("cramjam", "cramjam"),
+}
 _INSTALL: Final = "Install it: pip install 'bkclient[compression]'."
 
 
@@ -79,6 +84,8 @@ def compress(compression: Compression, data: bytes) -> bytes:
             found = _needed(compression).compress(data, store_size=False)
         case Compression.ZSTD:
             found = _needed(compression).ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+        case Compression.SNAPPY:
+            found = bytes(_needed(compression).snappy.compress_raw(data))
     return found
 
 
@@ -137,9 +144,21 @@ def _from_zstd(data: Buffer, length: int) -> bytes:
     return found
 
 
+def _from_snappy(data: Buffer, length: int) -> bytes:
+    cramjam = _needed(Compression.SNAPPY)
+    try:
+        # A block begins with its length, which the package allocates whatever it is.
+        if cramjam.snappy.decompress_raw_len(data) > length:
+            raise DigestMismatch(f"the messages of the entry have more than {length} bytes")
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise _damaged(error) from error
+
+
 _DECOMPRESS: Final[dict[Compression, Callable[[Buffer, int], Buffer]]] = {
     Compression.NONE: _stored,
     Compression.ZLIB: _from_zlib,
     Compression.LZ4: _from_lz4,
     Compression.ZSTD: _from_zstd,
+    Compression.SNAPPY: _from_snappy,
 }

@@ -63,10 +63,6 @@ def decompress_pulsar(compression: int, data: bytes, length: int) -> bytes:
     name = _name_of(compression)
     if name == "none":
         return data
-    if name == "snappy":
-        raise IllegalOperation(
-            "it is compressed by snappy, which this package does not read", advice="Use Pulsar's own tools."
-        )
     if not 0 <= length <= _BATCH_BYTES:
         raise ValueError(f"{length} bytes before compression are more than {_BATCH_BYTES}")
     if name == "zlib":
