@@ -17,6 +17,7 @@ import msgpack
 from bkclient.coordination.names import check_name
 from bkclient.errors import MetadataSerializationError, TooManyRequests
 from bkclient.log.errors import ConsumerRefused
+from bkclient.log.machine.division import divided
 from bkclient.log.store import ManifestStore
 from bkclient.metadata.base import Cancel
 from bkclient.metadata.paths import sequence_number
@@ -57,8 +58,7 @@ def assigned(members: list[GroupMember], partitions: list[int], member_id: str) 
         return set()
     if members[0].mode is not ConsumerMode.SHARED:
         return set(partitions) if ids[0] == member_id else set()
-    own = ids.index(member_id)
-    return {partition for place, partition in enumerate(partitions) if place % len(ids) == own}
+    return {partition for partition, holder in divided(ids, partitions).items() if holder == member_id}
 
 
 class GroupMembership:

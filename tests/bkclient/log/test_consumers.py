@@ -21,6 +21,7 @@ from bkclient.log import (
     PublishSettings,
 )
 from bkclient.log.machine.deliveries import Deliveries
+from bkclient.log.machine.division import divided
 from bkclient.log.membership import GroupMember, assigned
 from bkclient.log.partition_cursor import PartitionCursor
 from simbookie.world.hosts import Host
@@ -54,6 +55,19 @@ async def settled(seconds: float = 3) -> None:
 # Who has what --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("partitions", "members"), [(12, 3), (64, 7), (5, 9)])
+def test_a_member_that_comes_or_goes_moves_little_more_than_its_own_partitions(partitions: int, members: int) -> None:
+    rng, moved, least = Random(1), 0, 0
+    for _ in range(30):
+        ids = [f"{rng.getrandbits(128):032x}" for _ in range(members + 1)]
+        fewer, more = (divided(some, range(partitions)) for some in (ids[:-1], ids))
+        moved += sum(fewer[partition] != more[partition] for partition in range(partitions))
+        least += list(more.values()).count(ids[-1])
+        shares = [list(more.values()).count(each) for each in ids]
+        assert max(shares) - min(shares) <= 1
+    assert least <= moved <= 1.75 * least
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_each_partition_has_one_member_and_members_have_equally_many(count: int) -> None:
     members = [GroupMember(number, f"m{number}", SHARED, "") for number in range(count)]
@@ -62,6 +76,7 @@ def test_each_partition_has_one_member_and_members_have_equally_many(count: int)
     assert sorted(partition for share in shares for partition in share) == list(range(6))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
     assert assigned(members, [0], "stranger") == set()
+    assert shares == [assigned(members[::-1], list(range(6)), f"m{number}") for number in range(count)]
     one = [GroupMember(number, f"m{number}", FAILOVER, "") for number in range(count)]
     assert assigned(one, list(range(6)), "m0") == set(range(6))
     assert all(assigned(one, list(range(6)), f"m{number}") == set() for number in range(1, count))
@@ -191,11 +206,12 @@ async def shared_by_three(cluster: VirtualCluster, logs: Logs) -> None:
             async with others[0].consumer("many", "g") as second:
                 tasks.append(asyncio.create_task(work(second)))
                 await settled()
-                assert [each.partitions for each in (first, second)] == [(0, 2), (1, 3)]
+                assert [len(each.partitions) for each in (first, second)] == [2, 2]
+                assert sorted(first.partitions + second.partitions) == [0, 1, 2, 3]
                 async with others[1].consumer("many", "g") as third:
                     tasks.append(asyncio.create_task(work(third)))
                     await settled()
-                    assert [len(each.partitions) for each in (first, second, third)] == [2, 1, 1]
+                    assert sorted(len(each.partitions) for each in (first, second, third)) == [1, 1, 2]
                     for number in range(8, 16):
                         await log.publish(b"%d" % number)
                     await settled()
