@@ -14,7 +14,7 @@ from bkclient.coordination.names import check_name
 from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown
 from bkclient.log.errors import NoSuchLog, naming
 from bkclient.log.machine.changes import ManifestChange
-from bkclient.log.machine.codec import decode_manifest, encode_manifest
+from bkclient.log.machine.codec import ManifestDecoder, encode_manifest
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.machine.update import ManifestUpdate, ReadManifest, VersionedManifest, WriteManifest
 from bkclient.metadata.base import Cancel
@@ -46,8 +46,8 @@ class ManifestStore:
         self.name: Final = check_name("name", name)
         self.path: Final = f"{LOGS}/{name}"
         self.tree: Final = client.node_tree()
-        #: The bytes that were read or made last, and what they say: a manifest of thousands of ledgers takes long to decode.
-        self._known: tuple[bytes, LogManifest] | None = None
+        #: Knows what was read or made last: a manifest of thousands of ledgers takes long to decode.
+        self._decoder: Final = ManifestDecoder()
 
     def now_ms(self) -> int | None:
         """The time by the client's clock, in milliseconds since 1970; None if it was made without one."""
@@ -65,12 +65,7 @@ class ManifestStore:
     async def read(self) -> VersionedManifest | None:
         """What is stored; None if there never was a log of this name."""
         node = await self.tree.get(self.path)
-        return None if node is None else VersionedManifest(self._decoded(node.data), node.version)
-
-    def _decoded(self, data: bytes) -> LogManifest:
-        if self._known is None or self._known[0] != data:
-            self._known = (data, decode_manifest(data))
-        return self._known[1]
+        return None if node is None else VersionedManifest(self._decoder.decode(node.data), node.version)
 
     async def manifest(self) -> LogManifest:
         """The manifest of a log that exists; :class:`~bkclient.log.errors.NoSuchLog` if there is none."""
@@ -91,7 +86,7 @@ class ManifestStore:
     async def _write(self, action: WriteManifest) -> bool:
         """Whether a write is known to have been made."""
         data = encode_manifest(action.manifest)
-        self._known = (data, action.manifest)
+        self._decoder.know(data, action.manifest)
         try:
             if action.version is None:
                 return await self.tree.create(self.path, data) is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from operator import attrgetter
+from operator import attrgetter, lt
 from typing import Final, Self
 
 from bkclient.log.settings import LogSettings
@@ -31,6 +31,8 @@ MAX_LEDGERS: Final = 10_000
 MAX_CURSORS: Final = 1_000
 MAX_PARTITIONS: Final = 1_000
 _LEDGER_ID: Final = attrgetter("ledger_id")
+_EPOCH: Final = attrgetter("epoch")
+_END: Final = attrgetter("end")
 
 
 class LogState(IntEnum):
@@ -58,6 +60,11 @@ class LogLedger:
     epoch: int
     created_ms: int = 0
     end: LedgerEnd | None = None
+
+    def __post_init__(self) -> None:
+        end = self.end
+        if end is not None and (end.ledger_id != self.ledger_id or end.last_entry_id < 0 or end.length < 0):
+            raise ValueError(f"ledger {self.ledger_id} cannot end by {end}")
 
     @property
     def entries(self) -> int:
@@ -120,20 +127,18 @@ class LogManifest:
     dropped: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        ids = [ledger.ledger_id for ledger in self.ledgers]
-        if any(ledger_id < 0 for ledger_id in (*ids, *self.trimmed)) or ids != sorted(set(ids)):
+        # Whatever looks at each ledger is a loop of the interpreter's own: manifests of thousands change often.
+        ids = list(map(_LEDGER_ID, self.ledgers))
+        if min((*ids[:1], *self.trimmed), default=0) < 0 or not all(map(lt, ids, ids[1:])):
             raise ValueError(f"ledger ids must be >= 0 and ascend, got {ids}")
-        if set(ids) & set(self.trimmed) or len(set(self.trimmed)) != len(self.trimmed):
+        if (self.trimmed and set(ids) & set(self.trimmed)) or len(set(self.trimmed)) != len(self.trimmed):
             raise ValueError("a ledger is in the log, or was trimmed, once")
         if ids and ids[0] <= self.trimmed_through:
             raise ValueError(f"ledger {ids[0]} is not above {self.trimmed_through}, which was trimmed")
-        if any(ledger.end is None for ledger in self.ledgers[:-1]):
+        if None in map(_END, self.ledgers[:-1]):
             raise ValueError("only the last ledger may be without an end")
-        for ledger in self.ledgers:
-            end = ledger.end
-            if end is not None and (end.ledger_id != ledger.ledger_id or end.last_entry_id < 0 or end.length < 0):
-                raise ValueError(f"ledger {ledger.ledger_id} cannot end by {end}")
-        if self.epoch < 0 or any(not 0 < ledger.epoch <= self.epoch for ledger in self.ledgers):
+        epochs = set(map(_EPOCH, self.ledgers))
+        if self.epoch < 0 or (epochs and not 0 < min(epochs) <= max(epochs) <= self.epoch):
             raise ValueError(f"epochs must be between 1 and {self.epoch}")
         if bool(self.claim_id) != bool(self.owner):
             raise ValueError("an owner has a name and a claim")
@@ -191,8 +196,8 @@ class LogManifest:
     def with_ends(self, ends: tuple[LedgerEnd, ...]) -> Self:
         """With the ends of ledgers noted. Ledgers that end empty leave the log, to be deleted."""
         by_id = {end.ledger_id: end for end in ends}
-        kept, empty = [], []
-        for ledger in self.ledgers:
+        kept, empty = list(self.ledgers[:-1]), []  # which have ended, as a manifest demands
+        for ledger in self.ledgers[-1:]:
             end = by_id.get(ledger.ledger_id) if ledger.end is None else None
             if end is None:
                 kept.append(ledger)

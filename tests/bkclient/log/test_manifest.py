@@ -104,8 +104,8 @@ def test_a_manifest_of_the_most_ledgers_fits_a_metadata_store_and_one_more_is_re
         {"ledgers": (LogLedger(5, 1), LogLedger(6, 1))},
         {"ledgers": tuple(reversed(ENDED))},
         {"ledgers": (LogLedger(5, 3, 0),)},
-        {"ledgers": (LogLedger(5, 1, 0, LedgerEnd(5, -1)),)},
-        {"ledgers": (LogLedger(5, 1, 0, LedgerEnd(6, 1)),)},
+        {"ledgers": (LogLedger(-5, 1),)},
+        {"ledgers": (LogLedger(5, 0),)},
         {"trimmed": (9,)},
         {"trimmed": (1, 1)},
         {"trimmed_through": 3},
@@ -117,6 +117,12 @@ def test_a_manifest_of_the_most_ledgers_fits_a_metadata_store_and_one_more_is_re
 def test_a_manifest_of_a_wrong_shape_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         replace(MANIFEST, **wrong)
+
+
+@pytest.mark.parametrize("end", [LedgerEnd(5, -1), LedgerEnd(6, 1), LedgerEnd(5, 1, -1)])
+def test_a_ledger_of_a_manifest_ends_by_its_own_end_and_not_empty(end: LedgerEnd) -> None:
+    with pytest.raises(ValueError, match="ledger 5 cannot end by"):
+        LogLedger(5, 1, 0, end)
 
 
 # Changes -------------------------------------------------------------------------------------------------------------
