@@ -62,13 +62,13 @@ WHERE = {
     "log-cursor-ignores-who-has-it": ("log-cursor-taken-over", {"H13": 12}),
     "log-group-acknowledges-what-it-reads": ("log-group-member-dies", {"H14": 12}),
     "log-cursor-forgets-its-position": ("log-group-fails-over", {"H12": 12}),
-    "log-group-reads-from-the-beginning": ("log-group-member-dies", {"H12": 12}),
+    "log-group-reads-from-the-beginning": ("log-group-member-dies", {"H12": 8}),
     "log-compaction-keeps-the-oldest": ("log-compaction-dies-before-pointing", {"H15": 12, "H16": 12}),
     "log-compaction-drops-a-key": ("log-compaction-dies-before-pointing", {"H15": 12}),
     "log-compaction-forgets-deletions": ("log-compaction-dies-before-pointing", {"H16": 12}),
     "log-compaction-points-to-an-open-ledger": ("log-compaction-dies-before-pointing", {"H15": 12, "H17": 12}),
     "log-compaction-deletes-first": ("log-compaction-dies-before-deleting", {"H17": 12}),
-    "log-compaction-ignores-another": ("log-compaction-overtaken", {"H15": 12, "H18": 12}),
+    "log-compaction-ignores-another": ("log-compaction-overtaken", {"H15": 9, "H18": 12}),
     "log-trim-ignores-compaction": ("log-compaction-meets-trim", {"H15": 12, "H18": 12}),
 }
 SEEDS = range(12)
