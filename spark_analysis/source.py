@@ -120,7 +120,10 @@ def plan_partitions(files: Sequence[HistoryFile], parallelism: int) -> list[File
 
 
 class HistoryDataSource(DataSource):
-    """Short name ``bkhistory``. Options: ``path``, ``kinds`` (names joined by commas), ``parallelism`` (tasks wanted)."""
+    """Short name ``bkhistory``. Options: ``path``, ``kinds`` (names joined by commas), ``parallelism`` (tasks wanted).
+
+    ``first`` and ``last`` are names of files: only these, and those between them, are read.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -145,21 +148,36 @@ class HistoryDataSource(DataSource):
             raise ValueError(f"{FORMAT} needs the path of a folder of *{SUFFIX} files")
         kinds = self.options.get("kinds")
         parallelism = int(self.options.get("parallelism", 0)) or os.cpu_count() or 1
-        return _Reader(path, schema, frozenset(kinds.split(",")) if kinds else None, parallelism)
+        names = (self.options.get("first"), self.options.get("last"))
+        return _Reader(path, names, schema, frozenset(kinds.split(",")) if kinds else None, parallelism)
 
 
 class _Reader(DataSourceReader):
     """Reads the folder as it was when the query was planned."""
 
-    def __init__(self, path: str, schema: StructType, kinds: frozenset[str] | None, parallelism: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        names: tuple[str | None, str | None],
+        schema: StructType,
+        kinds: frozenset[str] | None,
+        parallelism: int,
+    ) -> None:
         self._path = path
+        self._names = names
         self._schema = schema
         self._kinds = kinds
         self._parallelism = parallelism
 
     def partitions(self) -> Sequence[InputPartition]:
         """Runs of files."""
-        return plan_partitions(find_histories(self._path), self._parallelism)
+        first, last = self._names
+        files = [
+            file
+            for file in find_histories(self._path)
+            if (first is None or first <= file.name) and (last is None or file.name <= last)
+        ]
+        return plan_partitions(files, self._parallelism)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of the files of ``partition``."""
@@ -169,13 +187,23 @@ class _Reader(DataSourceReader):
 
 
 def read_histories(
-    spark: SparkSession, folder: Path | str, *, columns: StructType = TABLE_SCHEMA, kinds: Sequence[str] = ()
+    spark: SparkSession,
+    folder: Path | str,
+    *,
+    columns: StructType = TABLE_SCHEMA,
+    kinds: Sequence[str] = (),
+    names: tuple[str, str] | None = None,
 ) -> DataFrame:
-    """The table of the histories in ``folder``, not read yet; ``columns`` and ``kinds`` (all, if empty) narrow it."""
+    """The table of the histories in ``folder``, not read yet.
+
+    ``columns`` and ``kinds`` (all, if empty) narrow it, and ``names``: the first and the last file to read.
+    """
     spark.dataSource.register(HistoryDataSource)
     reader = spark.read.format(FORMAT).schema(columns).option("parallelism", spark.sparkContext.defaultParallelism)
     if kinds:
         reader = reader.option("kinds", ",".join(kinds))
+    if names is not None:
+        reader = reader.option("first", names[0]).option("last", names[1])
     return reader.load(str(folder))
 
 

@@ -26,7 +26,7 @@ from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.invariants.base import is_broken
 from spark_analysis.jobs.check import checked_histories
-from spark_analysis.jobs.inputs import histories_of
+from spark_analysis.jobs.inputs import Histories, histories_of
 from spark_analysis.jobs.judging import judged_histories
 from spark_analysis.jobs.lost import again_if_lost
 from spark_analysis.source import file_rows
@@ -89,17 +89,30 @@ def compare(
     """Judge every history below ``folder``, or in the data set there, by both witnesses; compare what they say of ``invariants``.
 
     Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. An executor that is lost with what it had
-    computed makes the comparison begin again.
+    computed makes the part that was compared begin again.
     """
-    return again_if_lost(partial(_compare, spark, folder, invariants, max_shown))
-
-
-def _compare(spark: SparkSession, folder: Path | str, invariants: Sequence[Invariant], max_shown: int) -> Comparison:
     started = time.perf_counter()
     histories = histories_of(folder)
-    checked = checked_histories(spark, histories).persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    parts = [again_if_lost(partial(_compare, spark, part, invariants, max_shown)) for part in histories.parts()]
+    shown = sorted(
+        (one for part in parts for one in part.disagreements), key=lambda one: (one.history, one.invariant, one.ledger)
+    )
+    return Comparison(
+        histories=sum(part.histories for part in parts),
+        rejected_files=sum(part.rejected_files for part in parts) + histories.set_aside()[1],
+        accusations=sum(part.accusations for part in parts),
+        agreed=sum(part.agreed for part in parts),
+        disagreed=sum(part.disagreed for part in parts),
+        disagreements=tuple(shown[:max_shown]),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _compare(spark: SparkSession, part: Histories, invariants: Sequence[Invariant], max_shown: int) -> Comparison:
+    started = time.perf_counter()
+    checked = checked_histories(spark, part).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
-        with judged_histories(spark, histories, invariants) as (table, findings):
+        with judged_histories(spark, part, invariants) as (table, findings):
             told = _formulas(findings)
             by_file = file_rows(table).select("history", sf.col("problem").alias("formulas_problem"))
             accused, differing = disagreements(_checker(checked, invariants), told)
@@ -116,7 +129,7 @@ def _compare(spark: SparkSession, folder: Path | str, invariants: Sequence[Invar
         checked.unpersist()
     return Comparison(
         histories=counted["histories"],
-        rejected_files=counted["rejected"] + histories.set_aside()[1],
+        rejected_files=counted["rejected"],
         accusations=accusations,
         agreed=accusations - of_ledgers,
         disagreed=of_ledgers + of_files,

@@ -9,7 +9,7 @@ events are read; invariants that are about nothing that occurs there are not ask
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import reduce
@@ -41,6 +41,7 @@ def judged_histories(
     """The rows of ``histories`` that ``invariants`` look at, and what they find.
 
     Findings have the columns of :data:`~spark_analysis.schema.FINDING_SCHEMA`, and are computed at first use inside the block.
+    What was kept for them is given up at its end.
     """
     kinds = dict.fromkeys((*LEDGER_KINDS, *(kind for invariant in invariants for kind in invariant.kinds)))
     columns = dict.fromkeys((*_KEY_COLUMNS, *LEDGER_COLUMNS))
@@ -49,8 +50,18 @@ def judged_histories(
         planned_for_kept_partitions(spark, histories.size),
         histories.table(spark, tuple(columns), [str(kind) for kind in kinds]) as rows,
     ):
-        table = keep(rows)
-        yield table, reduce(DataFrame.union, _findings(spark, table, invariants))
+        kept: list[DataFrame] = []
+
+        def keep_meanwhile(relation: DataFrame) -> DataFrame:
+            kept.append(keep(relation))
+            return kept[-1]
+
+        try:
+            table = keep_meanwhile(rows)
+            yield table, reduce(DataFrame.union, _findings(spark, table, invariants, keep_meanwhile))
+        finally:
+            for relation in kept:
+                _give_up(relation)
 
 
 def keep(relation: DataFrame) -> DataFrame:
@@ -61,12 +72,22 @@ def keep(relation: DataFrame) -> DataFrame:
     return relation.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
 
 
+def _give_up(kept: DataFrame) -> None:
+    """Free what is kept of a relation. Spark would do so when the JVM's garbage collector notices that nobody asks for it."""
+    kept._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: FBT003, SLF001  there is no public way
+
+
 def occurring_kinds(table: DataFrame) -> frozenset[str]:
     """The kinds of the events in ``table``."""
     return frozenset(row["kind"] for row in table.select("kind").distinct().collect() if row["kind"] is not None)
 
 
-def _findings(spark: SparkSession, table: DataFrame, invariants: Sequence[Invariant]) -> list[DataFrame]:
+def _findings(
+    spark: SparkSession,
+    table: DataFrame,
+    invariants: Sequence[Invariant],
+    keep: Callable[[DataFrame], DataFrame],
+) -> list[DataFrame]:
     """What ``invariants`` find in ``table``, in parts. There is one at least, and none in which no kind of its premise occurs."""
     facts = Facts(event_rows(table), keep)
 

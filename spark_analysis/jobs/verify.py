@@ -1,9 +1,10 @@
 """Verifying a folder of histories: every invariant's judgement of every ledger, counted, with witnesses where one is broken.
 
-The events are read once and kept, partitioned by history, as are the relations that several invariants start from. The findings
-of all invariants are one table, from which counts and witnesses are taken, so the number of Spark actions does not depend on the
-number of invariants: one reads and counts, one judges, and only where something is broken two more fetch witnesses. What is
-brought to the driver is bounded by the number of invariants and ``max_witnesses``, never by the number of histories.
+Histories are judged a part at a time, so that the memory for it does not depend on how many there are. The events of a part are
+read once and kept, partitioned by history, as are the relations that several invariants start from. The findings of all
+invariants are one table, from which counts and witnesses are taken, so the number of Spark actions does not depend on the number
+of invariants: one reads and counts, one judges, and only where something is broken two more fetch witnesses. What is brought to
+the driver is bounded by the number of invariants and ``max_witnesses``, never by the number of histories.
 
 A history is the unit of work: its events are judged in one task. Histories are many and small, so that is the parallelism there
 is to have.
@@ -12,6 +13,7 @@ is to have.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,7 +30,7 @@ from spark_analysis.invariants.base import is_broken
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.left_open import LeftOpen
 from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
-from spark_analysis.jobs.inputs import histories_of
+from spark_analysis.jobs.inputs import Histories, histories_of
 from spark_analysis.jobs.judging import judged_histories, keep
 from spark_analysis.jobs.lost import again_if_lost
 from spark_analysis.schema import HISTORY_COLUMNS
@@ -117,27 +119,70 @@ def verify(
     """Judge every ledger of every history below ``folder``, or in the data set there, by every one of ``invariants``.
 
     Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. Files that are no usable histories are named in
-    the verdict. An executor that is lost with what it had computed makes the verification begin again.
+    the verdict. An executor that is lost with what it had computed makes the part that was judged begin again.
     """
-    return again_if_lost(partial(_verify, spark, folder, invariants, max_witnesses))
-
-
-def _verify(spark: SparkSession, folder: Path | str, invariants: Sequence[Invariant], max_witnesses: int) -> Verdict:
     started = time.perf_counter()
     histories = histories_of(folder)
-    with judged_histories(spark, histories, invariants) as (table, findings):
+    parts = [again_if_lost(partial(_verify, spark, part, invariants, max_witnesses)) for part in histories.parts()]
+    known, known_files = histories.set_aside()
+    return Verdict(
+        histories=sum(part.histories for part in parts),
+        ledgers=sum(part.ledgers for part in parts),
+        events=sum(part.events for part in parts),
+        rejected=(*(rejected for part in parts for rejected in part.rejected), *known)[:REJECTED_MAX],
+        rejected_files=sum(part.rejected_files for part in parts) + known_files,
+        invariants=tuple(_together(found) for found in zip(*(part.invariants for part in parts), strict=True)),
+        violations=_first_of(parts, invariants, max_witnesses),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _together(parts: Sequence[InvariantVerdict]) -> InvariantVerdict:
+    """How one invariant fared in all ``parts``."""
+    why = Counter[str]()
+    for part in parts:
+        why.update(part.why)
+    return InvariantVerdict(
+        name=parts[0].name,
+        statement=parts[0].statement,
+        checked=sum(part.checked for part in parts),
+        holds=sum(part.holds for part in parts),
+        violated=sum(part.violated for part in parts),
+        unknown=sum(part.unknown for part in parts),
+        why={str(reason): why[reason] for reason in LeftOpen if why[reason]},
+        violated_histories=sum(part.violated_histories for part in parts),
+    )
+
+
+def _first_of(
+    parts: Sequence[Verdict], invariants: Sequence[Invariant], max_witnesses: int
+) -> tuple[WitnessedViolation, ...]:
+    """The first violations of each invariant in ``parts``, which have the first ones of theirs."""
+    found: dict[str, list[WitnessedViolation]] = {invariant.name: [] for invariant in invariants}
+    for part in parts:
+        for violation in part.violations:
+            found[violation.invariant].append(violation)
+    return tuple(
+        violation
+        for violations in found.values()
+        for violation in sorted(violations, key=lambda one: (one.history, one.ledger))[:max_witnesses]
+    )
+
+
+def _verify(spark: SparkSession, part: Histories, invariants: Sequence[Invariant], max_witnesses: int) -> Verdict:
+    started = time.perf_counter()
+    with judged_histories(spark, part, invariants) as (table, findings):
         counted, rejected = _count_files(table)
         verdicts = _count_findings(findings, invariants, counted["ledgers"])
         violations: tuple[WitnessedViolation, ...] = ()
         if max_witnesses and any(verdict.violated for verdict in verdicts):
             violations = _witnesses(findings, table, invariants, max_witnesses)
-    known, known_files = histories.set_aside()
     return Verdict(
         histories=counted["histories"],
         ledgers=counted["ledgers"],
         events=counted["known_events"] or 0,
-        rejected=(*rejected, *known)[:REJECTED_MAX],
-        rejected_files=counted["rejected_files"] + known_files,
+        rejected=rejected,
+        rejected_files=counted["rejected_files"],
         invariants=verdicts,
         violations=violations,
         seconds=time.perf_counter() - started,
