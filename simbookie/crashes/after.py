@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bkclient.wire.messages import AddRequest, Response, Status
 from simbookie.crashes.making import journal_folders, ledger_folder, storage_on, store_on
+from simbookie.crashes.model import KEY
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.entry_logs.format import log_id_of, log_ids, log_name
@@ -232,7 +233,7 @@ def _is_fenced(store: LedgerStore, ledger_id: int) -> bool:
 
 
 async def promises_kept(subject: Subject) -> None:
-    """I1 and I2: everything acknowledged is there; also I9."""
+    """I1, I2 and I19: everything acknowledged is there; also I9."""
     storage, promises = subject.storage, subject.promises
     for ledger_id, entry_id in promises.entries:
         found = await read_entry(storage, ledger_id, entry_id) if storage.ledger(ledger_id) is not None else None
@@ -249,6 +250,10 @@ async def promises_kept(subject: Subject) -> None:
         if not await _refuses(subject, ledger_id):
             subject.violated("I2", f"ledger {ledger_id} is not fenced any more")
             promises.fences.pop(ledger_id)
+    for ledger_id in sorted({ledger_id for ledger_id, _ in promises.entries} | promises.fences.keys()):
+        info = storage.ledger(ledger_id)
+        if info is not None and info.master_key != KEY:
+            subject.violated("I19", f"ledger {ledger_id} has the key {info.master_key!r}")
     await locations_lead_to_entries(subject)
 
 
@@ -260,8 +265,6 @@ def _shown(found: object) -> str:
 
 async def _refuses(subject: Subject, ledger_id: int) -> bool:
     """Whether an ordinary add is refused for the fence, by a bookie that may be read-only for lack of space."""
-    from simbookie.crashes.subject import KEY  # noqa: PLC0415  each is a part of the other
-
     body = _IDS.pack(ledger_id, _BEYOND) + _IDS.pack(-1, 0)
     answer = asyncio.get_running_loop().create_future()
 

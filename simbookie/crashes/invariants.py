@@ -89,4 +89,5 @@ INVARIANTS: Final[dict[str, StorageInvariant]] = _listed(
     ("I16", "No queue and no memory is above its bound.", "watch.step"),
     ("I17", "The LAC that is told of a ledger does not fall while the bookie runs.", "watch.lac_told"),
     ("I18", "A run compacts in one way at most, and major compaction sets both timers.", "watch.collected"),
+    ("I19", "A ledger of which anything was acknowledged has the key of its clients.", "after.promises_kept"),
 )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from simbookie.storage.base import CrashMode
 
-__all__ = ["Promises"]
+__all__ = ["KEY", "Promises"]
+
+KEY: Final = b"key of every ledger"
 
 EntryKey = tuple[int, int]
 

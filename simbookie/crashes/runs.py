@@ -12,9 +12,10 @@ from typing import Final
 from simbookie.bookie import BookieState
 from simbookie.crashes import after
 from simbookie.crashes.invariants import StorageViolation
+from simbookie.crashes.model import KEY
 from simbookie.crashes.schedule import Operation, Player, draw_compaction, draw_operations, draw_roll, draw_stall
 from simbookie.crashes.settings import RunSettings
-from simbookie.crashes.subject import KEY, Subject
+from simbookie.crashes.subject import Subject
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.quirks import REPAIRED, Quirk
 

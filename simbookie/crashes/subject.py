@@ -30,9 +30,8 @@ from simbookie.storage.steps import CrashPoint
 from simbookie.world.errors import UnhandledErrors
 from simbookie.world.loop import VirtualTimeLoop
 
-__all__ = ["KEY", "Subject", "run_to_crash_point"]
+__all__ = ["Subject", "run_to_crash_point"]
 
-KEY = b"key of every ledger"
 _COSTS = DiskCosts(sync_s=0.001, at_a_time=3)
 
 

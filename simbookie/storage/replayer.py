@@ -70,7 +70,7 @@ class Replayer:
         store, ledger_id = self._store, record.ledger_id
         if record.kind is JournalRecordKind.KEY:
             self.keyed.add(ledger_id)
-            store.set_master_key(ledger_id, record.content)
+            self._apply_key(ledger_id, record.content)
         elif record.kind is not JournalRecordKind.UNKNOWN and self._has_key(ledger_id):
             if record.kind is JournalRecordKind.FENCE:
                 store.set_fenced(ledger_id)
@@ -80,6 +80,22 @@ class Replayer:
                 return  # no bookie takes such an entry: what a power loss left of a length
             elif any(record.content[_ZEROS_FROM:_ENTRY_HEAD_BYTES]) or Quirk.ZERO_RECORDS_REPLAYED in self._quirks:
                 store.add_entry(ledger_id, record.entry_id, record.content)
+
+    def _apply_key(self, ledger_id: int, key: bytes) -> None:
+        """A ledger never gets another key, so one that is another was torn by a power loss, and must not replace the first.
+
+        That is set once more: a bookie that was killed may have written it and not synced it. A key of zeros is none: its ledger
+        takes the key that comes next.
+        """
+        if Quirk.ZERO_RECORDS_REPLAYED not in self._quirks:
+            info = self._store.ledger(ledger_id)
+            known = None if info is None else info.master_key
+            if known is not None and any(known):
+                key = known
+            elif not any(key):
+                self._store.set_limbo(ledger_id, in_limbo=info is not None and info.in_limbo)
+                return
+        self._store.set_master_key(ledger_id, key)
 
     def _apply_explicit_lac(self, ledger_id: int, packet: bytes) -> None:
         """Explicit LACs rise, so a lower one was torn by a power loss, and must not replace one that was acknowledged.

@@ -18,7 +18,7 @@ from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.journal.mark import LogMark, read_mark
-from simbookie.storage.journal.records import explicit_lac_body, file_name, header
+from simbookie.storage.journal.records import explicit_lac_body, file_name, header, key_body
 from simbookie.storage.journal.replay import file_ids
 from simbookie.storage.journaled import JournaledConfig, JournaledStorage
 from simbookie.storage.quirks import FAITHFUL, REPAIRED, Quirk
@@ -250,6 +250,50 @@ def test_a_torn_explicit_lac_does_not_replace_one_that_was_acknowledged(
         bench.journal_folders[0].create(file_name(50)).write(0, content)
         await bench.opened()
         assert bench.storage.explicit_lac(0) == (bytes(16) if is_faithful else packet)
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("is_faithful", [False, True])
+@pytest.mark.parametrize("torn", [b"", bytes(20), b"key of 0"[:4] + bytes(4)])
+def test_a_torn_key_does_not_replace_the_one_that_a_ledger_has(
+    virtually: Virtually, torn: bytes, *, is_faithful: bool
+) -> None:
+    """A bookie journals the key of a ledger anew in each of its lives; a power loss may tear that."""
+
+    async def story() -> None:
+        bench = await StorageBench(
+            quirks=frozenset({Quirk.ZERO_RECORDS_REPLAYED}) if is_faithful else REPAIRED
+        ).opened()
+        await bench.added(0, 0)
+        info = bench.storage.ledger(0)
+        assert info is not None
+        bench.storage.crash(CrashMode.PROCESS)
+        record = key_body(0, torn)
+        content = header(6) + struct.pack(">i", len(record)) + record
+        bench.journal_folders[0].create(file_name(50)).write(0, content)
+        await bench.opened()
+        replayed = bench.storage.ledger(0)
+        assert replayed is not None
+        assert (replayed.master_key == info.master_key) is not is_faithful
+        assert await bench.has(0, 0)
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("torn", [b"", bytes(20)])
+def test_a_ledger_whose_first_key_is_torn_takes_the_key_that_comes_next(virtually: Virtually, torn: bytes) -> None:
+    async def story() -> None:
+        bench = await StorageBench().opened()
+        bench.storage.crash(CrashMode.PROCESS)
+        records = [key_body(7, torn), body(7, 0)]
+        content = header(6) + b"".join(struct.pack(">i", len(record)) + record for record in records)
+        bench.journal_folders[0].create(file_name(50)).write(0, content)
+        await bench.opened()
+        assert bench.storage.ledger(7) == LedgerInfo(None, fenced=False, in_limbo=False, lac=-1)
+        assert bench.storage.entry_ids(7) == [0]
+        bench.storage.set_master_key(7, b"key")
+        assert bench.storage.ledger(7) == LedgerInfo(b"key", fenced=False, in_limbo=False, lac=-1)
 
     virtually(story)
 
