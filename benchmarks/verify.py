@@ -4,6 +4,9 @@
 checker and the formulas over the files and over the data set, in one Spark session with a core for each processor. CPU time and
 memory are those of this process and of all that it starts: the JVM and the Python workers.
 
+Three of the formulas are asked of the data set once more, of Spark and of DuckDB and Polars, if they are installed
+(``benchmarks/requirements.txt``). If the answers are not the same, that is an error.
+
     python -m benchmarks.verify --seeds 100
     python -m benchmarks.verify --folder histories
 """
@@ -12,24 +15,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.processes import ForeignLoad, family
+from benchmarks.verify_engines import ENGINES, QUESTIONS, Answers
 from scenarios.checker import OnlineChecker
 from scenarios.history import History
 from scenarios.library import SCENARIOS
 from scenarios.runner import run_scenario
-from spark_analysis.invariants import INVARIANTS
+from spark_analysis.dataset.layout import open_dataset
+from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.ingest import ingest
 from spark_analysis.jobs.verify import verify
@@ -101,8 +109,29 @@ def judge_here(folder: Path) -> int:
     return events
 
 
+def spark_answers(spark: SparkSession, dataset: Path) -> Answers:
+    """The answers of Spark's formulas."""
+    verdict = verify(spark, dataset, invariants=select(QUESTIONS), max_witnesses=0)
+    return {found.name: (found.checked, found.violated) for found in verdict.invariants}
+
+
+def measure_questions(
+    spark: SparkSession, dataset: Path, only: str, events: int, found: list[VerificationCost]
+) -> dict[str, Answers]:
+    """The answers of each way to ask three questions whose name contains ``only``, and what it took added to ``found``."""
+    files, threads = f"{open_dataset(dataset).events_glob()}/*.parquet", os.cpu_count() or 1
+    ways: dict[str, Callable[[], Answers]] = {"Spark": lambda: spark_answers(spark, dataset)}
+    ways |= {name: partial(engine, files, threads) for name, engine in ENGINES.items()}
+    answers: dict[str, Answers] = {}
+    for name, ask in ways.items():
+        if only in (way := f"{len(QUESTIONS)} questions, {name}"):
+            with measured(found, way, lambda: events):
+                answers[name] = ask()
+    return answers
+
+
 def measure(folder: Path, scratch: Path, only: str) -> list[VerificationCost]:
-    """Every way whose name contains ``only``, over the histories in ``folder``."""
+    """Every way whose name contains ``only``, over the histories in ``folder``. Raises :class:`SystemExit` if answers differ."""
     found: list[VerificationCost] = []
     counted: list[int] = []
     if only in (here := "checker, one process"):
@@ -124,6 +153,11 @@ def measure(folder: Path, scratch: Path, only: str) -> list[VerificationCost]:
                 ingest(spark, folder, target)
             with measured(found, way, lambda: counted[-1]):
                 counted.append(work())
+    if any(only in f"{len(QUESTIONS)} questions, {name}" for name in ("Spark", *ENGINES)):
+        taken = ingest(spark, folder, target)
+        answers = measure_questions(spark, target, only, taken.all_events, found)
+        if len({tuple(sorted(answered.items())) for answered in answers.values()}) > 1:
+            raise SystemExit(f"the answers differ: {answers}")
     return found
 
 
