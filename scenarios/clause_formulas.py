@@ -154,6 +154,14 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "LOG_CURSOR(cursor = c, cause = opened or stored)@s behind i, the first one not, LOG_ACK(i)@t, no LOG_TRIM of i's "
             "ledger before both => LOG_READ(i) by cursor c before s or t"
         ),
+        "H19": (
+            "LOG_CURSOR(cursor = c, cause = opened)@s by a, LOG_MEMBER(cursor = c, cause = joined, member = n, mode != shared) "
+            "by a, and by b with m before s, neither left before s => n < m, unless a left after the opening of c before"
+        ),
+        "H20": (
+            "LOG_READ@s by cursor c to a, and LOG_CURSOR(cursor = c, cause = opened) before s => LOG_CURSOR(cursor = c, cause = "
+            "opened) by a before s"
+        ),
         "H15": (
             "LOG_ACK(i)@s, and LOG_READ(j)@t or LOG_READ_END@t, s < t and i < j, to a reader that began with cause = compacted "
             "=> LOG_READ(i) to it, or i <= h and (key(i) = nil, or size(i) = 0, or some LOG_PUB(j, key = key(i)) before t with "

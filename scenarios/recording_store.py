@@ -141,10 +141,19 @@ class AppliedStore(_Forwarding):
         self._cause = cause
         #: What was read here of closed ledgers.
         self._closed: dict[int, LedgerMetadata] = {}
+        self._tree: RecordedTree | None = None
 
     def node_tree(self) -> RecordedTree:
         """The service's nodes; records what becomes of logs and cursors."""
-        return RecordedTree(super().node_tree(), self._recorder, self._actor)
+        if self._tree is None:
+            self._tree = RecordedTree(super().node_tree(), self._recorder, self._actor)
+        return self._tree
+
+    async def aclose(self) -> None:
+        """Forwarded; consumers of groups are gone with the session."""
+        await super().aclose()
+        if self._tree is not None:
+            self._tree.session_ended()
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
         """Record META_CAS, cause create."""

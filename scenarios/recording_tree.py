@@ -7,7 +7,9 @@ each with the version that the write made.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+import msgpack
 
 from bkclient.ledger import LedgerMetadata
 from bkclient.log.machine.codec import decode_manifest
@@ -18,10 +20,11 @@ from bkclient.metadata.tree import NodeTree, TreeNode
 from scenarios.history import Kind
 from scenarios.recording import Recorder
 
-__all__ = ["LogChanges", "RecordedTree", "log_of"]
+__all__ = ["GroupMembers", "LogChanges", "RecordedTree", "log_of"]
 
 _LOGS: Final = "logs"
 _CURSORS: Final = "cursors"
+_GROUPS: Final = "groups"
 _APPLICATION: Final = b"bkclient-log"
 
 
@@ -37,6 +40,7 @@ class RecordedTree:
     def __init__(self, inner: NodeTree, recorder: Recorder, actor: str) -> None:
         self._inner = inner
         self._changes = LogChanges(recorder, actor)
+        self._members = GroupMembers(recorder, actor)
 
     async def get(self, path: str) -> TreeNode | None:
         """Forwarded."""
@@ -53,6 +57,7 @@ class RecordedTree:
         made = await self._inner.create(path, data, is_ephemeral=is_ephemeral, is_sequential=is_sequential)
         if made is not None:
             self._changes.stored(path, data, 0)
+            self._members.made(made, data)
         return made
 
     async def write(self, path: str, data: bytes, version: int) -> bool:
@@ -63,12 +68,57 @@ class RecordedTree:
         return is_written
 
     async def delete(self, path: str, version: int | None = None) -> bool:
-        """Forwarded."""
-        return await self._inner.delete(path, version)
+        """Forwarded; records that a consumer left its group."""
+        is_gone = await self._inner.delete(path, version)
+        if is_gone:
+            self._members.gone(path)
+        return is_gone
+
+    def session_ended(self) -> None:
+        """The service has removed what was ephemeral."""
+        self._members.all_gone()
 
     def watch(self, path: str, listener: Callable[[], None]) -> Cancel:
         """Forwarded."""
         return self._inner.watch(path, listener)
+
+
+class GroupMembers:
+    """Records which consumers of groups one session makes, and that they are gone. A group has a cursor in each partition."""
+
+    def __init__(self, recorder: Recorder, actor: str) -> None:
+        self._recorder = recorder
+        self._actor = actor
+        #: By path, the log, the group, the number and the mode.
+        self._present: dict[str, tuple[str, str, int, str]] = {}
+
+    def made(self, path: str, data: bytes) -> None:
+        """A node of the tree was made."""
+        directory, *rest = path.split("/")
+        if directory == _GROUPS and len(rest) == 3:
+            log, group, name = rest
+            mode = msgpack.unpackb(data)[2]
+            self._present[path] = log, group, int(name.rpartition("-")[2]), mode
+            self._record(path, "joined")
+
+    def gone(self, path: str) -> None:
+        """A node of the tree was removed."""
+        if path in self._present:
+            self._record(path, "left")
+            del self._present[path]
+
+    def all_gone(self) -> None:
+        """The session ended."""
+        for path in list(self._present):
+            self.gone(path)
+
+    def _record(self, path: str, cause: str) -> None:
+        log, group, number, mode = self._present[path]
+        manifest = self._recorder.manifests.get(log)
+        count = 0 if manifest is None else manifest.partitions
+        for name in [f"{log}-partition-{partition}" for partition in range(count)] or [log]:
+            member: dict[str, Any] = {"cursor": group, "cause": cause, "member": number, "mode": mode}
+            self._recorder.record(Kind.LOG_MEMBER, self._actor, log=name, **member)
 
 
 class LogChanges:

@@ -86,6 +86,7 @@ _RANK_OF_OTHER_KINDS: Final[Mapping[str, int]] = {
     Kind.LOG_TRIM: 1,
     Kind.LOG_CURSOR: 1,
     Kind.LOG_COMPACT: 1,
+    Kind.LOG_MEMBER: 1,
     Kind.LOG_LOST: 1,
     Kind.LOG_LEDGER: 2,
     Kind.LOG_PUB: 2,

@@ -90,6 +90,9 @@ _LOG_PHRASES: Final[Mapping[str, Callable[[Event, Mapping[str, Any], str], str]]
             f"compaction of log {f['log']} {f['cause']}"
             + (f" through {f['through']}:{f['entry']}" if f["through"] >= 0 else "")
         ),
+        Kind.LOG_MEMBER: lambda _e, f, _t: (
+            f"{f['cause']} group {f['cursor']} of log {f['log']} as {f['mode']} consumer {f['member']}"
+        ),
         Kind.LOG_PUB: lambda _e, f, _t: f"publishes {f['epoch']}/{f['message']} to log {f['log']}",
         Kind.LOG_ACK: lambda e, f, _t: f"{f['epoch']}/{f['message']} is acknowledged as {_place(e)}",
         Kind.LOG_FAIL: lambda _e, f, _t: f"{f['epoch']}/{f['message']} failed: {code_name(f['code'])}",

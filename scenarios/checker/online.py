@@ -150,6 +150,7 @@ _ESSENTIAL_OF_LOGS: Final[dict[str, tuple[str, ...]]] = {
     Kind.LOG_TRIM: ("log",),
     Kind.LOG_CURSOR: ("log", "cursor", "cause", "entry"),
     Kind.LOG_COMPACT: ("log", "cause", "through", "entry"),
+    Kind.LOG_MEMBER: ("log", "cursor", "cause", "member", "mode"),
     Kind.LOG_PUB: ("log", "epoch", "message", "content"),
     Kind.LOG_ACK: ("log", "epoch", "message", "content", "entry", "batch"),
     Kind.LOG_READ_START: ("log", "handle", "cursor", "cause"),

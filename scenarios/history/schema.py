@@ -88,6 +88,7 @@ class Kind(StrEnum):
     LOG_TRIM = "LOG_TRIM"
     LOG_CURSOR = "LOG_CURSOR"
     LOG_COMPACT = "LOG_COMPACT"
+    LOG_MEMBER = "LOG_MEMBER"
     LOG_PUB = "LOG_PUB"
     LOG_ACK = "LOG_ACK"
     LOG_FAIL = "LOG_FAIL"
@@ -146,6 +147,8 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "cursor": FieldType.STRING,
         "key": FieldType.LONG,
         "through": FieldType.LONG,
+        "member": FieldType.LONG,
+        "mode": FieldType.STRING,
     }
 )
 
@@ -225,6 +228,8 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.LOG_CURSOR: ("log", "cursor", "cause", "entry", "version"),
         # cause: begun, abandoned, done, dropped; through and entry are the ledger and the entry up to which the log is compacted.
         Kind.LOG_COMPACT: ("log", "cause", "through", "entry", "version"),
+        # cause: joined, left; cursor is the group, member the number of the consumer in it; mode: exclusive, failover, shared.
+        Kind.LOG_MEMBER: ("log", "cursor", "cause", "member", "mode"),
         # epoch and message identify a message; ledger, entry and batch say where it is.
         Kind.LOG_PUB: ("log", "epoch", "message", "content", "size", "key"),
         Kind.LOG_ACK: ("log", "epoch", "message", "content", "entry", "batch"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bkclient.log import partition_reader
+from bkclient.log import consumer, partition_reader
 from bkclient.log.consumer import HeldPartition
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.cursor import CursorState, decode_cursor, encode_cursor
 from bkclient.log.machine.manifest import LogManifest
+from bkclient.log.membership import GroupMember
 from bkclient.log.partition_cursor import PartitionCursor
 from bkclient.log.store import ManifestStore
 from scenarios.mutants.base import Function, Mutant, Replacement
@@ -80,6 +81,26 @@ def _nothing_is_acknowledged(_is_acknowledged: Function) -> Function:
     return mutated
 
 
+def _everything_to_everybody(_assigned: Function) -> Function:
+    def mutated(_members: list[GroupMember], partitions: list[int], _member_id: str) -> set[int]:
+        return set(partitions)
+
+    return mutated
+
+
+def _looked_at_only(take_over: Function) -> Function:
+    """A cursor that is there is read, and not taken over."""
+
+    async def mutated(self: PartitionCursor, manifest: LogManifest, holder: str) -> None:
+        stored = await self._register.read()
+        if stored is None:
+            await take_over(self, manifest, holder)
+        else:
+            self.state, self._version = decode_cursor(stored.data), stored.version
+
+    return mutated
+
+
 LOG_GROUP_MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="log-cursor-ignores-who-has-it",
@@ -111,5 +132,19 @@ LOG_GROUP_MUTANTS: Final[tuple[Mutant, ...]] = (
             Replacement(partition_reader, "start_at", _from_the_beginning),
             Replacement(CursorState, "is_acknowledged", _nothing_is_acknowledged),
         ),
+    ),
+    Mutant(
+        name="log-group-has-many-active",
+        summary="every consumer of a failover group takes the log over",
+        clauses=("H19",),
+        in_runs=True,
+        replaces=(Replacement(consumer, "assigned", _everything_to_everybody),),
+    ),
+    Mutant(
+        name="log-group-reads-without-opening",
+        summary="a consumer reads by a cursor that another one has open, and does not take it over",
+        clauses=("H20",),
+        in_runs=True,
+        replaces=(Replacement(PartitionCursor, "_take_over", _looked_at_only),),
     ),
 )

@@ -33,6 +33,7 @@ from spark_analysis.invariants.log_cursors_keep import LOG_CURSORS_KEEP
 from spark_analysis.invariants.log_delivers import LOG_DELIVERS
 from spark_analysis.invariants.log_in_order import LOG_IN_ORDER
 from spark_analysis.invariants.log_listed import LOG_LISTED
+from spark_analysis.invariants.log_one_consumer import LOG_ONE_CONSUMER
 from spark_analysis.invariants.log_one_open import LOG_ONE_OPEN
 from spark_analysis.invariants.log_one_owner import LOG_ONE_OWNER
 from spark_analysis.invariants.log_trim_keeps import LOG_TRIM_KEEPS
@@ -83,6 +84,7 @@ _ALL: Final[tuple[Invariant, ...]] = (
     LOG_DELIVERS,
     LOG_IN_ORDER,
     LOG_LISTED,
+    LOG_ONE_CONSUMER,
     LOG_ONE_OPEN,
     LOG_ONE_OWNER,
     LOG_TRIM_KEEPS,

@@ -63,6 +63,8 @@ WHERE = {
     "log-group-acknowledges-what-it-reads": ("log-group-member-dies", {"H14": 12}),
     "log-cursor-forgets-its-position": ("log-group-fails-over", {"H12": 12}),
     "log-group-reads-from-the-beginning": ("log-group-member-dies", {"H12": 8}),
+    "log-group-has-many-active": ("log-group-fails-over", {"H19": 12}),
+    "log-group-reads-without-opening": ("log-group-fails-over", {"H20": 12}),
     "log-compaction-keeps-the-oldest": ("log-compaction-dies-before-pointing", {"H15": 12, "H16": 12}),
     "log-compaction-drops-a-key": ("log-compaction-dies-before-pointing", {"H15": 12}),
     "log-compaction-forgets-deletions": ("log-compaction-dies-before-pointing", {"H16": 12}),

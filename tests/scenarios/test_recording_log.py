@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bkclient.errors import NotEnoughBookies
-from bkclient.log import LogDeposed, LogSettings, MessageId, PublishSettings
+from bkclient.log import ConsumerMode, LogDeposed, LogSettings, MessageId, PublishSettings
 from scenarios.checker import OnlineChecker
 from scenarios.history import Event, Kind
 from scenarios.recording import fingerprint
@@ -229,9 +229,50 @@ def test_a_ledger_that_is_deleted_twice_is_recorded_as_deleted_once(compacted: l
     assert sorted(deletions) == [0, 1, 2, 3, 4]
 
 
-def test_they_give_every_clause_about_logs_something_to_judge(life: list[Event], compacted: list[Event]) -> None:
+@pytest.fixture(scope="module")
+def grouped() -> list[Event]:
+    """A consumer of a log with partitions leaves, and the session of another one ends."""
+
+    async def play(stage: Stage) -> None:
+        async def one(client: RecordedClient) -> None:
+            logs = logs_of(stage, client)
+            await logs.create("l", SHORT, 2)
+            async with logs.writer("l", ONE_BY_ONE) as writer:
+                await writer.publish_nowait(b"a", "k")
+            async with logs.consumer("l", "g", ConsumerMode.EXCLUSIVE) as consumer:
+                consumer.acknowledge(await consumer.receive())
+
+        async def two(client: RecordedClient) -> None:
+            async with logs_of(stage, client).consumer("l", "g", ConsumerMode.FAILOVER):
+                await anyio.sleep_forever()
+
+        await stage.client("one", one).ended()
+        lost = stage.client("two", two)
+        await anyio.sleep(2)
+        lost.crash()
+        await anyio.sleep(20)
+
+    return recorded(play)
+
+
+def test_consumers_of_groups_are_recorded_for_each_partition_until_they_or_their_sessions_end(
+    grouped: list[Event],
+) -> None:
+    found = of(grouped, Kind.LOG_MEMBER)
+    assert {event.fields["cursor"] for event in found} == {"g"}
+    assert [(event.actor, *(event.fields[name] for name in ("log", "cause", "member", "mode"))) for event in found] == [
+        (actor, f"l-partition-{partition}", cause, member, mode)
+        for member, (actor, mode) in enumerate((("one", "exclusive"), ("two", "failover")))
+        for cause in ("joined", "left")
+        for partition in range(2)
+    ]
+
+
+def test_they_give_every_clause_about_logs_something_to_judge(
+    life: list[Event], compacted: list[Event], grouped: list[Event]
+) -> None:
     judged: Counter[str] = Counter()
-    for events in (life, compacted):
+    for events in (life, compacted, grouped):
         checker = OnlineChecker()
         for event in events:
             checker.feed(event)

@@ -10,6 +10,7 @@ from tests.spark_analysis import (  # noqa: F401  they plant when imported
     plants_of_applications,
     plants_of_bookies,
     plants_of_compactions,
+    plants_of_consumers,
     plants_of_cursors,
     plants_of_entries,
     plants_of_ledgers,

@@ -93,6 +93,8 @@ CAUGHT: Final = (
     ("log-group-member-dies", 0, "log-group-acknowledges-what-it-reads"),
     ("log-group-fails-over", 0, "log-cursor-forgets-its-position"),
     ("log-group-member-dies", 0, "log-group-reads-from-the-beginning"),
+    ("log-group-fails-over", 0, "log-group-has-many-active"),
+    ("log-group-fails-over", 0, "log-group-reads-without-opening"),
     ("log-compaction-dies-before-pointing", 0, "log-compaction-keeps-the-oldest"),
     ("log-compaction-dies-before-pointing", 0, "log-compaction-drops-a-key"),
     ("log-compaction-dies-before-pointing", 0, "log-compaction-forgets-deletions"),

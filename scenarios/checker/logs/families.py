@@ -9,6 +9,7 @@ from scenarios.checker.base import Handler
 from scenarios.checker.logs.base import LogFamily, LogReport
 from scenarios.checker.logs.compacted_reads import LogCompactedReads
 from scenarios.checker.logs.compactions import LogCompactions
+from scenarios.checker.logs.consumers import LogConsumers
 from scenarios.checker.logs.cursors import LogCursors
 from scenarios.checker.logs.delivery import LogDelivery
 from scenarios.checker.logs.ledgers import LogLedgers
@@ -26,6 +27,7 @@ LOG_FAMILIES: Final[tuple[type[LogFamily], ...]] = (
     LogOwners,
     LogTrimming,
     LogCursors,
+    LogConsumers,
     LogCompactedReads,
     LogCompactions,
 )
