@@ -1,6 +1,6 @@
 """Who of a group has which partitions, by rendezvous hashing with bounds.
 
-Each partition goes to the member that weighs most for it, among those that have room. Whoever knows the same members comes to the
+Each partition goes to the member that weighs most for it, among those that have room. All who know the same members come to the
 same division, and a member that comes or goes moves little more than the partitions that are its own. The bounds are as narrow as
 they can be: the numbers of partitions that two members have differ by one at most.
 """
