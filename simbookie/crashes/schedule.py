@@ -179,7 +179,8 @@ class Player:
             statuses.append(response.status)
             subject.note(key, response.status.name)
             if is_recovery:
-                self._promises.resent[key] -= response.status is not Status.TOO_MANY_REQUESTS
+                # One that could not be synced may be in the journal, torn.
+                self._promises.resent[key] -= response.status not in (Status.TOO_MANY_REQUESTS, Status.IO_ERROR)
             if response.status is Status.OK and ledger_id in self._promises.ledgers:
                 self._promises.added(key, body, is_recovery=is_recovery, is_soft=is_soft)
                 subject.watch.lac_told(ledger_id)

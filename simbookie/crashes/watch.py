@@ -83,8 +83,21 @@ class Watch:
         """Logs that locations of ledgers that exist lead to, in memory, or durably where no journal has the entry."""
         subject, part = self._subject, self._part
         # a location of an entry that was not acknowledged may lead nowhere since a power loss
-        used = {log_id_of(location) for key in subject.promises.entries for location in part.places(*key)}
+        used = {
+            log_id_of(location)
+            for key in subject.promises.entries
+            for location in part.places(*key)
+            if self._leads_to_entry(*key, location)
+        }
         return used | after.logs_durably_in_use(subject)
+
+    def _leads_to_entry(self, ledger_id: int, entry_id: int, location: int) -> bool:
+        """Whether the entry is there. It may never have come to be before a power loss, and was stored again elsewhere."""
+        try:
+            self._part.logger.read_now(ledger_id, entry_id, location)
+        except StorageError:
+            return False
+        return True
 
     def removed_logs(self) -> None:
         """I10: what went since the last step was in use by nobody."""
