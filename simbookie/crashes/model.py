@@ -31,8 +31,8 @@ class Promises:
     #: Explicit LACs that may be found: the one acknowledged last, and those that came later.
     lacs: dict[int, list[int]] = field(default_factory=dict)
     soft: dict[EntryKey, None] = field(default_factory=dict)
-    #: Sent again, and not answered yet, or with an error. A journal has no checksums: if a kill tears the record of such a copy, a
-    #: replay takes it for the entry, whatever was acknowledged before.
+    #: Sent again, and not answered yet, or with an error. A journal has no checksums: if a kill tears the record of such a copy,
+    #: a replay takes it for the entry, whatever was acknowledged before.
     resent: Counter[EntryKey] = field(default_factory=Counter)
     #: Entries that were being sent again when the bookie was killed: they are there, perhaps with another body.
     torn: dict[EntryKey, None] = field(default_factory=dict)
