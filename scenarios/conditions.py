@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from bkclient import ClientConfig, DigestType, LimitSettings, ReadingSettings, TimeoutSettings
 from bkclient.transport.tcp import TcpTransportConfig
 from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorageConfig
+from simbookie.world.files import FilesConfig
 from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.loop import LoopLimits
 from simbookie.world.metadata_service import MetadataConfig
@@ -39,6 +41,9 @@ class Conditions:
     #: Whether bookies forget fences when they are killed, and how often they make checkpoints then.
     forgets_fences: ForgetsLike | None = None
     checkpoint_interval_s: float = 10.0
+    #: In which kind of files bookies keep what they have, None for memory.
+    store: StoreKind | None = None
+    files: FilesConfig = field(default_factory=FilesConfig)
     #: The shape of streams, where bytes are sent.
     tcp: TcpConfig | None = None
 
@@ -56,6 +61,8 @@ class Conditions:
                 "storage": asdict(self.storage),
                 "tcp": None if self.tcp is None else asdict(self.tcp),
                 "forgets_fences": "" if self.forgets_fences is None else self.forgets_fences.value,
+                "store": "" if self.store is None else self.store.value,
+                "files": None if self.store is None else asdict(self.files),
             },
             "client": asdict(self.client),
         }

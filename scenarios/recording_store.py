@@ -48,7 +48,7 @@ def record_cas(
 
 
 def is_repair(written: LedgerMetadata, read: LedgerMetadata | None) -> bool:
-    """Whether a write replaces bookies of a ledger that its writer has read as closed."""
+    """Whether a write replaces bookies of a ledger that its writer has read as closed, or has closed."""
     return (
         read is not None
         and (written.state, written.last_entry_id) == (read.state, read.last_entry_id)
@@ -133,13 +133,13 @@ class AppliedStore(_Forwarding):
 
     The order of successful META_CAS events is therefore the order in which the metadata changed, regardless of when clients get
     the answers. ``cause`` replaces the cause that follows from the written state, for writers that are not clients. A client that
-    replaces bookies of a ledger which it has read as closed repairs it, which is re-replication.
+    replaces bookies of a ledger which it has read as closed, or has closed itself, repairs it, which is re-replication.
     """
 
     def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str, cause: str | None = None) -> None:
         super().__init__(inner, recorder, actor)
         self._cause = cause
-        #: What was read here of closed ledgers.
+        #: What was read here of closed ledgers, or written to close them.
         self._closed: dict[int, LedgerMetadata] = {}
         self._tree: RecordedTree | None = None
 
@@ -178,6 +178,8 @@ class AppliedStore(_Forwarding):
         except BookKeeperError:
             self._record_cas(metadata, cause, "error", expected_version=expected_version)
             raise
+        if metadata.is_closed:
+            self._closed[metadata.ledger_id] = metadata
         self._record_cas(metadata, cause, "ok", expected_version=expected_version, version=written.version)
         return written
 

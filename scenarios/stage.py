@@ -40,12 +40,14 @@ from scenarios.recording_transport import RecordingTransport
 from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
 from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
-from simbookie.storage.base import CrashMode
+from simbookie.storage.base import CrashMode, LedgerStorage
 from simbookie.storage.forgetful import ForgetfulStorage
 from simbookie.storage.memory import MemoryStorage, RecordLog
+from simbookie.storage.steps import CrashSchedule
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.faults import Action, Fate, Interception
+from simbookie.world.files import storage_in_files
 from simbookie.world.frames import filter_frames
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata_service import METADATA_HOST, MetadataCall, MetadataFault
@@ -98,6 +100,8 @@ class Stage:
         self.wrap_transport = wrap_transport
         self.rng = world.rng("scenario")
         self.bookies: dict[str, BookieHost] = {}
+        #: By bookie, what kills it at a step of its storage; of those that keep files.
+        self.crash_schedules: dict[str, CrashSchedule] = {}
         #: What says what is late, and has chosen so far; kept when it has ended.
         self.schedule: Schedule | None = None
         self._interceptions: list[Interception[Any]] = []
@@ -166,7 +170,7 @@ class Stage:
         server = None if self.conditions.tcp is None else ServerConfig()
         for index in range(self.conditions.bookies):
             name = f"bookie-{index}"
-            storage = self._new_storage()
+            storage = self._new_storage(name)
             observer = BookieRecorder(self.recorder, name)
             self.bookies[name] = BookieHost(
                 self.world,
@@ -180,8 +184,17 @@ class Stage:
         for bookie in self.bookies.values():
             await bookie.registered()
 
-    def _new_storage(self) -> MemoryStorage:
+    def _new_storage(self, name: str) -> LedgerStorage:
         conditions = self.conditions
+        if conditions.store is not None:
+            schedule = self.crash_schedules[name] = CrashSchedule()
+            return storage_in_files(
+                conditions.store,
+                conditions.files,
+                self.world.rng(f"disk of {name}"),
+                on_step=schedule,
+                on_fatal=lambda _error: self.bookies[name].crash(),
+            )
         if conditions.forgets_fences is None:
             return MemoryStorage(conditions.storage, RecordLog())
         return ForgetfulStorage(

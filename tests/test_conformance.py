@@ -97,7 +97,7 @@ def test_every_rule_of_the_protocol_is_listed_in_order(kind: str, here: Coverage
 
 def test_every_invariant_of_a_storage_is_listed_in_order(here: Coverage) -> None:
     listed = [row.name for row in here.rules.rows if re.fullmatch(r"I\d+", row.name)]
-    assert listed == [f"I{number}" for number in range(1, 19)]
+    assert listed == [f"I{number}" for number in range(1, 20)]
 
 
 def test_every_behaviour_is_listed(here: Coverage) -> None:

@@ -65,7 +65,11 @@ class AddStream:
 
 
 class RecoveryRun:
-    """One recovery by one client, from REC_START on."""
+    """One recovery by one client, from REC_START on.
+
+    It is over when its client has closed the ledger, or has read that another one did: what that sends from then on are copies
+    for a repair.
+    """
 
     __slots__ = (
         "adds",
@@ -76,6 +80,7 @@ class RecoveryRun:
         "first_read",
         "first_read_seq",
         "frozen_lac",
+        "is_over",
         "negative",
         "negative_seq",
         "seq",
@@ -99,6 +104,7 @@ class RecoveryRun:
         self.negative_seq = -1
         self.unknown_seq = -1
         self.frozen_lac: int | None = None
+        self.is_over = False
         self.adds = AddStream()
 
 
@@ -164,11 +170,17 @@ class LedgerFacts:
         """META_CAS: the store may hold something new."""
         self.metadata.on_cas(event)
         self._raise_to_end()
+        run, fields = self._runs.get(event.actor), event.fields
+        if run is not None and fields["outcome"] == "ok" and (fields["cause"], fields["state"]) == ("close", "CLOSED"):
+            run.is_over = True
 
     def on_read(self, event: Event) -> None:
         """META_READ: the store may turn out to hold something new."""
         self.metadata.on_read(event)
         self._raise_to_end()
+        run = self._runs.get(event.actor)
+        if run is not None and event.fields["state"] == "CLOSED":
+            run.is_over = True
 
     def _raise_to_end(self) -> None:
         current = self.metadata.current

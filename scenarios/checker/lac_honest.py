@@ -58,7 +58,7 @@ class LacHonest(Family):
             self._report_unconfirmed(event, f"{event.actor} sent entry {fields['entry']} with LAC {lac}")
         if fields["recovery"]:
             run = self.facts.run_of(event.actor)
-            if run is None:
+            if run is None or run.is_over:
                 return
             self.checked["E9"] += 1
             if run.frozen_lac is None:

@@ -58,7 +58,7 @@ class ReplicasAgree(Family):
 
     def _check_read(self, event: Event) -> None:
         run, content = self.facts.run_of(event.actor), event.fields["content"]
-        if run is None or content is None:
+        if run is None or run.is_over or content is None:
             return
         self.checked["E10"] += 1
         read = self._read.get((event.actor, event.fields["entry"]), {}).get(content, -1)

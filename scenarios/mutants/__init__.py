@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from scenarios.mutants.base import Mutant, Replacement
+from scenarios.mutants.bookies import BOOKIE_MUTANTS
 from scenarios.mutants.connections import CONNECTION_MUTANTS
 from scenarios.mutants.log_compaction import LOG_COMPACTION_MUTANTS
 from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
@@ -29,6 +30,7 @@ __all__ = ["MACHINE_MUTANTS", "MUTANTS", "RUN_MUTANTS", "Mutant", "Replacement"]
 _ALL: Final = (
     *SHELL_MUTANTS,
     *CONNECTION_MUTANTS,
+    *BOOKIE_MUTANTS,
     *RECOVERY_MUTANTS,
     *WRITING_MUTANTS,
     *OPTION_MUTANTS,

@@ -15,7 +15,9 @@ from scenarios.plan.errors import PlanError
 from scenarios.plan.words import Sizes
 from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorageConfig
+from simbookie.world.files import FilesConfig
 from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.loop import LoopLimits
 from simbookie.world.metadata_service import MetadataConfig
@@ -45,7 +47,8 @@ class Cluster:
     """Bookies, the network between hosts, the metadata service, and the configuration of clients.
 
     ``sizes`` and ``digest`` are those of ledgers that are created without others. Bookies are called ``bookie-0`` and so on.
-    ``forgets`` names the kind of storage whose way of forgetting fences the bookies have.
+    ``forgets`` names the kind of storage whose way of forgetting fences the bookies have. With a ``store`` they keep what they
+    have in files, as ``files`` says; without one in memory, as ``storage`` says.
     """
 
     bookies: int
@@ -54,9 +57,11 @@ class Cluster:
     transport: TransportKind = TransportKind.OBJECTS
     forgets: ForgetsLike | None = None
     checkpoint_s: float = 10.0
+    store: StoreKind | None = None
     network: NetworkConfig = field(default_factory=NetworkConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
     storage: MemoryStorageConfig = field(default_factory=_usual_storage)
+    files: FilesConfig = field(default_factory=FilesConfig)
     tcp: TcpConfig = field(default_factory=TcpConfig)
     limits: LoopLimits = field(default_factory=lambda: LoopLimits(steps=2_000_000, seconds=3600.0))
     client: ClientConfig = field(default_factory=_usual_client)
@@ -66,6 +71,8 @@ class Cluster:
             raise PlanError(f"expected {self.sizes.ensemble} to {BOOKIES_MAX} bookies, found {self.bookies}")
         if not self.checkpoint_s > 0:
             raise PlanError(f"expected checkpoint > 0, found {self.checkpoint_s}")
+        if self.store is not None and self.forgets is not None:
+            raise PlanError("expected bookies that keep files or forget fences, found both")
         usual = _usual_client()
         for name in groups_of(ClientConfig):
             if name not in CLIENT_GROUPS and getattr(self.client, name) != getattr(usual, name):
@@ -91,6 +98,8 @@ class Cluster:
             client=self.client,
             limits=self.limits,
             forgets_fences=self.forgets,
+            store=self.store,
+            files=self.files,
             checkpoint_interval_s=self.checkpoint_s,
             tcp=self.tcp if self.transport is TransportKind.BYTES else None,
         )

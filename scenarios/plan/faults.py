@@ -24,6 +24,7 @@ __all__ = [
     "Alter",
     "Clog",
     "Collect",
+    "Compact",
     "Crash",
     "Cut",
     "DelayMessages",
@@ -42,6 +43,7 @@ __all__ = [
     "MetadataCalls",
     "MetadataWay",
     "MetadataWhat",
+    "Omit",
     "Partition",
     "Pause",
     "ReadOnly",
@@ -228,11 +230,25 @@ class _OfHost(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Crash(_OfHost):
-    """A bookie dies: its process, or its machine's power, with which what was not synced is lost. Ended by a restart."""
+    """A bookie dies: its process, or its machine's power, with which what was not synced is lost. Ended by a restart.
+
+    One that keeps files can die ``before`` a step of its storage: before the next one of this name, or that of this ``number``.
+    """
 
     verb: ClassVar[str] = "crash"
     is_lasting: ClassVar[bool] = True
     mode: CrashMode = CrashMode.PROCESS
+    before: str = ""
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        _OfHost.__post_init__(self)
+        if self.before:
+            check_name(self.before, "a step")
+        if self.number < 1:
+            raise PlanError(f"expected a number >= 1, found {self.number}")
+        if self.number > 1 and not self.before:
+            raise PlanError("expected before=... with a number, found none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +353,20 @@ class Limbo(_OfHost):
 
 @dataclass(frozen=True, slots=True)
 class Collect(_OfHost):
-    """The bookie collects its garbage: ledgers that the metadata service does not know."""
+    """The bookie collects its garbage: ledgers that the metadata service does not know.
+
+    Or those that are ``overreplicated``: closed, and no fragment of theirs is kept here any more.
+    """
 
     verb: ClassVar[str] = "collect-garbage"
+    overreplicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(_OfHost):
+    """The bookie, which keeps files, copies what is alive out of entry logs that are mostly dead, and removes those."""
+
+    verb: ClassVar[str] = "compact"
 
 
 # Metadata ----------------------------------------------------------------------------------------------------------
@@ -371,6 +398,19 @@ class MetadataCalls(Fault):
     def hosts(self) -> tuple[str, ...]:
         """The client."""
         return () if self.client == ANY else (self.client,)
+
+
+@dataclass(frozen=True, slots=True)
+class Omit(_OfHost):
+    """Listings that the metadata service gives a host leave a ledger out."""
+
+    verb: ClassVar[str] = "omit"
+    is_lasting: ClassVar[bool] = True
+    ledger: str
+
+    def __post_init__(self) -> None:
+        _OfHost.__post_init__(self)
+        check_name(self.ledger, "a ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,8 +460,8 @@ FAULTS: Final[dict[str, type[Fault]]] = {
     for cls in (
         *(Cut, Clog, Partition, Reset, LinkWeather, Drop, Hold, DelayMessages, DuplicateMessages),
         *(Crash, Restart, Start, KillClient, Pause, Resume),
-        *(ReadOnly, Wipe, Alter, Lose, Limbo, Collect),
-        *(MetadataCalls, StoreDown, LoseSession, EndFault, HealAll),
+        *(ReadOnly, Wipe, Alter, Lose, Limbo, Collect, Compact),
+        *(MetadataCalls, Omit, StoreDown, LoseSession, EndFault, HealAll),
     )
 }
 """Everything that a step can do, by its verb."""

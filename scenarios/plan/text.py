@@ -53,7 +53,7 @@ __all__ = ["parse_plan", "print_plan"]
 T = TypeVar("T")
 
 _INDENT: Final = "  "
-_SECTIONS: Final = ("network", "metadata", "storage", "tcp")
+_SECTIONS: Final = ("network", "metadata", "storage", "files", "tcp")
 _RUN_LIMITS: Final = "run-limits"
 _PARTS: Final = (*_SECTIONS, "limits", "client")
 

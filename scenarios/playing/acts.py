@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,8 @@ from scenarios.recording import BookieRecorder, Recorder
 from scenarios.stage import Stage
 from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import CrashMode
+from simbookie.storage.compaction.kinds import CompactionKind
+from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception
@@ -98,9 +100,9 @@ class Acts(ABC):
         elif isinstance(fault, faults.EndFault):
             self._end(lambda lasting: lasting.name == fault.step)
         elif isinstance(fault, faults.HealAll):
-            self._end(lambda lasting: not isinstance(lasting.fault, faults.Crash | faults.Wipe))
+            self._end(lambda lasting: not isinstance(lasting.fault, _DEATHS))
         elif isinstance(fault, faults.Restart):
-            self._end(lambda lasting: lasting.fault in self._deaths_of(fault.host))
+            self._end(lambda lasting: isinstance(lasting.fault, _DEATHS) and lasting.fault.host == fault.host)
         elif isinstance(fault, faults.Resume):
             self._end(lambda lasting: lasting.fault == faults.Pause(fault.host))
         elif fault.is_lasting:
@@ -116,9 +118,6 @@ class Acts(ABC):
         """
         self._end(lambda lasting: not isinstance(lasting.fault, faults.Wipe))
         self.calm()
-
-    def _deaths_of(self, host: str) -> list[faults.Fault]:
-        return [faults.Wipe(host), *(faults.Crash(host, mode) for mode in CrashMode)]
 
     def _numbered(self, fault: faults.Fault) -> str:
         self._counts[fault.verb] += 1
@@ -173,7 +172,7 @@ class WorldActs(Acts):
             faults.Partition: self._partition,
             faults.LinkWeather: self._weather,
             **message_acts(self._world.network.intercept),
-            faults.Crash: lambda fault: self._crash(fault.host, fault.mode),
+            faults.Crash: self._crash,
             faults.Wipe: self._wipe,
             faults.Pause: self._pause,
             faults.ReadOnly: self._read_only,
@@ -185,6 +184,8 @@ class WorldActs(Acts):
             faults.Alter: self._alter,
             faults.Lose: self._lose,
             faults.Collect: self._collect,
+            faults.Compact: self._compact,
+            faults.Omit: self._omit,
             faults.LoseSession: lambda fault: self._world.metadata.lose_sessions(fault.host, fault.outage_s) and None,
         }
 
@@ -248,10 +249,21 @@ class WorldActs(Acts):
 
     # Hosts -------------------------------------------------------------------------------------------------------
 
-    def _crash(self, host: str, mode: CrashMode) -> Undo:
-        bookie = self._stage.bookies[host]
-        bookie.crash(mode)
-        return bookie.restart
+    def _crash(self, fault: faults.Crash) -> Undo:
+        bookie, mode = self._stage.bookies[fault.host], fault.mode
+        if not fault.before:
+            bookie.crash(mode)
+            return partial(_restart, bookie)
+        schedule = self._stage.crash_schedules[fault.host]
+        schedule.arm(lambda: bookie.crash(mode), before=fault.before, number=fault.number)
+
+        def end() -> None:
+            if schedule.is_armed:
+                schedule.disarm()
+                self.problems.append(f"{fault.host} did not come to the step {fault.before}")
+            _restart(bookie)
+
+        return end
 
     def _wipe(self, fault: faults.Wipe) -> Undo:
         bookie = self._stage.bookies[fault.host]
@@ -265,7 +277,7 @@ class WorldActs(Acts):
         bookie.crash(CrashMode.POWER_LOSS)
         if storage.disk is not None:
             storage.disk.wipe()
-        return bookie.restart
+        return partial(_restart, bookie)
 
     def _pause(self, fault: faults.Pause) -> Undo | None:
         if fault.host in self._clients:
@@ -318,13 +330,29 @@ class WorldActs(Acts):
         host = self._stage.bookies[fault.host]
         if host.is_alive and host.store is not None:
             collector = GarbageCollector(host.bookie, host.store)
-            host.spawn(_collected, collector, name=f"garbage collection of {fault.host}")
+            collect = collector.collect_overreplicated if fault.overreplicated else collector.collect
+            host.spawn(_collected, collect, name=f"garbage collection of {fault.host}")
+
+    def _compact(self, fault: faults.Compact) -> None:
+        host = self._stage.bookies[fault.host]
+        storage = host.storage
+        assert isinstance(storage, JournaledStorage), "the plan has seen to it"
+        if host.is_alive and storage.garbage is not None and not storage.garbage.is_running:
+            major = frozenset({CompactionKind.MAJOR})
+            host.spawn(_compacted, storage, major, name=f"compaction of {fault.host}")
 
     # Metadata ----------------------------------------------------------------------------------------------------
 
     def _metadata(self, fault: faults.MetadataCalls) -> Undo:
         match, action = metadata_match(fault), metadata_action(fault)
         return _undo(self._world.metadata.intercept(match, action, limit=fault.limit))
+
+    def _omit(self, fault: faults.Omit) -> Undo | None:
+        ledger_id = self._ledgers.ids.get(fault.ledger)
+        if ledger_id is None:
+            return None
+        omitted: Undo = self._world.metadata.omit(fault.host, ledger_id)
+        return omitted
 
     def _store_down(self, _fault: faults.StoreDown) -> Undo:
         self._world.metadata.stop()
@@ -336,10 +364,25 @@ class WorldActs(Acts):
 _SEVERAL_HOSTS: Final = (faults.Partition, faults.Messages, faults.MetadataCalls)
 
 
-async def _collected(collector: GarbageCollector) -> None:
+#: Faults that a restart ends.
+_DEATHS: Final = (faults.Crash, faults.Wipe)
+
+
+async def _collected(collect: Callable[[], Awaitable[list[int]]]) -> None:
     """Collect once. A bookie whose metadata service fails collects nothing and tries again at its next turn."""
     with suppress(BookKeeperError):
-        await collector.collect()
+        await collect()
+
+
+async def _compacted(storage: JournaledStorage, kinds: frozenset[CompactionKind]) -> None:
+    """Compact once, as code of the bookie."""
+    storage.collect_garbage(lambda _token, _error: None, None, is_forced=True, kinds=kinds)
+
+
+def _restart(bookie: BookieHost) -> None:
+    """Start a bookie again, unless it lives."""
+    if not bookie.is_alive:
+        bookie.restart()
 
 
 def _undo(interception: Interception[Any]) -> Undo:

@@ -29,7 +29,7 @@ from scenarios.liveness import ADD_RESOLVES, EVENTUALLY_CLOSED, StuckError
 from scenarios.model import Scenario
 from scenarios.plan import log_operations as log_ops
 from scenarios.plan import operations as ops
-from scenarios.plan.faults import DelayMessages, Drop, DuplicateMessages, Hold, MetadataCalls
+from scenarios.plan.faults import DelayMessages, Drop, DuplicateMessages, Hold, MetadataCalls, Omit
 from scenarios.plan.model import Expected, Plan, Program, Step
 from scenarios.plan.triggers import At, Trigger, When
 from scenarios.playing.acts import Acts, ClientLife, WorldActs
@@ -42,7 +42,7 @@ from scenarios.stage import Stage
 __all__ = ["PlayedPlan", "UnmetError", "scenario_of"]
 
 #: These act while the triggering event is recorded, so that they meet the message or call which follows the event.
-_AT_ONCE: Final = (Drop, Hold, DelayMessages, DuplicateMessages, MetadataCalls)
+_AT_ONCE: Final = (Drop, Hold, DelayMessages, DuplicateMessages, MetadataCalls, Omit)
 _WRITES: Final = (
     *(ops.Append, ops.AppendAt, ops.Flush, ops.ForceLedger, ops.Close),
     *(log_ops.PublishMessages, log_ops.FlushLog, log_ops.ReleaseOwnLog),

@@ -40,7 +40,7 @@ class MetadataLog:
         self._actor_of = actor_of
         #: What the service has, because a deletion does not say what it deletes.
         self._stored: dict[int, tuple[LedgerMetadata, int]] = {}
-        #: By client and ledger, what was read of closed ones.
+        #: By client and ledger, what it has read of closed ones, or written to close them.
         self._closed: dict[tuple[str, int], LedgerMetadata] = {}
         service.on_request = self._on_request
 
@@ -91,6 +91,8 @@ class MetadataLog:
         if code is ErrorCode.OK:
             outcome, version = "ok", request.version + 1
             self._stored[ledger_id] = metadata, version
+            if metadata.is_closed:
+                self._closed[actor, ledger_id] = metadata
         expected = request.version
         record_cas(self._recorder, actor, metadata, cause, outcome, expected_version=expected, version=version)
 

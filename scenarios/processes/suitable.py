@@ -31,6 +31,8 @@ _CANNOT: Final[dict[type[faults.Fault], str]] = {
     faults.Limbo: _FROM_OUTSIDE,
     faults.ReadOnly: _FROM_OUTSIDE,
     faults.Collect: _FROM_OUTSIDE,
+    faults.Compact: _FROM_OUTSIDE,
+    faults.Omit: _CALLS,
     faults.Wipe: "a bookie process refuses a disk without its cookie",
     faults.MetadataCalls: _CALLS,
 }
@@ -52,6 +54,8 @@ def problems_of(plan: Plan, *, records: bool) -> Iterator[str]:
     cluster = plan.cluster
     if cluster.forgets is not None:
         yield f"the cluster's bookies forget fences like {cluster.forgets.value}, and processes keep what they promise"
+    if cluster.store is not None:
+        yield f"the cluster's bookies have a {cluster.store.value} store, and processes have a kind of their own"
     chances = (cluster.network.loss_probability, cluster.network.duplicate_probability)
     if any(chances):
         yield f"the cluster's network loses or doubles messages, and {_BY_CHANCE}"
@@ -75,6 +79,8 @@ def problems_of(plan: Plan, *, records: bool) -> Iterator[str]:
 def _problem_of(fault: faults.Fault) -> str:
     if isinstance(fault, faults.Crash) and fault.mode is not CrashMode.PROCESS:
         return "a process dies and its machine keeps its power"
+    if isinstance(fault, faults.Crash) and fault.before:
+        return "a process is not killed at a step of its storage"
     if isinstance(fault, faults.LinkWeather) and (fault.loss_probability or fault.duplicate_probability):
         return _BY_CHANCE
     return _CANNOT.get(type(fault), "")

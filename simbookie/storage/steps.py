@@ -32,6 +32,15 @@ class CrashSchedule:
             raise ValueError(f"crash schedule: number must be >= 1, got {number}")
         self._crash, self._before, self._left = crash, before, number
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether the crash is still to come."""
+        return self._crash is not None
+
+    def disarm(self) -> None:
+        """Have no crash come."""
+        self._crash = None
+
     def __call__(self, name: str) -> None:
         """A step comes next."""
         if self._crash is None or self._before not in (None, name):

@@ -154,10 +154,11 @@ class SimulatedMetadataStore:
         await self._ask(self._named("delete_ledger", ledger_id), lambda store: store.delete_ledger(ledger_id))
 
     async def list_ledgers(self) -> AsyncIterator[int]:
-        """See there. One call: the ids as of one moment."""
+        """See there. One call: the ids as of one moment, but for those that the service omits for this host."""
+        is_omitted, host = self._service.is_omitted, self._host_name
 
         async def collect(store: MetadataStore) -> list[int]:
-            return [ledger_id async for ledger_id in store.list_ledgers()]
+            return [ledger_id async for ledger_id in store.list_ledgers() if not is_omitted(host, ledger_id)]
 
         for ledger_id in await self._ask(self._named("list_ledgers"), collect):
             yield ledger_id

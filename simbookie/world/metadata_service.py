@@ -7,6 +7,7 @@ happen to a call is decided here: by chance, or on purpose by :meth:`SimulatedMe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
@@ -125,6 +126,8 @@ class SimulatedMetadataService:
         self._interceptions: Interceptions[MetadataAction] = Interceptions()
         self._waiters: list[Callable[[], None]] = []
         self._clients: dict[str, list[_Session]] = {}
+        #: By host, ledgers that listings leave out, and how often that was asked for.
+        self._omitted: dict[str, Counter[int]] = {}
         self._present: dict[int, Versioned] = {}
         self._previous: dict[int, Versioned] = {}
 
@@ -135,6 +138,20 @@ class SimulatedMetadataService:
     ) -> Interception[MetadataAction]:
         """Do ``action`` to the calls that ``match``, the first ``limit`` ones if there is a limit; the first made acts."""
         return self._interceptions.add(match, action, limit)
+
+    def omit(self, host: str, ledger_id: int) -> Callable[[], None]:
+        """Leave a ledger out of the listings that ``host`` gets; returns what ends that."""
+        omitted = self._omitted.setdefault(host, Counter())
+        omitted[ledger_id] += 1
+
+        def end() -> None:
+            omitted[ledger_id] -= 1
+
+        return end
+
+    def is_omitted(self, host: str, ledger_id: int) -> bool:
+        """Whether listings that ``host`` gets leave a ledger out."""
+        return host in self._omitted and self._omitted[host][ledger_id] > 0
 
     def stop(self) -> None:
         """Be down: connections are lost, calls on their way too, later ones wait or fail. Sessions survive. Idempotent."""

@@ -24,14 +24,14 @@ from spark_analysis.invariants.expressions import (
     tell,
 )
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KINDS
+from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KINDS, run_of_add, starts_of
 
 __all__ = ["NOTHING_INVENTED"]
 
 
 def _observe(facts: Facts) -> DataFrame:
     seq, content = sf.col("seq"), sf.col("content")
-    starts = facts.runs.groupBy(*LEDGER_KEY, "actor").agg(sf.collect_list("run").alias("starts"))
+    starts = starts_of(facts.runs)
     adds = facts.events.filter(is_kind(Kind.ADD_SEND))
     originals = adds.filter(~sf.col("recovery")).groupBy(*ENTRY_KEY).agg(sf.min("seq").alias("sent"))
     reads = (
@@ -39,14 +39,13 @@ def _observe(facts: Facts) -> DataFrame:
         .groupBy(*ENTRY_KEY, "actor")
         .agg(sf.collect_list(sf.struct("content", "seq")).alias("reads"))
     )
-    run = sf.array_max(sf.filter("starts", lambda start: start < seq))
     judged = (
         adds.filter(sf.col("recovery"))
         .select(*ENTRY_KEY, "actor", "seq", "content")
         .transform(join_small, originals, on=ENTRY_KEY, how="left")
         .transform(join_small, reads, on=(*ENTRY_KEY, "actor"), how="left")
         .transform(join_small, starts, on=(*LEDGER_KEY, "actor"), how="left")
-        .withColumn("run", run)
+        .withColumn("run", run_of_add(seq))
     )
     was_read = sf.exists(
         "reads",

@@ -15,19 +15,19 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import CheckClass, Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KEY, RUN_KINDS
+from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KEY, RUN_KINDS, run_of_add, starts_of
 
 __all__ = ["RECOVERY_LAC_FROZEN"]
 
 
 def _observe(facts: Facts) -> DataFrame:
-    starts = facts.runs.groupBy(*LEDGER_KEY, "actor").agg(sf.collect_list("run").alias("starts"))
+    starts = starts_of(facts.runs)
     seq = sf.col("seq")
     sent = (
         facts.events.filter(is_kind(Kind.ADD_SEND) & sf.col("recovery"))
         .select(*LEDGER_KEY, "actor", "seq", "lac")
         .transform(join_small, starts, on=(*LEDGER_KEY, "actor"), how="inner")
-        .withColumn("run", sf.array_max(sf.filter("starts", lambda start: start < seq)))
+        .withColumn("run", run_of_add(seq))
         .filter(sf.col("run").isNotNull())
         .groupBy(*RUN_KEY)
         .agg(sf.min(sf.struct("lac", "seq")).alias("least"), sf.max(sf.struct("lac", "seq")).alias("greatest"))

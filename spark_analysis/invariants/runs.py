@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.expressions import DENIALS, LEDGER_KEY, OK, is_closed, is_kind
 
-__all__ = ["RUN_COLUMNS", "RUN_KEY", "RUN_KINDS", "run_events", "runs"]
+__all__ = ["RUN_COLUMNS", "RUN_KEY", "RUN_KINDS", "run_events", "run_of_add", "runs", "starts_of"]
 
 RUN_KEY: Final = (*LEDGER_KEY, "actor", "run")
 RUN_KINDS: Final = (
     *(Kind.OPEN_START, Kind.OPEN_RESULT, Kind.REC_START, Kind.FENCE_RESP, Kind.REC_READ_SEND, Kind.REC_READ_RESP),
-    *(Kind.REC_DECIDE, Kind.META_CAS),
+    *(Kind.REC_DECIDE, Kind.META_CAS, Kind.META_READ),
 )
 RUN_COLUMNS: Final = (
     *("seq", "actor", "entry", "bookie", "bookies", "code", "fence", "lac", "verdict", "recovery", "first_entry"),
@@ -58,11 +58,13 @@ def runs(events: DataFrame) -> DataFrame:
     * ``negative``: the last entry it ruled out, ``seq`` and ``entry``; ``unknown``: the last it could not decide, likewise.
     * ``close``: the write by which its client closed the ledger, with ``seq``, ``last_entry`` and ``fragments``; ``close_tried``
       the last such attempt, of any outcome, with ``seq`` and ``last_entry``.
+    * ``over``: when its client had closed the ledger, or read that another one did.
     """
     seq, code = sf.col("seq"), sf.col("code")
     is_fenced = is_kind(Kind.FENCE_RESP) & ((code == OK) | code.isin(*DENIALS))
     is_decision = is_kind(Kind.REC_DECIDE)
     is_close = is_kind(Kind.META_CAS) & (sf.col("cause") == "close") & is_closed()
+    is_found_closed = is_kind(Kind.META_READ) & is_closed()
     position = sf.struct("seq", "entry")
     return (
         events.filter(sf.col("run").isNotNull())
@@ -79,6 +81,19 @@ def runs(events: DataFrame) -> DataFrame:
                 "close"
             ),
             sf.max(sf.when(is_close, sf.struct(seq.alias("seq"), "last_entry"))).alias("close_tried"),
+            sf.min(sf.when((is_close & (sf.col("outcome") == "ok")) | is_found_closed, seq)).alias("over"),
         )
         .withColumn("first_read_entry", sf.col("first_read.entry"))
     )
+
+
+def starts_of(all_runs: DataFrame) -> DataFrame:
+    """By client, ``starts``: when each of its runs began and, if it was, was ``over``."""
+    start = sf.struct("run", "over")
+    return all_runs.groupBy(*LEDGER_KEY, "actor").agg(sf.collect_list(start).alias("starts"))
+
+
+def run_of_add(seq: Column) -> Column:
+    """The run, of ``starts``, that an add of recovery belongs to; none for a copy of a repair, which comes when all are over."""
+    last = sf.array_max(sf.filter("starts", lambda start: start["run"] < seq))
+    return sf.when(last["over"].isNull() | (last["over"] > seq), last["run"])

@@ -15,7 +15,19 @@ from scenarios.history import FIELDS, KINDS, FieldType
 from scenarios.model import TransportKind
 from scenarios.plan import Plan
 from scenarios.plan.cluster import Cluster
-from scenarios.plan.faults import FAULTS, EndFault, Fault, MetadataCalls, MetadataWay, MetadataWhat
+from scenarios.plan.faults import (
+    FAULTS,
+    Alter,
+    Compact,
+    Crash,
+    EndFault,
+    Fault,
+    Lose,
+    MetadataCalls,
+    MetadataWay,
+    MetadataWhat,
+    Wipe,
+)
 from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.model import End, Expectation, Expected, Program, Step
 from scenarios.plan.operations import OPERATIONS, Call, ClientOperation, CreateLedger, Open, Until, Wanted
@@ -23,9 +35,12 @@ from scenarios.plan.schedule import ChosenSchedule, DelaySchedule, LateTurn, Pct
 from scenarios.plan.triggers import At, Condition, Trigger, When
 from scenarios.plan.words import Sizes
 from scenarios.situations import SITUATIONS
+from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorageConfig
+from simbookie.world.files import FilesConfig
 from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.loop import LoopLimits
 from simbookie.world.metadata_service import MetadataConfig
@@ -145,8 +160,12 @@ operations: st.SearchStrategy[ClientOperation] = st.one_of(
     )
 )
 calls = st.builds(Call, operations, st.none() | durations, st.sampled_from(Wanted))
+#: What only bookies suffer that keep everything in memory, or files.
+OF_MEMORY: tuple[type[Fault], ...] = (Alter, Lose, Wipe)
+OF_FILES: tuple[type[Fault], ...] = (Compact,)
 faults: st.SearchStrategy[Fault] = st.one_of(
-    *(built(cls) for cls in FAULTS.values() if cls is not EndFault and cls is not MetadataCalls),
+    *(built(cls) for cls in FAULTS.values() if cls not in {EndFault, MetadataCalls, Crash, *OF_MEMORY, *OF_FILES}),
+    st.builds(Crash, st.sampled_from(BOOKIES), st.sampled_from(CrashMode)),
     # what is stored of logs suffers fewer faults than what is stored of ledgers
     st.builds(
         MetadataCalls,
@@ -162,8 +181,24 @@ faults: st.SearchStrategy[Fault] = st.one_of(
 )
 
 
+of_memory: st.SearchStrategy[Fault] = st.one_of(*map(built, OF_MEMORY))
+of_files: st.SearchStrategy[Fault] = st.one_of(
+    *map(built, OF_FILES),
+    st.builds(
+        Crash,
+        st.sampled_from(BOOKIES),
+        st.sampled_from(CrashMode),
+        st.sampled_from(("journal.sync", "move.index")),
+        st.integers(1, 9),
+    ),
+)
+faults_in_memory: st.SearchStrategy[Fault] = faults | of_memory
+faults_in_files: st.SearchStrategy[Fault] = faults | of_files
+
+
 @st.composite
 def clusters(draw: Callable[..., Any]) -> Cluster:
+    store = draw(st.none() | st.sampled_from(StoreKind))
     client = ClientConfig().with_changes(
         timeouts={"add_s": draw(st.floats(0.001, 9.0)), "add_quorum_s": draw(st.none() | st.floats(0.001, 9.0))},
         limits={"max_in_flight_entries": draw(st.integers(1, 99)), "throttle_per_s": draw(st.floats(0.0, 9.0))},
@@ -176,11 +211,13 @@ def clusters(draw: Callable[..., Any]) -> Cluster:
         sizes=draw(st.sampled_from((Sizes(3, 3, 2), Sizes(2, 2, 2), Sizes(3, 2, 1)))),
         digest=draw(st.sampled_from(DigestType)),
         transport=draw(st.sampled_from(TransportKind)),
-        forgets=draw(st.none() | st.sampled_from(ForgetsLike)),
+        forgets=None if store else draw(st.none() | st.sampled_from(ForgetsLike)),
         checkpoint_s=draw(some_time),
+        store=store,
         network=draw(built(NetworkConfig)),
         metadata=MetadataConfig(latency_s=draw(durations), conflict_probability=draw(chances)),
         storage=MemoryStorageConfig(JournalConfig(sync_latency_s=draw(durations)), draw(st.integers(0, 10**9))),
+        files=FilesConfig(read_s=draw(durations), index_files=draw(st.integers(1, 99))),
         tcp=TcpConfig(segment_bytes=draw(st.integers(1, 9000)), bandwidth=draw(st.none() | some_time)),
         limits=LoopLimits(steps=draw(st.integers(1, 10**9)), seconds=draw(some_time)),
         client=client,
@@ -212,10 +249,12 @@ def plans(draw: Callable[..., Any]) -> Plan:
         Program(CLIENTS[0], (*first, *opened, *draw(st.lists(calls, max_size=6))), draw(prose)),
         *(Program(name, (*opened, *draw(st.lists(calls, max_size=6))), draw(prose)) for name in CLIENTS[1:]),
     )
-    named = tuple(Step(draw(triggers), draw(faults), name) for name in STEPS)
+    cluster = draw(clusters())
+    broken = faults_in_memory if cluster.store is None else faults_in_files
+    named = tuple(Step(draw(triggers), draw(broken), name) for name in STEPS)
     more = draw(
         st.lists(
-            st.builds(Step, triggers, faults | st.builds(EndFault, st.sampled_from(STEPS)), prose=prose), max_size=5
+            st.builds(Step, triggers, broken | st.builds(EndFault, st.sampled_from(STEPS)), prose=prose), max_size=5
         )
     )
     verdict = draw(st.sampled_from(Expected))
@@ -223,7 +262,7 @@ def plans(draw: Callable[..., Any]) -> Plan:
     expect = Expectation(verdict, CLIENTS[:2] if is_blocked else (), until_healed=is_blocked and draw(st.booleans()))
     return Plan(
         name=draw(st.sampled_from(("p", "late-add", "9.x_y"))),
-        cluster=draw(clusters()),
+        cluster=cluster,
         clients=clients,
         steps=(*named, *more),
         summary=draw(st.lists(words, max_size=5).map(" ".join)),

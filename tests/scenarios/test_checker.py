@@ -206,6 +206,7 @@ _STRINGS: dict[str, tuple[str, ...]] = {
     "operation": ("add", "write-back", "fence", "recovery-read", "read", "other"),
     "log": ("l", "m"),
     "cursor": ("", "c"),
+    "mode": ("exclusive", "failover", "shared", ""),
 }
 _longs = st.one_of(st.integers(-2, 5), st.sampled_from([-13, -7, -101, -23, 2**62, -(2**62)]))
 _fragments = st.lists(

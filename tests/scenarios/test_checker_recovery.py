@@ -526,3 +526,23 @@ class TestRecoveryLacFrozen:
         story.find(2, "b0", actor="r1")
         story.rewrite(2, "b0", actor="r1", lac=1)
         assert_holds(story, "E9")
+
+    @pytest.mark.rule("E9")
+    @pytest.mark.parametrize("closer", ["r0", "r1"])
+    def test_what_a_client_copies_when_the_ledger_is_closed_is_no_part_of_its_recovery(self, closer: str) -> None:
+        def told(*, closes: bool) -> Story:
+            story = half_written()
+            story.mark()
+            story.fence("b0", "b1", lac=1)
+            story.find(2, "b0")
+            story.rewrite(2, "b0", "b1", lac=1)
+            story.rule_out(3, "b0", "b1")
+            if closes:
+                story.close(2, actor=closer)
+                story.look("r0")
+            story.send(1, "b3", actor="r0", recovery=True, lac=0)
+            return story
+
+        for clause in ("E9", "E10"):
+            assert_holds(told(closes=True), clause, but=("E7", "E8") if closer == "r1" else ())
+            assert clause in {violation.clause for violation in told(closes=False).checked().finish()}

@@ -20,7 +20,7 @@ from scenarios.runner import run_scenario
 
 #: What swarms do not draw, because a plan has to be written for it.
 UNDRAWN_OPERATIONS = {RecoverBookie} | set(LOG_OPERATIONS)
-UNDRAWN_FAULTS = {"lose", "start", "restart", "resume", "heal"}
+UNDRAWN_FAULTS = {"lose", "compact", "omit", "start", "restart", "resume", "heal"}
 
 
 @pytest.mark.parametrize("mode", DRAWN)

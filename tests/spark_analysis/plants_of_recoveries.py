@@ -285,6 +285,28 @@ def two_recoveries_carry_the_lac_that_each_has_found(story: Story) -> None:
     story.rewrite(2, "b0", "b1", lac=1)
 
 
+@near_miss("RecoveryLacFrozen")
+def copies_of_a_repair_carry_the_lac_that_they_had(story: Story) -> None:
+    half_written(story)
+    begin(story, lac=1)
+    story.find(2, "b0")
+    story.rewrite(2, "b0", "b1", lac=1)
+    story.rule_out(3, "b0", "b1")
+    story.close(2, actor="r0")
+    story.send(1, "b3", actor="r0", recovery=True, lac=0)
+
+
+@near_miss("RecoveryLacFrozen")
+def copies_of_a_repair_come_when_another_one_has_closed(story: Story) -> None:
+    half_written(story)
+    begin(story, lac=1)
+    story.find(2, "b0")
+    story.rewrite(2, "b0", "b1", lac=1)
+    story.close(2, actor="r1")
+    story.look("r0")
+    story.send(1, "b3", actor="r0", recovery=True, lac=0)
+
+
 # NothingInvented -----------------------------------------------------------------------------------------------------
 
 
@@ -301,6 +323,17 @@ def written_back_without_having_been_read(story: Story) -> None:
     story.ask(1)
     story.told(1, "b0", code=TIMEOUT)
     story.send(1, "b0", "b1", actor="r0", recovery=True, lac=0)
+
+
+@near_miss("NothingInvented")
+def a_repair_copies_what_its_recovery_did_not_have_to_read(story: Story) -> None:
+    half_written(story)
+    begin(story, lac=1)
+    story.find(2, "b0")
+    story.rewrite(2, "b0", "b1", lac=1)
+    story.rule_out(3, "b0", "b1")
+    story.close(2, actor="r0")
+    story.send(1, "b3", actor="r0", recovery=True, lac=0)
 
 
 @near_miss("NothingInvented")

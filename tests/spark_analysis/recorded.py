@@ -44,6 +44,7 @@ SHIPPED: Final = (
         for seed in (0, 1)
     ),
     *((scenario, 0, None) for scenario in ("moving-reader", "altered-copies", "hasty-close", "cancelled-callers")),
+    ("repair-of-open-ledger", 0, None),
     *((plan, 0, None) for plan in ("log-two-owners-race", "log-trim-against-slow-cursor", "log-stranger-recovers-end")),
 )
 #: A defect that finds nothing to break.
@@ -72,6 +73,10 @@ CAUGHT: Final = (
     ("hasty-close", 15, "writer-closes-at-last-pushed"),
     ("moving-reader", 13, "acks-during-ensemble-change"),
     ("forgotten-fence", 13, "writer-trusts-new-connections"),
+    ("eviction-keeps-fence", 0, "bookie-forgets-fence-when-evicted"),
+    ("torn-group", 0, "journal-acknowledges-before-sync"),
+    ("listing-omits-ledger", 0, "bookie-believes-listings"),
+    ("surplus-copy-is-needed-again", 0, "bookie-drops-what-it-got-again"),
     ("log-tail-across-takeover", 0, "log-writes-before-listing"),
     ("log-list-meets-claim", 0, "log-takes-conflicts-for-success"),
     ("log-partitioned-owner", 0, "log-does-not-fence-its-predecessor"),
