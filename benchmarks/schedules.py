@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/schedules.py --seeds 200
 
-Every defect of ledgers that runs show is planted into the same plan, in which a writer meets two recoveries and a bookie
-crashes, but no message is aimed at. Each seed is played under each policy, so that the network's chances are the same for all. A
-seed finds a defect if a clause breaks that the defect is known by.
+Every defect of clients of ledgers that runs show is planted into the same plan, in which a writer meets two recoveries and a
+bookie crashes, but no message is aimed at. Each seed is played under each policy, so that the network's chances are the same for
+all. A seed finds a defect if a clause breaks that the defect is known by.
 
 Printed, for each defect and policy: how many of the seeds find it, the interval of that rate (Wilson, 95 %), and the median of
 seeds to find it, which is the median of the geometric distribution with this rate.
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from scenarios.mutants import MUTANTS, RUN_MUTANTS
+from scenarios.mutants.bookies import BOOKIE_MUTANTS
+from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
 from scenarios.plan import Plan, parse_plan
 from scenarios.plan.schedule import DelaySchedule, PctSchedule, PlanSchedule, UniformSchedule
@@ -115,11 +117,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--processes", type=int, default=default_processes())
-    parser.add_argument("--defect", action="append", help="a defect; may be repeated; all that runs show of ledgers")
+    parser.add_argument("--defect", action="append", help="a defect; may be repeated; all of them")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args()
-    logs = {mutant.name for mutant in LOG_MUTANTS}
-    defects = options.defect or [name for name in RUN_MUTANTS if name not in logs]
+    others = {mutant.name for mutant in (*LOG_MUTANTS, *LOG_GROUP_MUTANTS, *BOOKIE_MUTANTS)}
+    defects = options.defect or [name for name in RUN_MUTANTS if name not in others]
     cells = [Cell(name, policy, options.seeds) for name in defects for policy in POLICIES]
     results: dict[Cell, Found] = {}
     with worker_processes(options.processes, measure) as hand_out:
@@ -139,7 +141,13 @@ def main() -> None:
     print("\n".join(rows))
     if options.json is not None:
         told = [
-            {"defect": cell.mutant, "policy": cell.policy, "seeds": found.seeds, "found": found.found}
+            {
+                "defect": cell.mutant,
+                "policy": cell.policy,
+                "seeds": found.seeds,
+                "found": found.found,
+                "cpu_seconds": round(found.cpu_seconds, 3),
+            }
             for cell, found in results.items()
         ]
         options.json.write_text(json.dumps(told, indent=1), encoding="utf-8")

@@ -12,7 +12,9 @@ from scenarios.cli_completion import complete_mutant, complete_scenario
 from scenarios.cli_output import fail, known
 from scenarios.library import SCENARIOS
 from scenarios.model import Tier, TransportKind
+from scenarios.plan.errors import PlanError
 from scenarios.plan.named import plan_names
+from scenarios.plan.schedule import PlanSchedule, parse_schedule
 
 __all__ = [
     "AnyTransport",
@@ -23,6 +25,7 @@ __all__ = [
     "MutantName",
     "Processes",
     "Scenarios",
+    "ScheduleWord",
     "Seeds",
     "Transport",
     "check_names",
@@ -30,6 +33,7 @@ __all__ = [
     "chosen_scenarios",
     "exit_codes",
     "known_in_runs",
+    "schedule_for",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
@@ -68,6 +72,15 @@ AnyTransport = Annotated[
         help="What clients and bookies exchange: objects, bytes over simulated TCP, or bytes over TCP between real processes.",
     ),
 ]
+ScheduleWord = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="Let things of plans be late: uniform, pct:DEPTH or delay:DELAYS.",
+        show_default=False,
+        metavar="POLICY",
+    ),
+]
 HistoryFile = Annotated[Path, typer.Argument(help="A recorded history (.bkh).", metavar="FILE")]
 HtmlFile = Annotated[
     Path | None,
@@ -102,6 +115,19 @@ def chosen_scenarios(scenarios: Sequence[str] | None, mutant: str | None) -> lis
     chosen = list(dict.fromkeys(scenarios or SCENARIOS))
     check_names(chosen, mutant)
     return chosen
+
+
+def schedule_for(word: str | None, names: Sequence[str]) -> PlanSchedule | None:
+    """The policy that an option names, for plans of these names; ends the program for a scenario that is none."""
+    if word is None:
+        return None
+    for name in names:
+        if name in SCENARIOS:
+            fail(f"{name} is a scenario that draws what happens while it runs; a schedule is for plans")
+    try:
+        return parse_schedule(word)
+    except PlanError as error:
+        fail(f"--schedule: {error}")
 
 
 def check_writable(folder: Path | None) -> None:

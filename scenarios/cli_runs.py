@@ -18,9 +18,11 @@ from scenarios.cli_options import (
     HtmlFile,
     Json,
     MutantName,
+    ScheduleWord,
     check_names,
     check_writable,
     exit_codes,
+    schedule_for,
 )
 from scenarios.cli_output import (
     EXIT_FOUND,
@@ -63,6 +65,9 @@ With --transport processes a plan is played in real time: every client and every
 stopped by signals, and proxies between them break connections. What happened is judged in the same way, but does not
 happen again. A plan that asks for what TCP cannot do is refused.
 
+With --schedule deliveries and processes of a plan are late: uniform, any of them by any number of others; pct:3, by random
+priorities, of which two fall; delay:2, two of them. The policy takes the place of the plan's own.
+
 \b
 Examples:
   bk-chaos run dead-writer --seed 7
@@ -70,6 +75,7 @@ Examples:
   bk-chaos run dead-writer --seed 7 --transport bytes
   bk-chaos run late-add.scn --timeline
   bk-chaos run zombie-returns --transport processes
+  bk-chaos run close-meets-recovery --schedule pct:3
   bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --timeline
   bk-chaos run lost-fence --mutant recovery-reads-do-not-fence --html lost-fence.html
 
@@ -94,6 +100,7 @@ def run(
     ] = None,
     mutant: MutantName = None,
     transport: AnyTransport = Tier.OBJECTS,
+    schedule: ScheduleWord = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="Show the run as a timeline.")] = False,
     html: HtmlFile = None,
     as_json: Json = False,
@@ -102,6 +109,9 @@ def run(
     _check_html(html)
     plan = read_plan(Path(name)) if name.endswith(SUFFIX) else None
     check_names([] if plan else [name], mutant)
+    policy = schedule_for(schedule, [] if plan else [name])
+    if policy is not None:
+        plan = replace(plan or plan_named(name, seed), schedule=policy)
     with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
         is_looked_at = html is not None or (timeline and not as_json)
         folder = record if record is not None else Path(scratch) if is_looked_at else None

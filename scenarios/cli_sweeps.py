@@ -18,12 +18,14 @@ from scenarios.cli_options import (
     MutantName,
     Processes,
     Scenarios,
+    ScheduleWord,
     Seeds,
     Transport,
     check_writable,
     chosen_scenarios,
     exit_codes,
     known_in_runs,
+    schedule_for,
 )
 from scenarios.cli_output import (
     EXIT_FOUND,
@@ -41,6 +43,7 @@ from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
 from scenarios.mutants import RUN_MUTANTS
 from scenarios.plan.named import plan_names
+from scenarios.plan.schedule import PlanSchedule, schedule_word
 from scenarios.situations import SITUATIONS
 from scenarios.sweep import MutantHunt, Progress, SweepResult, hunt_mutants, sweep
 
@@ -61,6 +64,8 @@ _SWEEP_HELP: Final = f"""Run scenarios with many seeds, on all processors.
 With --marks each seed plays one scenario in turn, of all scenarios, plans and swarms unless some are named, and the sweep fails
 if no run met one of the situations (docs/reference/marks.md). It takes some 2,000 seeds to meet them all.
 
+With --schedule deliveries and processes are late, as in bk-chaos run; all plans are played unless some are named.
+
 A run may miss what its scenario is about. If more than one in twenty of a scenario's runs does, the sweep has no verdict.
 
 \b
@@ -69,6 +74,7 @@ Examples:
   bk-chaos sweep --seeds 200 --first-seed 5000 --scenario dead-writer --scenario zombie-writer
   bk-chaos sweep --seeds 500 --record histories --failing-only
   bk-chaos sweep --seeds 2000 --marks
+  bk-chaos sweep --scenario swarm-live --schedule delay:3
   bk-chaos sweep --seeds 50 --mutant recovery-reads-do-not-fence --stop-at-first --json
 
 \b
@@ -86,6 +92,7 @@ def sweep_(
     scenario: Scenarios = None,
     mutant: MutantName = None,
     transport: Transport = TransportKind.OBJECTS,
+    schedule: ScheduleWord = None,
     record: Annotated[
         Path | None, typer.Option(help="Keep histories in this folder.", show_default=False, metavar="DIR")
     ] = None,
@@ -103,7 +110,9 @@ def sweep_(
     as_json: Json = False,
 ) -> None:
     """Sweep seeds."""
-    chosen = chosen_scenarios(scenario or [*SCENARIOS, *plan_names()] if marks else scenario, mutant)
+    everything = list(plan_names()) if schedule else [*SCENARIOS, *plan_names()] if marks else None
+    chosen = chosen_scenarios(scenario or everything, mutant)
+    policy = schedule_for(schedule, chosen)
     if failing_only and record is None:
         fail("--failing-only says which histories to keep; --record says where")
     check_writable(record)
@@ -118,6 +127,7 @@ def sweep_(
             stop_at_first=stop_at_first,
             in_turn=marks,
             transport=transport,
+            schedule=policy,
             progress=progress,
         )
     if as_json:
@@ -133,12 +143,14 @@ def sweep_(
 _MUTANTS_HELP: Final = f"""Plant known defects, one at a time, and see whether the invariants give them away.
 
 Unless scenarios or plans are named, the plans of the library and the drawn ones are played, which show every defect. With
---shrink those that catch a defect are made as small as they can be.
+--shrink those that catch a defect are made as small as they can be. With --schedule deliveries and processes are late, as in
+bk-chaos run.
 
 \b
 Examples:
   bk-chaos mutants
   bk-chaos mutants --shrink defects
+  bk-chaos mutants --mutant acks-during-ensemble-change --schedule pct:3
   bk-chaos mutants --seeds 500 --mutant recovery-starts-below-last-fragment --json
 
 \b
@@ -165,6 +177,7 @@ def mutants_(
         ),
     ] = None,
     transport: Transport = TransportKind.OBJECTS,
+    schedule: ScheduleWord = None,
     processes: Processes = None,
     shrink: Annotated[
         Path | None,
@@ -174,6 +187,7 @@ def mutants_(
 ) -> None:
     """Hunt planted defects."""
     chosen = chosen_scenarios(scenario, None) if scenario and shrink is None else _chosen_plans(scenario)
+    policy = schedule_for(schedule, chosen)
     check_writable(shrink)
     planted = mutant or list(RUN_MUTANTS)
     for name in planted:
@@ -185,11 +199,12 @@ def mutants_(
             chosen,
             processes=processes,
             transport=transport,
+            schedule=policy,
             progress=progress,
         )
     if shrink is not None:
         with watched("shrinking", "small") as progress, _pool_errors():
-            hunts = _shrunk(hunts, shrink, transport, processes, progress)
+            hunts = _shrunk(hunts, shrink, transport, policy, processes, progress)
     if as_json:
         print_json({"mutants": [hunt.as_json() for hunt in hunts]})
     else:
@@ -207,13 +222,20 @@ def _chosen_plans(names: list[str] | None) -> list[str]:
 
 
 def _shrunk(
-    hunts: list[MutantHunt], folder: Path, transport: TransportKind, processes: int | None, progress: Progress | None
+    hunts: list[MutantHunt],
+    folder: Path,
+    transport: TransportKind,
+    schedule: PlanSchedule | None,
+    processes: int | None,
+    progress: Progress | None,
 ) -> list[MutantHunt]:
     from scenarios.shrinking.hunted import shrink_caught  # noqa: PLC0415  most hunts shrink nothing
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return shrink_caught(hunts, folder, transport=transport, processes=processes, progress=progress)
+        return shrink_caught(
+            hunts, folder, transport=transport, schedule=schedule, processes=processes, progress=progress
+        )
     except OSError as error:
         fail(f"{folder} cannot be written: {error.strerror}")
 
@@ -291,6 +313,7 @@ def _print_sweep(result: SweepResult) -> None:
     for failing in result.failing:
         planted = f" --mutant {result.mutant}" if result.mutant else ""
         planted += f" --transport {result.transport}" if result.transport is not TransportKind.OBJECTS else ""
+        planted += f" --schedule {schedule_word(result.schedule)}" if result.schedule else ""
         print_lines(f"  {failing.invariant}: bk-chaos run {failing.scenario} --seed {failing.seed}{planted} --timeline")
     for scenario, seed, problem in result.undecided:
         print_lines(f"  no verdict: {scenario} --seed {seed}: {problem}")

@@ -18,7 +18,7 @@ from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, Scenario, TransportKind
 from scenarios.plan import Plan, print_plan
 from scenarios.plan.named import plan_named
-from scenarios.plan.schedule import late_turns, strand_lines
+from scenarios.plan.schedule import PlanSchedule, late_turns, strand_lines
 from scenarios.playing import scenario_of
 from scenarios.recording import Recorder
 from scenarios.stage import Stage
@@ -38,14 +38,23 @@ def run_scenario(
     record: Path | None = None,
     transport: TransportKind = TransportKind.OBJECTS,
     conditions: Conditions | None = None,
+    schedule: PlanSchedule | None = None,
 ) -> RunResult:
     """Run a scenario or a plan by its name; with ``record``, a folder, keep its history there.
 
     Everything that happens depends on ``name``, ``seed``, ``mutant`` and ``transport`` alone, unless ``conditions`` are given
-    instead of those that are drawn. ``KeyError`` for an unknown scenario or mutant; nothing that happens in the run is raised.
+    instead of those that are drawn. A ``schedule`` takes the place of a plan's own.
+
+    ``KeyError`` for an unknown scenario or mutant, ``ValueError`` for a schedule of a scenario that is no plan; nothing that
+    happens in the run is raised.
     """
     if name not in SCENARIOS and conditions is None:
-        return run_plan(plan_named(name, seed), seed, mutant=mutant, record=record, transport=transport)
+        plan = plan_named(name, seed)
+        if schedule is not None:
+            plan = replace(plan, schedule=schedule)
+        return run_plan(plan, seed, mutant=mutant, record=record, transport=transport)
+    if schedule is not None:
+        raise ValueError(f"{name} is no plan, and has no schedule")
     scenario = SCENARIOS[name]
     if conditions is None:
         conditions = (scenario.draw or draw_conditions)(seed)

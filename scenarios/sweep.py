@@ -22,6 +22,7 @@ from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
 from scenarios.plan.named import DRAWN, plan_names
+from scenarios.plan.schedule import PlanSchedule, schedule_word
 from scenarios.runner import run_scenario
 from scenarios.situations import SITUATIONS
 from simbookie.worker_processes import default_processes, in_order, worker_processes
@@ -68,6 +69,7 @@ class SweepResult:
     scenarios: tuple[str, ...]
     mutant: str = ""
     transport: TransportKind = TransportKind.OBJECTS
+    schedule: PlanSchedule | None = None
     runs: int = 0
     vacuous: int = 0
     events: int = 0
@@ -121,6 +123,7 @@ class SweepResult:
             "scenario_names": list(self.scenarios),
             "mutant": self.mutant,
             "transport": self.transport.value,
+            "schedule": schedule_word(self.schedule),
             "runs": self.runs,
             "violations": len(self.failing),
             "unknown": len(self.undecided),
@@ -205,6 +208,7 @@ def sweep(
     stop_at_first: bool = False,
     in_turn: bool = False,
     transport: TransportKind = TransportKind.OBJECTS,
+    schedule: PlanSchedule | None = None,
     progress: Progress | None = None,
 ) -> SweepResult:
     """Run every scenario with every seed, or one scenario ``in_turn`` with each, and add up the results.
@@ -213,18 +217,27 @@ def sweep(
 
     ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant. With
     ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that does. ``processes`` is by default
-    one for each processor; 1 runs everything in this process. ``KeyError`` for an unknown scenario or mutant.
+    one for each processor; 1 runs everything in this process. A ``schedule`` takes the place of those that plans have.
+    ``KeyError`` for an unknown scenario or mutant, ``ValueError`` for a schedule of a scenario that is no plan.
     ``KeyboardInterrupt`` stops the workers after the units they are at, and is passed on.
     """
     started = time.perf_counter()
-    _check_names(scenarios, mutant)
-    result = SweepResult(seeds=len(seeds), scenarios=tuple(scenarios), mutant=mutant or "", transport=transport)
+    _check_names(scenarios, mutant, schedule)
+    result = SweepResult(len(seeds), tuple(scenarios), mutant or "", transport, schedule)
     in_all = len(seeds) * (1 if in_turn else len(scenarios))
     runs: Iterable[Run] = ((scenario, seed) for seed in seeds for scenario in scenarios)
     if in_turn:
         runs = _in_turn(seeds, scenarios)
     units = (
-        _Unit(batch, mutant, record, failing_only=failing_only, stop_at_first=stop_at_first, transport=transport)
+        _Unit(
+            batch,
+            mutant,
+            record,
+            failing_only=failing_only,
+            stop_at_first=stop_at_first,
+            transport=transport,
+            schedule=schedule,
+        )
         for batch in _batched(runs, _RUNS_PER_UNIT)
     )
     with worker_processes(_processes(processes, -(-in_all // _RUNS_PER_UNIT)), _work) as hand_out:
@@ -255,8 +268,10 @@ def _add_up(result: SweepResult, unit: _Done, *, stop_at_first: bool) -> bool:
     return False
 
 
-def _check_names(scenarios: Iterable[str], mutant: str | None) -> None:
+def _check_names(scenarios: Iterable[str], mutant: str | None, schedule: PlanSchedule | None) -> None:
     for name in scenarios:
+        if schedule is not None and name in SCENARIOS:
+            raise ValueError(f"{name} is no plan, and has no schedule")
         if name not in SCENARIOS and name not in plan_names():
             raise KeyError(name)
     if mutant:
@@ -283,14 +298,16 @@ def hunt_mutants(
     *,
     processes: int | None = None,
     transport: TransportKind = TransportKind.OBJECTS,
+    schedule: PlanSchedule | None = None,
     progress: Progress | None = None,
 ) -> list[MutantHunt]:
     """Run each mutant with one seed after the other, in every scenario, until one of its clauses is seen broken.
 
-    In the order of ``mutants``. ``KeyError`` for an unknown mutant or scenario.
+    In the order of ``mutants``. A ``schedule`` takes the place of those that plans have. ``KeyError`` for an unknown mutant or
+    scenario, ``ValueError`` for a schedule of a scenario that is no plan.
     """
-    _check_names(scenarios, None)
-    hunts = [_Hunt(MUTANTS[name], tuple(seeds), tuple(scenarios), transport) for name in mutants]
+    _check_names(scenarios, None, schedule)
+    hunts = [_Hunt(MUTANTS[name], tuple(seeds), tuple(scenarios), transport, schedule) for name in mutants]
     in_all = len(hunts)
     with worker_processes(_processes(processes, in_all), _work) as hand_out:
         waiting = [hunt for hunt in hunts if not hunt.is_over]
@@ -308,9 +325,15 @@ class _Hunt:
     """The state of the hunt for one mutant."""
 
     def __init__(
-        self, mutant: Mutant, seeds: tuple[int, ...], scenarios: tuple[str, ...], transport: TransportKind
+        self,
+        mutant: Mutant,
+        seeds: tuple[int, ...],
+        scenarios: tuple[str, ...],
+        transport: TransportKind,
+        schedule: PlanSchedule | None,
     ) -> None:
         self._mutant = mutant
+        self._schedule = schedule
         self._transport = transport
         self._scenarios = scenarios
         self._runs = [(scenario, seed) for seed in seeds for scenario in scenarios]
@@ -328,7 +351,8 @@ class _Hunt:
 
     def next_unit(self) -> _Unit:
         runs = tuple(self._runs[self._tried : self._tried + _RUNS_PER_UNIT])
-        return _Unit(runs, self._mutant.name, None, until=self._mutant.clauses, transport=self._transport)
+        until, transport, schedule = self._mutant.clauses, self._transport, self._schedule
+        return _Unit(runs, self._mutant.name, None, until=until, transport=transport, schedule=schedule)
 
     def take(self, done: _Done) -> None:
         self._tried += len(done.results)
@@ -373,6 +397,7 @@ class _Unit:
     stop_at_first: bool = False
     until: tuple[str, ...] = ()
     transport: TransportKind = TransportKind.OBJECTS
+    schedule: PlanSchedule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +423,9 @@ def _work(unit: _Unit) -> _Done:
 
 def _run(scenario: str, seed: int, unit: _Unit, record: Path | None) -> RunResult:
     try:
-        return run_scenario(scenario, seed, mutant=unit.mutant, record=record, transport=unit.transport)
+        return run_scenario(
+            scenario, seed, mutant=unit.mutant, record=record, transport=unit.transport, schedule=unit.schedule
+        )
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on, and it is reported
         return RunResult(
             scenario=scenario,

@@ -20,12 +20,15 @@ __all__ = [
     "PlanSchedule",
     "UniformSchedule",
     "late_turns",
+    "parse_schedule",
     "parse_strand",
+    "schedule_word",
     "strand_lines",
 ]
 
 _TURNS: Final = 1_000
 _TURNS_MAX: Final = 1_000_000
+_DIGITS_MAX: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,25 @@ class ChosenSchedule(PlanSchedule):
         for turn in self.late:
             choices.setdefault(turn.strand, {})[turn.number] = turn.passes
         return Chosen(choices)
+
+
+def parse_schedule(word: str) -> PlanSchedule:
+    """The policy that ``uniform``, ``pct:DEPTH`` or ``delay:DELAYS`` stands for; :class:`PlanError` for anything else."""
+    verb, _, number = word.partition(":")
+    wanted = "expected uniform, pct:DEPTH or delay:DELAYS, found"
+    if verb == UniformSchedule.verb and word == verb:
+        return UniformSchedule()
+    if verb not in {PctSchedule.verb, DelaySchedule.verb} or not number.isdecimal() or len(number) > _DIGITS_MAX:
+        raise PlanError(f"{wanted} {word!r}")
+    return PctSchedule(int(number)) if verb == PctSchedule.verb else DelaySchedule(int(number))
+
+
+def schedule_word(schedule: PlanSchedule | None) -> str:
+    """What :func:`parse_schedule` makes a policy of; "" for none."""
+    if schedule is None:
+        return ""
+    number = getattr(schedule, "depth", getattr(schedule, "delays", None))
+    return schedule.verb if number is None else f"{schedule.verb}:{number}"
 
 
 def late_turns(choices: Choices) -> tuple[LateTurn, ...]:

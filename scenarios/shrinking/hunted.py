@@ -10,6 +10,7 @@ from typing import Final
 from scenarios.model import TransportKind
 from scenarios.plan import print_plan
 from scenarios.plan.named import plan_named
+from scenarios.plan.schedule import PlanSchedule
 from scenarios.shrinking.shrinker import ShrinkBounds, Shrunk, shrink
 from scenarios.sweep import MutantHunt, Progress
 from simbookie.worker_processes import default_processes, worker_processes
@@ -29,11 +30,13 @@ class _Caught:
     clause: str
     transport: TransportKind
     bounds: ShrinkBounds
+    schedule: PlanSchedule | None
 
 
 def _shrunk(caught: _Caught) -> Shrunk:
+    plan = plan_named(caught.plan, caught.seed)
     return shrink(
-        plan_named(caught.plan, caught.seed),
+        plan if caught.schedule is None else replace(plan, schedule=caught.schedule),
         caught.seed,
         mutant=caught.mutant,
         clause=caught.clause,
@@ -48,17 +51,18 @@ def shrink_caught(
     *,
     transport: TransportKind = TransportKind.OBJECTS,
     bounds: ShrinkBounds | None = None,
+    schedule: PlanSchedule | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> list[MutantHunt]:
     """Shrink the plans that caught defects, write each to ``folder`` under the name of its defect, and tell their sizes.
 
-    All hunts have to be for plans: scenarios that draw what happens while they run have none. In the order of ``hunts``; defects
-    that were not caught stay as they are. ``OSError`` if a plan cannot be written.
+    ``schedule`` is that of the hunts. All of them have to be for plans: scenarios that draw what happens while they run have
+    none. In the order of ``hunts``; defects that were not caught stay as they are. ``OSError`` if a plan cannot be written.
     """
     caught = [index for index, hunt in enumerate(hunts) if hunt.caught]
     units = [
-        _Caught(hunt.name, hunt.scenario, hunt.seed, hunt.clause, transport, bounds or ShrinkBounds())
+        _Caught(hunt.name, hunt.scenario, hunt.seed, hunt.clause, transport, bounds or ShrinkBounds(), schedule)
         for hunt in (hunts[index] for index in caught)
     ]
     told = list(hunts)

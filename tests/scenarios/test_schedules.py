@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from scenarios.cli import app
 from scenarios.history import History
 from scenarios.model import RunResult, TransportKind
 from scenarios.plan import Plan, PlanError, parse_plan, print_plan
@@ -23,6 +25,8 @@ from scenarios.plan.schedule import (
     PlanSchedule,
     UniformSchedule,
     late_turns,
+    parse_schedule,
+    schedule_word,
     strand_lines,
 )
 from scenarios.replaying import replay_history
@@ -205,3 +209,49 @@ def test_what_is_no_schedule_is_refused_with_its_line(lines: str, problem: str) 
     with pytest.raises(PlanError, match=r"x\.scn:\d+: ") as refused:
         scheduled(lines)
     assert problem in str(refused.value)
+
+
+# the option of commands ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "schedule"),
+    [("uniform", UniformSchedule()), ("pct:3", PctSchedule(3)), ("delay:2", DelaySchedule(2)), ("", None)],
+)
+def test_a_word_stands_for_a_policy(word: str, schedule: PlanSchedule | None) -> None:
+    assert schedule_word(schedule) == word
+    if word:
+        assert parse_schedule(word) == schedule
+
+
+@pytest.mark.parametrize(
+    "word", ["", "random", "uniform:1", "pct", "pct:", "pct:x", "pct:-1", "delay:12345678", "pct:0"]
+)
+def test_a_word_that_stands_for_no_policy_is_refused(word: str) -> None:
+    with pytest.raises(PlanError, match="expected"):
+        parse_schedule(word)
+
+
+def test_a_run_and_a_sweep_take_a_policy() -> None:
+    plain = CliRunner().invoke(app, ["run", "swarm-live", "--seed", "1", "--json"])
+    late = CliRunner().invoke(app, ["run", "swarm-live", "--seed", "1", "--schedule", "pct:3", "--json"])
+    assert (plain.exit_code, late.exit_code) == (0, 0)
+    assert json.loads(plain.stdout)["digest"] != json.loads(late.stdout)["digest"]
+    swept = CliRunner().invoke(
+        app, ["sweep", "--scenario", "swarm-live", "--seeds", "3", "--schedule", "delay:2", "--processes", "1"]
+    )
+    assert swept.exit_code == 0, swept.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "dead-writer", "--schedule", "uniform"], "a schedule is for plans"),
+        (["run", "two-recoverers", "--schedule", "soon"], "--schedule: expected uniform, pct:DEPTH or delay:DELAYS"),
+        (["sweep", "--scenario", "dead-writer", "--schedule", "uniform"], "a schedule is for plans"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused(arguments: list[str], said: str) -> None:
+    ended = CliRunner().invoke(app, arguments)
+    assert ended.exit_code == 2
+    assert said in ended.output
