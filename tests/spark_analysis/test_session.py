@@ -19,6 +19,9 @@ from spark_analysis import session
 from spark_analysis.remembered import REMEMBERED_MAX
 from spark_analysis.session import FIRST_JARS, QUICK_BYTES, first_jars, open_session
 
+#: A session takes a minute to start on a machine that is busy.
+pytestmark = pytest.mark.timeout(600)
+
 VECTOR = "--add-modules=jdk.incubator.vector"
 SECURITY = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
@@ -157,7 +160,6 @@ def test_what_is_remembered_is_bounded(called: list[str]) -> None:
 
 @pytest.mark.deep
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_a_submitted_program_runs_where_spark_submit_was_told_to(tmp_path: Path, java: JavaRuntime) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -178,7 +180,6 @@ def test_a_submitted_program_runs_where_spark_submit_was_told_to(tmp_path: Path,
 
 @pytest.mark.deep
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_settings_come_before_those_that_are_chosen(java: JavaRuntime) -> None:
     """In a process of its own, because the session of this one has its settings."""
     program = (

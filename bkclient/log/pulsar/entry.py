@@ -37,8 +37,6 @@ _LONG: Final = struct.Struct(">I")
 _SHORT: Final = struct.Struct(">H")
 _COMPRESSIONS: Final = {0: "none", 1: "lz4", 2: "zlib", 3: "zstd", 4: "snappy"}
 _ADVICE: Final = "Its bytes are those that were written; the ledger is of another program, or a producer was defect."
-_BATCH_BYTES: Final = BATCH_BYTES_MAX
-"""Of what was compressed. Pulsar's brokers take 5 MiB by default, compressed."""
 
 
 def decode_pulsar_entry(data: bytes, ledger_id: int, entry_id: int, partition: int = -1) -> list[PulsarMessage]:
@@ -63,8 +61,8 @@ def decompress_pulsar(compression: int, data: bytes, length: int) -> bytes:
     name = _name_of(compression)
     if name == "none":
         return data
-    if not 0 <= length <= _BATCH_BYTES:
-        raise ValueError(f"{length} bytes before compression are more than {_BATCH_BYTES}")
+    if not 0 <= length <= BATCH_BYTES_MAX:
+        raise ValueError(f"{length} bytes before compression are more than {BATCH_BYTES_MAX}")
     if name == "zlib":
         return _inflated(data, length)
     return bytes(decompress(Compression[name.upper()], data, length))
