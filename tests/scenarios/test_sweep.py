@@ -20,6 +20,7 @@ from scenarios.library import SCENARIOS as ALL_SCENARIOS
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import RUN_MUTANTS as MUTANTS
 from scenarios.plan.named import plan_names
+from scenarios.plan.schedule import PlanSchedule
 from scenarios.runner import run_scenario
 from scenarios.situations import SITUATIONS
 from scenarios.sweep import Failing, hunt_mutants, sweep
@@ -50,8 +51,10 @@ class Runs:
         mutant: str | None = None,
         record: Path | None = None,
         transport: TransportKind = TransportKind.OBJECTS,
+        schedule: PlanSchedule | None = None,
     ) -> RunResult:
         assert transport is TransportKind.OBJECTS
+        assert schedule is None
         run = (name, seed)
         self.made.append(run)
         if record is not None:
