@@ -38,7 +38,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "B1": "#{META_CAS(cause = close, outcome = ok, state = CLOSED)} <= 1",
         "B2": "v > C.version and M(v) is known => M(v) has the state, last entry, length and first entries of C",
         "B3": "META_CAS(ok), META_READ, OPEN_RESULT or CLOSE_RESULT with state CLOSED => (last_entry, length) = (LE, LEN)",
-        "B4": "e in 0..LE, at s, the closing write or a later one => #{b in ws(e, M@s): held(b, e)@s} >= Qa - lost(e)@s",
+        "B4": "e in 0..LE, at s, the closing write or later => #{b in ws(e, M@s): held(b, e)@s} >= Qa - lost(e)@s",
         "B6": "ADD_SEND(e, length = l) => l = sum of size(0..e); LEN = sum of size(0..LE)",
         "B8": "ADD_SEND(e, recovery)@s => ADD_SEND(e, not recovery) before s",
         "B9": "META_CAS(state = CLOSED, last_entry = l) => max first(i) <= l + 1",

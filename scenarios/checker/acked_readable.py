@@ -20,7 +20,7 @@ class AckedReadable(Family):
     lost(e)`` bookies hold ``e``, and so at least one while ``lost(e) < Qa``. That may change with an acknowledgement, a
     change of the metadata, or a loss; a loss lowers both sides, so the first two are the moments to look.
 
-    B4: the same for every entry of a closed ledger, acknowledged or not, when it is closed.
+    B4: the same for every entry of a closed ledger, acknowledged or not, from when it is closed on.
 
     D12: a bookie drops a ledger only when that is deleted or has no fragment there.
 
@@ -69,7 +69,7 @@ class AckedReadable(Family):
                     if entry in self.facts.acked:
                         self._check_acked(entry, stored, event.seq)
         if stored.state == CLOSED:
-            self._check_closed(stored)
+            self._check_closed(stored, event.seq)
 
     def on_gc(self, event: Event) -> None:
         """Check that the ledger has no fragment on the bookie."""
@@ -85,6 +85,8 @@ class AckedReadable(Family):
         )
         for entry in self.facts.acked:
             self._check_acked(entry, stored, event.seq)
+        if stored.state == CLOSED:
+            self._check_closed(stored, event.seq)
 
     def _check_acked(self, entry: int, stored: Metadata, seq: int) -> None:
         if not self.facts.recording:
@@ -107,7 +109,7 @@ class AckedReadable(Family):
             wanted = stored.ack_quorum_size - lost
             self.broken("A5", f"{told} is on {held} of {where} instead of {wanted}", ack.seq, stored.seq, seq)
 
-    def _check_closed(self, stored: Metadata) -> None:
+    def _check_closed(self, stored: Metadata, seq: int) -> None:
         if not self.facts.recording:
             return
         self.checked["B4"] += 1
@@ -119,7 +121,7 @@ class AckedReadable(Family):
                     "B4",
                     f"the ledger was closed at entry {stored.last_entry}, but entry {entry} is on {held} of "
                     f"{', '.join(write_set)} instead of {stored.ack_quorum_size - self.facts.losses_of(entry)}",
-                    stored.seq,
+                    *dict.fromkeys((stored.seq, seq)),
                 )
                 return
 

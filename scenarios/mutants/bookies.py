@@ -101,7 +101,7 @@ BOOKIE_MUTANTS: Final = (
     Mutant(
         name="bookie-drops-what-it-got-again",
         summary="a bookie drops a surplus copy that a repair has made its own again since it looked",
-        clauses=("A5", "D12"),
+        clauses=("A5", "B4", "D12"),
         in_runs=True,
         past="M53",
         replaces=(Replacement(GarbageCollector, "_is_overreplicated", _looks_once),),

@@ -108,6 +108,23 @@ class TestClosedAtQuorum:
         story.close(2)
         assert_holds(story, "B4")
 
+    @pytest.mark.rule("B4")
+    def test_copies_that_a_member_drops_later_are_missed(self) -> None:
+        story = written()
+        closed = story.close(2)
+        dropped = story.event(Kind.BK_GC, "b0")
+        assert_broken(story, "B4", closed, dropped, says="entry 0 is on 1 of b0, b1 instead of 2")
+
+    @pytest.mark.rule("B4")
+    def test_copies_that_no_reader_is_sent_to_may_be_dropped(self) -> None:
+        story = written()
+        story.close(2)
+        for entry in range(3):
+            story.store(entry, "b2", recovery=True)
+        story.cas("rereplicate", "replicator", fragments=[(0, ("b2", "b1"))], last_entry=2, length=30)
+        story.event(Kind.BK_GC, "b0")
+        assert_holds(story, "B4")
+
 
 class TestGcOnlyDead:
     @pytest.mark.rule("D12")

@@ -32,7 +32,7 @@ WHERE = {
         "listing-omits-ledger",
         {"A4": 12, "A5": 12, "A9": 12, "B4": 12, "D12": 12, "L1": 12},
     ),
-    "bookie-drops-what-it-got-again": ("surplus-copy-is-needed-again", {"A5": 12, "D12": 12}),
+    "bookie-drops-what-it-got-again": ("surplus-copy-is-needed-again", {"A5": 12, "B4": 12, "D12": 12}),
     "compaction-moves-before-it-flushes": ("compaction-crash-after-index", {"L1": 12}),
     "recovery-starts-below-last-fragment": ("bookie-crash", {"A1": 1, "B9": 1, "E1": 1, "F5": 1}),
     "one-denial-decides": ("lost-reads", {"E3": 5}),

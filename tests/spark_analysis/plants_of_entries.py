@@ -204,6 +204,29 @@ def closed_on_bookies_of_which_one_has_the_entry(story: Story) -> None:
     story.close(1, fragments=[(0, ("b0", "b3", "b4"))])
 
 
+@plant("ClosedAtQuorum", "entry 0 is on 1 bookies of its write set, not 2", "AckedReplication", "GcOnlyDead")
+def members_drop_a_closed_ledger(story: Story) -> None:
+    story.close(1)
+    story.event(Kind.BK_GC, "b0")
+    story.event(Kind.BK_GC, "b2")
+
+
+@plant("GcOnlyDead", "b0")
+def a_member_drops_a_closed_ledger_that_has_copies_enough(story: Story) -> None:
+    story.close(1)
+    story.event(Kind.BK_GC, "b0")
+
+
+@near_miss("ClosedAtQuorum")
+def a_bookie_that_has_left_drops_a_closed_ledger(story: Story) -> None:
+    story.close(1)
+    story.store(0, "b3", source="auditor")
+    story.store(1, "b3", source="auditor")
+    story.cas("rereplicate", "auditor", fragments=[(0, ("b3", "b1", "b2"))], last_entry=1, length=20)
+    story.lose(0, "b1")
+    story.event(Kind.BK_GC, "b0")
+
+
 @near_miss("ClosedAtQuorum")
 def a_bookie_lost_a_durable_copy(story: Story) -> None:
     story.close(1)
