@@ -273,7 +273,7 @@ class ProtocolVersionError(BookKeeperError):
 
 
 class MetadataVersionConflict(BookKeeperError):
-    """Somebody else changed the ledger's metadata first."""
+    """Another client changed the ledger's metadata first."""
 
     code = Code.METADATA_VERSION
     advice = "Read the metadata again and decide anew."

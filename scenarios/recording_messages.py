@@ -4,7 +4,7 @@ A client's requests are numbered when they are sent, from 1 up for each client's
 answer. Which request arrives at a bookie is known in two ways:
 
 * Over objects a request arrives as the very object that was sent, however often (:class:`IdentifiedTransport`).
-* Over bytes no number travels. There an arrival is matched by what it asks for and of whom, if just one such request may still
+* Over bytes no number travels. There an arrival is matched by its bookie and what it asks for, if just one such request may still
   be under way; otherwise it has no number.
 
 No number is ever guessed: what is not known is None.

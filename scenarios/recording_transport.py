@@ -65,7 +65,7 @@ class RecordingTransport(WrappingTransport):
         return _RecordedAdds(self, template, replies)
 
     def read_sender(self, ledger_id: int) -> ReadSender:
-        """Record every read, and every answer before whoever asked gets it."""
+        """Record every read, and every answer before the caller gets it."""
         return _RecordedReads(self, ledger_id)
 
     def _record_add(self, bookie_id: str, request: AddRequest, reply_to: ReplyHandler) -> ReplyHandler:

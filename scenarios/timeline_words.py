@@ -112,7 +112,7 @@ def _place(event: Event) -> str:
 
 
 def _request(fields: Mapping[str, Any]) -> str:
-    """What a bookie was asked, and by whom."""
+    """What a bookie was asked, and by which client."""
     number = "" if fields["request"] is None else f", request {fields['request']}"
     entry = "" if fields["entry"] < 0 else f" e{fields['entry']}"
     return f"{fields['operation']}{entry} of {fields['source']}{number}"

@@ -168,9 +168,7 @@ def bookie(
             show_default=False,
         ),
     ] = None,
-    admin_host: Annotated[
-        str, typer.Option(help="Address for that. Whoever reaches it needs no password.")
-    ] = "127.0.0.1",
+    admin_host: Annotated[str, typer.Option(help="Address for that. It asks for no password.")] = "127.0.0.1",
     exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
     uvloop: Uvloop = None,
     log_level: LogLevel = "warning",
@@ -189,7 +187,9 @@ def bookie(
                 "requires --id or --port, so that the bookie is the same one next time", param_hint="--data"
             )
         if places is not None and journal_sync_ms != 0:
-            raise typer.BadParameter("with --data a sync takes as long as it takes", param_hint="--journal-sync-ms")
+            raise typer.BadParameter(
+                "does not go with --data: there the disk decides how long a sync takes", param_hint="--journal-sync-ms"
+            )
         if conf is not None and places is None:
             raise typer.BadParameter(
                 "requires --data, or folders in the file: in memory there is nothing to configure", param_hint="--conf"

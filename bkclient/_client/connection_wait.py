@@ -31,14 +31,14 @@ class WaitEnd(Enum):
     #: The connections take requests.
     FREE = "free"
     #: They did not in time.
-    IN_VAIN = "in vain"
+    TIMED_OUT = "timed out"
     #: The owner takes nothing more, so there is nothing to wait for.
     OVER = "over"
 
 
 @dataclass(slots=True, eq=False)
 class _Held(Generic[K]):
-    """Somebody who waits."""
+    """A wait."""
 
     subject: K
     deadline: float
@@ -80,7 +80,7 @@ class ConnectionWait(Generic[K]):
             if self._is_free(key):
                 return WaitEnd.FREE
             if self._loop.time() >= deadline:
-                return WaitEnd.IN_VAIN
+                return WaitEnd.TIMED_OUT
             if not is_held and self._on_held is not None:
                 self._on_held()
             is_held = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from bkclient._backoff import Backoff
 from bkclient.errors import (
     BookKeeperError,
     MetadataOutcomeUnknown,
@@ -19,7 +20,7 @@ __all__ = ["drive_update"]
 
 #: A read after an unknown outcome decides whether a write took effect, so it is worth several tries.
 _READ_ATTEMPTS = 6
-_READ_BACKOFF_S = 0.05
+_READ_BACKOFF = Backoff(0.05, 1.0)
 
 
 async def drive_update(update: UpdateHandle, store: MetadataStore) -> None:
@@ -45,11 +46,9 @@ async def drive_update(update: UpdateHandle, store: MetadataStore) -> None:
 
 
 async def _read(store: MetadataStore, ledger_id: int) -> Versioned:
-    backoff_s = _READ_BACKOFF_S
-    for _ in range(_READ_ATTEMPTS - 1):
+    for attempt in range(_READ_ATTEMPTS - 1):
         try:
             return await store.read_ledger(ledger_id)
         except MetadataStoreError:
-            await anyio.sleep(backoff_s)
-            backoff_s *= 2
+            await anyio.sleep(_READ_BACKOFF.nth(attempt))
     return await store.read_ledger(ledger_id)

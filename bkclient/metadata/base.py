@@ -72,7 +72,7 @@ class BookieRegistry(Protocol):
     async def register_bookie(self, bookie_id: BookieId, address: BookieAddress, *, read_only: bool = False) -> None:
         """Announce a bookie for as long as this store's session lives; again with another ``read_only`` to move it.
 
-        :class:`~bkclient.errors.MetadataStoreError` if a session of somebody else holds the id and keeps it.
+        :class:`~bkclient.errors.MetadataStoreError` if another session holds the id and keeps it.
         """
         ...
 

@@ -173,13 +173,13 @@ def _lists(part: BookieServiceInfoFormat.Endpoint) -> tuple[tuple[str, ...], tup
 
 def _host(host: str) -> str:
     if len(_text(host)) > _HOST_LENGTH_MAX or not host.isprintable():
-        raise ValueError(f"an endpoint at {shortened(host)}, which is no host")
+        raise ValueError(f"the endpoint's host {shortened(host)} is no host name")
     return host
 
 
 def _port(number: int) -> int:
     if not 0 <= number <= _PORT_MAX:
-        raise ValueError(f"an endpoint with port {number}")
+        raise ValueError(f"the endpoint's port must be between 0 and {_PORT_MAX}, got {number}")
     return number
 
 

@@ -89,7 +89,7 @@ class HasNodeTree(Protocol):
 def tree_of(store: MetadataStore) -> NodeTree:
     """The tree of the service that ``store`` is a session with.
 
-    :class:`~bkclient.errors.ArgumentError` for a store that has none: a driver of somebody else, or a wrapper.
+    :class:`~bkclient.errors.ArgumentError` for a store that has none: another driver, or a wrapper.
     """
     if not isinstance(store, HasNodeTree):
         raise ArgumentError(

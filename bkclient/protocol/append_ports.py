@@ -57,7 +57,7 @@ class AppendPorts(Protocol):
         ...
 
     def ledger_truncated(self, error: LedgerTruncated) -> None:
-        """Somebody closed the ledger below what was confirmed: entries were lost. Called once, before anything fails with it."""
+        """The ledger was closed below what was confirmed: entries were lost. Called once, before anything fails with it."""
         ...
 
     def close_finished(self, error: BookKeeperError | None) -> None:

@@ -112,7 +112,7 @@ class RecoveryPorts(Protocol):
         ...
 
     def recovery_finished(self, error: BookKeeperError | None) -> None:
-        """The ledger is closed, by this recovery or by somebody else; or recovery failed and closed nothing."""
+        """The ledger is closed, by this recovery or by another client; or recovery failed and closed nothing."""
         ...
 
 

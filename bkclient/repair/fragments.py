@@ -130,7 +130,7 @@ def choose_replacements(
 class ReplaceInFragment:
     """Name the new bookies of a fragment, in whatever state the ledger is by then.
 
-    ``ensemble`` is that of the fragment as it was copied. Positions that somebody else has changed meanwhile stay as he left
+    ``ensemble`` is that of the fragment as it was copied. Positions that another program has changed meanwhile stay as it left
     them. It fails as :class:`~bkclient.errors.ReplicationFailed` if a new bookie has become a member by another repair: an
     ensemble names a bookie once.
     """

@@ -368,7 +368,7 @@ class ClusterMoves:
 
 
 def broken_by_write(before: LedgerMetadata, after: LedgerMetadata) -> BrokenClause | None:
-    """B2, C3, C7: what no write to the metadata store may do, whoever makes it."""
+    """B2, C3, C7: what no write to the metadata store may do."""
     if before.is_closed:
         return BrokenClause("B2", "a closed ledger was changed")
     if after.state < before.state:

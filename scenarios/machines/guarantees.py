@@ -154,7 +154,7 @@ class Guarantees(Value):
         self._denied_by.setdefault(entry_id, set()).update(deniers)
 
     def on_gave_up(self, client: MachineClient, error: BookKeeperError) -> None:
-        """L10: a recovery ends for want of bookies only if some entry cannot get an ack quorum from answers still to come."""
+        """L10: a recovery ends for lack of bookies only if some entry cannot get an ack quorum from answers still to come."""
         heard = client.heard
         if heard is None or not isinstance(error.__cause__, NotEnoughBookies):
             return

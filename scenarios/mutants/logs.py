@@ -213,7 +213,7 @@ async def _nobody_needs(_self: Logs, _store: ManifestStore, _manifest: LogManife
 
 
 def _any_owner(_manifest: LogManifest, _claim_id: str) -> None:
-    """Whoever claimed the log, the list is changed."""
+    """The list is changed, whichever owner claimed the log."""
 
 
 LOG_MUTANTS: Final = (

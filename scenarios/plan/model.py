@@ -56,7 +56,7 @@ class Expectation:
         if (self.verdict is Expected.BLOCKED) != bool(self.clients):
             raise PlanError("expected clients if blocked, and none otherwise")
         if self.until_healed and self.verdict is not Expected.BLOCKED:
-            raise PlanError("expected until-healed of what is blocked only")
+            raise PlanError("until-healed goes with blocked clients only")
 
     @property
     def demands_end(self) -> bool:

@@ -188,7 +188,7 @@ class PlayedProgram:
         for entry_id in operation.entries:
             if entry_id in pending:
                 pending.pop(entry_id).cancel()
-        await anyio.lowlevel.checkpoint()  # whoever waits for the outcomes is told first
+        await anyio.lowlevel.checkpoint()  # tasks that wait for the outcomes run first
 
     async def _tell_lac(self, operation: ops.TellLac) -> None:
         await self._writer(operation).write_explicit_lac()

@@ -1,4 +1,4 @@
-"""What a bookie of a run is, whoever made it: a process that serves, and can be killed, stopped and started again on its data."""
+"""A bookie of a run, ours or Apache's: a process that serves, and can be killed, stopped and started again on its data."""
 
 from __future__ import annotations
 

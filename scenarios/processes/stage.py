@@ -75,7 +75,7 @@ class ProcessStage:
         #: What went wrong where nobody waits for it.
         self.problems: list[str] = []
         self._shown = print_plan(plan, full=True)
-        #: Steps that wait for an event name its kind, and whom of.
+        #: Steps that wait for an event name its kind, and its process.
         self._triggers = [step.trigger for step in plan.steps if isinstance(step.trigger, When)]
         self._awaited = [
             operation.trigger

@@ -166,7 +166,7 @@ def updated(fragments: Fragments, first_entry_id: int, ensemble: Ensemble) -> Fr
 def new_fragments(
     client: SpecifiedClient, fragments: Fragments, failed: Collection[BookieId]
 ) -> dict[BookieId, BookieId]:
-    """``ChangeEnsemble``: these fragments may follow; returns who replaces whom.
+    """``ChangeEnsemble``: these fragments may follow; returns the replacements by position.
 
     The new one begins after the LAC. Bookies that are replaced have failed. Those that come in are not there already; one that
     was replaced earlier may return.

@@ -3,7 +3,7 @@
 A world repeats itself only if nothing in it depends on anything else than the seed. The event loop refuses what it can. The rest
 are calls of C functions, which nothing can replace for good (``from time import time`` has its own reference). So while a run is
 audited, the interpreter reports every call, and those of the table below are noted with the line of the program that made them.
-Calls from the standard library and from this project count for whoever called these; those of ``logging`` do not count, because
+Calls from the standard library and from this project count for their callers; those of ``logging`` do not count, because
 it stamps every record.
 
 A call costs a few times as much while it is audited, so the plugin audits one seed of each test.

@@ -324,7 +324,7 @@ class SimulatedWorld:
         """Break one thing after the other at random while the block runs, each for a while, and mend all at its end.
 
         ``kinds`` are of crash, pause and partition; ``hosts`` are the bookies unless they are given, and may be processes too.
-        The seed decides what, whom and when. One fault lasts at a time, so that a majority is always there.
+        The seed decides the fault, its target and its time. One fault lasts at a time, so that a majority is always there.
         """
         chosen, victims = tuple(kinds), self.bookies if hosts is None else self._hosts(hosts)
         if not chosen or not {*chosen} <= {*_KINDS}:

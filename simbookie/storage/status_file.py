@@ -38,7 +38,7 @@ class BookieStatus:
 
     @classmethod
     def decode(cls, data: bytes) -> BookieStatus | None:
-        """What a file says; ``None`` if that is no status. One that does not say by whom was by hand."""
+        """What a file says; ``None`` if that is no status. One without an author was written by hand."""
         found = _LINE.fullmatch(data.partition(b"\n")[0].decode("latin-1"))
         if found is None:
             return None

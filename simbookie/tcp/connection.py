@@ -143,7 +143,7 @@ class ServedConnection(asyncio.BufferedProtocol):
         self._halts |= _CLOSING
         if self._transport is not None:
             self._transport.abort()
-        if self._starting_tls is not None:  # event loops differ in what they tell whom when half-made TLS ends
+        if self._starting_tls is not None:  # event loops differ in what they report when half-made TLS ends
             self._starting_tls.cancel()
             self._starting_tls = None
             self.connection_lost(None)

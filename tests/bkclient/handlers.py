@@ -40,7 +40,7 @@ _TAKERS = frozenset(
 #: Who calls both methods of who is given to them.
 _ADD_TAKERS = frozenset({"adds_over"})
 _ADD_REPLIES = ("on_adds_stored", "on_add_failed")
-#: Through whom many reads are sent, by ``send``, and what it calls of who is given to it.
+#: What sends many reads, by ``send``, and what it calls of who is given to it.
 _READ_SENDER = "sender"
 _READ_REPLIES = ("on_found", "__call__")
 

@@ -64,7 +64,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture(scope="session")
 def real(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A cluster of real bookies of this version; whoever kills one starts it again."""
+    """A cluster of real bookies of this version; a test that kills one starts it again."""
     with RealCluster.on(zookeeper, build, tmp_path_factory.mktemp("bookies")) as cluster:
         yield cluster.start(BOOKIES)
 

@@ -66,7 +66,7 @@ async def test_python_reads_what_java_wrote(
     assert reader.length == sum(map(len, patterns(60)))
 
 
-#: One copy of each entry: whoever looks for it on another bookie does not find it.
+#: One copy of each entry: no other bookie has it.
 LONE_COPIES = [(3, 1, 1), (4, 1, 1)]
 
 

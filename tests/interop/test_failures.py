@@ -71,7 +71,7 @@ async def test_a_bookie_that_stands_still_is_replaced(
         await asyncio.to_thread(real.wait_registered, victim.bookie_id)
     await java("open", writer.ledger_id)
     assert await java.payloads(writer.ledger_id) == patterns(50)
-    # All three had to acknowledge each entry, so whoever the metadata name has it.
+    # All three had to acknowledge each entry, so every bookie in the metadata has it.
     report = await RepairAdmin(python).check_ledger(writer.ledger_id, thorough=True)
     assert report.is_sound, report
 

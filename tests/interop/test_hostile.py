@@ -34,7 +34,7 @@ class _Kept:
         return getattr(self._store, name)
 
     async def aclose(self) -> None:
-        """Nothing; whoever opened it closes it."""
+        """Nothing; its opener closes it."""
 
 
 @asynccontextmanager

@@ -75,7 +75,7 @@ async def test_both_clients_on_a_layout_of_java_s(
     manager, cluster = laid_out
     largest_listed = 2**63 if build.lists_large_ids else 2**31
     assert CLASSES[manager].encode() in znodes_of(zookeeper, cluster)["/LAYOUT"][0]
-    # Whoever does not say which layout it is finds out.
+    # A client that is not told the layout finds it out.
     uri = re.sub(r"^zk\+\w+", "zk", cluster.metadata_uri)
     python: BookKeeper = await new_client(uri, connections={"protocol_version": wire}, timeouts=PATIENT)
     java = new_peer(cluster.metadata_uri, wire)

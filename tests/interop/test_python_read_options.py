@@ -1,4 +1,4 @@
-"""Options that change whom the Python client asks for entries, and how, on Apache BookKeeper's own bookies."""
+"""Options that change which bookies the Python client asks for entries, and how, on Apache BookKeeper's own bookies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stage promises to scenarios: processes that die and sleep for real, faults that hit whom they are meant for."""
+"""What the stage promises to scenarios: processes that die and sleep for real, faults that hit their targets."""
 
 from __future__ import annotations
 

@@ -100,5 +100,5 @@ def test_requests_of_a_ledger_take_effect_in_their_order(kit: Any, operations: l
 
 
 def test_the_order_is_seen_to_matter(kit: Any, virtually: Callable[[Any], None]) -> None:
-    """Between two adds a fence: the one before it is acknowledged, the one behind it refused, whoever sent them."""
+    """Between two adds a fence: the one before it is acknowledged, the one behind it refused, from any client."""
     virtually(lambda: played(kit, [("add", 1, "client 1"), ("fence", 1, "client 2"), ("add", 1, "client 1")]))

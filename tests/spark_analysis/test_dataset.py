@@ -208,7 +208,7 @@ def test_another_ingest_takes_what_is_new(spark: SparkSession, tmp_path: Path) -
     torn.write_bytes(whole[:-50])
     assert ingest(spark, files, target).set_aside == {Reason.TORN: 1}
 
-    torn.write_bytes(whole)  # whoever wrote it has finished
+    torn.write_bytes(whole)  # its writer has finished
     record(files / "below" / "c.bkh", honest_life(), seed=3)
     found = ingest(spark, files, target)
     assert (found.unchanged, found.taken, found.histories, found.set_aside) == (1, 2, 3, {})

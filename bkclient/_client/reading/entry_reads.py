@@ -142,7 +142,7 @@ class EntryReads:
         self.check_open()
         operation = ReadOperation(parallel=parallel)
         if self._connections is not None:
-            operation.fails_fast = await self._connections.wait(entry_id) is WaitEnd.IN_VAIN
+            operation.fails_fast = await self._connections.wait(entry_id) is WaitEnd.TIMED_OUT
             self.check_open()
         if self.throttle is not None:
             await self.throttle.acquire()

@@ -81,7 +81,7 @@ class WriterAdmission:
         end = await connections.wait(entry_id)
         if end is WaitEnd.FREE:
             self._waived = 0
-        elif end is WaitEnd.IN_VAIN:
+        elif end is WaitEnd.TIMED_OUT:
             self._waived += 1
 
     def _is_free(self, entry_id: int | None) -> bool:

@@ -254,7 +254,7 @@ class LogOwner(Value):
             self._after_ended()
 
     def on_close_failed(self) -> None:
-        """The current ledger could not be closed by its writer: somebody else has to do with it, or nothing is known."""
+        """The current ledger could not be closed by its writer: another client changed it, or nothing is known."""
         assert self.state is OwnerState.ENDING
         assert self.ledger_id is not None
         self._move(OwnerState.RECOVERING)

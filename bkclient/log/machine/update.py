@@ -112,7 +112,7 @@ class ManifestUpdate(Value):
         self._end(UpdateState.MADE)
 
     def on_not_written(self) -> None:
-        """Somebody else was faster, or it is not known whether it was written."""
+        """Another client was faster, or it is not known whether it was written."""
         assert self.state is UpdateState.WRITING
         if self.attempts >= _ATTEMPTS_MAX:
             self.fail(MetadataStoreError("the manifest of the log changes as often as it is read"))

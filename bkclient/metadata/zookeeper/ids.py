@@ -68,7 +68,7 @@ class LedgerIdGenerator:
 
     async def _open_high_bits(self, directory: str, high: int) -> int:
         if high > _HIGH_BITS_MAX:
-            raise LedgerIdOverflow("all ids that 63 bits hold are given out")
+            raise LedgerIdOverflow("no ledger id is left: all 63-bit ids are in use")
         await self._ensure(_high_directory(directory, high))
         for old in (await self._high_bits(directory))[:-HIGH_BITS_KEPT]:
             self._session.delete_later(_high_directory(directory, old))

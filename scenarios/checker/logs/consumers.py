@@ -32,7 +32,7 @@ class LogConsumers(LogFamily):
         self._members: dict[str, dict[int, tuple[str, int]]] = {}
         #: By group and consumer, the event by which it left last.
         self._left: dict[tuple[str, str], int] = {}
-        #: By cursor, by whom it was opened, and the last time.
+        #: By cursor, which consumer opened it, and the last time.
         self._openers: dict[str, set[str]] = {}
         self._opened: dict[str, int] = {}
         #: By reader, its cursor.

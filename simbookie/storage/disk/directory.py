@@ -188,7 +188,7 @@ class DirectoryFile:
     def write(self, offset: int, data: AnyBytes) -> None:
         """Write into the page cache, or past it."""
         descriptor, written = self._opened(), 0
-        # Views are released whoever else has a reference to them, a profiler say: the caller may change the size of its buffer.
+        # Views are released although others, a profiler say, may refer to them: the caller may change the size of its buffer.
         with _errors(f"could not write {self.path} at {offset}"), memoryview(data) as view:
             if self._past is not None and is_whole_blocks(offset, len(view)) and self._wrote_past(offset, view):
                 return

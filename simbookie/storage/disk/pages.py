@@ -162,7 +162,7 @@ class Pages:
         self._under_way.remove(snapshot)
 
     def interrupt(self) -> None:
-        """The process died: what was under way is dirty again, for whoever syncs next."""
+        """The process died: what was under way is dirty again, for the next sync."""
         for snapshot in self._under_way:
             self._dirty.update(dict.fromkeys(page for page in snapshot.pages if page in self._cached))
             if snapshot.cut_to is not None:

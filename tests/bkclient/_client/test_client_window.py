@@ -171,7 +171,7 @@ async def test_places_that_are_given_back_together_let_as_many_go_on_in_order(ow
     window.give_back(3, 3)
     newcomer = asyncio.create_task(wait(6))
     await settled()
-    assert served[:3] == [0, 1, 2], "who comes later does not overtake those for whom there is room"
+    assert served[:3] == [0, 1, 2], "a later writer does not overtake writers that have room"
     for _ in range(4):
         window.give_back(1)
         await settled()
@@ -215,7 +215,7 @@ EVENTS = st.lists(
 
 
 class Crowd:
-    """Three writers and whoever wants to append to them."""
+    """Three writers and the tasks that append to them."""
 
     def __init__(self) -> None:
         self.windows = windows(3, own=2, shared=3)

@@ -84,7 +84,7 @@ async def test_connections_that_are_full_again_before_a_wait_goes_on_are_waited_
     assert not connections.free_for_a_look
     assert not waiting.done()
     assert connections.held == 1, "it is one wait"
-    assert await waiting is WaitEnd.IN_VAIN
+    assert await waiting is WaitEnd.TIMED_OUT
     assert now() == pytest.approx(WAIT_S), "the time does not begin anew"
 
 
@@ -94,7 +94,7 @@ def test_a_wait_in_vain_takes_no_longer_than_it_may(wait_s: float) -> None:
     async def play() -> None:
         connections = Connections(wait_s)
         connections.full.add("one")
-        assert await connections.waits.wait("one") is WaitEnd.IN_VAIN
+        assert await connections.waits.wait("one") is WaitEnd.TIMED_OUT
         assert now() == pytest.approx(wait_s)
         assert connections.held == (1 if wait_s else 0)
 
@@ -108,9 +108,9 @@ async def test_each_wait_has_its_own_time() -> None:
     first = connections.start("one")
     await asyncio.sleep(4.0)
     second = connections.start("one")
-    assert await first is WaitEnd.IN_VAIN
+    assert await first is WaitEnd.TIMED_OUT
     assert now() == pytest.approx(10.0)
-    assert await second is WaitEnd.IN_VAIN
+    assert await second is WaitEnd.TIMED_OUT
     assert now() == pytest.approx(14.0)
 
 

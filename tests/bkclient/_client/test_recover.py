@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bkclient._backoff import Backoff
 from bkclient._client.reading.reader import LedgerReader
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.config import ClientConfig, ReadingSettings
@@ -246,7 +247,7 @@ async def test_reading_back_after_an_unknown_outcome_is_tried_several_times() ->
 
 @pytest.mark.rule("W-49")
 async def test_reading_back_is_given_up_on_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bkclient._client.updates._READ_BACKOFF_S", 0.0)
+    monkeypatch.setattr("bkclient._client.updates._READ_BACKOFF", Backoff(0.0, 0.0))
     async with fake_cluster() as where:
         writer = await abandoned(where, 0)
         where.store.write_errors = [MetadataOutcomeUnknown("applied")]

@@ -175,7 +175,7 @@ def test_an_acknowledgement_of_a_consumer_that_lost_its_place_is_refused() -> No
 
 
 async def _saved_blindly(self: PartitionCursor) -> None:
-    """The planted defect: the position is stored whoever has the cursor."""
+    """The planted defect: the position is stored, whichever consumer has the cursor."""
 
 
 def test_a_cursor_that_takes_acknowledgements_of_anybody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,7 +300,7 @@ def test_no_text_raises_anything_but_a_serialization_error(text: str) -> None:
 
 
 class TestLimits:
-    """What no honest client stores, and what would cost whoever reads it."""
+    """What no honest client stores, and what would be expensive to read."""
 
     @pytest.mark.parametrize("version", [1, 2, 3])
     def test_an_ensemble_may_be_large_and_not_larger(self, version: int) -> None:

@@ -99,7 +99,7 @@ async def test_a_cluster_of_ours_is_one_of_java_s(root: Root, manager: LedgerMan
 async def test_ledgers_of_ours_lie_as_java_s_do(root: Root, manager: LedgerManager) -> None:
     store = await root.store(manager)
     scene = GOLDEN.scenes[f"ledgers, {manager.value}"]
-    if manager is LedgerManager.FLAT:  # longer names than we, and whoever lists ledgers, know
+    if manager is LedgerManager.FLAT:  # longer names than we, and programs that list ledgers, know
         scene = {path: znode for path, znode in scene.items() if len(path) <= len("/L0000000000")}
     ledgers = list(ledgers_of(scene))
 

@@ -1,4 +1,4 @@
-"""The watcher: what a client knows of bookies, whom it asks, and what it believes."""
+"""The watcher: what a client knows of bookies, which policy it asks, and what it believes."""
 
 from __future__ import annotations
 

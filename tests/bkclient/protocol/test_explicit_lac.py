@@ -1,4 +1,4 @@
-"""Explicit LACs of an idle writer: when one is sent, to whom, and how its answers are counted."""
+"""Explicit LACs of an idle writer: when one is sent, to which bookies, and how its answers are counted."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_writer_that_has_ended_tells_nothing() -> None:
     assert teller.tick() == ""
 
 
-# To whom ------------------------------------------------------------------------------------------------------------
+# Which bookies ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("LAC-7")

@@ -1,4 +1,4 @@
-"""Waiting at the bookies: whom to ask, what ends a poll, and which error to report."""
+"""Waiting at the bookies: which bookies to ask, what ends a poll, and which error to report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading one entry: whom to ask, when to stop, and which error to report."""
+"""Reading one entry: which bookie to ask, when to stop, and which error to report."""
 
 from __future__ import annotations
 

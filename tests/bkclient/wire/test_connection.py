@@ -208,7 +208,7 @@ def test_late_answers_take_no_longer_with_many_adds_outstanding() -> None:
             send(connection, add(entry_id), "later")
         chunk = b"".join(added(at_bookie, status) for at_bookie in late for status in (Status.OK, Status.FENCED))
         events: list[str] = []
-        gc.collect()  # whoever watches the collector is called by it
+        gc.collect()  # the collector calls what watches it
         gc.disable()
         sys.setprofile(lambda _frame, event, _argument: events.append(event))
         try:

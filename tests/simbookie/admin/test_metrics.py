@@ -1,4 +1,4 @@
-"""What a bookie counts, and that all of it reaches whoever asks."""
+"""What a bookie counts, and that all of it is served."""
 
 from __future__ import annotations
 

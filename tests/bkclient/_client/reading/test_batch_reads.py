@@ -55,7 +55,7 @@ def ids(entries: Entries) -> list[int]:
 
 
 def kinds(where: FakeCluster) -> list[tuple[str, str]]:
-    """What was sent to whom."""
+    """What was sent to which bookie."""
     return [(type(request).__name__.removesuffix("Request"), bookie_id) for bookie_id, request in where.sent]
 
 

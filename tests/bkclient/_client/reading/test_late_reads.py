@@ -1,4 +1,4 @@
-"""Replicas that let a reader wait: when another one is asked, what is remembered, and how that changes whom to ask."""
+"""Replicas that let a reader wait: when another one is asked, what is remembered, and how that changes which one is asked."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ async def test_a_bookie_whose_connection_takes_no_more_counts_as_the_busiest() -
 
 
 class Backwards(RandomPlacement):
-    """Asks the last replica first, and remembers whom it was asked about."""
+    """Asks the last replica first, and remembers which bookies it was asked about."""
 
     def __init__(self) -> None:
         super().__init__(Random(1))

@@ -1,4 +1,4 @@
-"""What a long poll does not take from whoever answers it: a bookie that is wrong, a placement policy that fails."""
+"""What a long poll does not believe: a bookie that is wrong, a placement policy that fails."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Asked:
 
 
 async def read_all(where: FakeCluster, reader: LedgerReader) -> list[str]:
-    """Whom it took to read the whole ledger."""
+    """The bookies that were read to get the whole ledger."""
     where.sent.clear()
     async for _ in reader:
         pass

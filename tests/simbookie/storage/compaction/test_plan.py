@@ -111,7 +111,7 @@ def test_a_throttle_lets_through_so_many_a_second_and_keeps_those_of_one_second(
     now += 10
     assert sum(throttle.take(1, now) for _ in range(1000)) == 0
     assert throttle.take(500, now) == pytest.approx(0)
-    assert throttle.take(1, now) == pytest.approx(0.5), "whoever comes next waits for the large one"
+    assert throttle.take(1, now) == pytest.approx(0.5), "the next one waits for the large one"
 
 
 def test_a_forced_run_for_some_kinds_does_one_of_these_whatever_is_suspended_or_lacks_space() -> None:
