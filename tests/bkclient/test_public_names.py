@@ -39,6 +39,10 @@ def listed() -> dict[str, dict[str, str]]:
 
 LISTED = listed()
 NAMES = [(module, name) for module, names in LISTED.items() for name in names]
+#: Single names of modules whose other names are private: development clusters, and what notebooks begin with.
+SINGLE = dict(re.findall(r"^\| `([\w.]+\.\w+)` \| (.+) \|$", PAGE.split("\n## ")[0], re.MULTILINE))
+#: Shows the parts of this project at work, not how an application uses them.
+SHOWS_THE_PROJECT = ("examples/demo.py",)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,6 +85,39 @@ def test_a_public_name_is_explained_and_shows_under_a_public_module(module: str,
     for member, inside in vars(value).items():
         if not member.startswith("_") and (inspect.isfunction(inside) or isinstance(inside, property | classmethod)):
             assert inspect.getdoc(getattr(value, member) if not isinstance(inside, property) else inside), member
+
+
+@pytest.mark.parametrize("path", SINGLE)
+def test_a_single_public_name_is_explained(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert name in import_module(module).__all__
+    assert SINGLE[path] == first_sentence(getattr(import_module(module), name))
+
+
+def shown_to_users() -> Iterator[tuple[str, str]]:
+    """Every example, and every block of Python on a page."""
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for block in re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            yield path.relative_to(ROOT).as_posix(), block
+
+
+def names_that_are_private(source: str) -> list[str]:
+    """What a program imports of this project that the page does not list."""
+    public = {*LISTED, *SINGLE, *(f"{module}.{name}" for module, name in NAMES)}
+    return [name for name in imported(parsed(source)) if name.split(".")[0] in PACKAGES and name not in public]
+
+
+def test_examples_and_pages_import_public_names_only() -> None:
+    shown = [each for each in shown_to_users() if each[0] not in SHOWS_THE_PROJECT]
+    assert {path for path, _ in shown} >= {"README.md", "docs/using/tutorial.md", "examples/kv_store.py"}
+    assert {path: found for path, source in shown if (found := names_that_are_private(source))} == {}
+
+
+def test_an_import_of_a_private_name_is_seen() -> None:
+    source = "import bkclient.program\nfrom bkclient import connect\nfrom bkclient.log.driver import Driver"
+    assert names_that_are_private(source) == ["bkclient.program", "bkclient.log.driver.Driver"]
 
 
 def test_public_docstrings_name_no_rules() -> None:
