@@ -34,7 +34,7 @@ check: $(INSTALLED)  ## lint, types, import contracts
 docs: $(INSTALLED)  ## build the documentation site into build/site, warnings as errors; needs no network
 	$(BIN)/python -m docs.website.build
 
-newcomer: $(INSTALLED)  ## README's install line, program and commands, word by word, in an empty environment
+newcomer: $(INSTALLED)  ## README, then the page about tests to the replay of a failure, word by word, in empty environments, with times (2 minutes)
 	$(BIN)/python -m tests.tools.newcomer
 
 environments: $(INSTALLED)  ## the tests on other Pythons, with the lowest and the highest versions allowed (ONLY="3.13-highest")

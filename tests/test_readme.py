@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.newcomer import README, NewcomerError, cluster, follow, run, steps_of
+from tests.tools.following import FollowingError, cluster, run
+from tests.tools.newcomer_readme import README, follow, steps_of
 
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
@@ -32,13 +33,13 @@ def test_a_newcomer_can_follow_readme_word_by_word(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["echo wrong >&2", "exit 3"])
 def test_a_command_that_fails_or_complains_is_noticed(command: str, tmp_path: Path) -> None:
-    with pytest.raises(NewcomerError, match="ended with"):
+    with pytest.raises(FollowingError, match="ended with"):
         run(command, ENVIRONMENT, tmp_path)
 
 
 def test_a_cluster_that_does_not_start_is_noticed(tmp_path: Path) -> None:
     with (
-        pytest.raises(NewcomerError, match="did not come to serve"),
+        pytest.raises(FollowingError, match="did not come to serve"),
         cluster("bk-sim cluster --no", ENVIRONMENT, tmp_path),
     ):
         pass
@@ -58,5 +59,5 @@ _INSTALL = "## Install\n\n    pip install x\n\n"
     ],
 )
 def test_a_readme_without_its_steps_is_noticed(page: str) -> None:
-    with pytest.raises(NewcomerError, match="README"):
+    with pytest.raises(FollowingError, match="README"):
         steps_of(page)

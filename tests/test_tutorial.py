@@ -13,7 +13,7 @@ import bkclient
 from bkclient import ClientConfig
 from simbookie.cluster import memory_cluster
 from tests.test_readme import ENVIRONMENT
-from tests.tools.newcomer import NewcomerError
+from tests.tools.following import FollowingError
 from tests.tools.tutorial import PAGE, Command, Program, follow, is_as_shown, steps_of
 
 #: Pages that are followed word by word, and how many commands each has at least.
@@ -81,7 +81,7 @@ def test_programs_have_the_names_that_commands_use() -> None:
     ],
 )
 def test_a_block_that_is_no_step_is_noticed(page: str) -> None:
-    with pytest.raises(NewcomerError):
+    with pytest.raises(FollowingError):
         list(steps_of(page))
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.tools.newcomer import ROOT, NewcomerError, cluster, run
+from tests.tools.following import ROOT, FollowingError, cluster, run
 
 __all__ = ["PAGE", "Command", "Program", "follow", "is_as_shown", "steps_of"]
 
@@ -41,19 +41,19 @@ class Command:
 
 
 def steps_of(page: str) -> Iterator[Program | Command]:
-    """The steps of a page, in order; :class:`NewcomerError` for a block that is neither a program nor a command."""
+    """The steps of a page, in order; :class:`FollowingError` for a block that is neither a program nor a command."""
     for block in _BLOCK.finditer(page):
         if block["kind"] in {"python", "text"}:
             name = _FILE_NAME.search(block["before"])
             if name is None:
-                raise NewcomerError(f"the text does not say under which name to save:\n{block['text']}")
+                raise FollowingError(f"the text does not say under which name to save:\n{block['text']}")
             yield Program(name[1], block["text"])
         elif block["kind"] == "console" and block["text"].startswith("$ "):
             for shown in block["text"].removeprefix("$ ").split("\n$ "):
                 line, _, output = shown.partition("\n")
                 yield Command(line, output if output.endswith("\n") or not output else f"{output}\n")
         else:
-            raise NewcomerError(f"neither a program nor a command:\n{block[0]}")
+            raise FollowingError(f"neither a program nor a command:\n{block[0]}")
 
 
 def is_as_shown(printed: str, shown: str) -> bool:
