@@ -25,6 +25,7 @@ from bkclient._client.plugin_guards import guarded_features, guarded_observer, g
 from bkclient._client.reading.reader import LedgerReader
 from bkclient._client.watch import watch_metadata
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
+from bkclient._client.writing.payloads import FRAME_OVERHEAD_BYTES
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, ClientClosed, MetadataDriverError, MetadataStoreError, UnexpectedCondition
@@ -367,6 +368,11 @@ class BookKeeper:
     def rng(self) -> random.Random:
         """The chance that the client was made with, for what is built on it."""
         return self._rng
+
+    @property
+    def max_entry_bytes(self) -> int:
+        """The largest payload of an entry, which ``limits.max_frame_size_bytes`` leaves room for."""
+        return self._config.limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
 
     @property
     def wall_clock(self) -> Callable[[], float] | None:

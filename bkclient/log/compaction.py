@@ -11,7 +11,7 @@ from bkclient.log.compacted_reader import CompactedReader
 from bkclient.log.deleting import delete_trimmed
 from bkclient.log.errors import NoSuchLog
 from bkclient.log.format.compression import Compression
-from bkclient.log.format.entry import encode_compacted
+from bkclient.log.format.entry import COMPACTED_BYTES, OVERHEAD_BYTES, encode_compacted
 from bkclient.log.format.message import LogMessage, NewMessage
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.compacting import BeginCompaction, FinishCompaction
@@ -35,7 +35,8 @@ async def compact_log(store: ManifestStore, manifest: LogManifest, *, compressio
     newest = await _newest(_messages(store, manifest, through), max_keys)
     writer = await _announced(store, manifest)
     async with writer:
-        await _write(writer, _kept(_messages(store, manifest, through), newest), compression)
+        limit = min(_BATCH_BYTES, store.client.max_entry_bytes - OVERHEAD_BYTES)
+        await _write(writer, _kept(_messages(store, manifest, through), newest), compression, limit)
     made = CompactedLedger(writer.ledger_id, *through, len(newest))
     # Only after this the one before is deleted: until then readers are told of that.
     await delete_trimmed(store, await store.change(FinishCompaction(manifest.log_id, made)))
@@ -108,12 +109,15 @@ async def _kept(messages: AsyncIterator[LogMessage], newest: dict[str, MessageId
             yield message
 
 
-async def _write(writer: LedgerWriter, messages: AsyncIterator[LogMessage], compression: Compression) -> None:
+async def _write(
+    writer: LedgerWriter, messages: AsyncIterator[LogMessage], compression: Compression, max_bytes: int
+) -> None:
+    """Write messages, as many to an entry as ``max_bytes`` takes, and one in any case."""
     batch: list[LogMessage] = []
     size = 0
     async for message in messages:
-        length = NewMessage(message.payload, message.key, message.headers).size
-        if batch and (len(batch) >= _BATCH_MESSAGES or size + length > _BATCH_BYTES):
+        length = NewMessage(message.payload, message.key, message.headers).size + COMPACTED_BYTES
+        if batch and (len(batch) >= _BATCH_MESSAGES or size + length > max_bytes):
             await writer.submit(encode_compacted(batch, compression))
             batch, size = [], 0
         batch.append(message)

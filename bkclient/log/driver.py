@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
+import anyio
+
 from bkclient import LedgerWriter
 from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
-from bkclient.errors import ArgumentError, BookKeeperError, UnexpectedCondition
+from bkclient.errors import ArgumentError, BookKeeperError, RequestTimeout, UnexpectedCondition
 from bkclient.log.batches import PendingEntry
 from bkclient.log.errors import naming
 from bkclient.log.format.compression import Compression
-from bkclient.log.format.entry import HEADER_BYTES, encode_rows, publish_time
+from bkclient.log.format.entry import OVERHEAD_BYTES, encode_rows, publish_time
 from bkclient.log.machine.manifest import LedgerEnd
 from bkclient.log.machine.owner import CloseLedger, LogOwner, MakeLedger, OwnerAction, RecoverLedger
 from bkclient.log.machine.owner_state import ENDED, OwnerState
@@ -23,12 +25,11 @@ from bkclient.log.machine.update import ReadManifest, WriteManifest
 from bkclient.log.settings import PublishSettings
 from bkclient.log.store import ManifestStore
 
-__all__ = ["OwnerDriver"]
+__all__ = ["LET_GO_S", "OwnerDriver", "abandon_all"]
 
 _BACKOFF: Final = Backoff(0.05, 2.0)
-_LET_GO_S: Final = 5.0
-_MAX_ENTRY_BYTES: Final = 5 * 1024 * 1024 - 4096
-"""What fits into a frame that bookies take by default, with room for headers."""
+LET_GO_S: Final = 5.0
+"""How long what is of no use to its caller any more may take."""
 
 
 class OwnerDriver:
@@ -45,7 +46,8 @@ class OwnerDriver:
     ) -> None:
         self.store: Final = store
         self.machine: Final = LogOwner(owner, store.new_id(), term)
-        self.max_entry_bytes: Final = _MAX_ENTRY_BYTES - HEADER_BYTES
+        #: How many bytes the messages of an entry may have, by their sizes.
+        self.max_entry_bytes: Final = store.client.max_entry_bytes - OVERHEAD_BYTES
         #: Called once when the owner ended otherwise than by :meth:`close`.
         self.on_failed: Callable[[], None] = lambda: None
         self._settings: Final = settings
@@ -54,8 +56,12 @@ class OwnerDriver:
         #: By number, the entries that are not acknowledged.
         self._entries: dict[int, PendingEntry] = {}
         self._ledger: LedgerWriter | None = None
-        #: The time of the last entry that was handed to a ledger, which none after it goes below.
+        #: The time of the last entry that was handed in, or is in the log, which none after it goes below.
         self._last_ms = 0
+        #: That of the last entry that is acknowledged.
+        self._stored_ms = 0
+        #: Who waits until all entries up to this number are told.
+        self._flushes: dict[int, asyncio.Future[None]] = {}
         self._news = asyncio.Event()
         self._told = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +87,7 @@ class OwnerDriver:
         if self.machine.state in ENDED:
             self.refuse(entry)
             return
-        entry.publish_ms = self._now_ms()
+        entry.publish_ms = self._last_ms = self._now_ms()
         try:
             entry.data = encode_rows(entry.rows, entry.publish_ms, self._compression)
         except ArgumentError as error:
@@ -114,27 +120,54 @@ class OwnerDriver:
         if error is not None:
             await self.abandon()
             raise error
+        assert self.machine.known is not None, "the log was claimed"
+        self._last_ms = max(self._last_ms, self.machine.known.manifest.last_ms)
 
-    async def until_all_told(self) -> None:
-        """Wait until every entry is acknowledged, or the owner ended."""
-        while self._entries and self.machine.state not in ENDED:
-            self._told.clear()
-            await self._told.wait()
+    def told(self) -> asyncio.Future[None]:
+        """A future that is done when every entry that was handed in by now is acknowledged, or the owner has ended."""
+        if self.machine.state in ENDED or not self._entries:
+            done = asyncio.get_running_loop().create_future()
+            done.set_result(None)
+            return done
+        last = self.machine.next_number - 1
+        if (waiting := self._flushes.get(last)) is None:
+            waiting = self._flushes[last] = asyncio.get_running_loop().create_future()
+        return waiting
 
-    async def close(self) -> None:
-        """Publish what was handed in, and own the log no more. Cancellation does not stop it."""
+    async def close(self, patience_s: float | None = None) -> None:
+        """Publish what was handed in, and own the log no more. Cancellation does not stop it.
+
+        With ``patience_s`` only as long as entries are acknowledged so often; then it is abandoned.
+        """
         if self._task is None:
             return
         if self.machine.state not in ENDED:
             self.machine.close()
             self._news.set()
-        await asyncio.shield(self._task)
+        done: set[asyncio.Task[None]] = set()
+        before = -1
+        while not done and before != len(self._entries):
+            before = len(self._entries) if patience_s is not None else -1
+            done, _ = await asyncio.wait([self._task], timeout=patience_s)
+        if not done:
+            self.machine.fail(
+                RequestTimeout(
+                    f"nothing was acknowledged for {patience_s:g} s while the writer was left",
+                    advice="What was not acknowledged may or may not be in the log.",
+                )
+            )
+            await self.abandon()
 
     async def abandon(self) -> None:
-        """Stop without a release: the next owner takes the log over."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        """Stop without a release: the next owner takes the log over. That is so at once; what waits are tasks that end."""
+        await abandon_all([self])
+
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """End the task of the owner, which is returned, if there is one."""
+        if self._task is None:
+            return []
+        self._task.cancel()
+        return [self._task]
 
     # The task ----------------------------------------------------------------------------------------------------
 
@@ -198,7 +231,14 @@ class OwnerDriver:
                 assert ledger is not None
                 await ledger.close()
                 end = ledger.metadata
-                machine.on_ended(LedgerEnd(ledger_id, end.last_entry_id, end.length, self._last_ms))
+                machine.on_ended(LedgerEnd(ledger_id, end.last_entry_id, end.length, self._time_at(end.last_entry_id)))
+
+    def _time_at(self, last_entry_id: int) -> int:
+        """The time of the last entry of the current ledger, which is the last one acknowledged, or one that was sent after it."""
+        beyond = last_entry_id - self.machine.stored
+        if 0 <= beyond < len(self.machine.sent):
+            return self._entries[self.machine.sent[beyond][0]].publish_ms
+        return self._stored_ms
 
     async def _recover(self, ledger_id: int) -> LedgerEnd:
         async with await self.store.client.open_ledger(ledger_id, recover=True) as reader:
@@ -214,7 +254,6 @@ class OwnerDriver:
         if self._failures:  # as long as bookies fail, new ledgers do, too: each leaves an empty one behind
             await asyncio.sleep(_BACKOFF.nth(self._failures - 1))
         assert machine.known is not None
-        self._last_ms = max(self._last_ms, machine.known.manifest.last_ms)
         custom = {"application": b"bkclient-log", "log": self.store.name.encode()}
         ledger = await self.store.client.create_ledger(
             ensemble_size=settings.ensemble_size,
@@ -232,30 +271,32 @@ class OwnerDriver:
         for number in numbers:
             try:
                 future = await ledger.submit(self._entries[number].data)
-            except BookKeeperError:
-                self.machine.on_entry_failed()
+            except ArgumentError as error:
+                self.machine.fail(error)  # no ledger will take it
+                return
+            except BookKeeperError as error:
+                self._on_ledger_failed(error)
                 return  # what follows in the list is not stored, and is sent again with this one
             future.add_done_callback(partial(self._on_entry, ledger, ledger.last_add_pushed))
-            self._last_ms = max(self._last_ms, self._entries[number].publish_ms)
 
     def _on_entry(self, ledger: LedgerWriter, entry_id: int, future: asyncio.Future[int]) -> None:
         if ledger is not self._ledger or self.machine.state in ENDED:
             return
         if future.cancelled() or future.exception() is not None:
-            self._on_entry_failed(future)
+            self._on_ledger_failed(None if future.cancelled() else future.exception())
         else:
             self._failures = 0
             self.machine.on_stored(entry_id)
             self._tell()
         self._news.set()
 
-    def _on_entry_failed(self, future: asyncio.Future[int]) -> None:
+    def _on_ledger_failed(self, error: BaseException | None) -> None:
+        """The current ledger did not take an entry; one that took none at all is not worth another at once."""
         machine, now = self.machine, asyncio.get_running_loop().time()
         if machine.state not in (OwnerState.OPEN, OwnerState.DRAINING):
             return
         self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
-        error = None if future.cancelled() else future.exception()
         if isinstance(error, BookKeeperError) and now >= self._failing_since + self._settings.give_up_s:
             machine.fail(error)
         else:
@@ -275,8 +316,11 @@ class OwnerDriver:
     def _tell(self) -> None:
         for confirmed in self.machine.take_confirmed():
             entry = self._entries.pop(confirmed.number)
+            self._stored_ms = entry.publish_ms
             entry.tell(confirmed.ledger_id, confirmed.entry_id)
             self._on_told(entry)
+            if self._flushes and (waiting := self._flushes.pop(confirmed.number, None)) and not waiting.done():
+                waiting.set_result(None)
         self._told.set()
 
     def _end(self) -> None:
@@ -289,6 +333,10 @@ class OwnerDriver:
         entries, self._entries = list(self._entries.values()), {}
         for entry in entries:
             self.refuse(entry)
+        flushes, self._flushes = list(self._flushes.values()), {}
+        for waiting in flushes:
+            if not waiting.done():
+                waiting.set_result(None)
         if self.machine.failure is not None:
             self.on_failed()
         self._told.set()
@@ -297,7 +345,7 @@ class OwnerDriver:
         """Let the ledger go, and delete what nobody will ever look for; what cannot be deleted now is left to the next trim."""
         if self._ledger is not None and self.machine.state is not OwnerState.CLOSED:
             with suppress(BookKeeperError, TimeoutError):
-                async with asyncio.timeout(_LET_GO_S):
+                async with asyncio.timeout(LET_GO_S):
                     await self._ledger.close()
         trimmed = self.machine.known.manifest.trimmed if self.machine.known is not None else ()
         mine = [ledger_id for ledger_id in (self.machine.orphan,) if ledger_id is not None]
@@ -334,3 +382,11 @@ class OwnerDriver:
     def _on_changed(self) -> None:
         self._must_look = True
         self._news.set()
+
+
+async def abandon_all(drivers: Iterable[OwnerDriver]) -> None:
+    """End owners without a release. A caller that is cancelled meanwhile, or was before, leaves none of them running."""
+    tasks = [task for driver in drivers for task in driver.cancel()]
+    if tasks:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait(tasks)

@@ -12,14 +12,14 @@ from typing import Final, NoReturn, Self
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
-    ClientClosed,
     LedgerClosed,
     TooManyRequests,
 )
 from bkclient.log.batches import Batcher, PendingEntry
-from bkclient.log.driver import OwnerDriver
+from bkclient.log.driver import LET_GO_S, OwnerDriver, abandon_all
 from bkclient.log.format.message import MESSAGE_BYTES, Row, row_of
 from bkclient.log.format.message_id import MessageId
+from bkclient.log.line import PublishLine, WaitingMessage
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.machine.owner_state import OwnerState
 from bkclient.log.opening import open_partition
@@ -50,8 +50,9 @@ class LogWriter:
             message_id = await log.publish(b"...", key="customer-7")
 
     Entering the block takes the log over from the owner before: that one is fenced and can publish no more. Leaving it publishes
-    everything that was handed in, closes the ledger and leaves the log without an owner; leaving it by an exception does
-    the same.
+    everything that was handed in, closes the ledger and leaves the log without an owner. Leaving it by an exception, or by being
+    cancelled, does the same, but gives up once nothing is acknowledged for 5 seconds; being cancelled while it is left gives up
+    at once. Then the log is left as by an owner that died, and the next one takes it over.
 
     Messages are in the log in the order of the calls; in a log with partitions, in the order of the calls in each. Bookies that
     fail are lived through, if need be in a new ledger. After the first message that could not be published the writer accepts no
@@ -75,11 +76,12 @@ class LogWriter:
         self._free_messages = settings.max_pending_messages
         self._free_bytes = settings.max_pending_bytes
         self._message_bytes_max: Final = min(self._owner.max_entry_bytes, settings.max_pending_bytes)
-        #: False before the block, after a failure, and at the end.
+        #: False before the block, after a failure, at the end, and while others wait for room.
         self._is_accepting = False
         #: Where all messages go in a log without partitions.
         self._batcher: Batcher | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        #: Who waits for room; there from the beginning of the block on.
+        self._line: PublishLine | None = None
         self._is_closing = False
 
     @property
@@ -123,16 +125,15 @@ class LogWriter:
         """
         row, size = row_of(payload, key, headers, event_ms)
         self._check(size)
-        while not self._has_room_for(size):
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
+        if self._is_accepting and self._has_room_for(size):
+            return await self._add(row, size, key)
+        assert self._line is not None, "it is there inside the block"
+        self._is_accepting = False  # what comes from now on waits, too, or is refused
+        future = await self._line.wait(WaitingMessage(row, size, key))
+        if future is None:
             self._check(size)
-        return await self._add(row, size, key)
+        assert future is not None, "refused before"
+        return await future
 
     def publish_nowait(
         self,
@@ -144,8 +145,8 @@ class LogWriter:
     ) -> asyncio.Future[MessageId]:
         """Publish one message without waiting; a future of its id, which raises as :meth:`publish`.
 
-        Raises :class:`~bkclient.errors.TooManyRequests` while too much is not acknowledged. The future need not be awaited:
-        :meth:`flush` and the end of the block raise a failure too.
+        Raises :class:`~bkclient.errors.TooManyRequests` while too much is not acknowledged, and while others wait for room. The
+        future need not be awaited: :meth:`flush` and the end of the block raise a failure too.
         """
         row: bytes | Row
         if key is None and type(payload) is bytes and headers is None and event_ms is None:
@@ -163,11 +164,15 @@ class LogWriter:
         return batcher.add(row, size)
 
     async def flush(self) -> None:
-        """Wait until everything that was handed in is acknowledged. Raises what ended the writer."""
+        """Wait until everything is acknowledged that was handed in before the call. Raises what ended the writer.
+
+        What other tasks publish meanwhile is not waited for, and neither is what waits for room itself.
+        """
         for lane in self._lanes:
             lane.batcher.flush()
-        for lane in self._lanes:
-            await lane.driver.until_all_told()
+        told = [lane.driver.told() for lane in self._lanes]
+        if waiting := [future for future in told if not future.done()]:
+            await asyncio.wait(waiting)
         self._raise_failure()
 
     def _check(self, size: int) -> None:
@@ -181,8 +186,9 @@ class LogWriter:
 
     def _refuse(self, size: int) -> NoReturn:
         self._check(size)
+        waiting = f", and {len(self._line)} others wait" if self._line else ""
         raise TooManyRequests(
-            f"{self.pending_messages} messages in {self.pending_bytes} bytes are not acknowledged yet"
+            f"{self.pending_messages} messages in {self.pending_bytes} bytes are not acknowledged yet{waiting}"
         )
 
     def _raise_failure(self) -> None:
@@ -203,14 +209,24 @@ class LogWriter:
         assert self._router is not None, "a log has partitions or a batcher"
         return self._lanes[self._router.choose(key)].batcher.add(row, size)
 
+    def _take(self, message: WaitingMessage) -> asyncio.Future[MessageId]:
+        return self._add(message.row, message.size, message.key)
+
     def _on_progress(self, entry: PendingEntry) -> None:
         """An entry was acknowledged, or failed."""
         self._free_messages += len(entry.rows)
         self._free_bytes += entry.size
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._line is not None:
+            self._line.on_room()
+
+    def _on_nobody_waits(self) -> None:
+        self._is_accepting = not (self._is_closing or self._has_failed)
+
+    def _end(self) -> None:
+        """Accept nothing any more, and tell those who wait."""
+        self._is_accepting = False
+        if self._line is not None:
+            self._line.give_up()
 
     # The end -----------------------------------------------------------------------------------------------------
 
@@ -232,6 +248,7 @@ class LogWriter:
             self._lanes.append(lane)
         if self._router is None:
             self._batcher = self._lanes[0].batcher
+        self._line = PublishLine(self._has_room_for, self._take, self._on_nobody_waits)
         self._is_accepting = True
         return self
 
@@ -247,47 +264,59 @@ class LogWriter:
             outcomes = await asyncio.gather(*(driver.claim() for driver in drivers), return_exceptions=True)
             _raise_first(outcomes)
         except BaseException:
-            for driver in (*drivers, self._owner):
-                await driver.abandon()
+            await abandon_all((*drivers, self._owner))
             raise
         return drivers
 
     def _on_failed(self, lane: _Lane) -> None:
         """An owner has ended: what was gathered for it is not sent any more."""
-        self._is_accepting = False
         if self._failed is None:
             self._failed = lane.driver
+        self._end()
         lane.driver.refuse(lane.batcher.drop())
 
     async def aclose(self) -> None:
-        """End the writer as leaving ``async with`` does. Idempotent."""
+        """End the writer as leaving ``async with`` without an exception does. Idempotent.
+
+        Cancellation does not stop it: another call waits for its end.
+        """
+        await self._close(None)
+
+    async def _close(self, patience_s: float | None) -> None:
         if not self._lanes:
             return
-        self._is_closing, self._is_accepting = True, False
+        self._is_closing = True
+        self._end()
         for lane in self._lanes:
             lane.batcher.flush()
         if self._router is not None:
-            await asyncio.gather(*(lane.driver.close() for lane in self._lanes))
-        await self._owner.close()
+            await asyncio.gather(*(lane.driver.close(patience_s) for lane in self._lanes))
+        await self._owner.close(patience_s)
         self._raise_failure()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            await self.aclose()
-            return
         try:
-            await self.aclose()
-        except (BookKeeperError, ClientClosed) as failure:
+            await self._close(None if error is None else LET_GO_S)
+        except BookKeeperError as failure:
+            if error is None:
+                raise
             if failure is not error:
                 error.add_note(f"closing the log failed too: {failure}")
+        except BaseException:  # cancelled: nobody is left to wait for the owner
+            await abandon_all((*(lane.driver for lane in self._lanes), self._owner))
+            raise
 
     @property
     def is_closed(self) -> bool:
         """Whether the writer accepts no more."""
+        return self._is_closing or self._has_failed
+
+    @property
+    def _has_failed(self) -> bool:
         is_over = self._owner.machine.state in (OwnerState.DEPOSED, OwnerState.FAILED)
-        return self._is_closing or is_over or self._failed is not None
+        return is_over or self._failed is not None
 
 
 def _raise_first(outcomes: list[BaseException | None]) -> None:

@@ -3,7 +3,7 @@
 ::
 
     version          1 byte    1
-    compression      1 byte    0 none, 1 zlib, 2 lz4, 3 zstd
+    compression      1 byte    0 none, 1 zlib, 2 lz4, 3 zstd, 4 snappy
     count            4 bytes   messages, at least 1
     publish time     8 bytes   milliseconds since 1970
     length           4 bytes   of the batch before it was compressed
@@ -30,7 +30,9 @@ from bkclient.log.format.message_id import MessageId, ids_of_batch
 __all__ = [
     "BATCH_BYTES_MAX",
     "BATCH_MESSAGES_MAX",
+    "COMPACTED_BYTES",
     "HEADER_BYTES",
+    "OVERHEAD_BYTES",
     "decode_compacted",
     "decode_entry",
     "encode_compacted",
@@ -44,6 +46,10 @@ _COMPACTED: Final = 2
 """The version of entries that hold messages of others: before each are its ledger, entry, batch index, batch size and time."""
 _HEADER: Final = struct.Struct(">BBIQI")
 HEADER_BYTES: Final = _HEADER.size
+COMPACTED_BYTES: Final = 40
+"""What the ledger of a compaction adds to a message, at most: where it is from."""
+OVERHEAD_BYTES: Final = HEADER_BYTES + 5 + COMPACTED_BYTES
+"""What an entry has beside the sizes of its messages, at most; one message fits into the ledger of a compaction, too."""
 BATCH_MESSAGES_MAX: Final = 100_000
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of a batch before it was compressed."""

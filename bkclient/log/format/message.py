@@ -19,8 +19,8 @@ _TIME_MAX: Final = 2**63 - 1
 
 
 NO_HEADERS: Final[Mapping[str, bytes]] = FrozenDict()
-MESSAGE_BYTES: Final = 16
-"""What the format adds to a message, at most."""
+MESSAGE_BYTES: Final = 20
+"""What the format adds to a message, at most: lengths, an event time."""
 
 Row = tuple[object, ...]
 """A message as it is stored: payload, key, headers, event time, without what is absent at the end."""
