@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.ceiling import append_bare
-from benchmarks.cluster import Bench, Bookies, a_writer, command, connected
+from benchmarks.cluster import Bench, Bookies, Metadata, a_writer, command, connected
 from benchmarks.java_client import values_of
 from benchmarks.measuring import LOOPS, Contender, Meter, Result, Values, compared, in_turn, percentiles, run_on
 
@@ -24,7 +24,7 @@ LOADS = ((100, 30_000, 1000), (1024, 30_000, 1000), (65_536, 1_500, 1000))
 ALONE = (100, 2_000)
 
 
-async def append_many(bookies: Bookies, protocol: int, size: int, entries: int, window: int, **groups: Any) -> Values:
+async def append_many(bookies: Metadata, protocol: int, size: int, entries: int, window: int, **groups: Any) -> Values:
     """Through our client, pipelined; ``groups`` are of its configuration."""
     async with connected(bookies, protocol, window, **groups) as client:
         writer = await a_writer(client)

@@ -31,7 +31,7 @@ from bkclient.metadata.base import BookieAddress
 from simbookie.processes import ProcessCluster
 from tests.interop.real_bookie import RealCluster
 
-__all__ = ["Bench", "Bookies", "a_bench", "a_writer", "command", "config_of", "connected"]
+__all__ = ["Bench", "Bookies", "Metadata", "a_bench", "a_writer", "command", "config_of", "connected"]
 
 #: A busy machine is no failed bookie.
 _PATIENT: Final = {"add_s": 60.0, "read_s": 60.0}
@@ -40,10 +40,16 @@ _UNBOUNDED: Final = "10000000"
 _MEMORY: Final = Path("/dev/shm")
 
 
-class Bookies(Protocol):
-    """Bookies of one kind, with metadata of their own."""
+class Metadata(Protocol):
+    """What a client has to know of bookies: where their metadata is."""
 
-    uri: str
+    @property
+    def uri(self) -> str:
+        """The URI of the metadata service."""
+
+
+class Bookies(Metadata, Protocol):
+    """Bookies of one kind, with metadata of their own."""
 
     @property
     def addresses(self) -> list[BookieAddress]:
@@ -176,7 +182,7 @@ def config_of(protocol: int, window: int = 1000, **groups: Any) -> ClientConfig:
     )
 
 
-def connected(bookies: Bookies, protocol: int, window: int = 1000, **groups: Any) -> bkclient.PendingClient:
+def connected(bookies: Metadata, protocol: int, window: int = 1000, **groups: Any) -> bkclient.PendingClient:
     """Our client of these bookies."""
     return bkclient.connect(bookies.uri, config=config_of(protocol, window, **groups))
 
