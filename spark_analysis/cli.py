@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "replay": Late("spark_analysis.cli_replay", "Make every recorded run again, and compare event by event."),
     "sweep": Late("spark_analysis.cli_sweep", "Run scenarios with many seeds on executors, and judge every run there."),
     "stream": Late("spark_analysis.cli_stream", "Judge histories while runs still write them."),
-    "report": Late("spark_analysis.cli_report", "Write what verify and lac find as one HTML page."),
+    "report": Late("spark_analysis.cli_report", "Write what verify, lac and analyse find as one HTML page."),
     "lac": Late("spark_analysis.cli_lac", "Follow the LAC of every ledger, and prove that none was truncated."),
     "analyse": Late("spark_analysis.cli_analyse", "Tell what follows which faults, and how appends fare under them."),
     "list": Late("spark_analysis.cli_verify", "List the invariants with their statements."),

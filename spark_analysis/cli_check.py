@@ -24,8 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 _CHECK_HELP: Final = """Judge every history with the checker that also watches runs, on the executors.
 
-It takes less time than the formulas of "verify" and knows one clause more, but shares the code with what judged the run when it
-was recorded.
+It takes less time than the formulas of "verify", but shares the code with what judged the run when it was recorded.
 
 \b
 Examples:
@@ -59,7 +58,7 @@ def check_histories(
 _COMPARE_HELP: Final = """Judge every history by both witnesses, and show where they disagree.
 
 The online checker and Spark's formulas were written apart. What one accuses a ledger of, the other has to, or one of them is
-wrong; except that formulas look at copies of entries at the end of a history, when somebody may have mended them.
+wrong.
 
 \b
 Examples:

@@ -45,7 +45,7 @@ def write_report(
     master: Master = None,
     conf: Conf = None,
     max_witnesses: Annotated[
-        int, typer.Option(min=0, help="Broken ledgers to show per invariant; counts are always complete.")
+        int, typer.Option(min=0, help="Broken clauses to show per invariant; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
     as_json: Json = False,
 ) -> None:

@@ -49,7 +49,7 @@ def verify_histories(
         ),
     ] = None,
     max_witnesses: Annotated[
-        int, typer.Option(min=0, help="Broken ledgers to show per invariant; counts are always complete.")
+        int, typer.Option(min=0, help="Broken clauses to show per invariant; counts are always complete.")
     ] = MAX_WITNESSES_DEFAULT,
     as_json: Json = False,
 ) -> None:

@@ -84,7 +84,7 @@ def why_text(invariant: InvariantVerdict) -> str:
 
 
 def witness_list(verdict: Verdict) -> Group:
-    """The broken ledgers, each with what is wrong and the events that show it."""
+    """The broken clauses, each with its ledger, what is wrong and the events that show it."""
     blocks: list[Text] = []
     for violation in verdict.violations:
         where = f"{violation.history}, ledger {violation.ledger}"

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from scenarios.history import FIELDS, FieldType
 from scenarios.history.schema import COMMON_FIELDS
@@ -21,7 +30,6 @@ __all__ = [
     "FINDING_SCHEMA",
     "HISTORY_COLUMNS",
     "TABLE_SCHEMA",
-    "VIOLATION_SCHEMA",
     "columns_of",
 ]
 
@@ -78,29 +86,17 @@ TABLE_SCHEMA: Final = StructType(
 )
 
 #: What an invariant says of one ledger of one history: that it holds, or, with a witness, what is wrong: from which event on,
-#: which clause is broken, and the numbers of the events that show it.
+#: which clause is broken, and the numbers of the events that show it. A row for each broken clause, counted by ``nth`` from 0.
 FINDING_SCHEMA: Final = StructType(
     [
         StructField("invariant", StringType()),
         StructField("history", StringType()),
         StructField("ledger", LongType()),
+        StructField("nth", IntegerType()),
         StructField("seq", LongType()),
         StructField("clause", StringType()),
         StructField("witness", StringType()),
         StructField("evidence", ArrayType(LongType())),
-    ]
-)
-
-VIOLATION_SCHEMA: Final = StructType(
-    [
-        StructField("invariant", StringType()),
-        StructField("history", StringType()),
-        StructField("scenario", StringType()),
-        StructField("seed", LongType()),
-        StructField("ledger", LongType()),
-        StructField("clause", StringType()),
-        StructField("witness", StringType()),
-        StructField("first_seq", LongType()),
     ]
 )
 

@@ -36,7 +36,8 @@ class AckedReadable(Family):
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)
-        self._reads: dict[tuple[str, int], int] = {}
+        #: When each read that is under way began, and since when its entry was committed then; None if it was not.
+        self._reads: dict[tuple[str, int], tuple[int, int | None]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Acknowledgements, metadata, garbage collection, reads; the facts have the copies."""
@@ -128,16 +129,17 @@ class AckedReadable(Family):
     # Reads -------------------------------------------------------------------------------------------------------
 
     def on_read_send(self, event: Event) -> None:
-        """Note the latest time at which the read began."""
-        self._reads.setdefault((event.actor, event.fields["entry"]), event.seq)
+        """Note when the read began, and whether the entry was committed then."""
+        key = (event.actor, event.fields["entry"])
+        if key not in self._reads:
+            self._reads[key] = (event.seq, self._committed_since(event.fields["entry"]))
 
     def on_read_result(self, event: Event) -> None:
         """Check that a denied entry was not committed before the read began."""
         fields = event.fields
         entry = fields["entry"]
-        began = self._reads.pop((event.actor, entry), None)
-        since = self._committed_since(entry)
-        if began is None or since is None or since > began:
+        began, since = self._reads.pop((event.actor, entry), (None, None))
+        if began is None or since is None:
             return
         self.checked["A9"] += 1
         if fields["code"] not in codes.NEGATIVES or not self.facts.is_conclusive_denial(entry, fields["version"]):

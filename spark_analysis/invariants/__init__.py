@@ -12,7 +12,7 @@ from spark_analysis.invariants.acked_replication import ACKED_REPLICATION
 from spark_analysis.invariants.acks_in_order import ACKS_IN_ORDER
 from spark_analysis.invariants.add_resolves import ADD_RESOLVES
 from spark_analysis.invariants.answers_match import ANSWERS_MATCH
-from spark_analysis.invariants.base import CheckClass, Invariant, judge
+from spark_analysis.invariants.base import Invariant, judge
 from spark_analysis.invariants.bookie_lac_monotonic import BOOKIE_LAC_MONOTONIC
 from spark_analysis.invariants.close_at_decision import CLOSE_AT_DECISION
 from spark_analysis.invariants.close_keeps_acks import CLOSE_KEEPS_ACKS
@@ -58,7 +58,7 @@ from spark_analysis.invariants.start_is_lac_plus_one import START_IS_LAC_PLUS_ON
 from spark_analysis.invariants.unknown_aborts import UNKNOWN_ABORTS
 from spark_analysis.invariants.visible_lac_bounded import VISIBLE_LAC_BOUNDED
 
-__all__ = ["INVARIANTS", "CheckClass", "Invariant", "judge", "select"]
+__all__ = ["INVARIANTS", "Invariant", "judge", "select"]
 
 _ALL: Final[tuple[Invariant, ...]] = (
     ACKED_READABLE,

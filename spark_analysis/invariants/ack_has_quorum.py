@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     ensemble_of,
@@ -66,7 +66,6 @@ def _observe(facts: Facts) -> DataFrame:
 ACK_HAS_QUORUM: Final = Invariant(
     name="AckHasQuorum",
     clauses=("A2",),
-    check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

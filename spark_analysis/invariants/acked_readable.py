@@ -1,14 +1,12 @@
-"""AckedReadable: an acknowledged entry of a closed ledger is there, can be read, and is what was written.
+"""AckedReadable: an acknowledged entry is there, can be read, and is what was written.
 
-Judged at the end of the history, for every entry acknowledged as durable up to the end of a closed ledger:
+* At every moment from the acknowledgement on, a bookie of its write set holds it, under the metadata stored then.
+* No read that began after it was acknowledged, or after the ledger was closed with it, was told that it does not exist.
+* Every read that delivered it, by anyone at any time, delivered the acknowledged content.
 
-* at least one bookie of its write set, under the metadata stored then, holds it; and
-* no handle that knew the ledger to be closed was told that the entry does not exist; and
-* every read that delivered it, by anyone at any time, delivered the acknowledged content.
-
-The first two are owed only while fewer than Qa bookies lost a durable copy: an ack quorum of losses is more than the
-ledger was asked to survive. Deleted ledgers owe nothing. A reader with older metadata may be denied an entry that was
-written after bookies were replaced, so its denials prove nothing.
+The first two are owed only while fewer than Qa bookies ever lost it: an ack quorum of losses is more than the ledger was asked to
+survive. Deleted ledgers owe nothing. A reader with older metadata may ask bookies that never had the entry, so its denials prove
+nothing (:mod:`spark_analysis.invariants.denied_reads`).
 """
 
 from __future__ import annotations
@@ -18,63 +16,94 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, observed, tell
+from scenarios.history import Kind
+from spark_analysis.invariants.base import Invariant
+from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.held import COPY_COLUMNS, COPY_KINDS
+from spark_analysis.invariants.images import image_at
 from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
-from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS
 
 __all__ = ["ACKED_READABLE"]
 
 
-def _observe(facts: Facts) -> DataFrame:
-    owed = facts.owed_entries
-    entry, ack, quorum = sf.col("entry"), sf.col("durable_seq"), sf.col("ack_quorum_size")
-    is_owed = ack.isNotNull() & (entry <= sf.col("last_entry"))
-    closed = sf.col("closed.seq")
+def _gone(facts: Facts) -> DataFrame:
+    """Acknowledged entries at the moments that count for them, as observations."""
+    ack, at = sf.col("ack_seq"), sf.col("at")
     gone = tell(
         "A4",
-        sf.col("is_recorded") & ack.isNotNull() & (sf.col("holders") == 0) & (sf.col("losses") < quorum),
-        sf.greatest(ack, closed),
-        [ack, closed],
-        "no bookie of the write set of entry %d, acknowledged (event %d), holds it; bookies lost %d copies",
-        entry,
+        (sf.col("held") == 0) & (sf.col("lost") < sf.col("ack_quorum_size")),
+        at,
+        [ack, sf.col("image.seq"), at],
+        "no bookie of the write set of entry %d, acknowledged (event %d), holds it (event %d); bookies lost %d copies",
+        sf.col("entry"),
         ack,
-        sf.col("losses"),
+        at,
+        sf.col("lost"),
+    )
+    return observed(facts.held_entries.filter(ack.isNotNull()), gone)
+
+
+def _denied(facts: Facts) -> DataFrame:
+    """Denials of entries that were acknowledged, or in the closed ledger, when the read began, as observations."""
+    entry, ack, sent, seq = sf.col("entry"), sf.col("ack_seq"), sf.col("sent"), sf.col("seq")
+    acks = facts.entries.filter(ack.isNotNull()).select(*ENTRY_KEY, "ack_seq")
+    end = sf.col("stored_then")
+    since = sf.coalesce(
+        sf.when(ack < sent, ack), sf.when((end["state"] == "CLOSED") & (entry <= end["last_entry"]), end["seq"])
+    )
+    judged = (
+        join_small(facts.denied_reads, acks, on=ENTRY_KEY, how="left")
+        .transform(join_small, facts.images, on=LEDGER_KEY, how="inner")
+        .withColumn("stored_then", image_at(sent))
+        .withColumn("since", since)
+        .filter(sf.col("since").isNotNull())
     )
     denied = tell(
         "A9",
-        is_owed & (sf.col("denied_version") >= sf.col("closed.version")) & (sf.col("losses_ever") < quorum),
-        sf.col("denied_seq"),
-        [ack, sf.col("denied_seq")],
-        "entry %d was acknowledged (event %d), and a reader of the closed ledger was told that it does not exist (event %d)",
+        sf.col("is_conclusive"),
+        seq,
+        [sf.col("since"), sent, seq],
+        "entry %d was %s (event %d) before %s began to read it (event %d) and was told that it does not exist (event %d)",
         entry,
-        ack,
-        sf.col("denied_seq"),
+        sf.when(ack < sent, "acknowledged").otherwise("part of the closed ledger"),
+        sf.col("since"),
+        sf.col("actor"),
+        sent,
+        seq,
     )
-    is_altered = (sf.col("read_min") != sf.col("content")) | (sf.col("read_max") != sf.col("content"))
+    return observed(judged, denied)
+
+
+def _altered(facts: Facts) -> DataFrame:
+    """Acknowledged entries that were read, as observations."""
+    content, ack = sf.col("content"), sf.col("ack_seq")
+    first, last = sf.col("read_first"), sf.col("read_last")
     altered = tell(
         "A8",
-        ack.isNotNull() & is_altered,
-        sf.col("read_last"),
-        [ack, sf.col("read_first"), sf.col("read_last")],
+        (sf.col("read_min") != content) | (sf.col("read_max") != content),
+        sf.greatest(ack, first),
+        [ack, first, last],
         "entry %d was acknowledged with content %d (event %d) and read with content %d (events %d to %d)",
-        entry,
-        sf.col("content"),
+        sf.col("entry"),
+        content,
         ack,
-        sf.when(sf.col("read_min") != sf.col("content"), sf.col("read_min")).otherwise(sf.col("read_max")),
-        sf.col("read_first"),
-        sf.col("read_last"),
+        sf.when(sf.col("read_min") != content, sf.col("read_min")).otherwise(sf.col("read_max")),
+        first,
+        last,
     )
-    left_open = facts.open_ends.select(*LEDGER_KEY, "finding")
-    return observed(owed, gone, denied, altered).union(left_open)
+    return observed(facts.entries.filter(ack.isNotNull() & first.isNotNull()), altered)
+
+
+def _observe(facts: Facts) -> DataFrame:
+    left_open = facts.open_ends.select(*LEDGER_KEY, "findings")
+    return _gone(facts).union(_denied(facts)).union(_altered(facts)).union(left_open)
 
 
 ACKED_READABLE: Final = Invariant(
     name="AckedReadable",
     clauses=("A4", "A8", "A9"),
-    check_class=CheckClass.JOINED,
-    kinds=(*REPLICATION_KINDS, *OPEN_KINDS),
-    columns=(*REPLICATION_COLUMNS, *OPEN_COLUMNS),
+    kinds=(*COPY_KINDS, Kind.READ_SEND, *OPEN_KINDS),
+    columns=(*COPY_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,
 )

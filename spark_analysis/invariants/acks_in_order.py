@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import is_true, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
@@ -60,7 +60,6 @@ def _observe(facts: Facts) -> DataFrame:
 ACKS_IN_ORDER: Final = Invariant(
     name="AcksInOrder",
     clauses=("A3",),
-    check_class=CheckClass.ONE_PASS,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

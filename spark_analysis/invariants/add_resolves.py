@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.left_open import LeftOpen, leave_open, run_ends
@@ -85,7 +85,6 @@ def _observe(facts: Facts) -> DataFrame:
 ADD_RESOLVES: Final = Invariant(
     name="AddResolves",
     clauses=("L2",),
-    check_class=CheckClass.JOINED,
     kinds=(
         *(Kind.APP_ADD, Kind.APP_ACK, Kind.APP_FAIL, Kind.APP_CANCEL, Kind.CLOSE_RESULT),
         *(Kind.CLIENT_CRASH, Kind.CLIENT_PAUSE, Kind.CLIENT_RESUME, Kind.RUN_END),

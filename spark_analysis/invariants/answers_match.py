@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     DENIALS,
     LEDGER_KEY,
@@ -166,7 +166,6 @@ def _is_unsaid(heard: Column) -> Column:
 ANSWERS_MATCH: Final = Invariant(
     name="AnswersMatch",
     clauses=("M1", "M2"),
-    check_class=CheckClass.JOINED,
     kinds=(*_SENDS, *_ANSWERS, Kind.BK_RECV, Kind.BK_ANSWER),
     columns=("seq", "actor", "entry", "bookie", "code", "recovery", "request", "source", "operation"),
     observe=_observe,

@@ -5,7 +5,8 @@ found wrong there, which almost always is nothing. A ledger that occurs in them 
 that does not is *unknown* to it, as is one of which an observation says that the history leaves it open
 (:mod:`spark_analysis.invariants.left_open`). What is wrong is told from which event on, in words, and by the events that show it
 (see :func:`~spark_analysis.invariants.expressions.tell`). :func:`judge` makes of the observations of several
-invariants one *finding* per invariant and ledger: the earliest thing wrong, or else why it is open, or that neither is.
+invariants *findings*: of each invariant and ledger the earliest thing wrong by each clause, or else why it is open, or that
+neither is.
 
 Invariants are written from the history alone and share no code with what they judge. They have to be sound: where a
 history leaves open whether a guarantee was broken, it is not told to be. What each needs the recorder to have promised is in
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -25,18 +25,8 @@ from scenarios.clauses import STATEMENTS
 from scenarios.history import Kind
 from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.schema import VIOLATION_SCHEMA
 
-__all__ = ["CheckClass", "Invariant", "is_broken", "judge"]
-
-
-class CheckClass(StrEnum):
-    """How the answer is found, which is what it costs."""
-
-    #: One pass over the events: one aggregate, or one window.
-    ONE_PASS = "P1"  # noqa: S105  no password
-    #: Several aggregates, joined.
-    JOINED = "P2"
+__all__ = ["Invariant", "is_broken", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,6 @@ class Invariant:
 
     name: str
     clauses: tuple[str, ...]
-    check_class: CheckClass
     kinds: tuple[Kind, ...]
     columns: tuple[str, ...]
     observe: Callable[[Facts], DataFrame] = field(repr=False)
@@ -62,16 +51,6 @@ class Invariant:
         """The invariant in a sentence."""
         return STATEMENTS[self.name]
 
-    def violations(self, events: DataFrame) -> DataFrame:
-        """The broken ledgers in ``events``, in the columns of :data:`spark_analysis.schema.VIOLATION_SCHEMA`."""
-        runs = events.groupBy("history").agg(sf.first("scenario").alias("scenario"), sf.first("seed").alias("seed"))
-        broken = judge(Facts(events), [self]).filter(is_broken())
-        return (
-            broken.join(runs, on="history", how="left")
-            .withColumnRenamed("seq", "first_seq")
-            .select(*VIOLATION_SCHEMA.names)
-        )
-
 
 def is_broken() -> Column:
     """Whether a finding says that something is wrong. One without a clause has as its witness why the history leaves it open."""
@@ -79,22 +58,44 @@ def is_broken() -> Column:
 
 
 def judge(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
-    """One row per invariant and ledger that has its premise, in the columns of :data:`spark_analysis.schema.FINDING_SCHEMA`.
+    """What ``invariants`` find, in the columns of :data:`spark_analysis.schema.FINDING_SCHEMA`.
 
-    What was found wrong is collected before the earliest is taken, because almost always there is nothing: collecting nulls
-    needs a hash table of the ledgers, the least of structs would need all rows sorted.
+    A ledger that has the premise of an invariant has a row for each clause that is broken, by the earliest finding of it, or else
+    one row without a clause. What was found wrong is collected before the earliest is taken, because almost always there is
+    nothing: collecting nulls needs a hash table of the ledgers, the least of structs would need all rows sorted.
     """
     observations = [
-        invariant.observe(facts).select(sf.lit(invariant.name).alias("invariant"), *LEDGER_KEY, "finding")
+        invariant.observe(facts).select(sf.lit(invariant.name).alias("invariant"), *LEDGER_KEY, "findings")
         for invariant in invariants
     ]
     return (
         _union(observations)
         .filter(sf.col("ledger") >= 0)
         .groupBy("invariant", *LEDGER_KEY)
-        .agg(sf.array_min(sf.collect_list("finding")).alias("finding"))
-        .select("invariant", *LEDGER_KEY, "finding.seq", "finding.clause", "finding.witness", "finding.evidence")
+        .agg(sf.flatten(sf.collect_list("findings")).alias("findings"))
+        .select(
+            "invariant", *LEDGER_KEY, sf.posexplode_outer(_first_of_each_clause("findings")).alias("nth", "finding")
+        )
+        .select(
+            "invariant",
+            *LEDGER_KEY,
+            sf.coalesce("nth", sf.lit(0)).alias("nth"),
+            *(f"finding.{name}" for name in ("seq", "clause", "witness", "evidence")),
+        )
     )
+
+
+def _first_of_each_clause(findings: str) -> Column:
+    """The earliest of the ``findings`` of each clause, in order; or one that says why all is open, if there is no other."""
+    clauses = sf.array_distinct(sf.transform(findings, lambda finding: finding["clause"]))
+    firsts = sf.array_sort(
+        sf.transform(
+            clauses,
+            lambda clause: sf.array_min(sf.filter(findings, lambda finding: finding["clause"].eqNullSafe(clause))),
+        )
+    )
+    broken = sf.filter(firsts, lambda finding: finding["clause"].isNotNull())
+    return sf.when(sf.size(broken) > 0, broken).otherwise(firsts)
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame:

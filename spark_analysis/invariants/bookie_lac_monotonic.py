@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import bookie_crashes
@@ -47,7 +47,6 @@ def _observe(facts: Facts) -> DataFrame:
 BOOKIE_LAC_MONOTONIC: Final = Invariant(
     name="BookieLacMonotonic",
     clauses=("D5",),
-    check_class=CheckClass.ONE_PASS,
     kinds=(Kind.BK_LAC, Kind.BK_CRASH),
     columns=("seq", "actor", "lac"),
     observe=_observe,

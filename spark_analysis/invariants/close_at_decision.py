@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.closing_runs import CLOSING_COLUMNS, CLOSING_KINDS, closing_runs
 from spark_analysis.invariants.expressions import observed, tell
 from spark_analysis.invariants.facts import Facts
@@ -50,7 +50,6 @@ def _observe(facts: Facts) -> DataFrame:
 CLOSE_AT_DECISION: Final = Invariant(
     name="CloseAtDecision",
     clauses=("E7",),
-    check_class=CheckClass.JOINED,
     kinds=CLOSING_KINDS,
     columns=CLOSING_COLUMNS,
     observe=_observe,

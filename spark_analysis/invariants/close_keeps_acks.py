@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     OK,
@@ -84,7 +84,6 @@ def _observe(facts: Facts) -> DataFrame:
 CLOSE_KEEPS_ACKS: Final = Invariant(
     name="CloseKeepsAcks",
     clauses=("A11",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.APP_ACK, Kind.CLOSE_RESULT, *LEDGER_KINDS),
     columns=("actor", "entry", "code", *LEDGER_COLUMNS),
     observe=_observe,

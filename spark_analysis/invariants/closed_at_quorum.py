@@ -1,8 +1,8 @@
 """ClosedAtQuorum: every entry of a closed ledger is on an ack quorum of its write set, acknowledged or not.
 
-What makes a closed ledger survive Qa - 1 losses. A bookie that lost a durable copy is excused. Judged at the end of
-the history, under the metadata stored then; deleted ledgers owe nothing, and where bookies recorded nothing of a
-ledger, nothing can be said.
+What makes a closed ledger survive Qa - 1 losses. Judged at every moment from the closing write on, under the metadata stored
+then, less the bookies that ever lost the entry. Deleted ledgers owe nothing, and where bookies recorded nothing of what they
+store, nothing can be said. Below the end there may be an entry of which nothing is known at all.
 """
 
 from __future__ import annotations
@@ -12,56 +12,78 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, observed, tell
+from spark_analysis.invariants.base import Invariant
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.held import COPY_COLUMNS, COPY_KINDS, recorded
 from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
-from spark_analysis.invariants.replication import REPLICATION_COLUMNS, REPLICATION_KINDS
 
 __all__ = ["CLOSED_AT_QUORUM"]
 
 
-def _observe(facts: Facts) -> DataFrame:
-    owed = facts.owed_entries.filter("is_recorded")
-    entry, end, closed = sf.col("entry"), sf.col("last_entry"), sf.col("closed.seq")
-    holders, losses, quorum = sf.col("holders"), sf.col("losses"), sf.col("ack_quorum_size")
+def _known(facts: Facts) -> DataFrame:
+    """The entries of closed ledgers of which anything is known, as observations."""
+    at, held = sf.col("at"), sf.col("held")
+    wanted = sf.col("ack_quorum_size") - sf.col("lost")
     too_few = tell(
         "B4",
-        (entry <= end) & (holders + losses < quorum),
-        closed,
-        [closed],
-        "entry %d is on %d bookies of its write set, not %d, and bookies lost %d copies; the ledger was closed by event %d",
-        entry,
-        holders,
-        quorum,
-        losses,
-        closed,
+        held < wanted,
+        at,
+        [sf.col("image.seq"), at],
+        "entry %d is on %d bookies of its write set, not %d, and bookies lost %d copies (event %d); the ledger is closed after "
+        "entry %d (event %d)",
+        sf.col("entry"),
+        held,
+        sf.col("ack_quorum_size"),
+        sf.col("lost"),
+        at,
+        sf.col("image.last_entry"),
+        sf.col("image.seq"),
     )
-    below, above = sf.coalesce("entry_below", sf.lit(-1)), sf.coalesce("entry_above", end + 1)
-    missing = (
-        sf.when(entry.isNull() & (end >= 0), sf.lit(0))
-        .when((entry <= end) & (below < entry - 1), entry - 1)
-        .when((entry < end) & (above > entry + 1), entry + 1)
+    return observed(facts.held_entries.filter("is_inside"), too_few)
+
+
+def _unknown(facts: Facts) -> DataFrame:
+    """Closed ledgers with the first entry of which nothing is known, as observations."""
+    entry, missing, closed = sf.col("entry"), sf.coalesce("missing", sf.lit(0)), sf.col("closed")
+    below = sf.coalesce("entry_below", sf.lit(-1))
+    first = (
+        facts.entries.filter(entry >= 0)
+        .groupBy(*LEDGER_KEY)
+        .agg(
+            sf.least(sf.min(sf.when(below < entry - 1, sf.greatest(below, sf.lit(-1)) + 1)), sf.max(entry) + 1).alias(
+                "missing"
+            )
+        )
+    )
+    ends = sf.filter("images", lambda image: image["state"] == "CLOSED")
+    judged = (
+        facts.images.withColumn("closed", sf.explode(ends))
+        .transform(join_small, recorded(facts.entries), on=("history",), how="left_semi")
+        .transform(join_small, first, on=LEDGER_KEY, how="left")
     )
     unheard = tell(
         "B4",
-        missing.isNotNull(),
-        closed,
-        [closed],
+        missing <= closed["last_entry"],
+        closed["seq"],
+        [closed["seq"]],
         "closed after entry %d (event %d), but entry %d was never sent nor stored",
-        end,
-        closed,
+        closed["last_entry"],
+        closed["seq"],
         missing,
     )
-    left_open = facts.open_ends.select(*LEDGER_KEY, "finding")
-    return observed(owed, too_few, unheard).union(left_open)
+    return observed(judged, unheard)
+
+
+def _observe(facts: Facts) -> DataFrame:
+    left_open = facts.open_ends.select(*LEDGER_KEY, "findings")
+    return _known(facts).union(_unknown(facts)).union(left_open)
 
 
 CLOSED_AT_QUORUM: Final = Invariant(
     name="ClosedAtQuorum",
     clauses=("B4",),
-    check_class=CheckClass.JOINED,
-    kinds=(*REPLICATION_KINDS, *OPEN_KINDS),
-    columns=(*REPLICATION_COLUMNS, *OPEN_COLUMNS),
+    kinds=(*COPY_KINDS, *OPEN_KINDS),
+    columns=(*COPY_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,
 )

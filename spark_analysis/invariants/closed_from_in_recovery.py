@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.closing_runs import creators
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_applied_write, is_closed, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
@@ -47,7 +47,6 @@ def _observe(facts: Facts) -> DataFrame:
 CLOSED_FROM_IN_RECOVERY: Final = Invariant(
     name="ClosedFromInRecovery",
     clauses=("E8",),
-    check_class=CheckClass.JOINED,
     kinds=LEDGER_KINDS,
     columns=("actor", *LEDGER_COLUMNS),
     observe=_observe,

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
@@ -60,7 +60,6 @@ def _observe(facts: Facts) -> DataFrame:
 COVERAGE_BEFORE_READS: Final = Invariant(
     name="CoverageBeforeReads",
     clauses=("D4",),
-    check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, *LEDGER_KINDS),
     columns=(*RUN_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

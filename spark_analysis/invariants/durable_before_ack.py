@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     ensemble_of,
@@ -80,7 +80,6 @@ def _observe(facts: Facts) -> DataFrame:
 DURABLE_BEFORE_ACK: Final = Invariant(
     name="DurableBeforeAck",
     clauses=("D7",),
-    check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

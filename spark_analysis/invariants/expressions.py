@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -111,9 +113,10 @@ def tell(
 
 
 def observed(rows: DataFrame, *findings: Column) -> DataFrame:
-    """Each of ``rows`` as its ledger and its earliest ``finding`` of ``findings`` (see :func:`tell`), null if there is none."""
-    earliest = sf.least(*findings) if len(findings) > 1 else findings[0]
-    return rows.select(*LEDGER_KEY, earliest.alias("finding"))
+    """Each of ``rows`` as its ledger and those of ``findings`` (see :func:`tell`) that are not null; null if there are none."""
+    is_any = reduce(or_, (finding.isNotNull() for finding in findings))
+    told = sf.array_compact(sf.array(*findings)) if len(findings) > 1 else sf.array(*findings)
+    return rows.select(*LEDGER_KEY, sf.when(is_any, told).alias("findings"))
 
 
 def join_small(left: DataFrame, right: DataFrame, on: Sequence[str], how: str) -> DataFrame:

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from spark_analysis.invariants import denials, logs, relations
 from spark_analysis.invariants import images as stored
 from spark_analysis.invariants import runs as recoveries
+from spark_analysis.invariants.denied_reads import denied_reads
+from spark_analysis.invariants.held import held_entries
 from spark_analysis.invariants.left_open import open_ends
-from spark_analysis.invariants.replication import owed_entries
 
 __all__ = ["Facts"]
 
@@ -93,9 +94,14 @@ class Facts:
         return self._keep(recoveries.runs(self.run_events))
 
     @_derived
-    def owed_entries(self) -> DataFrame:
-        """See :func:`spark_analysis.invariants.replication.owed_entries`."""
-        return self._keep(owed_entries(self.rare_events, self.ledgers, self.entries))
+    def held_entries(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.held.held_entries`."""
+        return self._keep(held_entries(self.events, self.rare_events, self.images, self.entries))
+
+    @_derived
+    def denied_reads(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.denied_reads.denied_reads`."""
+        return self._keep(denied_reads(self.events, self.images))
 
     @_derived
     def log_events(self) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     ENTRY_KEY,
     LEDGER_KEY,
@@ -142,7 +142,6 @@ def _observe(facts: Facts) -> DataFrame:
 FENCED_IS_TOLD: Final = Invariant(
     name="FencedIsTold",
     clauses=("A12",),
-    check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.APP_FAIL, Kind.CLOSE_START),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "incarnation"),
     observe=_observe,

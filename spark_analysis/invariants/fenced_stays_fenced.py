@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     DENIALS,
     LEDGER_KEY,
@@ -170,7 +170,6 @@ def _observe(facts: Facts) -> DataFrame:
 FENCED_STAYS_FENCED: Final = Invariant(
     name="FencedStaysFenced",
     clauses=("D1", "D2", "D3"),
-    check_class=CheckClass.JOINED,
     kinds=(
         *(*ENTRY_KINDS, *LEDGER_KINDS, Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC, Kind.BK_CRASH, Kind.FENCE_RESP),
         *(Kind.REC_START, Kind.REC_READ_SEND, Kind.REC_READ_RESP, Kind.OPEN_START, Kind.OPEN_RESULT),

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS
@@ -162,7 +162,6 @@ def _observe(facts: Facts) -> DataFrame:
 FRAGMENTS_WELL_FORMED: Final = Invariant(
     name="FragmentsWellFormed",
     clauses=("C1", "C2", "C3", "C4", "C5", "C7", "C10", "B9"),
-    check_class=CheckClass.ONE_PASS,
     kinds=(Kind.META_CAS,),
     columns=LEDGER_COLUMNS,
     observe=_observe,

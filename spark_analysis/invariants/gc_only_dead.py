@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.images import image_at
@@ -40,7 +40,6 @@ def _observe(facts: Facts) -> DataFrame:
 GC_ONLY_DEAD: Final = Invariant(
     name="GcOnlyDead",
     clauses=("D12",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.BK_GC, *LEDGER_KINDS),
     columns=("seq", "actor", *LEDGER_COLUMNS),
     observe=_observe,

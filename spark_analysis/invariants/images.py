@@ -14,18 +14,18 @@ __all__ = ["image_at", "images"]
 def images(rare: DataFrame) -> DataFrame:
     """Per ledger of which metadata is known: its sizes, ``images`` and ``deletions``.
 
-    ``images`` has every version that was seen stored, with ``seq``, the first event that shows it, ``version``, ``state`` and
-    ``fragments``; ``deletions`` are the events.
+    ``images`` has every version that was seen stored, with ``seq``, the first event that shows it, ``version``, ``state``,
+    ``fragments`` and ``last_entry``; ``deletions`` are the events.
     """
     sizes = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
     is_deletion = is_kind(Kind.META_CAS) & (sf.col("outcome") == "ok") & (sf.col("cause") == "delete")
-    shown = sf.struct("version", "seq", "state", "fragments")
+    shown = sf.struct("version", "seq", "state", "fragments", "last_entry")
     return (
         rare.filter(is_stored_metadata() | is_deletion)
         .groupBy(*LEDGER_KEY, "version", is_deletion.alias("is_deletion"))
         .agg(
             *(sf.max(size).alias(size) for size in sizes),
-            sf.min(sf.struct("seq", "state", "fragments")).alias("first"),
+            sf.min(sf.struct("seq", "state", "fragments", "last_entry")).alias("first"),
         )
         .select(*LEDGER_KEY, *sizes, "version", "is_deletion", "first.*")
         .groupBy(*LEDGER_KEY)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     ENTRY_KEY,
     LEDGER_KEY,
@@ -82,7 +82,6 @@ def _observe(facts: Facts) -> DataFrame:
 LAC_HONEST: Final = Invariant(
     name="LacHonest",
     clauses=("D6",),
-    check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, Kind.BK_LAC, Kind.LAC_ADV, *LEDGER_KINDS),
     columns=(*LEDGER_COLUMNS, *ENTRY_COLUMNS, "lac"),
     observe=_observe,

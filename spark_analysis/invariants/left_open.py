@@ -59,7 +59,7 @@ def run_ends(rare: DataFrame) -> DataFrame:
 
 
 def open_ends(rare: DataFrame, ledgers: DataFrame) -> DataFrame:
-    """The ledgers of which the end is left open: ``has_ended``, whether they were seen closed, and ``finding``, why.
+    """The ledgers of which the end is left open: ``has_ended``, whether they were seen closed, and ``findings``, with why.
 
     A write that may have closed the ledger, or changed its metadata after that, was lost; or the run was cut off before it was
     closed. A ledger that was deleted leaves nothing open.
@@ -77,6 +77,11 @@ def open_ends(rare: DataFrame, ledgers: DataFrame) -> DataFrame:
             on=("history",),
             how="left",
         )
-        .select("history", "ledger", has_ended.alias("has_ended"), finding.alias("finding"))
-        .filter(sf.col("finding").isNotNull())
+        .select(
+            "history",
+            "ledger",
+            has_ended.alias("has_ended"),
+            sf.when(finding.isNotNull(), sf.array(finding)).alias("findings"),
+        )
+        .filter(sf.col("findings").isNotNull())
     )

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.closing_runs import creators
 from spark_analysis.invariants.expressions import (
     ENTRY_KEY,
@@ -105,7 +105,6 @@ def _observe(facts: Facts) -> DataFrame:
 LENGTH_CONSISTENT: Final = Invariant(
     name="LengthConsistent",
     clauses=("B6",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.ADD_SEND, Kind.APP_ADD, Kind.REC_START, *LEDGER_KINDS),
     columns=("actor", "entry", "length", "size", "recovery", "given", *LEDGER_COLUMNS),
     observe=_observe,

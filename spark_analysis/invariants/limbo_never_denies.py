@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.denials import DENIAL_COLUMNS, DENIAL_KINDS
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
@@ -54,7 +54,6 @@ def _observe(facts: Facts) -> DataFrame:
 LIMBO_NEVER_DENIES: Final = Invariant(
     name="LimboNeverDenies",
     clauses=("D11",),
-    check_class=CheckClass.JOINED,
     kinds=(*DENIAL_KINDS, Kind.BK_LIMBO),
     columns=(*DENIAL_COLUMNS, "verdict"),
     observe=_observe,

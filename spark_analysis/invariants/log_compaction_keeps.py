@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import (
@@ -198,7 +198,6 @@ def _not_newest(messages: DataFrame, reads: DataFrame, points: DataFrame) -> Dat
 LOG_COMPACTION_KEEPS: Final = Invariant(
     name="LogCompactionKeeps",
     clauses=("H15", "H16"),
-    check_class=CheckClass.JOINED,
     kinds=(
         *LOG_LEDGER_KINDS,
         *(Kind.LOG_PUB, Kind.LOG_ACK, Kind.LOG_COMPACT, Kind.LOG_READ_START, Kind.LOG_READ, Kind.LOG_READ_END),

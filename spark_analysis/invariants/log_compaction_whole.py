@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     is_closed,
@@ -130,7 +130,6 @@ def _trimmed(facts: Facts, points: DataFrame) -> DataFrame:
 LOG_COMPACTION_WHOLE: Final = Invariant(
     name="LogCompactionWhole",
     clauses=("H17", "H18"),
-    check_class=CheckClass.JOINED,
     kinds=(*LOG_LEDGER_KINDS, Kind.LOG_COMPACT),
     columns=(*LOG_LEDGER_COLUMNS, "through", "entry"),
     observe=_observe,

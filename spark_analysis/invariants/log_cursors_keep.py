@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER, place, place_text
@@ -150,7 +150,6 @@ def _passed_over(facts: Facts, reads: DataFrame, positions: DataFrame) -> DataFr
 LOG_CURSORS_KEEP: Final = Invariant(
     name="LogCursorsKeep",
     clauses=("H12", "H13", "H14"),
-    check_class=CheckClass.JOINED,
     kinds=(*LOG_LEDGER_KINDS, Kind.LOG_ACK, Kind.LOG_CURSOR, Kind.LOG_READ_START, Kind.LOG_READ),
     columns=(*LOG_LEDGER_COLUMNS, "actor", "handle", "cursor", "entry", "batch"),
     observe=_observe,

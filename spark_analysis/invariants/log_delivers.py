@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import (
@@ -133,7 +133,6 @@ def _doubled(events: DataFrame) -> DataFrame:
 LOG_DELIVERS: Final = Invariant(
     name="LogDelivers",
     clauses=("H1", "H2"),
-    check_class=CheckClass.JOINED,
     kinds=(
         *LOG_LEDGER_KINDS,
         *(Kind.LOG_PUB, Kind.LOG_ACK, Kind.LOG_READ_START, Kind.LOG_READ, Kind.LOG_READ_END),

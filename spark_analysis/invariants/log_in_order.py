@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS, place, place_text
@@ -102,7 +102,6 @@ def _of_readers(events: DataFrame) -> DataFrame:
 LOG_IN_ORDER: Final = Invariant(
     name="LogInOrder",
     clauses=("H3", "H4"),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.LOG_PUB, Kind.LOG_ACK, Kind.LOG_READ),
     columns=("seq", "actor", "log", "handle", "epoch", "message", "content", "entry", "batch"),
     observe=_observe,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KINDS, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER
@@ -49,7 +49,6 @@ def _observe(facts: Facts) -> DataFrame:
 LOG_LISTED: Final = Invariant(
     name="LogListed",
     clauses=("H5", "H6"),
-    check_class=CheckClass.JOINED,
     kinds=(*LOG_LEDGER_KINDS, Kind.ADD_SEND),
     columns=(*LOG_LEDGER_COLUMNS, "actor", "incarnation", "entry", "bookie", "recovery"),
     observe=_observe,

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS, NEVER, place, place_text
@@ -95,7 +95,6 @@ def _not_opened(events: DataFrame, openings: DataFrame) -> DataFrame:
 LOG_ONE_CONSUMER: Final = Invariant(
     name="LogOneConsumer",
     clauses=("H19", "H20"),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.LOG_MEMBER, Kind.LOG_CURSOR, Kind.LOG_READ_START, Kind.LOG_READ),
     columns=("seq", "log", "actor", "handle", "cursor", "cause", "member", "mode", "entry", "batch"),
     observe=_observe,

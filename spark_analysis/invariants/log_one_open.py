@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import is_true, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS, NEVER
@@ -65,7 +65,6 @@ def _observe(facts: Facts) -> DataFrame:
 LOG_ONE_OPEN: Final = Invariant(
     name="LogOneOpen",
     clauses=("H9", "H10"),
-    check_class=CheckClass.JOINED,
     kinds=LOG_LEDGER_KINDS,
     columns=LOG_LEDGER_COLUMNS,
     observe=_observe,

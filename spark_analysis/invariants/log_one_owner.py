@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS, LOG_LEDGER_COLUMNS, LOG_LEDGER_KINDS
@@ -69,7 +69,6 @@ def _observe(facts: Facts) -> DataFrame:
 LOG_ONE_OWNER: Final = Invariant(
     name="LogOneOwner",
     clauses=("H7", "H8"),
-    check_class=CheckClass.JOINED,
     kinds=(*LOG_LEDGER_KINDS, Kind.LOG_PUB, Kind.LOG_ACK),
     columns=(*LOG_LEDGER_COLUMNS, "message", "entry"),
     observe=_observe,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.logs import LOG_KEY, LOG_KINDS
@@ -59,7 +59,6 @@ def _observe(facts: Facts) -> DataFrame:
 LOG_TRIM_KEEPS: Final = Invariant(
     name="LogTrimKeeps",
     clauses=("H11",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.LOG_TRIM, Kind.LOG_CURSOR),
     columns=("seq", "log", "cursor", "cause", "entry"),
     observe=_observe,

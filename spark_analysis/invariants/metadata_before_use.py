@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, ensemble_of, is_in_write_set, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
@@ -50,7 +50,6 @@ def _observe(facts: Facts) -> DataFrame:
 METADATA_BEFORE_USE: Final = Invariant(
     name="MetadataBeforeUse",
     clauses=("C8",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.ADD_SEND, *LEDGER_KINDS),
     columns=("seq", "actor", "incarnation", "entry", "bookie", "recovery", *LEDGER_COLUMNS),
     observe=_observe,

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     DENIALS,
     LEDGER_KEY,
@@ -80,7 +80,6 @@ def _observe(facts: Facts) -> DataFrame:
 NEGATIVE_COVERAGE: Final = Invariant(
     name="NegativeCoverage",
     clauses=("E3",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.REC_START, Kind.REC_READ_RESP, Kind.REC_DECIDE, *LEDGER_KINDS),
     columns=("actor", "entry", "bookie", "bookies", "code", "verdict", "first_entry", *LEDGER_COLUMNS),
     observe=_observe,

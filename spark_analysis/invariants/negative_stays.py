@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
@@ -72,7 +72,6 @@ def _observe(facts: Facts) -> DataFrame:
 NEGATIVE_STAYS: Final = Invariant(
     name="NegativeStays",
     clauses=("E5",),
-    check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_LOST),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "verdict", "bookies"),
     observe=_observe,

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, OK, is_closed, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
@@ -105,7 +105,6 @@ def _observe(facts: Facts) -> DataFrame:
 NO_ACK_AFTER_END: Final = Invariant(
     name="NoAckAfterEnd",
     clauses=("A6", "A7"),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.APP_ACK, Kind.APP_FAIL, Kind.CLOSE_RESULT, *LEDGER_KINDS),
     columns=("seq", "actor", "incarnation", "entry", "code", *LEDGER_COLUMNS),
     observe=_observe,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.denials import DENIAL_COLUMNS, DENIAL_KINDS
 from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
@@ -71,7 +71,6 @@ def _observe(facts: Facts) -> DataFrame:
 NO_FALSE_NEGATIVE: Final = Invariant(
     name="NoFalseNegative",
     clauses=("D10",),
-    check_class=CheckClass.JOINED,
     kinds=(*DENIAL_KINDS, Kind.BK_STORE, Kind.BK_LOSS, Kind.BK_GC),
     columns=DENIAL_COLUMNS,
     observe=_observe,

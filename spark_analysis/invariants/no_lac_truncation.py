@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
@@ -37,14 +37,13 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("end.last_entry"),
         close,
     )
-    left_open = facts.open_ends.filter(~sf.col("has_ended")).select(*LEDGER_KEY, "finding")
+    left_open = facts.open_ends.filter(~sf.col("has_ended")).select(*LEDGER_KEY, "findings")
     return observed(join_small(closed, facts.entries, on=LEDGER_KEY, how="left"), finding).union(left_open)
 
 
 NO_LAC_TRUNCATION: Final = Invariant(
     name="NoLacTruncation",
     clauses=("A1",),
-    check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS, *OPEN_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     ENTRY_KEY,
     LEDGER_KEY,
@@ -77,7 +77,6 @@ def _observe(facts: Facts) -> DataFrame:
 NOTHING_INVENTED: Final = Invariant(
     name="NothingInvented",
     clauses=("B8", "E10"),
-    check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, Kind.ADD_SEND),
     columns=RUN_COLUMNS,
     observe=_observe,

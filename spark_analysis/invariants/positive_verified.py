@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import OK, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KEY, RUN_KINDS
@@ -45,7 +45,6 @@ def _observe(facts: Facts) -> DataFrame:
 POSITIVE_VERIFIED: Final = Invariant(
     name="PositiveVerified",
     clauses=("E4",),
-    check_class=CheckClass.JOINED,
     kinds=RUN_KINDS,
     columns=RUN_COLUMNS,
     observe=_observe,

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, OK, is_kind, observed, tell
 from spark_analysis.invariants.facts import Facts
 
@@ -40,7 +40,6 @@ def _observe(facts: Facts) -> DataFrame:
 READ_WITHIN_LAC: Final = Invariant(
     name="ReadWithinLac",
     clauses=("F1",),
-    check_class=CheckClass.ONE_PASS,
     kinds=(Kind.READ_RESULT,),
     columns=("seq", "actor", "entry", "code", "lac"),
     observe=_observe,

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 
@@ -57,7 +57,6 @@ def _observe(facts: Facts) -> DataFrame:
 READER_LAC_MONOTONIC: Final = Invariant(
     name="ReaderLacMonotonic",
     clauses=("F2",),
-    check_class=CheckClass.ONE_PASS,
     kinds=(Kind.LAC_ADV, Kind.READ_RESULT, Kind.CLIENT_START),
     columns=("seq", "actor", "handle", "lac"),
     observe=_observe,

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     OK,
@@ -89,7 +89,6 @@ def _observe(facts: Facts) -> DataFrame:
 RECOVERIES_AGREE: Final = Invariant(
     name="RecoveriesAgree",
     clauses=("B1", "B2", "B3"),
-    check_class=CheckClass.ONE_PASS,
     kinds=(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT),
     columns=("seq", "code", "cause", "outcome", "version", "state", "last_entry", "length"),
     observe=_observe,

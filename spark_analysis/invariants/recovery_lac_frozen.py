@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KEY, RUN_KINDS, run_of_add, starts_of
@@ -52,7 +52,6 @@ def _observe(facts: Facts) -> DataFrame:
 RECOVERY_LAC_FROZEN: Final = Invariant(
     name="RecoveryLacFrozen",
     clauses=("E9",),
-    check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, Kind.ADD_SEND),
     columns=RUN_COLUMNS,
     observe=_observe,

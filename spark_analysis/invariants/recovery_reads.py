@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     is_in_write_set,
@@ -95,7 +95,6 @@ def _observe(facts: Facts) -> DataFrame:
 RECOVERY_READS: Final = Invariant(
     name="RecoveryReads",
     clauses=("E1", "E2"),
-    check_class=CheckClass.JOINED,
     kinds=(*RUN_KINDS, *LEDGER_KINDS),
     columns=(*RUN_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

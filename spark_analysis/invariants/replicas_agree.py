@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
@@ -68,7 +68,6 @@ def _observe(facts: Facts) -> DataFrame:
 REPLICAS_AGREE: Final = Invariant(
     name="ReplicasAgree",
     clauses=("D9",),
-    check_class=CheckClass.ONE_PASS,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.closing_runs import CLOSING_COLUMNS, CLOSING_KINDS, closing_runs
 from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
@@ -73,7 +73,6 @@ def _observe(facts: Facts) -> DataFrame:
 REWRITE_BEFORE_CLOSE: Final = Invariant(
     name="RewriteBeforeClose",
     clauses=("E6",),
-    check_class=CheckClass.JOINED,
     kinds=(*CLOSING_KINDS, Kind.ADD_RESP),
     columns=(*CLOSING_COLUMNS, *ENTRY_COLUMNS),
     observe=_observe,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 
@@ -82,7 +82,6 @@ def _observe(facts: Facts) -> DataFrame:
 SINGLE_WRITER_ORDER: Final = Invariant(
     name="SingleWriterOrder",
     clauses=("G1",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.ADD_SEND, Kind.APP_ADD),
     columns=("seq", "actor", "incarnation", "entry", "bookie", "recovery", "given"),
     observe=_observe,

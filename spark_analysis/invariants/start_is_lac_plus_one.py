@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
@@ -88,7 +88,6 @@ def _observe(facts: Facts) -> DataFrame:
 START_IS_LAC_PLUS_ONE: Final = Invariant(
     name="StartIsLacPlusOne",
     clauses=("C6",),
-    check_class=CheckClass.JOINED,
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.base import CheckClass, Invariant
+from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
@@ -41,14 +41,13 @@ def _observe(facts: Facts) -> DataFrame:
         end["last_entry"],
         end["seq"],
     )
-    left_open = facts.open_ends.filter(~sf.col("has_ended")).select(*LEDGER_KEY, "finding")
+    left_open = facts.open_ends.filter(~sf.col("has_ended")).select(*LEDGER_KEY, "findings")
     return observed(join_small(closed, seen, on=LEDGER_KEY, how="left"), finding).union(left_open)
 
 
 VISIBLE_LAC_BOUNDED: Final = Invariant(
     name="VisibleLacBounded",
     clauses=("F5",),
-    check_class=CheckClass.JOINED,
     kinds=(Kind.BK_LAC, Kind.LAC_ADV, *LEDGER_KINDS, *OPEN_KINDS),
     columns=("actor", "lac", *LEDGER_COLUMNS, *OPEN_COLUMNS),
     observe=_observe,

@@ -1,12 +1,7 @@
 """Both witnesses over a folder of histories, and where they disagree.
 
 The online checker and Spark's formulas were written apart, from the same statements (:mod:`scenarios.clauses`). Whatever one
-accuses a ledger of, so must the other, or one of them is wrong. Two differences are known and argued:
-
-* Spark tells of each invariant and ledger the clause that is broken first, the checker every clause. So a clause of Spark's has
-  to be among the checker's.
-* Where copies of entries are, the checker judges at every moment and Spark at the end of a history
-  (:data:`JUDGED_AT_THE_END`), when somebody may have mended what was wrong. There the checker may accuse alone.
+accuses a ledger of, so must the other, clause by clause, or one of them is wrong.
 """
 
 from __future__ import annotations
@@ -31,9 +26,7 @@ from spark_analysis.jobs.judging import judged_histories
 from spark_analysis.jobs.lost import again_if_lost
 from spark_analysis.source import file_rows
 
-__all__ = ["JUDGED_AT_THE_END", "Comparison", "Disagreement", "compare", "disagreements"]
-
-JUDGED_AT_THE_END: Final = ("AckedReadable", "ClosedAtQuorum")
+__all__ = ["Comparison", "Disagreement", "compare", "disagreements"]
 
 _KEY: Final = ("history", "invariant", "ledger")
 
@@ -42,7 +35,7 @@ _KEY: Final = ("history", "invariant", "ledger")
 class Disagreement:
     """What one witness says of an invariant in a ledger, and the other does not.
 
-    ``checker`` has the clauses that the online checker found broken, ``formulas`` the first one that Spark's formulas did. Where
+    ``checker`` has the clauses that the online checker found broken, ``formulas`` those that Spark's formulas did. Where
     one of them cannot use the file, ``invariant`` is "", ``ledger`` is -1, and the one has the problem instead.
     """
 
@@ -154,7 +147,7 @@ def _checker(checked: DataFrame, invariants: Sequence[Invariant]) -> DataFrame:
 
 def _formulas(findings: DataFrame) -> DataFrame:
     broken = findings.filter(is_broken())
-    return broken.select(*_KEY, sf.array("clause").alias("formulas"))
+    return broken.groupBy(*_KEY).agg(sf.sort_array(sf.collect_set("clause")).alias("formulas"))
 
 
 def disagreements(checker: DataFrame, formulas: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -165,9 +158,7 @@ def disagreements(checker: DataFrame, formulas: DataFrame) -> tuple[DataFrame, D
         .withColumn("checker", sf.coalesce("checker", nothing))
         .withColumn("formulas", sf.coalesce("formulas", nothing))
     )
-    is_mended = (sf.size("formulas") == 0) & sf.col("invariant").isin(*JUDGED_AT_THE_END)
-    is_agreed = (sf.size("formulas") > 0) & (sf.size(sf.array_except("formulas", "checker")) == 0)
-    return accused, accused.filter(~(is_mended | is_agreed))
+    return accused, accused.filter(sf.col("checker") != sf.col("formulas"))
 
 
 def _unequal_files(checked: DataFrame, by_file: DataFrame) -> DataFrame:

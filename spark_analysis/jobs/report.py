@@ -68,7 +68,7 @@ class Reported:
 def report(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_WITNESSES_DEFAULT) -> Reported:
     """All that a report tells about the histories below ``folder``, or in the data set there.
 
-    ``max_witnesses`` bounds the broken ledgers for each invariant. Raises as :func:`~spark_analysis.jobs.inputs.histories_of`
+    ``max_witnesses`` bounds the broken clauses for each invariant. Raises as :func:`~spark_analysis.jobs.inputs.histories_of`
     does.
     """
     verdict = verify(spark, folder, max_witnesses=max_witnesses)

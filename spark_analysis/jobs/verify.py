@@ -64,10 +64,10 @@ class InvariantVerdict:
 
 @dataclass(frozen=True, slots=True)
 class WitnessedViolation:
-    """One broken ledger.
+    """A broken clause of one ledger.
 
-    ``clause`` is the number of the clause that is broken first. ``witness`` says what is wrong, with the numbers of the events
-    that show it; ``evidence`` is these events, for people. ``first_seq`` is the event from which on the invariant is broken.
+    ``clause`` is its number. ``witness`` says what is wrong, with the numbers of the events
+    that show it; ``evidence`` is these events, for people. ``first_seq`` is the event from which on the clause is broken.
     Scenario and seed are those of the history's header.
     """
 
@@ -165,7 +165,7 @@ def _first_of(
     return tuple(
         violation
         for violations in found.values()
-        for violation in sorted(violations, key=lambda one: (one.history, one.ledger))[:max_witnesses]
+        for violation in sorted(violations, key=lambda one: (one.history, one.ledger, one.first_seq))[:max_witnesses]
     )
 
 
@@ -212,7 +212,8 @@ def _count_files(table: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:
 def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledgers: int) -> tuple[InvariantVerdict, ...]:
     why = sf.when(~is_broken(), sf.col("witness"))
     counted = (
-        findings.groupBy("invariant", "history", why.alias("why"))
+        findings.filter(sf.col("nth") == 0)
+        .groupBy("invariant", "history", why.alias("why"))
         .agg(sf.count(sf.lit(1)).alias("ledgers"), sf.count_if(is_broken()).alias("violated"))
         .groupBy("invariant", "why")
         .agg(
@@ -253,8 +254,8 @@ def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledger
 def _witnesses(
     findings: DataFrame, table: DataFrame, invariants: Sequence[Invariant], max_witnesses: int
 ) -> tuple[WitnessedViolation, ...]:
-    """The first ``max_witnesses`` broken ledgers of each invariant, by history, with the events that show it."""
-    in_order = Window.partitionBy("invariant").orderBy("history", "ledger")
+    """The first ``max_witnesses`` broken clauses of each invariant, by history and ledger, with the events that show it."""
+    in_order = Window.partitionBy("invariant").orderBy("history", "ledger", "nth")
     broken = findings.filter(is_broken()).withColumn("rank", sf.row_number().over(in_order))
     shown = keep(broken.filter(sf.col("rank") <= max_witnesses))
     runs = file_rows(table).select(*HISTORY_COLUMNS)

@@ -156,8 +156,9 @@ def _violations(verdict: Verdict, folder: str) -> list[Element]:
             element("p", f"Broken ledgers: {counted.violated:,}. Their histories: {counted.violated_histories:,}.")
         )
         parts += [_violation(violation, folder, is_open=len(shown) == 1) for violation in shown]
-        if counted.violated > len(shown):
-            parts.append(element("p", f"{counted.violated - len(shown):,} more are not shown."))
+        not_shown = counted.violated - len({(violation.history, violation.ledger) for violation in shown})
+        if not_shown:
+            parts.append(element("p", f"{not_shown:,} more are not shown."))
     return parts
 
 

@@ -66,10 +66,11 @@ def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult], pl
 
 @pytest.fixture(scope="session")
 def accused(verdict: Verdict) -> dict[str, dict[str, list[WitnessedViolation]]]:
-    """What was found in each history that anything was found in, by the names of invariants: of each ledger one thing."""
+    """What was found in each history that anything was found in, by the names of invariants: of each ledger one for a clause."""
     found: dict[str, dict[str, list[WitnessedViolation]]] = {}
     for violation in verdict.violations:
         findings = found.setdefault(violation.history, {}).setdefault(violation.invariant, [])
-        assert violation.ledger not in [other.ledger for other in findings], "each ledger is accused once"
+        told = [(other.ledger, other.clause) for other in findings]
+        assert (violation.ledger, violation.clause) not in told, "each ledger is accused once by a clause"
         findings.append(violation)
     return found

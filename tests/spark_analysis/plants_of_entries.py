@@ -217,6 +217,43 @@ def a_member_drops_a_closed_ledger_that_has_copies_enough(story: Story) -> None:
     story.event(Kind.BK_GC, "b0")
 
 
+@plant("ClosedAtQuorum", "entry 2 is on 1 bookies of its write set, not 2")
+def closed_before_the_last_copy_came(story: Story) -> None:
+    """Which is mended later, and was wrong meanwhile."""
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0")
+    story.close(2)
+    story.store(2, "b1", "b2")
+
+
+@plant("AckedReadable", "no bookie of the write set of entry 0", "ClosedAtQuorum")
+def placed_anew_before_anything_was_copied(story: Story) -> None:
+    """Which is mended later, and was wrong meanwhile."""
+    story.close(1)
+    story.send(0, "b3", "b4", recovery=True, lac=1, actor="auditor")
+    story.send(1, "b3", "b4", recovery=True, lac=1, actor="auditor")
+    story.cas("rereplicate", "auditor", fragments=[(0, ("b3", "b4", "b5"))], last_entry=1, length=20)
+    story.store(0, "b3", "b4", recovery=True, source="auditor")
+    story.store(1, "b3", "b4", recovery=True, source="auditor")
+
+
+@plant("AckedReplication", "is on 1 bookies of its write set instead of 2", "GcOnlyDead", sizes="2/2/2")
+def dropped_got_again_and_dropped_when_no_longer_needed(story: Story) -> None:
+    story.event(Kind.BK_GC, "b0")
+    story.store(0, "b0", "b2")
+    story.store(1, "b0", "b2")
+    story.close(1, fragments=[(0, ("b2", "b1"))])
+    story.event(Kind.BK_GC, "b0")
+
+
+@near_miss("AckedReplication")
+def lost_and_got_again_before_the_others_lost_it(story: Story) -> None:
+    story.lose(0, "b0")
+    story.store(0, "b0")
+    story.lose(0, "b1")
+    story.change(2, "b0", "b1", "b3")
+
+
 @near_miss("ClosedAtQuorum")
 def a_bookie_that_has_left_drops_a_closed_ledger(story: Story) -> None:
     story.close(1)

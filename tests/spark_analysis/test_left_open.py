@@ -55,7 +55,7 @@ def unanswered(ledger: int) -> Story:
 LEFT_OPEN: dict[str, tuple[Story, dict[str, str | int]]] = {
     "open": (
         completed(unfinished(1)),
-        {"NoLacTruncation": "no premise", "VisibleLacBounded": "no premise", "AckedReadable": "no premise"},
+        {"NoLacTruncation": "no premise", "VisibleLacBounded": "no premise", "ClosedAtQuorum": "no premise"},
     ),
     "cut-off": (
         completed(unfinished(1), is_over=False),
