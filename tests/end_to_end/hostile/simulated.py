@@ -1,7 +1,8 @@
 """The workload in virtual time: the shipped client, transport, codecs and server, and a link that turns against one connection.
 
 The clients of two acts reach one bookie over a link that does at a chosen byte what a
-:class:`tests.end_to_end.hostile.proxy.HostileProxy` does in real time. The last client is honest.
+:class:`tests.end_to_end.hostile.proxy.HostileProxy` does in real time. The last client is honest. With ``secured`` there are TLS
+with certificates for both sides and a shared secret before every request; then no two runs send the same bytes.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from typing import TYPE_CHECKING, Final, cast
 from bkclient import BookKeeper, ClientConfig, ConnectionSettings, ReadingSettings, TimeoutSettings
 from bkclient.ledger import DigestType
 from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.security.auth import SharedSecret
+from bkclient.transport.handshake import Security
 from bkclient.transport.tcp import TcpTransport, TcpTransportConfig
 from simbookie.bookie import Bookie
-from simbookie.server import BookieServer
+from simbookie.security import SharedSecretBookie
+from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.hosts import Host, World
 from simbookie.world.tcp_socket import Socket
 from tests.end_to_end.hostile.proxy import Fault, PlannedFault
 from tests.end_to_end.hostile.workload import InOrder, check, read, write
 from tests.proxy import Direction
+from tests.tls import MUTUAL, client_security, offering
 
 if TYPE_CHECKING:
     import socket
@@ -32,7 +37,9 @@ __all__ = ["HostileLink", "run_workload"]
 
 _BOUND_S: Final = 60.0
 _BOOKIES: Final = 4
+_HANDSHAKE_S: Final = 1.0
 _TIMEOUT_S: Final = 0.15
+_SECRET: Final = b"a secret of enough bytes"
 
 
 def _configs(wire: int) -> tuple[ClientConfig, TcpTransportConfig]:
@@ -129,10 +136,20 @@ class _Meddler:
 class _Stage:
     """Bookies behind the shipped server, all on one host, and clients with the shipped transport."""
 
-    def __init__(self, world: World, wire: int) -> None:
+    def __init__(self, world: World, wire: int, *, secured: bool) -> None:
         self._world = world
         self._metadata = MemoryMetadataService()
         self._config, self._transport_config = _CONFIGS[wire]
+        self._server_config: ServerConfig | None = None
+        self._security: Security | None = None
+        if secured:
+            auth = SharedSecretBookie(_SECRET)
+            self._server_config = ServerConfig(
+                security=offering(requires_certificate=True, requires_tls=True, auth=auth)
+            )
+            # The certificate is one for the loopback interface, and the world has no such names.
+            settings = {**MUTUAL, "verify_hostname": False}
+            self._security = client_security(SharedSecret(_SECRET), timeout_s=_HANDSHAKE_S, **settings)
 
     async def start_bookies(self) -> list[BookieServer]:
         world, loop = self._world, self._world.loop
@@ -145,7 +162,10 @@ class _Stage:
         servers = []
         for number in range(_BOOKIES):
             bookie = Bookie(f"b{number}", MemoryStorage(disk=RecordLog()))
-            servers.append(BookieServer(bookie, "bookies", registry=registry, bind=bind, clock=loop.time))
+            server = BookieServer(
+                bookie, "bookies", registry=registry, bind=bind, clock=loop.time, config=self._server_config
+            )
+            servers.append(server)
             await servers[-1].start()
         return servers
 
@@ -153,20 +173,20 @@ class _Stage:
     async def client(self) -> AsyncIterator[BookKeeper]:
         rng = Random(11)
         store = self._metadata.session(rng=rng)
-        transport = TcpTransport(store.bookie_address, self._transport_config, rng=rng)
+        transport = TcpTransport(store.bookie_address, self._transport_config, rng=rng, security=self._security)
         async with BookKeeper(store, transport, config=self._config, rng=rng, placement=InOrder(rng)) as client:
             yield client
         await store.aclose()
 
 
 def run_workload(
-    wire: int, planned: PlannedFault | None, *, digest_type: DigestType = DigestType.CRC32C
+    wire: int, planned: PlannedFault | None, *, digest_type: DigestType = DigestType.CRC32C, secured: bool = False
 ) -> HostileLink:
     """The whole workload; returns the link."""
     link = HostileLink(planned)
     with World(1) as world:
         world.tcp.on_connection = link.on_connection
-        stage = _Stage(world, wire)
+        stage = _Stage(world, wire, secured=secured)
 
         async def main() -> None:
             async with asyncio.timeout(_BOUND_S):
@@ -189,6 +209,12 @@ def run_workload(
                         return [entry.payload async for entry in reader]
 
                 check(await honest.spawn(last_act), acknowledged, planned)
+
+                async def end() -> None:
+                    for bookie in bookies:
+                        await bookie.aclose()
+
+                await world.hosts["bookies"].spawn(end)
 
         world.run(main)
     return link

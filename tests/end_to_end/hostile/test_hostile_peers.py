@@ -7,7 +7,7 @@ there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
@@ -32,6 +32,10 @@ STRIDES: Final = {
     Fault.STALL: (0, 19),
     Fault.HALF_CLOSE: (0, 19),
 }
+#: The agreement on TLS is in the first bytes of a connection, the handshake in some 2,500 after it, then authentication.
+SECURED_BRIEFLY: Final = (3, 20, 300, 1_500, 2_600)
+#: Bytes that each direction has at least inside TLS; records of two runs differ in length by some bytes.
+SECURED_BYTES: Final = 4_000
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -41,6 +45,32 @@ def test_the_workload_over_a_faithful_link(wire: int) -> None:
     assert link.forwarded[Direction.REQUESTS] > 400
     assert link.forwarded[Direction.ANSWERS] > 200
     assert simulated.run_workload(wire, None).forwarded == link.forwarded
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_workload_inside_tls_over_a_faithful_link(wire: int) -> None:
+    link = simulated.run_workload(wire, None, secured=True)
+
+    assert link.forwarded[Direction.REQUESTS] > 4_000, "certificates went from the client to the bookie"
+    assert link.forwarded[Direction.ANSWERS] > 4_000
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
+def test_a_fault_at_some_bytes_of_what_comes_before_requests(fault: Fault, direction: Direction, wire: int) -> None:
+    """In the agreement on TLS, in its handshake, and in what the plug-ins say inside it."""
+    assert run_at(SECURED_BRIEFLY, fault, direction, wire, secured=True) == len(SECURED_BRIEFLY)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.value)
+def test_a_fault_at_many_bytes_inside_tls(fault: Fault, direction: Direction, wire: int) -> None:
+    positions = range(STRIDES[fault][0], SECURED_BYTES, 97)
+    assert run_at(positions, fault, direction, wire, secured=True) == len(positions)
 
 
 @pytest.mark.deep
@@ -79,17 +109,30 @@ def run_at_every(
     digest_type: DigestType = DigestType.CRC32C,
 ) -> tuple[int, int]:
     """How many positions were tried, and at how many the fault happened."""
-    rng = Random(f"{fault}{direction}{wire}")
     positions = range(first, simulated.run_workload(wire, None).forwarded[direction], stride)
+    return len(positions), run_at(positions, fault, direction, wire, digest_type)
+
+
+def run_at(
+    positions: Iterable[int],
+    fault: Fault,
+    direction: Direction,
+    wire: int,
+    digest_type: DigestType = DigestType.CRC32C,
+    *,
+    secured: bool = False,
+) -> int:
+    """At how many of ``positions`` the fault happened."""
+    rng = Random(f"{fault}{direction}{wire}")
     struck = 0
     for position in positions:
         planned = PlannedFault(fault, direction, position, rng.randrange(1, 64))
         try:
-            struck += simulated.run_workload(wire, planned, digest_type=digest_type).has_struck
+            struck += simulated.run_workload(wire, planned, digest_type=digest_type, secured=secured).has_struck
         except BaseException as error:
             error.add_note(f"with {planned}")
             raise
-    return len(positions), struck
+    return struck
 
 
 # Over real sockets
